@@ -1,7 +1,7 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 13] = [
+const SHOWN: [&str; 16] = [
     "AllocatedNodes",
     "Job",
     "Span",
@@ -15,6 +15,9 @@ const SHOWN: [&str; 13] = [
     "AccountingRow",
     "PingResponse",
     "PriorityFactors",
+    "GetStatisticsResponse",
+    "Cycles",
+    "RequestCount",
 ];
 
 /// Keys under which Slurm's users look for these fields.

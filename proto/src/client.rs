@@ -28,7 +28,8 @@ use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
-    CancelJobsRequest, CreateReservationRequest, CreateStepRequest, DeleteReservationRequest,
+    CancelJobsRequest, CreateNodesRequest, CreatePartitionRequest, CreateReservationRequest,
+    CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest, DeleteReservationRequest,
     EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest,
     SuspendJobsRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
     UpdateReservationRequest,
@@ -194,6 +195,10 @@ mutations!(
     CreateStepRequest,
     UpdateNodesRequest,
     UpdatePartitionRequest,
+    CreatePartitionRequest,
+    DeletePartitionRequest,
+    CreateNodesRequest,
+    DeleteNodesRequest,
     CreateReservationRequest,
     UpdateReservationRequest,
     DeleteReservationRequest,

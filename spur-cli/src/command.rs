@@ -30,6 +30,8 @@ pub enum Command {
     Scancel,
     /// `sacct`
     Sacct,
+    /// `sdiag`
+    Sdiag,
     /// `spur demo`
     Demo,
     /// `spur links`
@@ -67,6 +69,7 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry { command: Command::Sdiag, name: "sdiag", linked: true, about: "show what the controller does" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
         command: Command::Plan,
@@ -138,6 +141,7 @@ impl Command {
             Command::Scontrol => commands::scontrol::run(session, args).await,
             Command::Scancel => commands::scancel::run(session, args).await,
             Command::Sacct => commands::sacct::run(session, args).await,
+            Command::Sdiag => commands::sdiag::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),

@@ -94,6 +94,12 @@ fn job(id: u32, state: &str, compact: &str) -> v1::Job {
 
 type Answer<T> = Result<Response<T>, Status>;
 
+/// What is asked of something with a name, by keys and values.
+fn named(key: &'static str, name: String, settings: Vec<v1::KeyValue>) -> Vec<(&'static str, String)> {
+    let settings = settings.iter().map(|setting| format!("{}={}", setting.key, setting.value));
+    vec![(key, name), ("settings", settings.collect::<Vec<_>>().join(" "))]
+}
+
 #[tonic::async_trait]
 impl Controller for Fake {
     type SubmitStreamStream = Listing<v1::SubmitStreamResponse>;
@@ -326,8 +332,49 @@ impl Controller for Fake {
         request: Request<v1::UpdatePartitionRequest>,
     ) -> Answer<v1::UpdatePartitionResponse> {
         let request = request.into_inner();
-        self.heard("UpdatePartition", &[("name", request.name), ("state", request.state)]);
+        self.heard("UpdatePartition", &named("name", request.name, request.settings));
         Ok(Response::new(v1::UpdatePartitionResponse {}))
+    }
+
+    async fn create_partition(
+        &self,
+        request: Request<v1::CreatePartitionRequest>,
+    ) -> Answer<v1::CreatePartitionResponse> {
+        let request = request.into_inner();
+        self.heard("CreatePartition", &named("name", request.name, request.settings));
+        Ok(Response::new(v1::CreatePartitionResponse {}))
+    }
+
+    async fn delete_partition(
+        &self,
+        request: Request<v1::DeletePartitionRequest>,
+    ) -> Answer<v1::DeletePartitionResponse> {
+        self.heard("DeletePartition", &[("name", request.into_inner().name)]);
+        Ok(Response::new(v1::DeletePartitionResponse {}))
+    }
+
+    async fn create_nodes(
+        &self,
+        request: Request<v1::CreateNodesRequest>,
+    ) -> Answer<v1::CreateNodesResponse> {
+        let request = request.into_inner();
+        self.heard("CreateNodes", &named("nodes", request.nodes, request.settings));
+        Ok(Response::new(v1::CreateNodesResponse {}))
+    }
+
+    async fn delete_nodes(
+        &self,
+        request: Request<v1::DeleteNodesRequest>,
+    ) -> Answer<v1::DeleteNodesResponse> {
+        self.heard("DeleteNodes", &[("nodes", request.into_inner().nodes)]);
+        Ok(Response::new(v1::DeleteNodesResponse {}))
+    }
+
+    async fn get_statistics(
+        &self,
+        _: Request<v1::GetStatisticsRequest>,
+    ) -> Answer<v1::GetStatisticsResponse> {
+        Ok(Response::new(v1::GetStatisticsResponse::default()))
     }
 
     async fn create_reservation(

@@ -69,7 +69,7 @@ fn preempting(bencher: divan::Bencher<'_, '_>, (nodes, jobs, shared): (u32, u32,
     let main = policy.partitions[0].clone();
     policy.partitions.push(PartitionConfig { name: "high".into(), priority_tier: 2, ..main });
     policy.preempt.by = PreemptBy::Partition;
-    world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+    world.apply(Event::PolicyChanged { policy: Arc::new(policy), keeps_edits: true });
     let mut chance = Chance(1);
     for job in 0..jobs {
         let spec = JobSpec { partitions: Box::from(["high".into()]), ..busy.pending(&mut chance) };

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::holders::Holders;
 use crate::replica::Replica;
+use crate::statistics::Statistics;
 use crate::watchers::Watchers;
 
 /// A batch of committed entries, in order.
@@ -18,6 +19,7 @@ pub(crate) struct Feed {
     pub(crate) replica: Replica,
     pub(crate) watchers: Watchers,
     pub(crate) holders: Holders,
+    pub(crate) statistics: Statistics,
     pub(crate) planner: std::sync::mpsc::Sender<Entries>,
     pub(crate) archive: mpsc::UnboundedSender<Entries>,
 }
@@ -32,6 +34,7 @@ impl Feed {
         self.replica.apply(&entries);
         self.watchers.tell(&self.replica.read(), &entries);
         self.holders.tell(&self.replica.read(), &entries);
+        self.statistics.note(&entries);
         // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.
         let _ = self.planner.send(Arc::clone(&entries));
         let _ = self.archive.send(entries);

@@ -124,6 +124,11 @@ impl Inbox {
         (Self { sender }, receiver)
     }
 
+    /// How many requests wait in the queue.
+    pub(crate) fn waiting(&self) -> usize {
+        self.sender.max_capacity() - self.sender.capacity()
+    }
+
     /// Puts a client's request in the queue and returns where its answer will be.
     ///
     /// # Errors

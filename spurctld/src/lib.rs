@@ -29,6 +29,7 @@ pub mod reload;
 pub mod replica;
 mod rpc;
 pub mod server;
+mod statistics;
 pub mod stop;
 pub mod store;
 pub mod watchers;

@@ -26,6 +26,7 @@ use crate::clock;
 use crate::fault;
 use crate::feed::Entries;
 use crate::inbox::{Inbox, NoAnswer};
+use crate::statistics::{Cycle, Statistics};
 use crate::watchers::Watchers;
 
 /// Jobs looked at in a deep pass before new work and freed resources get their turn.
@@ -117,9 +118,12 @@ pub(crate) struct Planning {
     entries: Receiver<Entries>,
     inbox: Inbox,
     overlay: Overlay,
+    statistics: Statistics,
     planner: Planner,
     /// The deep pass under way.
     pass: Option<Pass>,
+    /// What it has taken so far.
+    passed: Duration,
     /// Something may let a job start that could not before.
     quick_due: bool,
     /// Something changed since the last deep pass began.
@@ -136,7 +140,13 @@ pub(crate) struct Planning {
 
 impl Planning {
     /// A planner on a replica that `entries` keeps up to date.
-    pub(crate) fn new(cluster: Cluster, entries: Receiver<Entries>, inbox: Inbox, overlay: Overlay) -> Self {
+    pub(crate) fn new(
+        cluster: Cluster,
+        entries: Receiver<Entries>,
+        inbox: Inbox,
+        overlay: Overlay,
+        statistics: Statistics,
+    ) -> Self {
         let planner = Planner::new(&cluster);
         // The first passes answer for what happened before this start.
         let (quick_due, deep_due) = (true, true);
@@ -145,8 +155,10 @@ impl Planning {
             entries,
             inbox,
             overlay,
+            statistics,
             planner,
             pass: None,
+            passed: Duration::ZERO,
             quick_due,
             deep_due,
             worked: Duration::ZERO,
@@ -256,6 +268,7 @@ impl Planning {
             })?;
             let Some(plan) = plan else { return Ok(()) };
             self.worked = begun.elapsed();
+            self.statistics.quick(self.cycle(self.worked, plan.report.considered, now));
             return self.propose(plan.starts, plan.preemptions, plan.promise);
         }
         if begun < self.deep_from {
@@ -267,10 +280,18 @@ impl Planning {
         let slice = self.attempt(Work::Deep, |own| own.slice(now))?;
         self.deep_from = Instant::now() + begun.elapsed() * DEEP_REST;
         let Some(Slice { starts, preemptions, promise, done }) = slice else { return Ok(()) };
-        if let Some(outlooks) = done {
+        self.passed += begun.elapsed();
+        self.statistics.backfilled(starts.len(), starts.iter().map(|start| start.rest.len()).sum());
+        if let Some((outlooks, considered)) = done {
+            let passed = std::mem::take(&mut self.passed);
+            self.statistics.deep(self.cycle(passed, considered, now));
             self.overlay.publish(outlooks);
         }
         self.propose(starts, preemptions, promise)
+    }
+
+    fn cycle(&self, took: Duration, depth: u32, at: Time) -> Cycle {
+        Cycle { took, depth, queue: self.cluster.jobs().pending_count(), at }
     }
 
     /// A slice of the deep pass under way, or of a new one.
@@ -287,7 +308,7 @@ impl Planning {
             Progress::Done => {
                 let made = pass.now();
                 let plan = self.planner.finish(pass);
-                let done = Some(Outlooks::new(made, plan.waiting));
+                let done = Some((Outlooks::new(made, plan.waiting), plan.report.considered));
                 Slice { starts, preemptions, promise: plan.promise, done }
             }
         }
@@ -359,7 +380,7 @@ impl Planning {
             self.quick_due |= news >= News::Room;
             self.deep_due |= news >= News::Order;
             if news == News::Ground {
-                self.pass = None;
+                (self.pass, self.passed) = (None, Duration::ZERO);
             }
         }
     }
@@ -398,8 +419,8 @@ struct Slice {
     starts: Vec<Start>,
     preemptions: Vec<Preemption>,
     promise: Option<(JobId, Time)>,
-    /// What is said of those who wait, at the end of the pass.
-    done: Option<Outlooks>,
+    /// What is said of those who wait and how many were looked at, at the end of the pass.
+    done: Option<(Outlooks, u32)>,
 }
 
 /// Where a test makes planning fail; see [`fault::point`].
@@ -442,7 +463,11 @@ fn news(event: &Event) -> News {
         | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeDeleted { .. }
         | Event::PartitionSet { .. }
+        | Event::PartitionEdited { .. }
+        | Event::PartitionDeleted { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationDeleted { .. }
         // It ends later than was planned, or takes what nobody had.

@@ -53,6 +53,7 @@ use crate::replica::Replica;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
 use crate::rpc::quota::Quotas;
+use crate::statistics::{Counted, Statistics};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal};
@@ -227,8 +228,12 @@ fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> {
 }
 
 /// The service for commands.
-fn controller_service(desk: Desk) -> ControllerServer<Desk> {
-    ControllerServer::new(desk).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_REPLY)
+fn controller_service(desk: Desk) -> Counted<ControllerServer<Desk>> {
+    let statistics = desk.statistics.clone();
+    let inner = ControllerServer::new(desk)
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_REPLY);
+    Counted { inner, statistics }
 }
 
 /// The cluster's keys, if it uses any.
@@ -342,7 +347,9 @@ impl Machine {
             runtime.block_on(archive.run(for_archive, copied, wanted));
             Ok(())
         })?;
-        let planning = Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone());
+        let statistics = Statistics::new(clock::now());
+        let planning =
+            Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone(), statistics.clone());
         self.thread("planner", move || {
             planning.run();
             Ok(())
@@ -351,6 +358,7 @@ impl Machine {
             replica: replica.clone(),
             watchers: watchers.clone(),
             holders: holders.clone(),
+            statistics: statistics.clone(),
             planner: to_planner,
             archive: to_archive,
         };
@@ -383,6 +391,7 @@ impl Machine {
             reload,
             quotas: Quotas::new(local.controller.shares),
             stop: stop.clone(),
+            statistics,
             epoch,
             started: clock::now(),
             copies: Arc::new(Mutex::new(copies)),

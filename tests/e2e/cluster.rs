@@ -106,9 +106,10 @@ impl Cluster {
         for name in ["state", "spool", "work", "bin", "log"] {
             fs::create_dir(cluster.path(name)).expect("the directory is ours");
         }
-        for name in
-            ["spur", "sbatch", "salloc", "srun", "squeue", "sinfo", "sprio", "scancel", "scontrol", "sacct"]
-        {
+        for name in [
+            "spur", "sbatch", "salloc", "srun", "squeue", "sinfo", "sprio", "scancel", "scontrol", "sacct",
+            "sdiag",
+        ] {
             std::os::unix::fs::symlink(program("spur"), cluster.path("bin").join(name)).expect("it is empty");
         }
         let key = ClusterKey::generate().expect("there is randomness");

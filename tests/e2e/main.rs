@@ -8,6 +8,7 @@ mod client;
 mod cluster;
 mod crash;
 mod disk;
+mod edits;
 mod faults;
 mod het;
 mod history;

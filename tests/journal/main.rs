@@ -104,8 +104,38 @@ fn summary(cluster: &Cluster) -> String {
         text.extend(before.map(|before| format!(" was on {} until {}", before.hostname, before.until.0)));
         text.push('\n');
     }
+    edits(cluster, &mut text);
     lineage(cluster, &mut text);
     text
+}
+
+/// Partitions and nodes that are not what the configuration says.
+fn edits(cluster: &Cluster, text: &mut String) {
+    let said = &cluster.policy().partitions;
+    for partition in cluster.partitions() {
+        let config = &partition.config;
+        if !said.contains(config) {
+            let nodes: Vec<&str> = cluster.names_of(partition.nodes.iter().copied()).collect();
+            let (name, state, nodes) = (&config.name, config.state, nodes.join(","));
+            let default = config.default_time.map(|time| format!(" default_time={time}")).unwrap_or_default();
+            let max = config.max_time;
+            let _ = writeln!(text, "partition {name} {state:?} nodes={nodes} max_time={max}{default}");
+        }
+    }
+    for gone in said.iter().filter(|said| cluster.partition(&said.name).is_none()) {
+        let _ = writeln!(text, "partition {} is deleted", gone.name);
+    }
+    let is_edited = |node: &&spur_core::cluster::Node| {
+        let said = cluster.policy().nodes.iter().find(|said| said.name == *node.name());
+        (node.configured && said != Some(&node.config)) || !node.comment.is_empty() || !node.extra.is_empty()
+    };
+    for node in cluster.nodes().iter().filter(is_edited) {
+        let (features, weight) = (node.config.shape.features.join(","), node.config.weight);
+        let _ = write!(text, "node {} weight={weight} features={features} ", node.name());
+        let gres = node.shape.gres.iter().map(|gres| format!("{}:{}", gres.name, gres.count));
+        let gres = gres.collect::<Vec<_>>().join(",");
+        let _ = writeln!(text, "gres={gres} comment={} extra={}", node.comment, node.extra);
+    }
 }
 
 fn lineage(cluster: &Cluster, text: &mut String) {

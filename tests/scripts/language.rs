@@ -134,6 +134,9 @@ impl Session {
                 let change = NodeChange { features: Some(features), ..NodeChange::default() };
                 self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
             }
+            "partition" | "create-partition" | "delete-partition" | "create-node" | "delete-node" => {
+                self.edit(verb, rest)
+            }
             "reserve" => self.ask(Command::CreateReservation(Box::new(reservation(rest)))),
             "change" => self.ask(Command::UpdateReservation(Box::new(reservation(rest)))),
             "unreserve" => self.ask(Command::DeleteReservation { name: rest[0].into() }),
@@ -153,6 +156,19 @@ impl Session {
             "wakeup" => Input::Wakeup,
             "report" => self.report(rest)?,
             _ => return None,
+        })
+    }
+
+    /// `partition NAME KEY=VALUE …` and its kin.
+    fn edit(&self, verb: &str, rest: &[&str]) -> Input {
+        let (name, nodes) = (rest[0].into(), vec![rest[0].into()]);
+        let settings = settings(&rest[1..]);
+        self.ask(match verb {
+            "partition" => Command::UpdatePartition { name, settings },
+            "create-partition" => Command::CreatePartition { name, settings },
+            "delete-partition" => Command::DeletePartition { name },
+            "create-node" => Command::CreateNodes { nodes, settings },
+            _ => Command::DeleteNodes { nodes },
         })
     }
 
@@ -475,4 +491,10 @@ fn step(rest: &[&str]) -> StepSpec {
         memory: number("memory").map(|mb| MemoryNeed::PerNode(mb.into())),
         ..StepSpec::default()
     }
+}
+
+/// `KEY=VALUE …` of a partition or node.
+fn settings(words: &[&str]) -> Vec<(Arc<str>, Arc<str>)> {
+    let pair = |word: &&str| word.split_once('=').map(|(key, value)| (key.into(), value.into()));
+    words.iter().map(|word| pair(word).expect("KEY=VALUE")).collect()
 }

@@ -71,10 +71,8 @@ pub(crate) fn event(event: &Event) -> String {
         Event::PolicyChanged { .. } => "PolicyChanged".to_owned(),
         Event::JobSubmitted { job, spec } => format!("JobSubmitted {}", submitted((job, spec))),
         Event::HetJobSubmitted { jobs, specs } => {
-            format!(
-                "HetJobSubmitted {}",
-                jobs.iter().zip(specs).map(submitted).collect::<Vec<_>>().join(" : ")
-            )
+            let all: Vec<_> = jobs.iter().zip(specs).map(submitted).collect();
+            format!("HetJobSubmitted {}", all.join(" : "))
         }
         Event::JobUpdated { job, spec } => format!("JobUpdated {job} limit={}", spec.time_limit),
         Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),
@@ -127,14 +125,38 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
         Event::NodeMended { node } => format!("NodeMended {node}"),
-        Event::NodeUpdated { node, weight, features } => {
-            format!("NodeUpdated {node} weight={weight:?} features={features:?}")
-        }
+        Event::NodeUpdated { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeDeleted { .. }
+        | Event::PartitionSet { .. }
+        | Event::PartitionEdited { .. }
+        | Event::PartitionDeleted { .. } => edit(event),
         Event::NodesMoved { nodes, places } => moved(nodes, places),
-        Event::PartitionSet { partition, state } => format!("PartitionSet {partition} {state:?}"),
         Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
         Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
+    }
+}
+
+/// What an operator has changed of a node or a partition.
+fn edit(event: &Event) -> String {
+    match event {
+        Event::NodeUpdated { node, weight, features, gres, comment, extra } => {
+            let more = match (gres, comment, extra) {
+                (None, None, None) => String::new(),
+                _ => format!(" gres={gres:?} comment={comment:?} extra={extra:?}"),
+            };
+            format!("NodeUpdated {node} weight={weight:?} features={features:?}{more}")
+        }
+        Event::NodeCreated { config } => format!("NodeCreated {} cpus={}", config.name, config.shape.cpus),
+        Event::NodeDeleted { node } => format!("NodeDeleted {node}"),
+        Event::PartitionSet { partition, state } => format!("PartitionSet {partition} {state:?}"),
+        Event::PartitionEdited { partition } => {
+            let state = partition.state;
+            format!("PartitionEdited {} {state:?} nodes={}", partition.name, partition.nodes.join(","))
+        }
+        Event::PartitionDeleted { name } => format!("PartitionDeleted {name}"),
+        other => panic!("{other:?} is no edit"),
     }
 }
 

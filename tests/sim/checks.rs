@@ -248,7 +248,11 @@ fn explains_loss(event: &Event, id: JobId) -> bool {
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::PolicyChanged { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeDeleted { .. }
         | Event::PartitionSet { .. }
+        | Event::PartitionEdited { .. }
+        | Event::PartitionDeleted { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. } => true,
         _ => false,

@@ -63,6 +63,8 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         configured_tres: configured_tres(node).to_string(),
         allocated_tres: tres(node, |_, used| used).to_string(),
         jobs: node.jobs.iter().map(|job| job.0).collect(),
+        owner_comment: node.comment.to_string(),
+        extra: node.extra.to_string(),
         foreign: node.foreign.iter().map(ToString::to_string).collect(),
         ..v1::Node::default()
     };

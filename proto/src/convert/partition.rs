@@ -47,6 +47,15 @@ pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
         grace_time: config.grace_time.unwrap_or(cluster.policy().preempt.grace_time).0,
         default_memory_per_cpu_mb: config.def_mem_per_cpu,
         max_memory_per_cpu_mb: config.max_mem_per_cpu,
+        deny_accounts: config.deny_accounts.join(","),
+        alloc_nodes: HostList::from_names(config.alloc_nodes.iter()).to_string(),
+        alternate: config.alternate.as_deref().unwrap_or_default().to_owned(),
+        disable_root_jobs: config.disable_root_jobs,
+        hidden: config.hidden,
+        req_resv: config.req_resv,
+        root_only: config.root_only,
+        default_memory_per_node_mb: config.def_mem_per_node,
+        max_memory_per_node_mb: config.max_mem_per_node,
         tres: tres(cluster, partition, cpus).to_string(),
     }
 }

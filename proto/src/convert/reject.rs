@@ -38,6 +38,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::StepBusy
         | Reject::NodesBusy(_)
         | Reject::ReservationBusy(_)
+        | Reject::PartitionInUse(_)
         | Reject::ReservationBegun
         | Reject::ReservationOverlap(_)
         | Reject::TooManyJobs(_)

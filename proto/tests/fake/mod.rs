@@ -109,7 +109,12 @@ impl<A: Answers> Controller for Fake<A> {
         show_config(ShowConfigRequest) -> ShowConfigResponse;
         expand_hostlist(ExpandHostlistRequest) -> ExpandHostlistResponse;
         update_nodes(UpdateNodesRequest) -> UpdateNodesResponse;
+        create_nodes(CreateNodesRequest) -> CreateNodesResponse;
+        delete_nodes(DeleteNodesRequest) -> DeleteNodesResponse;
         update_partition(UpdatePartitionRequest) -> UpdatePartitionResponse;
+        create_partition(CreatePartitionRequest) -> CreatePartitionResponse;
+        delete_partition(DeletePartitionRequest) -> DeletePartitionResponse;
+        get_statistics(GetStatisticsRequest) -> GetStatisticsResponse;
         create_reservation(CreateReservationRequest) -> CreateReservationResponse;
         update_reservation(UpdateReservationRequest) -> UpdateReservationResponse;
         delete_reservation(DeleteReservationRequest) -> DeleteReservationResponse;

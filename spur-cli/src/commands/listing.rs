@@ -15,6 +15,8 @@ pub struct Common {
     pub wish: Option<Wish>,
     /// `--clusters`.
     pub clusters: Vec<String>,
+    /// `--all`: hidden partitions, too.
+    pub all: bool,
 }
 
 /// The settings of a command that lists things.
@@ -72,10 +74,21 @@ pub const fn sibling<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     Opt::flag("sibling", None, "sibling jobs of the federation", |_, _| Ok(())).env(env).without_effect(ONE)
 }
 
+/// `--all`.
+pub const fn all<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
+    let set = |settings: &mut S, _: &str| {
+        settings.common().all = true;
+        Ok(())
+    };
+    Opt::flag("all", Some('a'), "hidden partitions and their jobs, too", set).env(env)
+}
+
 /// `--hide`.
 pub const fn hide<S: Listing>() -> Opt<S> {
-    Opt::flag("hide", None, "without hidden partitions", |_, _| Ok(()))
-        .without_effect("no partition is ever hidden")
+    Opt::flag("hide", None, "without hidden partitions and their jobs, as without options", |settings, _| {
+        settings.common().all = false;
+        Ok(())
+    })
 }
 
 /// `--verbose`.

@@ -14,6 +14,7 @@ pub mod salloc;
 pub mod sbatch;
 pub mod scancel;
 pub mod scontrol;
+pub mod sdiag;
 mod signals;
 pub mod sim;
 pub mod sinfo;

@@ -268,10 +268,13 @@ pub async fn nodes(connection: &mut Connection, nodes: &str) -> Result<Vec<Node>
 /// A refusal, or no answer.
 pub async fn partitions(
     connection: &mut Connection,
-    names: Vec<String>,
+    only_visible: bool,
 ) -> Result<Vec<Partition>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_partitions(request).await;
-    Ok(connection.read(ListPartitionsRequest { names }, call).await?.partitions)
+    Ok(connection
+        .read(ListPartitionsRequest { only_visible, ..ListPartitionsRequest::default() }, call)
+        .await?
+        .partitions)
 }
 
 /// All reservations of nodes and time.

@@ -102,8 +102,7 @@ const OPTIONS: &[QueryOpt] = &[
     })
     .or(&["accounts"])
     .env(&["SQUEUE_ACCOUNT"]),
-    QueryOpt::flag("all", Some('a'), "jobs of all partitions; no partition is ever hidden", |_, _| Ok(()))
-        .env(&["SQUEUE_ALL"]),
+    listing::all(&["SQUEUE_ALL"]),
     QueryOpt::flag("array", Some('r'), "one line for each pending task of an array", |q, _| {
         q.per_task = true;
         Ok(())
@@ -307,6 +306,7 @@ impl Query {
         if self.start && filter.states.is_empty() {
             filter.states = vec!["PENDING".to_owned()];
         }
+        filter.only_visible = !self.common.all && !self.alone();
         if self.alone() {
             filter.states = vec!["all".to_owned()];
         }

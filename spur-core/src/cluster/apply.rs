@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::dependency;
 use super::event::{Entry, Event, Record, Split};
-use super::{Cluster, Derived, Node, Partition};
+use super::{Cluster, Derived};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
-use crate::model::config::{PartitionState, Policy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::Health;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
+use crate::model::step::Step;
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
@@ -28,7 +28,7 @@ impl Cluster {
         self.mark.at = entry.at;
         let at = entry.at;
         match &entry.event {
-            Event::PolicyChanged { policy } => self.set_policy(policy),
+            Event::PolicyChanged { policy, keeps_edits } => self.set_policy(policy, *keeps_edits),
             Event::JobSubmitted { job, spec } => self.submit(*job, spec, at, &entry.record),
             Event::HetJobSubmitted { jobs, specs } => {
                 for (job, spec) in jobs.iter().zip(specs) {
@@ -62,10 +62,7 @@ impl Cluster {
             Event::JobEnded { job, outcome } => self.end(*job, outcome, at),
             Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
             Event::JobsForgotten { jobs, arrays: _ } => jobs.iter().for_each(|job| self.jobs.forget(*job)),
-            Event::StepStarted { job, step } => self.jobs.change(*job, |job| {
-                job.next_step.0 = step.id.0 + 1;
-                job.steps.push(Arc::clone(step));
-            }),
+            Event::StepStarted { job, step } => self.jobs.change(*job, |job| begin_step(job, step)),
             Event::StepNodeEnded { job, step, node, exit } => {
                 self.jobs.change(*job, |job| end_step_node(job, *step, *node, *exit));
             }
@@ -81,7 +78,11 @@ impl Cluster {
             | Event::NodeMended { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
-            Event::PartitionSet { partition, state } => self.set_partition(partition, *state),
+            Event::NodeCreated { .. }
+            | Event::NodeDeleted { .. }
+            | Event::PartitionSet { .. }
+            | Event::PartitionEdited { .. }
+            | Event::PartitionDeleted { .. } => self.apply_edit(&entry.event),
             Event::ReservationCreated { reservation } => {
                 self.mark.last_reservation += 1;
                 self.reserve(reservation);
@@ -137,15 +138,7 @@ impl Cluster {
                     node.health = if known { Health::Up } else { Health::Unknown };
                 }
             }
-            Event::NodeUpdated { weight, features, .. } => {
-                if let Some(weight) = weight {
-                    node.config.weight = *weight;
-                }
-                if let Some(features) = features {
-                    node.config.shape.features.clone_from(features);
-                }
-                node.reshape();
-            }
+            Event::NodeUpdated { .. } => node.update(event),
             _ => {}
         }
         let changed = node.shape != before;
@@ -155,62 +148,6 @@ impl Cluster {
         if changed {
             self.mark.ground = self.mark.seq;
         }
-    }
-
-    fn set_partition(&mut self, name: &str, state: PartitionState) {
-        let Some(found) = self.partitions.iter_mut().find(|found| **found.name() == *name) else { return };
-        self.derived = Derived::default();
-        found.config.state = state;
-        if !found.starts() {
-            self.drop_nominations(|_, nomination| *nomination.partition == *name);
-        }
-    }
-
-    pub(super) fn set_policy(&mut self, policy: &Arc<Policy>) {
-        self.derived = Derived::default();
-        self.mark.ground = self.mark.seq;
-        self.forget_moves(policy);
-        self.policy = Arc::clone(policy);
-        for node in &mut self.nodes {
-            node.configured = false;
-        }
-        for config in &policy.nodes {
-            match self.names.get(&config.name) {
-                Some(id) => {
-                    let node = &mut self.nodes[id.index()];
-                    node.config = config.clone();
-                    node.configured = true;
-                    node.reshape();
-                }
-                None => {
-                    let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
-                    self.names.insert(Arc::clone(&config.name), id);
-                    self.nodes.push(Node::new(id, config.clone()));
-                }
-            }
-        }
-        self.drop_nominations(|_, _| true);
-        self.derive();
-    }
-
-    /// Builds again what follows from the policy and the nodes: fabrics and partitions.
-    pub(super) fn derive(&mut self) {
-        self.derive_topologies();
-        self.derive_partitions();
-        self.derive_reservations();
-    }
-
-    fn derive_partitions(&mut self) {
-        let partition = |config: &crate::model::config::PartitionConfig| {
-            let nodes: Vec<NodeId> =
-                config.nodes.iter().filter_map(|name| self.names.get(name).copied()).collect();
-            let mut members = fixedbitset::FixedBitSet::with_capacity(self.nodes.len());
-            members.extend(nodes.iter().map(|id| id.index()));
-            let wanted = config.topology.as_deref().unwrap_or("default");
-            let topology = self.topologies.iter().position(|topology| &*topology.name == wanted);
-            Partition { config: config.clone(), nodes, members, topology }
-        };
-        self.partitions = self.policy.partitions.iter().map(partition).collect();
     }
 
     fn submit(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time, record: &Record) {
@@ -475,6 +412,11 @@ fn note_kill(job: &mut Job) {
     if let Phase::Completing(completing) = &mut job.phase {
         completing.kill_at = None;
     }
+}
+
+fn begin_step(job: &mut Job, step: &Arc<Step>) {
+    job.next_step.0 = step.id.0 + 1;
+    job.steps.push(Arc::clone(step));
 }
 
 fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, exit: ExitCode) {

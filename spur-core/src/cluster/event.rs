@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::{Alloc, Replacement, Why};
-use crate::model::config::Policy;
+use crate::model::config::{NodeConfig, PartitionConfig, Policy};
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, JobSpec};
-use crate::model::node::{Drain, Registration};
+use crate::model::node::{Drain, NodeGres, Registration};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::reservation::Reservation;
@@ -104,6 +104,10 @@ pub enum Event {
     PolicyChanged {
         /// Partitions, nodes, scheduler, topologies.
         policy: Arc<Policy>,
+        /// Whether what commands have changed of partitions and nodes stays where the file says what it said before.
+        /// In entries that do not say so the file replaced it, and nothing could be created.
+        #[serde(default)]
+        keeps_edits: bool,
     },
 
     /// A job was accepted.
@@ -380,6 +384,25 @@ pub enum Event {
         /// The new features, if they changed.
         #[serde(default)]
         features: Option<Vec<Arc<str>>>,
+        /// The new devices, if they changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gres: Option<Vec<NodeGres>>,
+        /// The new comment, if it changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<Arc<str>>,
+        /// The new text for other programs (`Extra=`), if it changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        extra: Option<Arc<str>>,
+    },
+    /// An operator created a node that the configuration does not name. A new name is allotted the next number.
+    NodeCreated {
+        /// What it is.
+        config: Arc<NodeConfig>,
+    },
+    /// An operator deleted such a node.
+    NodeDeleted {
+        /// Which.
+        node: NodeId,
     },
     /// An operator put nodes somewhere else in their topologies.
     NodesMoved {
@@ -395,6 +418,16 @@ pub enum Event {
         partition: Arc<str>,
         /// What it is now.
         state: crate::model::config::PartitionState,
+    },
+    /// An operator created a partition, or changed more of it than its state.
+    PartitionEdited {
+        /// As it is now.
+        partition: Arc<PartitionConfig>,
+    },
+    /// An operator deleted a partition.
+    PartitionDeleted {
+        /// Its name.
+        name: Arc<str>,
     },
 
     /// Nodes were reserved for some time.
@@ -470,7 +503,11 @@ impl Event {
             | Event::NodeMended { .. }
             | Event::NodeUpdated { .. }
             | Event::NodesMoved { .. }
+            | Event::NodeCreated { .. }
+            | Event::NodeDeleted { .. }
             | Event::PartitionSet { .. }
+            | Event::PartitionEdited { .. }
+            | Event::PartitionDeleted { .. }
             | Event::ReservationCreated { .. }
             | Event::ReservationUpdated { .. }
             | Event::ReservationDeleted { .. } => &[],

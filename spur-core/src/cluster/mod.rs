@@ -17,6 +17,7 @@ mod node;
 mod nominate;
 mod partition;
 mod places;
+mod policy;
 mod reserve;
 pub mod snapshot;
 mod suspend;

@@ -58,6 +58,12 @@ pub struct Node {
     /// How often a job has given back what it had here, and how often of these it was lost with the node.
     #[serde(default, skip_serializing_if = "Past::is_empty")]
     pub past: Past,
+    /// What an operator says of it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub comment: Arc<str>,
+    /// What an operator keeps there for other programs.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub extra: Arc<str>,
     /// Where operators have put it, by topology: in a leaf or base block, by its full name, or nowhere.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub places: BTreeMap<Arc<str>, Option<Arc<str>>>,
@@ -126,6 +132,8 @@ impl Node {
             foreign: Vec::new(),
             last_busy: None,
             past: Past::default(),
+            comment: "".into(),
+            extra: "".into(),
             places: BTreeMap::new(),
         }
     }

@@ -21,6 +21,11 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// A partition of which nothing is resolved yet.
+    pub(super) fn of(config: PartitionConfig) -> Self {
+        Self { config, nodes: Vec::new(), members: FixedBitSet::new(), topology: None }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {

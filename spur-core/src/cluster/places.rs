@@ -31,12 +31,15 @@ impl Cluster {
             return Vec::new();
         }
         let named: BTreeSet<&str> = policy.nodes.iter().map(|config| &*config.name).collect();
+        let known: BTreeSet<&str> = self.policy.nodes.iter().map(|config| &*config.name).collect();
         let mut same: BTreeMap<&str, bool> = BTreeMap::new();
         let mut undone = Vec::new();
         for node in &self.nodes {
             for topology in node.places.keys() {
                 let says = || says_the_same(&self.policy, policy, topology);
-                if !named.contains(&**node.name()) || !*same.entry(topology).or_insert_with(says) {
+                let name = &**node.name();
+                let gone = known.contains(name) && !named.contains(name);
+                if gone || !*same.entry(topology).or_insert_with(says) {
                     undone.push((node.id, Arc::clone(topology)));
                 }
             }

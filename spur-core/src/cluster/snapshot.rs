@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::history::Lineage;
-use super::{Cluster, EndedTasks, Mark, Names, Node};
+use super::{Cluster, EndedTasks, Mark, Names, Node, Partition};
 use crate::id::JobId;
-use crate::model::config::{PartitionState, Policy};
+use crate::model::config::{PartitionConfig, PartitionState, Policy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
@@ -28,12 +28,15 @@ pub enum Record {
     Policy(Arc<Policy>),
     /// A node.
     Node(Box<Node>),
-    /// A partition whose state is not what the policy says.
+    /// A partition. One of the policy's without a record is deleted, if there is a record of any.
     Partition {
         /// Its name.
         name: Arc<str>,
-        /// What it is.
+        /// Its state.
         state: PartitionState,
+        /// The rest of it, where that is not what the policy says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        config: Option<Box<PartitionConfig>>,
     },
     /// A reservation of nodes and time.
     Reservation(Arc<Reservation>),
@@ -54,9 +57,12 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
     let lineage = known.then(|| Record::Lineage(Box::new(Lineage::clone(&cluster.lineage))));
     let head = [Record::Mark(cluster.mark), Record::Policy(Arc::clone(&cluster.policy))];
     let nodes = cluster.nodes.iter().map(|node| Record::Node(Box::new(node.clone())));
-    let partitions = cluster.partitions.iter().map(|partition| Record::Partition {
-        name: Arc::clone(partition.name()),
-        state: partition.config.state,
+    let partitions = cluster.partitions.iter().map(|partition| {
+        let (name, state) = (Arc::clone(partition.name()), partition.config.state);
+        let said = cluster.policy.partitions.iter().find(|said| said.name == name);
+        let said = said.map(|said| PartitionConfig { state, ..said.clone() });
+        let config = (said.as_ref() != Some(&partition.config)).then(|| Box::new(partition.config.clone()));
+        Record::Partition { name, state, config }
     });
     let reservations = cluster.reservations.values().map(|kept| Record::Reservation(Arc::clone(kept)));
     let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
@@ -78,7 +84,8 @@ pub struct Restore {
     names: Names,
     /// Requests of arrays, which their tasks share.
     arrays: BTreeMap<JobId, Arc<JobSpec>>,
-    derived: bool,
+    /// Partitions of which there are records.
+    partitions: Vec<PartitionConfig>,
 }
 
 impl Restore {
@@ -92,12 +99,10 @@ impl Restore {
                 self.cluster.names.insert(Arc::clone(node.name()), node.id);
                 self.cluster.nodes.push(*node);
             }
-            Record::Partition { name, state } => {
-                self.derive();
-                let found = self.cluster.partitions.iter_mut().find(|found| *found.name() == name);
-                if let Some(found) = found {
-                    found.config.state = state;
-                }
+            Record::Partition { name, state, config } => {
+                let said = self.cluster.policy.partitions.iter().find(|said| said.name == name);
+                let config = config.map(|config| *config).or_else(|| said.cloned());
+                self.partitions.extend(config.map(|config| PartitionConfig { state, ..config }));
             }
             Record::Reservation(reservation) => {
                 self.cluster.reservations.insert(Arc::clone(&reservation.name), reservation);
@@ -114,7 +119,11 @@ impl Restore {
     /// The cluster as it was.
     #[must_use]
     pub fn finish(mut self) -> Cluster {
-        self.derive();
+        if self.partitions.is_empty() {
+            self.partitions.clone_from(&self.cluster.policy.partitions);
+        }
+        self.cluster.partitions = self.partitions.into_iter().map(Partition::of).collect();
+        self.cluster.derive();
         self.cluster
     }
 
@@ -124,12 +133,6 @@ impl Restore {
         match self.arrays.get(&part.id) {
             Some(known) if **known == *job.spec => job.spec = Arc::clone(known),
             Some(_) | None => drop(self.arrays.insert(part.id, Arc::clone(&job.spec))),
-        }
-    }
-
-    fn derive(&mut self) {
-        if !std::mem::replace(&mut self.derived, true) {
-            self.cluster.derive();
         }
     }
 }

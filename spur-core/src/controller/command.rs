@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::id::{Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::caller::Caller;
 use crate::model::change::JobChange;
-use crate::model::config::{PartitionState, Policy};
+use crate::model::config::Policy;
 use crate::model::history::Seen;
 use crate::model::job::JobSpec;
-use crate::model::node::Registration;
+use crate::model::node::{NodeGres, Registration};
 pub use crate::model::report::Report;
 use crate::model::reservation::ReservationAsk;
 use crate::model::step::{Step, StepSpec};
@@ -210,12 +210,36 @@ pub enum Command {
         /// How.
         change: NodeChange,
     },
-    /// Open or close a partition.
-    SetPartition {
+    /// Create nodes that the configuration does not name, all alike.
+    CreateNodes {
+        /// Their names.
+        nodes: Vec<Arc<str>>,
+        /// Slurm's keys and values, in the order written.
+        settings: Vec<(Arc<str>, Arc<str>)>,
+    },
+    /// Delete such nodes.
+    DeleteNodes {
+        /// Which.
+        nodes: Vec<Arc<str>>,
+    },
+    /// Create a partition.
+    CreatePartition {
+        /// Its name.
+        name: Arc<str>,
+        /// Slurm's keys and values, in the order written.
+        settings: Vec<(Arc<str>, Arc<str>)>,
+    },
+    /// Change a partition, all keys at once.
+    UpdatePartition {
         /// Which.
         name: Arc<str>,
-        /// To what.
-        state: PartitionState,
+        /// Slurm's keys and values, in the order written.
+        settings: Vec<(Arc<str>, Arc<str>)>,
+    },
+    /// Delete a partition that no job is in.
+    DeletePartition {
+        /// Which.
+        name: Arc<str>,
     },
     /// Reserve nodes for some time.
     CreateReservation(Box<ReservationAsk>),
@@ -267,6 +291,12 @@ pub struct NodeChange {
     pub weight: Option<u32>,
     /// The new features.
     pub features: Option<Vec<Arc<str>>>,
+    /// The new devices.
+    pub gres: Option<Vec<NodeGres>>,
+    /// What is said of it.
+    pub comment: Option<Arc<str>>,
+    /// What is kept there for other programs.
+    pub extra: Option<Arc<str>>,
     /// End what runs on it that an earlier history of the journal has left.
     pub end_foreign: bool,
     /// All places that it has in the network from now on.

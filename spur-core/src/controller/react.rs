@@ -12,11 +12,7 @@ use crate::text::signal::Signal;
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     mail::tell(cluster, event, effects);
     match event {
-        Event::JobStarted { job, .. } => {
-            if let Some(job) = cluster.job(*job) {
-                effects.extend(launch(job));
-            }
-        }
+        Event::JobStarted { job, .. } => effects.extend(cluster.job(*job).and_then(launch)),
         Event::JobPreempted { job, end_at, then: Some(_), .. } if *end_at > cluster.at() => {
             ask_to_leave(cluster, *job, effects);
         }
@@ -77,7 +73,11 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeDeleted { .. }
         | Event::PartitionSet { .. }
+        | Event::PartitionEdited { .. }
+        | Event::PartitionDeleted { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }
         | Event::ReservationDeleted { .. } => {}

@@ -28,6 +28,9 @@ pub enum Reject {
     /// The caller may not use it.
     #[error("User's group not permitted to use this partition: {0}")]
     PartitionForbidden(Arc<str>),
+    /// Something still needs the partition.
+    #[error("Partition is in use: {0}")]
+    PartitionInUse(String),
     /// No such QOS, or one that the job cannot have.
     #[error("Invalid qos specification: {0}")]
     InvalidQos(String),
@@ -199,6 +202,7 @@ impl Reject {
             Reject::NoDefaultPartition => "ESLURM_DEFAULT_PARTITION_NOT_SET",
             Reject::PartitionUnavailable(_) => "ESLURM_PARTITION_NOT_AVAIL",
             Reject::PartitionForbidden(_) => "ESLURM_USER_GROUP_ID_MISSING",
+            Reject::PartitionInUse(_) => "ESLURM_PARTITION_IN_USE",
             Reject::InvalidQos(_) => "ESLURM_INVALID_QOS",
             Reject::InvalidNodeCount(_) => "ESLURM_INVALID_NODE_COUNT",
             Reject::InvalidTimeLimit(_) => "ESLURM_INVALID_TIME_LIMIT",

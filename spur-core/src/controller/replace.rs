@@ -82,7 +82,11 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::TasksSplit { .. }
         | Event::JobSuspended { .. }
         | Event::NodesMoved { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeDeleted { .. }
         | Event::PartitionSet { .. }
+        | Event::PartitionEdited { .. }
+        | Event::PartitionDeleted { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }
         | Event::ReservationDeleted { .. } => News::Any,

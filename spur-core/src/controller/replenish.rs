@@ -40,6 +40,8 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::NodeResumed { .. }
         | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeDeleted { .. }
         | Event::NominationDropped { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }
@@ -70,6 +72,8 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::StepStarted { .. }
         | Event::StepNodeEnded { .. }
         | Event::NodesMoved { .. }
-        | Event::PartitionSet { .. } => false,
+        | Event::PartitionSet { .. }
+        | Event::PartitionEdited { .. }
+        | Event::PartitionDeleted { .. } => false,
     }
 }

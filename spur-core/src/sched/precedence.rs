@@ -190,16 +190,18 @@ pub(crate) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
 }
 
 /// What jobs of some partitions and a QOS reach beyond the lowest rank: only if this is more than 0, and more than the level
-/// of some job that runs, may they make any leave. Where QOS preempt, levels do not count: 1 if theirs preempts another.
+/// of some job that runs, may they make any leave. `all` are the tiers of all partitions. Where QOS
+/// preempt, levels do not count: 1 if theirs preempts another.
 pub(crate) fn reach<'a>(
     policy: &Policy,
+    all: impl IntoIterator<Item = u32>,
     qos: Option<&str>,
     partitions: impl IntoIterator<Item = &'a PartitionConfig>,
 ) -> u32 {
     match policy.preempt.by {
         PreemptBy::None => 0,
         PreemptBy::Partition => {
-            let lowest = policy.partitions.iter().map(|partition| partition.priority_tier).min().unwrap_or(0);
+            let lowest = all.into_iter().min().unwrap_or(0);
             let tiers = partitions.into_iter().map(|partition| partition.priority_tier);
             tiers.max().filter(|tier| *tier > lowest).unwrap_or(0)
         }

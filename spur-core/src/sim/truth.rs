@@ -34,7 +34,7 @@ impl Truth {
 
     /// Lets the predictor learn from an event that was just applied.
     pub(super) fn note(&mut self, cluster: &Cluster, event: &Event) {
-        if let Event::PolicyChanged { policy } = event {
+        if let Event::PolicyChanged { policy, .. } = event {
             self.predict = policy.scheduler.predict;
         }
         if let Some((from, job)) = event.split() {

@@ -319,7 +319,7 @@ fn outcome(state: EndState) -> Outcome {
 fn reconfigure(world: &mut World, change: impl FnOnce(&mut Policy)) {
     let mut policy = Policy::clone(world.cluster.policy());
     change(&mut policy);
-    world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+    world.apply(Event::PolicyChanged { policy: Arc::new(policy), keeps_edits: true });
 }
 
 fn recall(world: &mut World, job: JobId) {

@@ -36,7 +36,7 @@ impl World {
     pub(crate) fn new(policy: Policy) -> Self {
         let mut world = Self { cluster: Cluster::default(), now: Time::ZERO, seq: 0, log: Vec::new() };
         let nodes = policy.nodes.len();
-        world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+        world.apply(Event::PolicyChanged { policy: Arc::new(policy), keeps_edits: true });
         for node in (0..nodes).map(|index| NodeId(u32::try_from(index).unwrap())) {
             let shape = (*world.cluster.node(node).unwrap().shape).clone();
             let registration = Arc::new(registration(shape));

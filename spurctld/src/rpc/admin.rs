@@ -1,17 +1,20 @@
 //! What operators ask: nodes, partitions, the configuration, the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject};
 use spur_core::model::caller::Caller;
+use spur_core::model::config::edit;
 use spur_core::text::place::Places;
-use spur_proto::convert::{BadField, partition, reject, reservation};
+use spur_proto::convert::{BadField, reject, reservation};
 use spur_proto::v1;
 use tonic::Status;
 
 use super::{Desk, Name, filter, no_answer, odd};
 use crate::answer::Answer;
+use crate::clock;
 use crate::reload::ReloadError;
 
 /// How long the daemons of nodes that are told to end are waited for.
@@ -52,7 +55,11 @@ impl Desk {
         });
         let places = request.topology.as_deref().map(str::parse::<Places>).transpose();
         let places = places.map_err(|e| reject::bad_field(&BadField::new("Topology", e.to_string())))?;
+        let gres = request.gres.as_deref().map(edit::devices).transpose();
         let change = NodeChange {
+            gres: gres.map_err(|problem| reject::bad_field(&BadField::new("Gres", problem)))?,
+            comment: request.comment.map(Into::into),
+            extra: request.extra.map(Into::into),
             state: node_state(&request.state)?,
             reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
             weight: request.weight,
@@ -68,19 +75,81 @@ impl Desk {
         Ok(v1::UpdateNodesResponse {})
     }
 
-    pub(super) async fn set_partition(
+    pub(super) async fn change_partition(
         &self,
         caller: Caller,
         request: v1::UpdatePartitionRequest,
     ) -> Result<v1::UpdatePartitionResponse, Status> {
         let name = Name::read(&request.request_id, request.retry)?;
-        let state = partition::state_named(&request.state).ok_or_else(|| {
-            let problem = format!("`{}` is none of UP, DOWN, DRAIN, INACTIVE", request.state);
-            reject::bad_field(&BadField::new("State", problem))
-        })?;
-        let command = Command::SetPartition { name: request.name.as_str().into(), state };
+        let mut settings = pairs(request.settings);
+        if !request.state.is_empty() {
+            settings.push(("State".into(), request.state.into()));
+        }
+        let command = Command::UpdatePartition { name: request.name.into(), settings };
         self.command(caller, name, command).await?;
         Ok(v1::UpdatePartitionResponse {})
+    }
+
+    pub(super) async fn make_partition(
+        &self,
+        caller: Caller,
+        request: v1::CreatePartitionRequest,
+    ) -> Result<v1::CreatePartitionResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let command =
+            Command::CreatePartition { name: request.name.into(), settings: pairs(request.settings) };
+        self.command(caller, name, command).await?;
+        Ok(v1::CreatePartitionResponse {})
+    }
+
+    pub(super) async fn drop_partition(
+        &self,
+        caller: Caller,
+        request: v1::DeletePartitionRequest,
+    ) -> Result<v1::DeletePartitionResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        self.command(caller, name, Command::DeletePartition { name: request.name.into() }).await?;
+        Ok(v1::DeletePartitionResponse {})
+    }
+
+    pub(super) async fn make_nodes(
+        &self,
+        caller: Caller,
+        request: v1::CreateNodesRequest,
+    ) -> Result<v1::CreateNodesResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let nodes = filter::node_names(&self.replica.read(), &request.nodes)?;
+        let command = Command::CreateNodes { nodes, settings: pairs(request.settings) };
+        self.command(caller, name, command).await?;
+        Ok(v1::CreateNodesResponse {})
+    }
+
+    pub(super) async fn drop_nodes(
+        &self,
+        caller: Caller,
+        request: v1::DeleteNodesRequest,
+    ) -> Result<v1::DeleteNodesResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let nodes = filter::node_names(&self.replica.read(), &request.nodes)?;
+        self.command(caller, name, Command::DeleteNodes { nodes }).await?;
+        Ok(v1::DeleteNodesResponse {})
+    }
+
+    /// What there is to count, and begins anew if that is asked for.
+    pub(super) fn figures(
+        &self,
+        caller: &Caller,
+        request: v1::GetStatisticsRequest,
+    ) -> Result<v1::GetStatisticsResponse, Status> {
+        if request.reset && !caller.operator {
+            return Err(reject::status(&Reject::AccessDenied));
+        }
+        let mut figures = self.statistics.figures(request.reset, clock::now());
+        let cluster = self.replica.read();
+        figures.queued = u32::try_from(self.inbox.waiting()).unwrap_or(u32::MAX);
+        figures.jobs_pending = u32::try_from(cluster.jobs().pending_count()).unwrap_or(u32::MAX);
+        figures.jobs_running = u32::try_from(cluster.jobs().active().count()).unwrap_or(u32::MAX);
+        Ok(figures)
     }
 
     pub(super) async fn reserve(
@@ -145,6 +214,11 @@ impl Desk {
         self.stop.wish();
         Ok(v1::ShutdownResponse {})
     }
+}
+
+/// Keys and values of what is created or changed.
+fn pairs(settings: Vec<v1::KeyValue>) -> Vec<(Arc<str>, Arc<str>)> {
+    settings.into_iter().map(|setting| (setting.key.into(), setting.value.into())).collect()
 }
 
 fn node_state(written: &str) -> Result<Option<NodeStateChange>, Status> {

@@ -30,6 +30,8 @@ pub(super) struct Filter {
     qos: Names,
     nodes: Option<BTreeSet<NodeId>>,
     reservations: Names,
+    /// Partitions that listings leave out, if they are to be left out.
+    hidden: BTreeSet<Arc<str>>,
 }
 
 /// Names of which one has to fit; none for all.
@@ -167,6 +169,10 @@ impl Filter {
             qos: Names::new(&wire.qos),
             nodes,
             reservations: Names::new(&wire.reservations),
+            hidden: match wire.only_visible {
+                true => hidden(cluster),
+                false => BTreeSet::new(),
+            },
         })
     }
 
@@ -188,6 +194,7 @@ impl Filter {
             && self.accounts.admit(spec.account.as_deref())
             && self.qos.admit(spec.qos.as_deref())
             && self.reservations.admit(reservation)
+            && (self.hidden.is_empty() || spec.partitions.iter().any(|name| !self.hidden.contains(name)))
             && self.nodes.as_ref().is_none_or(|nodes| holds_any(job, nodes))
     }
 
@@ -198,6 +205,12 @@ impl Filter {
             States::These(names) => names.contains(phase.names().0),
         }
     }
+}
+
+/// The partitions that listings leave out.
+fn hidden(cluster: &Cluster) -> BTreeSet<Arc<str>> {
+    let hidden = cluster.partitions().iter().filter(|partition| partition.config.hidden);
+    hidden.map(|partition| Arc::clone(partition.name())).collect()
 }
 
 fn holds_any(job: &Job, nodes: &BTreeSet<NodeId>) -> bool {

@@ -169,10 +169,14 @@ impl Desk {
         configured.map(render).collect()
     }
 
-    pub(super) fn partitions(&self, names: &[String]) -> Result<v1::ListPartitionsResponse, Status> {
+    pub(super) fn partitions(
+        &self,
+        names: &[String],
+        only_visible: bool,
+    ) -> Result<v1::ListPartitionsResponse, Status> {
         let cluster = self.replica.read();
         let found = match names {
-            [] => cluster.partitions().iter().collect(),
+            [] => cluster.partitions().iter().filter(|found| !only_visible || !found.config.hidden).collect(),
             names => {
                 names.iter().map(|name| partition_named(&cluster, name)).collect::<Result<Vec<_>, _>>()?
             }

@@ -47,6 +47,7 @@ use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
 use crate::planner::Overlay;
 use crate::reload::Reload;
 use crate::replica::Replica;
+use crate::statistics::Statistics;
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::watchers::Watchers;
@@ -71,6 +72,7 @@ pub(crate) struct Desk {
     pub(crate) reload: Reload,
     pub(crate) quotas: Quotas,
     pub(crate) stop: Stop,
+    pub(crate) statistics: Statistics,
     /// The controller's reign.
     pub(crate) epoch: u64,
     /// When it began.
@@ -309,8 +311,13 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<Self::ListJobsStream>, Status> {
-        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let listing = self.jobs(&request.into_inner()).await?;
+        let caller = caller_of(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let mut request = request.into_inner();
+        if let Some(filter) = request.filter.as_mut().filter(|_| caller.operator) {
+            filter.only_visible = false;
+        }
+        let listing = self.jobs(&request).await?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -345,8 +352,10 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListPartitionsRequest>,
     ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        self.partitions(&request.into_inner().names).map(Response::new)
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
+        let v1::ListPartitionsRequest { names, only_visible } = request.into_inner();
+        self.partitions(&names, only_visible && !caller.operator).map(Response::new)
     }
 
     async fn list_topology(
@@ -429,7 +438,48 @@ impl Controller for Desk {
         request: Request<v1::UpdatePartitionRequest>,
     ) -> Result<Response<v1::UpdatePartitionResponse>, Status> {
         let caller = caller_of(&request)?;
-        self.set_partition(caller, request.into_inner()).await.map(Response::new)
+        self.change_partition(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn create_partition(
+        &self,
+        request: Request<v1::CreatePartitionRequest>,
+    ) -> Result<Response<v1::CreatePartitionResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.make_partition(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn delete_partition(
+        &self,
+        request: Request<v1::DeletePartitionRequest>,
+    ) -> Result<Response<v1::DeletePartitionResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.drop_partition(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn create_nodes(
+        &self,
+        request: Request<v1::CreateNodesRequest>,
+    ) -> Result<Response<v1::CreateNodesResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.make_nodes(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn delete_nodes(
+        &self,
+        request: Request<v1::DeleteNodesRequest>,
+    ) -> Result<Response<v1::DeleteNodesResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.drop_nodes(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_statistics(
+        &self,
+        request: Request<v1::GetStatisticsRequest>,
+    ) -> Result<Response<v1::GetStatisticsResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
+        self.figures(&caller, request.into_inner()).map(Response::new)
     }
 
     async fn create_reservation(

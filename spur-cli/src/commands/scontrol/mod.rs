@@ -1,6 +1,7 @@
 //! `scontrol`: shows everything there is in full, and changes it.
 
 mod completing;
+mod entity;
 pub mod hostnames;
 mod record;
 pub mod reservation;
@@ -37,11 +38,14 @@ use crate::error::{FAILURE, Failure};
 use crate::format::json::{self, Wish};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
+use entity::{Creation, Deletion};
 use update::Update;
 
 /// What the options say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
+    /// Hidden partitions, too.
+    pub all: bool,
     /// Every record on one line.
     pub oneline: bool,
     /// More of each record.
@@ -55,7 +59,11 @@ pub struct Settings {
 type SettingsOpt = Opt<Settings>;
 
 const OPTIONS: &[SettingsOpt] = &[
-    SettingsOpt::flag("all", Some('a'), "all partitions; no partition is ever hidden", |_, _| Ok(())),
+    SettingsOpt::flag("all", Some('a'), "hidden partitions, too", |settings, _| {
+        settings.all = true;
+        Ok(())
+    })
+    .env(&["SCONTROL_ALL"]),
     SettingsOpt::flag("details", Some('d'), "show more of each record", |settings, _| {
         settings.details = true;
         Ok(())
@@ -93,7 +101,7 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     about: "Shows and changes jobs, nodes, partitions and the controller.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &[],
+    env_prefixes: &["SCONTROL_"],
     permute: true,
 };
 
@@ -129,8 +137,13 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     suspend JOBS                    stop running jobs; others may have their CPUs, not their memory or devices
     resume JOBS                     let them go on, as soon as their CPUs are free
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Topology= Foreign=END
-    update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Gres= Comment= Extra=
+                                    Topology= Foreign=END
+    update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE MaxTime= Nodes= (also += and -=) Default= AllowAccounts= …
+    create PartitionName=NAME …     a partition, with the same keys; it stays until it is deleted
+    create NodeName=NODES State=CLOUD …
+                                    nodes that are not in the configuration: CPUs= RealMemory= Gres= Features= Topology= …
+    delete PartitionName=NAME, delete NodeName=NODES
     create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
                                     Licenses= Features= Users= Accounts= Flags= Comment=
     update ReservationName=NAME …   the same keys; Duration, Nodes, Users, Accounts and Flags also with += and -=
@@ -207,14 +220,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
                 None => change(session, update::read(rest, &zone, now)?).await,
             }
         }
-        "create" => reserve(session, reservation::create(rest, &TimeZone::system(), Timestamp::now())?).await,
-        "delete" => {
-            let request = reservation::delete(rest)?;
-            let call =
-                async |mut controller: Controller, request| controller.delete_reservation(request).await;
-            session.connection()?.change(request, call).await?;
-            Ok(0)
-        }
+        "create" => create(session, rest).await,
+        "delete" => delete(session, rest).await,
         "write" => write_script(session, rest).await,
         "completing" => show_completing(session).await,
         "help" => {
@@ -378,6 +385,50 @@ async fn queue_some(
             connection.change(request, call).await?
         }
     })
+}
+
+/// Creates a partition, nodes or a reservation.
+async fn create(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let Some(creation) = entity::create(words)? else {
+        let request = reservation::create(words, &TimeZone::system(), Timestamp::now())?;
+        return reserve(session, request).await;
+    };
+    let connection = session.connection()?;
+    match creation {
+        Creation::Partition(request) => {
+            let call = async |mut controller: Controller, request| controller.create_partition(request).await;
+            connection.change(request, call).await.context("Error creating the partition")?;
+        }
+        Creation::Nodes(request) => {
+            let call = async |mut controller: Controller, request| controller.create_nodes(request).await;
+            connection.change(request, call).await.context("Error creating the node(s)")?;
+        }
+    }
+    Ok(0)
+}
+
+/// Deletes a partition, nodes or a reservation.
+async fn delete(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let Some(deletion) = entity::delete(words)? else {
+        let request = reservation::delete(words)?;
+        let call = async |mut controller: Controller, request| controller.delete_reservation(request).await;
+        session.connection()?.change(request, call).await?;
+        return Ok(0);
+    };
+    let connection = session.connection()?;
+    match deletion {
+        Deletion::Partition(request) => {
+            let context = format!("delete_partition {}", request.name);
+            let call = async |mut controller: Controller, request| controller.delete_partition(request).await;
+            connection.change(request, call).await.context(context)?;
+        }
+        Deletion::Nodes(request) => {
+            let context = format!("delete_node {}", request.nodes);
+            let call = async |mut controller: Controller, request| controller.delete_nodes(request).await;
+            connection.change(request, call).await.context(context)?;
+        }
+    }
+    Ok(0)
 }
 
 /// Reserves nodes and says under which name.

@@ -193,7 +193,7 @@ async fn licenses(session: &mut Session, settings: Settings, name: &str) -> anyh
 async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
     let show = surroundings(session, settings).await?;
     let names = query::list(name);
-    let all = query::partitions(session.connection()?, Vec::new()).await?;
+    let all = query::partitions(session.connection()?, !settings.all && name.is_empty()).await?;
     Ok(Shown::listed(query::named(all, &names, "Partition", |partition| &partition.name), |chosen| {
         match settings.wish {
             Some(wish) => wish.listing(&show, "partitions", chosen, || {

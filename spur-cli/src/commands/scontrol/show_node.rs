@@ -84,6 +84,8 @@ fn circumstances(r: &mut Record, node: &Node, settings: Settings, show: &Show) {
         let since = time(node.reason_time, "Unknown", show);
         r.line([("Reason", format!("{} [{}@{since}]", node.reason, or(&node.reason_user, "Unknown")))]);
     }
+    r.line_if("Comment", &node.owner_comment);
+    r.line_if("Extra", &node.extra);
     r.line_if("Foreign", &node.foreign.join(","));
     if !node.predecessor.is_empty() {
         let until = time(node.predecessor_until, "Unknown", show);

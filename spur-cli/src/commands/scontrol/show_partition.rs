@@ -17,22 +17,30 @@ fn record(partition: &Partition, settings: Settings) -> Record {
     r.line([("PartitionName", partition.name.clone())]);
     r.line([
         ("AllowGroups", or(&partition.allow_groups, "ALL")),
-        ("AllowAccounts", or(&partition.allow_accounts, "ALL")),
+        match partition.deny_accounts.as_str() {
+            "" => ("AllowAccounts", or(&partition.allow_accounts, "ALL")),
+            denied => ("DenyAccounts", denied.to_owned()),
+        },
         match partition.deny_qos.as_str() {
             "" => ("AllowQos", or(&partition.allow_qos, "ALL")),
             denied => ("DenyQos", denied.to_owned()),
         },
     ]);
-    r.line([("AllocNodes", "ALL".into()), ("Default", yes(partition.is_default)), ("QoS", "N/A".into())]);
+    r.line([("AllocNodes", or(&partition.alloc_nodes, "ALL"))]);
+    if !partition.alternate.is_empty() {
+        r.more("Alternate", &partition.alternate);
+    }
+    r.more("Default", &yes(partition.is_default));
+    r.more("QoS", "N/A");
     r.line([
         (
             "DefaultTime",
             partition.default_time.map_or_else(|| "NONE".into(), |limit| long_limit(Some(limit))),
         ),
-        ("DisableRootJobs", no()),
+        ("DisableRootJobs", yes(partition.disable_root_jobs)),
         ("ExclusiveUser", no()),
         ("GraceTime", partition.grace_time.to_string()),
-        ("Hidden", no()),
+        ("Hidden", yes(partition.hidden)),
     ]);
     r.line([
         ("MaxNodes", partition.max_nodes.map_or_else(|| "UNLIMITED".into(), |most| most.to_string())),
@@ -45,8 +53,8 @@ fn record(partition: &Partition, settings: Settings) -> Record {
     r.line([
         ("PriorityJobFactor", partition.priority_job_factor.to_string()),
         ("PriorityTier", partition.priority_tier.to_string()),
-        ("RootOnly", no()),
-        ("ReqResv", no()),
+        ("RootOnly", yes(partition.root_only)),
+        ("ReqResv", yes(partition.req_resv)),
         ("OverSubscribe", or(&partition.oversubscribe, "NO")),
     ]);
     r.line([
@@ -60,13 +68,10 @@ fn record(partition: &Partition, settings: Settings) -> Record {
         ("SelectTypeParameters", "NONE".into()),
     ]);
     r.line([("JobDefaults", "(null)".into())]);
-    let per_cpu = |limit: Option<u64>, cpu: &'static str, node: &'static str| match limit {
-        Some(megabytes) => (cpu, megabytes.to_string()),
-        None => (node, "UNLIMITED".to_owned()),
-    };
+    let (def, max) = (partition.default_memory_per_node_mb, partition.max_memory_per_node_mb);
     r.line([
-        per_cpu(partition.default_memory_per_cpu_mb, "DefMemPerCPU", "DefMemPerNode"),
-        per_cpu(partition.max_memory_per_cpu_mb, "MaxMemPerCPU", "MaxMemPerNode"),
+        memory(partition.default_memory_per_cpu_mb, def, "DefMemPerCPU", "DefMemPerNode"),
+        memory(partition.max_memory_per_cpu_mb, max, "MaxMemPerCPU", "MaxMemPerNode"),
     ]);
     r.line([("TRES", or_null(&partition.tres))]);
     r.line_if("Topology", &partition.topology);
@@ -74,4 +79,15 @@ fn record(partition: &Partition, settings: Settings) -> Record {
         r.more("Placement", &partition.placement);
     }
     r
+}
+
+/// A limit of memory, which is for each CPU or for each node.
+fn memory(
+    by_cpu: Option<u64>,
+    by_node: Option<u64>,
+    cpu: &'static str,
+    node: &'static str,
+) -> (&'static str, String) {
+    let by_node = || by_node.map_or_else(|| "UNLIMITED".to_owned(), |megabytes| megabytes.to_string());
+    by_cpu.map_or_else(|| (node, by_node()), |megabytes| (cpu, megabytes.to_string()))
 }

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use spur_core::model::config::edit;
 use spur_core::text::ParseError;
 use spur_core::text::hostlist::HostExpr;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
 use spur_core::text::place::Places;
 use spur_core::text::time::When;
-use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest};
+use spur_proto::v1::{KeyValue, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest};
 
 use crate::commands::moment::moment;
 use crate::error::Failure;
@@ -29,7 +30,20 @@ pub enum Update {
 /// Keys of jobs whose values are points in time; the user's zone is known only here.
 const TIMES: [&str; 3] = ["StartTime", "EligibleTime", "Deadline"];
 const NODE_STATES: [&str; 4] = ["DOWN", "DRAIN", "RESUME", "UNDRAIN"];
-const PARTITION_STATES: [&str; 4] = ["UP", "DOWN", "DRAIN", "INACTIVE"];
+/// States that Slurm has for nodes that it reboots, switches off or makes up.
+const OTHER_STATES: [&str; 11] = [
+    "CANCEL_REBOOT",
+    "CLOUD",
+    "FAIL",
+    "FUTURE",
+    "NORESP",
+    "POWER_DOWN",
+    "POWER_DOWN_ASAP",
+    "POWER_DOWN_FORCE",
+    "POWER_UP",
+    "REBOOT",
+    "UNKNOWN",
+];
 
 /// Reads `JobId=… Key=Value …`, or the same with `NodeName` or `PartitionName`. Times are taken in `zone` at `now`.
 ///
@@ -136,6 +150,10 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                     idle if idle == "IDLE" => "RESUME".to_owned(),
                     state => state,
                 };
+                if OTHER_STATES.contains(&state.as_str()) {
+                    let text = format!("Invalid input: State={value}: not supported by Spur");
+                    return Err(Failure::new(text));
+                }
                 request.state = one_of(&NODE_STATES, &state, &value)?;
             }
             "reason" => request.reason = value,
@@ -156,6 +174,13 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
                 request.topology = Some(places.to_string());
             }
+            "comment" => request.comment = Some(value),
+            "extra" => request.extra = Some(value),
+            "gres" => {
+                edit::devices(&value)
+                    .map_err(|problem| Failure::new(format!("Invalid input: Gres={value}: {problem}")))?;
+                request.gres = Some(value);
+            }
             "foreign" if value.eq_ignore_ascii_case("end") => request.end_foreign = true,
             "foreign" => {
                 let text =
@@ -163,7 +188,8 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 return Err(Failure::new(text));
             }
             _ => {
-                let help = "nodes have State, Reason, Weight, Features, Topology and Foreign";
+                let help =
+                    "nodes have State, Reason, Weight, Features, Gres, Comment, Extra, Topology and Foreign";
                 return Err(unsupported(&format!("{key}={value}"), help));
             }
         }
@@ -173,7 +199,8 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
         return Err(Failure::new(text));
     }
     let asks = request.weight.is_some() || request.features.is_some() || request.topology.is_some();
-    let asks = asks || request.end_foreign;
+    let texts = request.gres.is_some() || request.comment.is_some() || request.extra.is_some();
+    let asks = asks || request.end_foreign || texts;
     if !asks && request.state.is_empty() && request.reason.is_empty() {
         return Err(Failure::new("No changes specified"));
     }
@@ -181,18 +208,13 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
 }
 
 fn partition(name: String, pairs: Vec<(&str, String)>) -> Result<UpdatePartitionRequest, Failure> {
-    let mut request = UpdatePartitionRequest { name, ..UpdatePartitionRequest::default() };
-    for (key, value) in pairs {
-        if !key.eq_ignore_ascii_case("state") {
-            let help = "of partitions only State is changed here; the rest is in spur.toml";
-            return Err(unsupported(&format!("{key}={value}"), help));
-        }
-        request.state = one_of(&PARTITION_STATES, &value.to_ascii_uppercase(), &value)?;
-    }
-    if request.state.is_empty() {
+    // What keys there are, and what they take, the controller knows.
+    let settings = pairs.into_iter().map(|(key, value)| KeyValue { key: key.to_owned(), value });
+    let settings: Vec<KeyValue> = settings.collect();
+    if settings.is_empty() {
         return Err(Failure::new("No changes specified"));
     }
-    Ok(request)
+    Ok(UpdatePartitionRequest { name, settings, ..UpdatePartitionRequest::default() })
 }
 
 fn one_of(known: &[&'static str], state: &str, written: &str) -> Result<String, Failure> {
@@ -252,6 +274,7 @@ mod tests {
 
     #[test]
     fn nodes_and_partitions_have_their_own_keys() {
+        let pair = |key: &str, value: &str| KeyValue { key: key.into(), value: value.into() };
         let wanted = UpdateNodesRequest {
             nodes: "n[1-2]".into(),
             state: "DRAIN".into(),
@@ -278,10 +301,10 @@ mod tests {
         );
         let wanted = UpdatePartitionRequest {
             name: "p".into(),
-            state: "UP".into(),
+            settings: vec![pair("state", "up"), pair("Nodes", "+n3")],
             ..UpdatePartitionRequest::default()
         };
-        assert_eq!(update("partition=p state=up"), Ok(Update::Partition(wanted)));
+        assert_eq!(update("partition=p state=up Nodes+=n3"), Ok(Update::Partition(wanted)));
     }
 
     #[test]
@@ -302,8 +325,9 @@ mod tests {
             ("nodename=n1 colour=red", "not supported: colour=red"),
             ("nodename=n1 weight=heavy", "whole number"),
             ("nodename=n[1 state=resume", "n[1"),
-            ("partition=p state=foo", "Acceptable State values are UP, DOWN, DRAIN, INACTIVE"),
-            ("partition=p maxtime=5", "spur.toml"),
+            ("nodename=n1 state=fail", "not supported by Spur"),
+            ("nodename=n1 gres=:", "Invalid input: Gres=:"),
+            ("partition=p", "No changes"),
         ] {
             let error = update(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -9,7 +9,7 @@ use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject, Reply};
 use spur_core::id::JobId;
 use spur_core::model::change::JobChange;
-use spur_core::model::config::PartitionState;
+use spur_core::model::config::edit;
 use spur_core::sim::{Watch, World};
 use spur_core::text::ParseError;
 use spur_core::text::dependency::Dependency;
@@ -72,14 +72,9 @@ fn change<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, Strin
         update::Update::Job(request) => update_jobs(world, &request),
         update::Update::Nodes(request) => update_nodes(world, &request),
         update::Update::Partition(request) => {
-            let state = match request.state.as_str() {
-                "UP" => PartitionState::Up,
-                "DOWN" => PartitionState::Down,
-                "DRAIN" => PartitionState::Drain,
-                _ => PartitionState::Inactive,
-            };
-            let command = Command::SetPartition { name: request.name.into(), state };
-            world.operate(command).map_err(|reject| reject.to_string())?;
+            let settings = request.settings.into_iter();
+            let settings = settings.map(|setting| (setting.key.into(), setting.value.into())).collect();
+            operate(world, Command::UpdatePartition { name: request.name.into(), settings })?;
             Ok(Ran::default())
         }
     }
@@ -175,6 +170,9 @@ fn update_nodes<W: Watch>(world: &mut World<W>, request: &UpdateNodesRequest) ->
         reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
         weight: request.weight,
         features: request.features.as_ref().map(words),
+        gres: request.gres.as_deref().map(edit::devices).transpose()?,
+        comment: request.comment.as_deref().map(Into::into),
+        extra: request.extra.as_deref().map(Into::into),
         end_foreign: request.end_foreign,
         places: request.topology.as_deref().map(str::parse).transpose().map_err(problem)?,
     };

@@ -95,7 +95,7 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
 }
 
 /// Records with all that is known of them.
-const ALL: Settings = Settings { own: true, oneline: false, details: false, wish: None };
+const ALL: Settings = Settings { all: true, own: true, oneline: false, details: false, wish: None };
 
 /// `scontrol show`, with the words behind that.
 ///

@@ -108,8 +108,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
 type QueryOpt = Opt<Query>;
 
 const OPTIONS: &[QueryOpt] = &[
-    QueryOpt::flag("all", Some('a'), "all partitions; no partition is ever hidden", |_, _| Ok(()))
-        .env(&["SINFO_ALL"]),
+    listing::all(&["SINFO_ALL"]),
     QueryOpt::flag("dead", Some('d'), "only nodes that do not respond", |q, _| {
         q.dead = true;
         Ok(())
@@ -395,7 +394,9 @@ impl Query {
             None => None,
         };
         let connection = session.connection()?;
-        let partitions = query::partitions(connection, Vec::new()).await?;
+        // A partition that is named is meant even if it is hidden.
+        let only_visible = !self.common.all && self.partitions.is_empty();
+        let partitions = query::partitions(connection, only_visible).await?;
         let nodes = query::nodes(connection, "").await?;
         self.text(partitions, nodes, wanted.as_ref(), &show)
     }

@@ -68,7 +68,7 @@ pub fn node(node: &Node, show: &Show) -> Value {
             "gpu_spec": "",
         }),
         json!({
-            "burstbuffer_network_address": "", "extra": "", "instance_id": "", "instance_type": "",
+            "burstbuffer_network_address": "", "extra": node.extra, "instance_id": "", "instance_type": "",
             "mcs_label": "", "owner": "",
             "energy": {
                 "average_watts": 0, "base_consumed_energy": 0, "consumed_energy": 0,
@@ -92,7 +92,7 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
         json!({
             "name": partition.name,
             "cluster": show.cluster,
-            "alternate": "",
+            "alternate": partition.alternate,
             "node_sets": "",
             "topology": partition.topology,
             "select_type": [],
@@ -100,9 +100,9 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
             "suspend_time": number(None::<u64>),
             "timeouts": { "resume": number(None::<u32>), "suspend": number(None::<u32>) },
             "nodes": {
-                "allowed_allocation": "", "configured": partition.nodes, "total": partition.total_nodes,
+                "allowed_allocation": partition.alloc_nodes, "configured": partition.nodes, "total": partition.total_nodes,
             },
-            "accounts": { "allowed": all_is_empty(&partition.allow_accounts), "deny": "" },
+            "accounts": { "allowed": all_is_empty(&partition.allow_accounts), "deny": partition.deny_accounts },
             "groups": { "allowed": all_is_empty(&partition.allow_groups) },
             "qos": { "allowed": partition.allow_qos, "deny": partition.deny_qos, "assigned": "" },
             "tres": { "billing_weights": "", "configured": partition.tres },
@@ -114,7 +114,7 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
             "defaults": {
                 "memory_per_cpu": per_cpu_word(partition.default_memory_per_cpu_mb),
                 "partition_memory_per_cpu": number(partition.default_memory_per_cpu_mb),
-                "partition_memory_per_node": number(None::<u64>),
+                "partition_memory_per_node": number(partition.default_memory_per_node_mb),
                 "time": number(partition.default_time.map(minutes)),
                 "job": "",
             },
@@ -123,7 +123,7 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
                 "cpus_per_socket": unlimited(None::<u32>),
                 "memory_per_cpu": per_cpu_word(partition.max_memory_per_cpu_mb),
                 "partition_memory_per_cpu": number(partition.max_memory_per_cpu_mb),
-                "partition_memory_per_node": number(None::<u64>),
+                "partition_memory_per_node": number(partition.max_memory_per_node_mb),
                 "nodes": unlimited(partition.max_nodes),
                 "shares": most_jobs,
                 "oversubscribe": { "jobs": most_jobs, "flags": [] },
@@ -190,7 +190,7 @@ pub fn row(row: &Row, show: &Show) -> Value {
         "gres": { "total": text(&|node| node.gres.clone()), "used": text(&|node| node.gres_used.clone()) },
         "cluster": show.cluster,
         "comment": text(&|node| node.owner_comment.clone()),
-        "extra": "",
+        "extra": text(&|node| node.extra.clone()),
         "reason": {
             "description": text(&|node| node.reason.clone()),
             "time": first.and_then(|node| node.reason_time).unwrap_or(0),

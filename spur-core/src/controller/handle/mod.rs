@@ -8,6 +8,8 @@ mod end_step;
 mod history;
 mod hold;
 mod move_nodes;
+mod node;
+mod partition;
 mod preempt;
 mod promise;
 mod qos;
@@ -17,7 +19,6 @@ mod release;
 mod report;
 mod requeue;
 pub(super) mod reservation;
-mod set_partition;
 mod signal;
 mod silent;
 pub(super) mod start;
@@ -107,6 +108,7 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one verb after another, each a few lines")]
 fn command_of(
     ctx: &mut Ctx<'_>,
     caller: &Caller,
@@ -162,9 +164,25 @@ fn command_of(
             let decision = update_nodes::check(ctx.cluster(), ctx.now(), caller, &nodes, change)?;
             Ok(update_nodes::enact(ctx, decision))
         }
-        Command::SetPartition { name, state } => {
-            let decision = set_partition::check(ctx.cluster(), caller, &name, state)?;
-            Ok(set_partition::enact(ctx, decision))
+        Command::CreatePartition { name, settings } => {
+            let decision = partition::check_new(ctx.cluster(), caller, &name, &settings)?;
+            Ok(partition::enact(ctx, decision))
+        }
+        Command::UpdatePartition { name, settings } => {
+            let decision = partition::check(ctx.cluster(), caller, &name, &settings)?;
+            Ok(partition::enact(ctx, decision))
+        }
+        Command::DeletePartition { name } => {
+            let decision = partition::check_gone(ctx.cluster(), caller, &name)?;
+            Ok(partition::enact(ctx, decision))
+        }
+        Command::CreateNodes { nodes, settings } => {
+            let decision = node::check_new(ctx.cluster(), caller, &nodes, &settings)?;
+            Ok(node::enact_new(ctx, decision))
+        }
+        Command::DeleteNodes { nodes } => {
+            let decision = node::check_gone(ctx.cluster(), caller, &nodes)?;
+            Ok(node::enact_gone(ctx, decision))
         }
         Command::CreateReservation(ask) => {
             let decision = reservation::check_new(ctx.cluster(), ctx.now(), caller, &ask)?;

@@ -47,6 +47,7 @@ pub(super) fn check(
     }
     let mut changes = changes(cluster.policy(), &policy);
     changes.extend(undone(cluster, &policy));
+    changes.extend(cluster.edits_undone_by(&policy));
     changes.extend(licensed::short_of(cluster, now, &policy.licenses));
     changes.extend(unsupported::of_policy(&policy));
     Ok(Decision { policy: Some(policy), changes })
@@ -54,7 +55,7 @@ pub(super) fn check(
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     if let Some(policy) = decision.policy {
-        ctx.emit(Event::PolicyChanged { policy });
+        ctx.emit(Event::PolicyChanged { policy, keeps_edits: true });
     }
     Reply::Reconfigured { changes: decision.changes }
 }

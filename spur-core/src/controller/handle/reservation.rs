@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use super::set_partition;
+use super::partition;
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::caller::Caller;
@@ -375,7 +375,7 @@ fn is_of_licenses(made: &Reservation) -> bool {
 /// Finds the nodes that are asked for.
 fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &ReservationAsk) -> Result<(), Reject> {
     let partition = match &made.partition {
-        Some(name) => Some(cluster.partition(name).ok_or_else(|| set_partition::unknown(cluster, name))?),
+        Some(name) => Some(cluster.partition(name).ok_or_else(|| partition::unknown(cluster, name))?),
         None => None,
     };
     let of_list = |asked: &NodesAsk| match asked {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
-use super::{qos, reservation, set_partition};
+use super::{partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
@@ -126,6 +126,7 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         let partition = reserved.or(cluster.default_partition()).ok_or(Reject::NoDefaultPartition)?;
         spec.partitions = [Arc::clone(partition.name())].into();
     }
+    stand_in(cluster, &mut spec);
     let partitions = partitions(cluster, &spec)?;
     spec.qos = spec.qos.or_else(|| qos::default(cluster, &partitions));
     let qos = cluster.policy().qos_of(spec.qos.as_deref());
@@ -138,7 +139,8 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
     if spec.shape.memory.is_none() && spec.shape.memory_per_gpu().is_none() {
         let default = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
-        spec.shape.memory = default.map(MemoryNeed::PerCpu);
+        let by_node = partitions.iter().filter_map(|partition| partition.config.def_mem_per_node).max();
+        spec.shape.memory = default.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode));
     }
     Ok(spec)
 }
@@ -280,8 +282,27 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
 
 /// The partitions the request names.
 fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partition>, Reject> {
-    let find = |name: &Arc<str>| cluster.partition(name).ok_or_else(|| set_partition::unknown(cluster, name));
+    let find = |name: &Arc<str>| cluster.partition(name).ok_or_else(|| partition::unknown(cluster, name));
     spec.partitions.iter().map(find).collect()
+}
+
+/// Puts the alternates of partitions that take no jobs now in their places.
+fn stand_in(cluster: &Cluster, spec: &mut JobSpec) {
+    let alternate = |name: &Arc<str>| -> Option<Arc<str>> {
+        let partition = cluster.partition(name).filter(|partition| !partition.queues())?;
+        let other = cluster.partition(partition.config.alternate.as_deref()?)?;
+        other.queues().then(|| Arc::clone(other.name()))
+    };
+    if spec.partitions.iter().any(|name| alternate(name).is_some()) {
+        let mut names: Vec<Arc<str>> = Vec::new();
+        for name in &spec.partitions {
+            let name = alternate(name).unwrap_or_else(|| Arc::clone(name));
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        spec.partitions = names.into();
+    }
 }
 
 /// The longest that a job may run which is content with less: what its QOS allows and all of its partitions, of those that
@@ -302,6 +323,10 @@ fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Rej
     if !partition.queues() {
         return Err(Reject::PartitionUnavailable(Arc::clone(&config.name)));
     }
+    let root = owner.uid == 0;
+    if (config.root_only && !root) || (config.disable_root_jobs && root) {
+        return Err(Reject::PartitionForbidden(Arc::clone(&config.name)));
+    }
     if !config.allow_groups.is_empty() && owner.uid != 0 && !config.allow_groups.contains(&owner.group) {
         return Err(Reject::PartitionForbidden(Arc::clone(&config.name)));
     }
@@ -315,11 +340,39 @@ fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Rej
             config.allow_accounts.join(", ")
         )));
     }
+    if let Some(account) = account.filter(|account| config.deny_accounts.contains(account)) {
+        return Err(Reject::Invalid(format!(
+            "Invalid account or account/partition combination specified: partition {} does not take account {account}",
+            config.name
+        )));
+    }
+    let host = spec.extra.as_ref().map_or("", |extra| &extra.submit_host);
+    if !config.alloc_nodes.is_empty() && !config.alloc_nodes.iter().any(|node| **node == *host) {
+        return Err(Reject::Invalid(format!(
+            "Required partition not available (inactive or drain): {} takes no jobs from host {host}, only from {}",
+            config.name,
+            config.alloc_nodes.join(", ")
+        )));
+    }
+    if config.req_resv && spec.reservations().next().is_none() {
+        return Err(Reject::ReservationForbidden(
+            format!("partition {} is for reservations; name one", config.name).into(),
+        ));
+    }
     if spec.shape.sharing == Sharing::Shared
         && config.oversubscribe == crate::model::config::Oversubscribe::Exclusive
     {
         return Err(Reject::Invalid(format!(
             "--oversubscribe: partition {} gives whole nodes to each job; leave the option out",
+            config.name
+        )));
+    }
+    if let (Some(most), Some(MemoryNeed::PerNode(asked))) = (config.max_mem_per_node, spec.shape.memory)
+        && (asked > most || asked == 0)
+    {
+        let asked = if asked == 0 { "all memory".to_owned() } else { format!("{asked} MiB") };
+        return Err(Reject::NodeConfigUnavailable(format!(
+            "{asked} on each node: partition {} allows {most} MiB; ask ≤ {most}",
             config.name
         )));
     }

@@ -39,6 +39,14 @@ pub(super) fn check(
         cluster.node_named(name).map(|node| node.id).ok_or_else(|| Reject::InvalidNodeName(name.to_string()))
     };
     let nodes = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    // Jobs know devices by their numbers, which others get.
+    let busy = nodes.iter().filter_map(|id| cluster.node(*id)).find(|node| !node.jobs.is_empty());
+    if let Some(node) = busy.filter(|_| change.gres.is_some()) {
+        return Err(Reject::NodesBusy(format!(
+            "{} has jobs, and its Gres cannot change under them",
+            node.name()
+        )));
+    }
     let moved = match &change.places {
         Some(places) => move_nodes::check(cluster, &nodes, places)?,
         None => None,
@@ -54,9 +62,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         move_nodes::enact(ctx, moved);
     }
     for node in nodes {
-        if change.weight.is_some() || change.features.is_some() {
-            let (weight, features) = (change.weight, change.features.clone());
-            ctx.emit(Event::NodeUpdated { node, weight, features });
+        let NodeChange { weight, features, gres, comment, extra, .. } = change.clone();
+        if weight.is_some() || features.is_some() || gres.is_some() || comment.is_some() || extra.is_some() {
+            ctx.emit(Event::NodeUpdated { node, weight, features, gres, comment, extra });
         }
         if change.end_foreign && ctx.cluster().node(node).is_some_and(|node| !node.foreign.is_empty()) {
             ctx.emit(Event::ForeignDropped { node });

@@ -4,8 +4,10 @@
 //! reports every mistake it finds at once; nothing that was written is ignored. Every key, with its meaning and
 //! its default, stands in `etc/spur.toml`.
 
+pub mod edit;
 mod error;
 mod local;
+pub mod merge;
 mod parse;
 mod policy;
 mod qos;

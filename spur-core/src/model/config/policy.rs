@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::QosConfig;
 use crate::model::node::NodeShape;
 use crate::model::topology::TopologyConfig;
+use crate::text::memory::MemoryMb;
 use crate::text::time::{Seconds, TimeLimit};
 
 /// What the controller decides by.
@@ -259,6 +260,8 @@ pub struct PartitionConfig {
     pub name: Arc<str>,
     /// Names of its nodes, in the order of the node table.
     pub nodes: Vec<Arc<str>>,
+    /// Whether it has all nodes, also those that an operator creates later.
+    pub all_nodes: bool,
     /// Whether jobs that name none go here.
     pub default: bool,
     /// Longest limit a job may ask for.
@@ -285,6 +288,20 @@ pub struct PartitionConfig {
     pub allow_groups: Vec<Arc<str>>,
     /// Accounts that may use it; empty: all.
     pub allow_accounts: Vec<Arc<str>>,
+    /// Accounts that may not use it.
+    pub deny_accounts: Vec<Arc<str>>,
+    /// Hosts from which jobs may be submitted to it; empty: all.
+    pub alloc_nodes: Vec<Arc<str>>,
+    /// The partition that gets its jobs while it takes none.
+    pub alternate: Option<Arc<str>>,
+    /// Whether root may not use it.
+    pub disable_root_jobs: bool,
+    /// Whether listings leave it out unless they are asked for everything.
+    pub hidden: bool,
+    /// Whether a job has to name a reservation to use it.
+    pub req_resv: bool,
+    /// Whether only root may use it.
+    pub root_only: bool,
     /// QOS that a job has to name one of to use it; empty: any or none.
     pub allow_qos: Vec<Arc<str>>,
     /// QOS whose jobs may not use it.
@@ -295,10 +312,61 @@ pub struct PartitionConfig {
     pub def_mem_per_cpu: Option<u64>,
     /// Most memory for each CPU, MiB.
     pub max_mem_per_cpu: Option<u64>,
+    /// Memory on each node, MiB, of jobs that ask for none; instead of `def_mem_per_cpu`.
+    pub def_mem_per_node: Option<u64>,
+    /// Most memory on each node, MiB; instead of `max_mem_per_cpu`.
+    pub max_mem_per_node: Option<u64>,
     /// Overrides `[preempt] mode`.
     pub preempt_mode: Option<PreemptMode>,
     /// Overrides `[preempt] grace_time`.
     pub grace_time: Option<Seconds>,
+}
+
+impl PartitionConfig {
+    /// What must hold between its settings and does not: the key of each and what is wrong with it.
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<(&'static str, String)> {
+        let mut wrong = Vec::new();
+        if let Some(default) = self.default_time.filter(|default| *default > self.max_time) {
+            wrong.push(("default_time", format!("{default} is longer than max_time, {}", self.max_time)));
+        }
+        if let Some(max) = self.max_nodes.filter(|max| *max < self.min_nodes) {
+            wrong.push(("max_nodes", format!("{max} is less than min_nodes, {}", self.min_nodes)));
+        }
+        let memory = [
+            ("def_mem_per_cpu", "max_mem_per_cpu", self.def_mem_per_cpu, self.max_mem_per_cpu),
+            ("def_mem_per_node", "max_mem_per_node", self.def_mem_per_node, self.max_mem_per_node),
+        ];
+        for (key, bound, def, max) in memory {
+            if let (Some(def), Some(max)) = (def, max)
+                && def > max
+            {
+                wrong.push((key, format!("{} is more than {bound}, {}", MemoryMb(def), MemoryMb(max))));
+            }
+        }
+        let either = "memory is counted by CPU or by node; leave one of them out".to_owned();
+        if self.def_mem_per_cpu.is_some() && self.def_mem_per_node.is_some() {
+            wrong.push(("def_mem_per_node", either.clone()));
+        }
+        if self.max_mem_per_cpu.is_some() && self.max_mem_per_node.is_some() {
+            wrong.push(("max_mem_per_node", either));
+        }
+        let listed =
+            |what: &str| format!("nothing but what {what} lists is allowed anyway; leave one of them out");
+        if !self.allow_qos.is_empty() && !self.deny_qos.is_empty() {
+            wrong.push(("deny_qos", listed("allow_qos")));
+        }
+        if !self.allow_accounts.is_empty() && !self.deny_accounts.is_empty() {
+            wrong.push(("deny_accounts", listed("allow_accounts")));
+        }
+        if let Some(default) = self.default_qos.as_deref().filter(|name| !self.takes_qos(Some(name))) {
+            wrong.push(("default_qos", format!("{default} is not allowed in this partition")));
+        }
+        if self.alternate.as_ref() == Some(&self.name) {
+            wrong.push(("alternate", "a partition cannot stand in for itself".to_owned()));
+        }
+        wrong
+    }
 }
 
 /// What a partition takes.
@@ -390,6 +458,7 @@ impl Default for PartitionConfig {
         Self {
             name: Arc::default(),
             nodes: Vec::new(),
+            all_nodes: false,
             default: false,
             max_time: TimeLimit::Unlimited,
             default_time: None,
@@ -403,11 +472,20 @@ impl Default for PartitionConfig {
             placement: crate::text::gather::Placement::default(),
             allow_groups: Vec::new(),
             allow_accounts: Vec::new(),
+            deny_accounts: Vec::new(),
+            alloc_nodes: Vec::new(),
+            alternate: None,
+            disable_root_jobs: false,
+            hidden: false,
+            req_resv: false,
+            root_only: false,
             allow_qos: Vec::new(),
             deny_qos: Vec::new(),
             default_qos: None,
             def_mem_per_cpu: None,
             max_mem_per_cpu: None,
+            def_mem_per_node: None,
+            max_mem_per_node: None,
             preempt_mode: None,
             grace_time: None,
         }

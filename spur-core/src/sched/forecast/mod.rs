@@ -136,7 +136,7 @@ impl Recent {
     /// Learns from an event that has just been applied to `cluster`.
     pub fn note(&mut self, cluster: &Cluster, event: &Event) {
         match event {
-            Event::PolicyChanged { policy } => {
+            Event::PolicyChanged { policy, .. } => {
                 if self.predict == policy.scheduler.predict {
                     self.correct = policy.scheduler.correct;
                 } else {

@@ -333,7 +333,8 @@ impl Measure {
     fn reach(&self, job: &Job) -> u32 {
         let configs = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
         let configs = configs.map(|index| &self.scene.partitions[index].partition.config);
-        precedence::reach(&self.scene.policy, job.spec.qos.as_deref(), configs)
+        let tiers = self.scene.partitions.iter().map(|scene| scene.partition.config.priority_tier);
+        precedence::reach(&self.scene.policy, tiers, job.spec.qos.as_deref(), configs)
     }
 
     /// The other components of a het job, which stands in the queue where its first one would if that had the size of the

@@ -224,6 +224,7 @@ impl Need {
             (Some(MemoryNeed::PerNode(memory)), _) => (memory, 0),
             (Some(MemoryNeed::PerCpu(memory)), _) => (0, memory),
             (None, Some(memory)) if shape.memory_per_gpu().is_none() => (0, memory),
+            (None, None) if shape.memory_per_gpu().is_none() => (partition.def_mem_per_node.unwrap_or(0), 0),
             (None, _) => (0, 0),
         };
         Self {

@@ -12,7 +12,6 @@ use crate::model::config::{
 use crate::model::topology::TopologyConfig;
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
-use crate::text::memory::MemoryMb;
 use crate::text::nearest::nearest;
 
 /// The word that stands for every node.
@@ -27,13 +26,18 @@ pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy, are_all: bool) 
     let mut partitions: Vec<PartitionConfig> = Vec::new();
     let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
     let mut default: Option<Arc<str>> = None;
+    let mut alternates: Vec<(u32, Arc<str>)> = Vec::new();
     for mut section in top.sections("partitions") {
         let mut partition = PartitionConfig { name: name(&mut section), ..Default::default() };
         settings(&mut section, &mut partition);
         qualities(&mut section, &mut partition, qos);
-        partition.nodes = members(&mut section, nodes, are_all);
+        (partition.nodes, partition.all_nodes) = members(&mut section, nodes, are_all);
         partition.topology = topology(&mut section, topologies);
-        check(&section, &partition);
+        for (key, problem) in partition.contradictions() {
+            section.refuse(key, problem);
+        }
+        let alternate = partition.alternate.clone();
+        alternates.extend(alternate.map(|alternate| (section.line_of("alternate"), alternate)));
         if let Some(line) = first_lines.insert(partition.name.clone(), section.line()) {
             let name = &partition.name;
             section.refuse("name", format_args!("partition {name} is defined twice, first on line {line}"));
@@ -48,6 +52,10 @@ pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy, are_all: bool) 
         }
         section.finish();
         partitions.push(partition);
+    }
+    let unknown = |alternate: &&(u32, Arc<str>)| !first_lines.contains_key(&alternate.1);
+    for (line, name) in alternates.iter().filter(unknown) {
+        top.refuse_at(*line, "alternate", format_args!("there is no partition {name}"));
     }
     partitions
 }
@@ -79,6 +87,10 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
             ("EXCLUSIVE", Oversubscribe::Exclusive),
         ]),
         partition.placement => section.parsed("placement"),
+        partition.disable_root_jobs => section.boolean("disable_root_jobs"),
+        partition.hidden => section.boolean("hidden"),
+        partition.req_resv => section.boolean("req_resv"),
+        partition.root_only => section.boolean("root_only"),
     );
     let modes: Vec<_> = PREEMPT_MODES.iter().copied().chain([("off", PreemptMode::Off)]).collect();
     partition.default_time = section.parsed("default_time");
@@ -89,6 +101,11 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.grace_time = section.duration("grace_time", 0..=365 * 86_400);
     partition.allow_groups = section.names("allow_groups");
     partition.allow_accounts = section.names("allow_accounts");
+    partition.deny_accounts = section.names("deny_accounts");
+    partition.alloc_nodes = section.names("alloc_nodes");
+    partition.alternate = section.name("alternate").map(Into::into);
+    partition.def_mem_per_node = section.mebibytes("def_mem_per_node");
+    partition.max_mem_per_node = section.mebibytes("max_mem_per_node");
 }
 
 /// Which QOS may be used here.
@@ -96,27 +113,20 @@ fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: 
     partition.allow_qos = qos::list(section, "allow_qos", known);
     partition.deny_qos = qos::list(section, "deny_qos", known);
     partition.default_qos = qos::one(section, "default_qos", known);
-    if !partition.allow_qos.is_empty() && !partition.deny_qos.is_empty() {
-        section
-            .refuse("deny_qos", "nothing but what allow_qos lists is allowed anyway; leave one of them out");
-    }
-    if let Some(default) = partition.default_qos.as_deref().filter(|name| !partition.takes_qos(Some(name))) {
-        section.refuse("default_qos", format_args!("{default} is not allowed in this partition"));
-    }
 }
 
-/// The names of the partition's nodes in the order of the node table.
-fn members(section: &mut Section<'_>, nodes: &[NodeConfig], are_all: bool) -> Vec<Arc<str>> {
-    let Some(text) = section.required_name("nodes") else { return Vec::new() };
+/// The names of the partition's nodes in the order of the node table, and whether it has all that there are.
+fn members(section: &mut Section<'_>, nodes: &[NodeConfig], are_all: bool) -> (Vec<Arc<str>>, bool) {
+    let Some(text) = section.required_name("nodes") else { return (Vec::new(), false) };
     let known = || nodes.iter().map(|node| &node.name);
     if text.eq_ignore_ascii_case(ALL) {
-        return known().cloned().collect();
+        return (known().cloned().collect(), true);
     }
     let wanted: BTreeSet<String> = match text.parse::<HostList>() {
         Ok(list) => list.iter().collect(),
         Err(e) => {
             section.refuse("nodes", e);
-            return Vec::new();
+            return (Vec::new(), false);
         }
     };
     let table: BTreeSet<&str> = known().map(|name| &**name).collect();
@@ -129,7 +139,7 @@ fn members(section: &mut Section<'_>, nodes: &[NodeConfig], are_all: bool) -> Ve
         let meant = meant.unwrap_or_else(|| "; define them, or take them out".to_owned());
         section.refuse("nodes", format_args!("no [[nodes]] defines {list}{more}{meant}"));
     }
-    known().filter(|name| wanted.contains(&***name)).cloned().collect()
+    (known().filter(|name| wanted.contains(&***name)).cloned().collect(), false)
 }
 
 fn topology(section: &mut Section<'_>, topologies: &[TopologyConfig]) -> Option<Arc<str>> {
@@ -144,21 +154,4 @@ fn topology(section: &mut Section<'_>, topologies: &[TopologyConfig]) -> Option<
         section.refuse("topology", format_args!("there is no topology `{name}`; {known}"));
     }
     Some(name.into())
-}
-
-/// What must hold between the settings of one partition.
-fn check(section: &Section<'_>, partition: &PartitionConfig) {
-    if let Some(default) = partition.default_time.filter(|default| *default > partition.max_time) {
-        let problem = format!("{default} is longer than max_time, {}", partition.max_time);
-        section.refuse("default_time", problem);
-    }
-    if let Some(max) = partition.max_nodes.filter(|max| *max < partition.min_nodes) {
-        section.refuse("max_nodes", format_args!("{max} is less than min_nodes, {}", partition.min_nodes));
-    }
-    if let (Some(def), Some(max)) = (partition.def_mem_per_cpu, partition.max_mem_per_cpu)
-        && def > max
-    {
-        let (def, max) = (MemoryMb(def), MemoryMb(max));
-        section.refuse("def_mem_per_cpu", format_args!("{def} is more than max_mem_per_cpu, {max}"));
-    }
 }

@@ -1,7 +1,7 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 16] = [
+const SHOWN: [&str; 18] = [
     "AllocatedNodes",
     "Job",
     "Span",
@@ -13,6 +13,8 @@ const SHOWN: [&str; 16] = [
     "Topology",
     "Domain",
     "AccountingRow",
+    "Usage",
+    "Spread",
     "PingResponse",
     "PriorityFactors",
     "GetStatisticsResponse",

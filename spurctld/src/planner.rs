@@ -498,6 +498,7 @@ fn news(event: &Event) -> News {
         | Event::JobKilled { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
-        | Event::StepNodeEnded { .. } => News::Nothing,
+        | Event::StepNodeEnded { .. }
+        | Event::BatchEnded { .. } => News::Nothing,
     }
 }

@@ -37,6 +37,8 @@ pub struct NodeFacts {
     pub task_epilog: Option<PathBuf>,
     /// How long a task waits for the directory of its output, in milliseconds.
     pub directory_wait_ms: u64,
+    /// The longest time between two looks at what tasks use, in milliseconds; 0: nobody looks.
+    pub usage_interval_ms: u64,
 }
 
 /// Everything that is known of a step before it is launched.
@@ -191,6 +193,7 @@ impl NodeFacts {
             mpi: None,
             time_limit: None,
             directory_wait_ms: self.directory_wait_ms,
+            usage_interval_ms: self.usage_interval_ms,
         }
     }
 

@@ -164,6 +164,7 @@ fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
         task_prolog: settings.agent.task_prolog.clone(),
         task_epilog: settings.agent.task_epilog.clone(),
         directory_wait_ms: settings.agent.output_wait.0 * 1000,
+        usage_interval_ms: settings.agent.job_acct_gather_frequency.0 * 1000,
     }
 }
 

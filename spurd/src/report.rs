@@ -4,18 +4,20 @@ use spur_core::compute::{HeldAttempt, Report};
 use spur_core::id::Attempt;
 use spur_core::model::node::NodeShape;
 use spur_proto::convert::agent::wire_attempt;
+use spur_proto::convert::usage::wire_usage;
 use spur_proto::v1;
 
 /// A report with its number.
 pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMessage {
     use v1::report::Report as Wire;
     let report = match report {
-        Report::BatchEnded { exit, out_of_memory, lost, done } => Wire::BatchEnded(v1::BatchEnded {
-            exit_code: exit.code.into(),
-            exit_signal: exit.signal.into(),
-            out_of_memory: *out_of_memory,
+        Report::BatchEnded { end, lost, done } => Wire::BatchEnded(v1::BatchEnded {
+            exit_code: end.exit.code.into(),
+            exit_signal: end.exit.signal.into(),
+            out_of_memory: end.out_of_memory,
             lost: *lost,
             done: *done,
+            usage: end.usage.as_deref().map(wire_usage),
         }),
         Report::LaunchFailed { message, node_fault, exit } => Wire::LaunchFailed(v1::LaunchFailed {
             message: message.clone(),
@@ -23,10 +25,12 @@ pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMess
             exit_code: exit.code.into(),
             exit_signal: exit.signal.into(),
         }),
-        Report::StepEnded { step, exit } => Wire::StepEnded(v1::StepNodeEnded {
+        Report::StepEnded { step, end } => Wire::StepEnded(v1::StepNodeEnded {
             step_id: step.0,
-            exit_code: exit.code.into(),
-            exit_signal: exit.signal.into(),
+            exit_code: end.exit.code.into(),
+            exit_signal: end.exit.signal.into(),
+            out_of_memory: end.out_of_memory,
+            usage: end.usage.as_deref().map(wire_usage),
         }),
         Report::NodeDone { epilog_error } => {
             Wire::NodeDone(v1::NodeDone { epilog_error: epilog_error.clone().unwrap_or_default() })

@@ -29,4 +29,5 @@ mod steps;
 mod suspend;
 mod topology;
 mod trust;
+mod usage;
 mod wrong;

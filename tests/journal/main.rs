@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spur_core::cluster::snapshot::{self, Restore};
 use spur_core::cluster::{Cluster, Entry, invariant};
+use spur_core::model::job::BatchEnd;
 use spur_core::model::phase::{Hold, Phase};
 
 fn journals() -> Vec<PathBuf> {
@@ -66,6 +67,7 @@ fn summary(cluster: &Cluster) -> String {
         for lost in job.phase.alloc().into_iter().flat_map(|alloc| &alloc.lost) {
             let _ = write!(text, " without {} at rank {}", lost.part.node, lost.rank);
         }
+        text.extend(job.batch_end.as_deref().map(script_end));
         if !job.phase.pauses().is_none() {
             let _ = write!(text, " ran {} s", job.phase.run_time(cluster.at()));
         }
@@ -136,6 +138,11 @@ fn edits(cluster: &Cluster, text: &mut String) {
         let gres = gres.collect::<Vec<_>>().join(",");
         let _ = writeln!(text, "gres={gres} comment={} extra={}", node.comment, node.extra);
     }
+}
+
+fn script_end(batch: &BatchEnd) -> String {
+    let memory = batch.end.usage.as_ref().map_or(0, |usage| usage.memory.max.value);
+    format!(" script ended {} at {} with {memory} bytes", batch.end.exit, batch.at.0)
 }
 
 fn lineage(cluster: &Cluster, text: &mut String) {

@@ -291,11 +291,9 @@ impl Session {
         let report = match *rest.get(2)? {
             "ended" => {
                 let done = rest.get(4) == Some(&"alone");
-                Report::BatchEnded { exit: exit(3), out_of_memory: false, lost: false, done }
+                Report::BatchEnded { end: exit(3).into(), lost: false, done }
             }
-            "lost" => {
-                Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
-            }
+            "lost" => Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: true, done: false },
             "failed" => Report::LaunchFailed {
                 message: "no such script".to_owned(),
                 node_fault: false,
@@ -306,7 +304,9 @@ impl Session {
                 node_fault: true,
                 exit: ExitCode::exited(1),
             },
-            "step" => Report::StepEnded { step: StepId(rest[3].parse().expect("a step")), exit: exit(4) },
+            "step" => {
+                Report::StepEnded { step: StepId(rest[3].parse().expect("a step")), end: exit(4).into() }
+            }
             "done" => Report::NodeDone { epilog_error: None },
             _ => return None,
         };

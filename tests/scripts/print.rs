@@ -113,9 +113,10 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::JobsForgotten { jobs, .. } => format!("JobsForgotten {jobs:?}"),
         Event::StepStarted { job, step } => format!("StepStarted {job}.{}", step.id),
-        Event::StepNodeEnded { job, step, node, exit } => {
-            format!("StepNodeEnded {job}.{step} on {node} {exit}")
+        Event::StepNodeEnded { job, step, node, end } => {
+            format!("StepNodeEnded {job}.{step} on {node} {}", end.exit)
         }
+        Event::BatchEnded { job, end } => format!("BatchEnded {job} {}", end.exit),
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }

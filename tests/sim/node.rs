@@ -197,8 +197,7 @@ impl Node {
         // Nodes say it in one report or in two.
         let done = self.next_report.is_multiple_of(2);
         let (exit, lost) = (exit.unwrap_or_default(), exit.is_none());
-        let mut said =
-            vec![self.report(attempt, Report::BatchEnded { exit, out_of_memory: false, lost, done })];
+        let mut said = vec![self.report(attempt, Report::BatchEnded { end: exit.into(), lost, done })];
         if !done {
             said.push(self.report(attempt, Report::NodeDone { epilog_error: None }));
         }

@@ -9,11 +9,13 @@ use spur_core::model::caller::Owner;
 use spur_core::model::history::Seen;
 use spur_core::model::job::Batch;
 use spur_core::model::node::{NodeGres, NodeShape, Registration};
+use spur_core::model::step::StepNodeEnd;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::Time;
 
 use super::BadField;
 use super::spec::Payload;
+use super::usage::usage;
 use crate::v1;
 use crate::v1::report::Report as Wire;
 
@@ -108,8 +110,11 @@ pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
     let of = wire.attempt.ok_or_else(|| missing("attempt"))?;
     let report = match wire.report.ok_or_else(|| missing("report"))? {
         Wire::BatchEnded(ended) => Report::BatchEnded {
-            exit: exit(ended.exit_code, ended.exit_signal),
-            out_of_memory: ended.out_of_memory,
+            end: StepNodeEnd {
+                exit: exit(ended.exit_code, ended.exit_signal),
+                out_of_memory: ended.out_of_memory,
+                usage: ended.usage.map(|used| Box::new(usage(used))),
+            },
             lost: ended.lost,
             done: ended.done,
         },
@@ -122,7 +127,12 @@ pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
             Report::LaunchFailed { message: failed.message, node_fault: failed.node_fault, exit }
         }
         Wire::StepEnded(ended) => {
-            Report::StepEnded { step: StepId(ended.step_id), exit: exit(ended.exit_code, ended.exit_signal) }
+            let end = StepNodeEnd {
+                exit: exit(ended.exit_code, ended.exit_signal),
+                out_of_memory: ended.out_of_memory,
+                usage: ended.usage.map(|used| Box::new(usage(used))),
+            };
+            Report::StepEnded { step: StepId(ended.step_id), end }
         }
         Wire::NodeDone(done) => {
             Report::NodeDone { epilog_error: Some(done.epilog_error).filter(|error| !error.is_empty()) }
@@ -197,16 +207,15 @@ mod tests {
         let cases = [
             (
                 Wire::BatchEnded(v1::BatchEnded { exit_code: 3, done: true, ..v1::BatchEnded::default() }),
-                Report::BatchEnded {
-                    exit: ExitCode::exited(3),
-                    out_of_memory: false,
-                    lost: false,
-                    done: true,
-                },
+                Report::BatchEnded { end: ExitCode::exited(3).into(), lost: false, done: true },
             ),
             (
-                Wire::StepEnded(v1::StepNodeEnded { step_id: 2, exit_code: 0, exit_signal: 9 }),
-                Report::StepEnded { step: StepId(2), exit: ExitCode::signaled(9) },
+                Wire::StepEnded(v1::StepNodeEnded {
+                    step_id: 2,
+                    exit_signal: 9,
+                    ..v1::StepNodeEnded::default()
+                }),
+                Report::StepEnded { step: StepId(2), end: ExitCode::signaled(9).into() },
             ),
             (Wire::NodeDone(v1::NodeDone::default()), Report::NodeDone { epilog_error: None }),
         ];

@@ -17,6 +17,7 @@ pub mod step;
 #[cfg(test)]
 mod tests;
 pub mod topology;
+pub mod usage;
 
 use std::fmt::Display;
 use std::str::FromStr;

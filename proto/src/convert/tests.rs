@@ -180,8 +180,7 @@ fn a_job_is_shown_as_it_waits_runs_and_ends() {
     assert_eq!((steps.len(), steps[0].step_id.as_str(), steps[0].nodes.as_str()), (1, "batch", "n1"));
 
     let attempt = world.cluster.job(id).unwrap().attempt();
-    let report =
-        Report::BatchEnded { exit: ExitCode::exited(2), out_of_memory: false, lost: false, done: false };
+    let report = Report::BatchEnded { end: ExitCode::exited(2).into(), lost: false, done: false };
     world.input(Input::Report { node: NodeId(0), id: 1, attempt, report });
     assert_eq!(world.job(id, Outlook::default()).state, "COMPLETING");
     for node in [NodeId(0), NodeId(1)] {

@@ -24,8 +24,14 @@ use crate::session::{Session, whoami};
 
 const DEFAULT: &str = "jobid,jobname,partition,account,alloccpus,state,exitcode";
 const BRIEF: &str = "jobid,state,exitcode";
-const LONG: &str = "jobid,jobidraw,jobname,partition,ntasks,alloccpus,elapsed,state,exitcode,reqmem,reqtres,\
-                    alloctres,nodelist,submit,start,end";
+const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,\
+                    maxrssnode,maxrsstask,averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,\
+                    mincputask,avecpu,ntasks,alloccpus,elapsed,state,exitcode,avecpufreq,reqcpufreqmin,\
+                    reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode,\
+                    maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,\
+                    reqtres,alloctres,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,\
+                    tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,tresusageoutmax,\
+                    tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot";
 
 /// What the options say.
 #[derive(Default)]

@@ -11,10 +11,10 @@ use super::{Cluster, Derived};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
-use crate::model::job::{Job, JobSpec};
+use crate::model::job::{BatchEnd, Job, JobSpec};
 use crate::model::node::Health;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
-use crate::model::step::Step;
+use crate::model::step::{Step, StepNodeEnd};
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
@@ -63,9 +63,10 @@ impl Cluster {
             Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
             Event::JobsForgotten { jobs, arrays: _ } => jobs.iter().for_each(|job| self.jobs.forget(*job)),
             Event::StepStarted { job, step } => self.jobs.change(*job, |job| begin_step(job, step)),
-            Event::StepNodeEnded { job, step, node, exit } => {
-                self.jobs.change(*job, |job| end_step_node(job, *step, *node, *exit));
+            Event::StepNodeEnded { job, step, node, end } => {
+                self.jobs.change(*job, |job| end_step_node(job, *step, *node, end));
             }
+            Event::BatchEnded { job, end } => self.jobs.change(*job, |job| end_batch(job, end, at)),
             Event::HistoryBegun { .. } | Event::ReignBegun { .. } | Event::JournalDoubted { .. } => {
                 self.apply_to_lineage(&entry.event, entry.epoch, at);
             }
@@ -174,6 +175,7 @@ impl Cluster {
             next_step: crate::id::StepId(0),
             derived_exit: ExitCode::default(),
             full_limit: None,
+            batch_end: None,
         };
         dependency::settle(&mut job, &self.jobs);
         note_eligible(&mut job, at);
@@ -322,6 +324,7 @@ impl Cluster {
             job.promised = None;
             job.steps.clear();
             job.next_step = crate::id::StepId(0);
+            job.batch_end = None;
             job.phase = Phase::Pending(Pending { hold, not_before, ..Pending::default() });
             note_eligible(job, at);
         });
@@ -419,12 +422,14 @@ fn begin_step(job: &mut Job, step: &Arc<Step>) {
     job.steps.push(Arc::clone(step));
 }
 
-fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, exit: ExitCode) {
+fn end_batch(job: &mut Job, end: &StepNodeEnd, at: Time) {
+    job.batch_end = Some(Box::new(BatchEnd { at, end: end.clone() }));
+}
+
+fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, end: &StepNodeEnd) {
     let Some(at) = job.steps.iter().position(|running| running.id == step) else { return };
     let running = Arc::make_mut(&mut job.steps[at]);
-    if let Some(part) = running.nodes.iter_mut().find(|part| part.node == node) {
-        part.exit = Some(exit);
-    }
+    running.end_on(node, end);
     if let Some(exit) = running.exit() {
         job.derived_exit = worse(job.derived_exit, exit);
         job.steps.remove(at);

@@ -18,9 +18,8 @@ use crate::model::node::{Drain, NodeGres, Registration};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::reservation::Reservation;
-use crate::model::step::Step;
+use crate::model::step::{Step, StepNodeEnd};
 use crate::text::array::TaskSet;
-use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
 /// One line of the journal.
@@ -313,8 +312,16 @@ pub enum Event {
         step: StepId,
         /// Which node.
         node: NodeId,
-        /// The highest exit of the tasks there.
-        exit: ExitCode,
+        /// How.
+        #[serde(flatten)]
+        end: StepNodeEnd,
+    },
+    /// The batch script of a job has ended, which is an end of the job only while nothing else has ended it.
+    BatchEnded {
+        /// Which job.
+        job: JobId,
+        /// How.
+        end: StepNodeEnd,
     },
 
     /// A node registered and can be given work, unless somebody has taken it out of service.
@@ -488,7 +495,8 @@ impl Event {
             | Event::JobEnded { job, .. }
             | Event::JobRequeued { job, .. }
             | Event::StepStarted { job, .. }
-            | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
+            | Event::StepNodeEnded { job, .. }
+            | Event::BatchEnded { job, .. } => std::slice::from_ref(job),
             Event::HetJobSubmitted { jobs, .. } | Event::JobsForgotten { jobs, .. } => jobs,
             Event::PolicyChanged { .. }
             | Event::HistoryBegun { .. }

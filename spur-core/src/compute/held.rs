@@ -101,17 +101,15 @@ impl Held {
 pub(super) fn report(step: StepId, end: StepEnd) -> Report {
     let batch = step == StepId::BATCH;
     match end {
-        StepEnd::Exited { exit, out_of_memory } if batch => {
-            Report::BatchEnded { exit, out_of_memory, lost: false, done: false }
-        }
+        StepEnd::Exited { end } if batch => Report::BatchEnded { end, lost: false, done: false },
         StepEnd::NotLaunched { message, node_fault, exit } if batch => {
             Report::LaunchFailed { message, node_fault, exit }
         }
         StepEnd::Lost if batch => {
-            Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
+            Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: true, done: false }
         }
-        StepEnd::Exited { exit, .. } => Report::StepEnded { step, exit },
-        StepEnd::NotLaunched { exit, .. } => Report::StepEnded { step, exit },
-        StepEnd::Lost => Report::StepEnded { step, exit: ExitCode::signaled(9) },
+        StepEnd::Exited { end } => Report::StepEnded { step, end },
+        StepEnd::NotLaunched { exit, .. } => Report::StepEnded { step, end: exit.into() },
+        StepEnd::Lost => Report::StepEnded { step, end: ExitCode::signaled(9).into() },
     }
 }

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::held::{Epilog, Held, Prolog, Run};
 use crate::id::{Attempt, StepId};
 pub use crate::model::report::Report;
+use crate::model::step::StepNodeEnd;
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 
@@ -123,10 +124,8 @@ pub enum Input {
 pub enum StepEnd {
     /// Its tasks ran.
     Exited {
-        /// The highest exit of its tasks.
-        exit: ExitCode,
-        /// The kernel killed some of it for lack of memory.
-        out_of_memory: bool,
+        /// How.
+        end: StepNodeEnd,
     },
     /// Its tasks could not be started.
     NotLaunched {

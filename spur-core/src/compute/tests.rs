@@ -7,7 +7,6 @@ use crate::id::JobId;
 
 const ATTEMPT: Attempt = Attempt { job: JobId(42), restart: 0 };
 const ZERO: StepId = StepId(0);
-const EXIT: StepEnd = StepEnd::Exited { exit: ExitCode { code: 3, signal: 0 }, out_of_memory: false };
 
 /// A node with a prolog and an epilog.
 fn both() -> Compute {
@@ -24,7 +23,8 @@ fn prolog_done() -> Input {
 }
 
 fn ended(step: StepId) -> Input {
-    Input::StepEnded { attempt: ATTEMPT, step, end: EXIT }
+    let end = StepEnd::Exited { end: ExitCode::exited(3).into() };
+    Input::StepEnded { attempt: ATTEMPT, step, end }
 }
 
 /// What is done about several inputs, without what is only remembered.
@@ -41,8 +41,7 @@ fn report(id: u64, report: Report) -> Effect {
 fn a_batch_job_from_launch_to_forgetting() {
     let mut compute = both();
     let attempt = ATTEMPT;
-    let batch_ended =
-        Report::BatchEnded { exit: ExitCode::exited(3), out_of_memory: false, lost: false, done: false };
+    let batch_ended = Report::BatchEnded { end: ExitCode::exited(3).into(), lost: false, done: false };
     let done = Report::NodeDone { epilog_error: None };
     let steps = [
         (launch(), vec![Effect::RunProlog { attempt }]),
@@ -141,8 +140,8 @@ fn nothing_is_spawned_before_all_have_stopped() {
 #[test]
 fn a_job_that_has_the_node_alone_is_over_with_its_script() {
     let attempt = ATTEMPT;
-    let exit = ExitCode::exited(3);
-    let batch_ended = |done| report(1, Report::BatchEnded { exit, out_of_memory: false, lost: false, done });
+    let batch_ended =
+        |done| report(1, Report::BatchEnded { end: ExitCode::exited(3).into(), lost: false, done });
     let forgotten = Effect::Forget { attempt, steps: vec![StepId::BATCH] };
 
     // Nothing of the site's to run: one order down, one report up, one answer.
@@ -259,7 +258,7 @@ fn a_returning_node_reports_what_it_found() {
         acknowledged: vec![StepId(1)],
     };
     let (mut compute, effects) = Compute::recover(Site { prolog: true, epilog: true }, vec![found]);
-    let lost = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false };
+    let lost = Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: true, done: false };
     assert_eq!(effects, [report(1, lost)]);
     let effects = after(&mut compute, [ended(ZERO)]);
     assert_eq!(effects[1..], [Effect::RunEpilog { attempt: ATTEMPT }]);

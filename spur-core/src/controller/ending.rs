@@ -14,7 +14,7 @@ use crate::id::{JobId, NodeId};
 use crate::model::job::Job;
 use crate::model::phase::{EndState, Hold, Outcome, Phase, Suspended, Then};
 use crate::model::reason::Reason;
-use crate::model::step::Step;
+use crate::model::step::{Step, StepNodeEnd};
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 use crate::text::time::Time;
@@ -160,8 +160,8 @@ pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers:
         |step: &Step, node: NodeId| step.nodes.iter().any(|part| part.node == node && part.exit.is_none());
     let hit: Vec<Arc<Step>> = job.steps.iter().filter(|step| open(step, node)).cloned().collect();
     for step in hit {
-        let exit = ExitCode { code: 0, signal: Signal::KILL.number() };
-        ctx.emit(Event::StepNodeEnded { job: id, step: step.id, node, exit });
+        let end = StepNodeEnd::from(ExitCode { code: 0, signal: Signal::KILL.number() });
+        ctx.emit(Event::StepNodeEnded { job: id, step: step.id, node, end });
         if step.no_kill {
             continue;
         }

@@ -67,6 +67,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::JobNodesReplaced { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
+        | Event::BatchEnded { .. }
         | Event::NodeDowned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }

@@ -109,6 +109,7 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::JobRequeued { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
-        | Event::StepNodeEnded { .. } => News::Nothing,
+        | Event::StepNodeEnded { .. }
+        | Event::BatchEnded { .. } => News::Nothing,
     }
 }

@@ -71,6 +71,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
         | Event::StepNodeEnded { .. }
+        | Event::BatchEnded { .. }
         | Event::NodesMoved { .. }
         | Event::PartitionSet { .. }
         | Event::PartitionEdited { .. }

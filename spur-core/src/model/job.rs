@@ -9,7 +9,7 @@ use super::caller::Owner;
 use super::node::NodeShape;
 use super::nomination::Nomination;
 use super::phase::Phase;
-use super::step::Step;
+use super::step::{Step, StepNodeEnd};
 use super::waits::Waits;
 use crate::id::{ArrayTaskId, Attempt, BlobId, JobId, StepId};
 use crate::text::array::ArraySpec;
@@ -455,6 +455,19 @@ pub struct Job {
     /// The time limit it asked for, while it runs with a lower one; it asks for that again if it is requeued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_limit: Option<TimeLimit>,
+    /// How the batch script of the attempt ended, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_end: Option<Box<BatchEnd>>,
+}
+
+/// The end of a batch script.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchEnd {
+    /// When it was heard of.
+    pub at: Time,
+    /// How.
+    #[serde(flatten)]
+    pub end: StepNodeEnd,
 }
 
 impl JobSpec {

@@ -20,4 +20,5 @@ pub mod report;
 pub mod reservation;
 pub mod step;
 pub mod topology;
+pub mod usage;
 pub mod waits;

@@ -1,6 +1,7 @@
 //! What nodes tell the controller of the attempts they were given.
 
 use crate::id::StepId;
+use crate::model::step::StepNodeEnd;
 use crate::text::exit::ExitCode;
 
 /// What a node reports of an attempt.
@@ -9,9 +10,7 @@ pub enum Report {
     /// The batch script has ended.
     BatchEnded {
         /// How.
-        exit: ExitCode,
-        /// Whether memory ran out.
-        out_of_memory: bool,
+        end: StepNodeEnd,
         /// Whether there is no record of how: node or shim died with it.
         lost: bool,
         /// Whether that is all there was of the attempt here, as if [`Report::NodeDone`] without a complaint followed.
@@ -30,8 +29,8 @@ pub enum Report {
     StepEnded {
         /// Which step.
         step: StepId,
-        /// The highest exit.
-        exit: ExitCode,
+        /// How.
+        end: StepNodeEnd,
     },
     /// Nothing of the attempt is left on this node.
     NodeDone {

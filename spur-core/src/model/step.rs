@@ -9,6 +9,7 @@ use super::idset::IdSet;
 use super::job::MemoryNeed;
 use super::layout::Distribution;
 use crate::id::{NodeId, StepId};
+use crate::model::usage::Usage;
 use crate::text::exit::ExitCode;
 use crate::text::gres::GresSpec;
 use crate::text::time::Time;
@@ -119,6 +120,32 @@ pub struct StepNode {
     /// How the tasks here ended; `None` while they run.
     #[serde(default)]
     pub exit: Option<ExitCode>,
+    /// Whether some of it was killed here because memory ran out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_memory: bool,
+    /// What the tasks here used, once they have ended and where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<Usage>>,
+}
+
+/// How a step ended on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepNodeEnd {
+    /// The highest exit of its tasks there.
+    pub exit: ExitCode,
+    /// Whether some of it was killed because memory ran out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_memory: bool,
+    /// What its tasks there used, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<Usage>>,
+}
+
+impl From<ExitCode> for StepNodeEnd {
+    fn from(exit: ExitCode) -> Self {
+        StepNodeEnd { exit, ..StepNodeEnd::default() }
+    }
 }
 
 impl Step {
@@ -133,5 +160,14 @@ impl Step {
     pub fn exit(&self) -> Option<ExitCode> {
         let exits: Option<Vec<ExitCode>> = self.nodes.iter().map(|part| part.exit).collect();
         exits.map(|exits| exits.into_iter().max_by_key(|exit| (exit.signal, exit.code)).unwrap_or_default())
+    }
+
+    /// Takes note of its end on one of its nodes.
+    pub fn end_on(&mut self, node: NodeId, end: &StepNodeEnd) {
+        for part in self.nodes.iter_mut().filter(|part| part.node == node) {
+            part.exit = Some(end.exit);
+            part.out_of_memory = end.out_of_memory;
+            part.usage.clone_from(&end.usage);
+        }
     }
 }

@@ -356,8 +356,7 @@ impl<W: Watch> World<W> {
         let Some(live) = self.live.get(&id) else { return };
         let attempt = self.cluster.job(id).map(|job| job.attempt());
         let Some((node, attempt)) = live.alloc.batch_node().zip(attempt) else { return };
-        let report =
-            Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: false, done: false };
+        let report = Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: false, done: false };
         self.reports.push_back((node, attempt, report));
         self.listen();
     }

@@ -93,7 +93,7 @@ impl Renderer {
             // Neither the job's fault nor the node's.
             Err(error) => {
                 tracing::error!(%attempt, %error, "a job's script cannot be read; its attempt is lost");
-                Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
+                Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: true, done: false }
             }
         };
         // The acknowledgement goes to no connection, because the node reported nothing. A controller that is

@@ -1,12 +1,14 @@
 //! From entries to accounting: one row for each run of a job, one for each step of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::id::{Attempt, JobId, StepId};
-use spur_core::model::job::{Job, MemoryNeed};
+use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
 use spur_core::model::step::Step;
+use spur_core::model::usage::Usage;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::Time;
@@ -70,12 +72,11 @@ impl Rows {
                     }
                 }
             }
-            Event::StepNodeEnded { job, step, node, exit } => {
+            Event::StepNodeEnded { job, step, node, end } => {
                 let Some(job) = cluster.job(*job) else { return };
                 let Some(step) = job.steps.iter().find(|running| running.id == *step) else { return };
                 let mut ended = Step::clone(step);
-                let parts = ended.nodes.iter_mut().filter(|part| part.node == *node);
-                parts.for_each(|part| part.exit = Some(*exit));
+                ended.end_on(*node, end);
                 if let Some(exit) = ended.exit() {
                     let row = step_row(cluster, job, &ended, Some((exit, entry.at)));
                     self.steps.insert((job.attempt(), i64::from(ended.id.0)), row);
@@ -103,6 +104,7 @@ impl Rows {
             Event::JobStarted { job, .. }
             | Event::JobResumed { job }
             | Event::JobEnding { job, .. }
+            | Event::BatchEnded { job, .. }
             | Event::JobEnded { job, .. } => {
                 self.changed.extend(entry.event.jobs());
                 if let Some(job) = cluster.job(*job) {
@@ -192,32 +194,64 @@ impl Rows {
             Phase::Ended(ended) => Some((&ended.outcome, ended.ended)),
             Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) => None,
         };
+        let own = job.batch_end.as_deref();
+        let exit = own.map(|own| own.end.exit).or(end.map(|(outcome, _)| outcome.exit)).unwrap_or_default();
+        let node = cluster.node(first.node).map(|node| Arc::clone(node.name())).unwrap_or_default();
+        let usage = own.and_then(|own| own.end.usage.as_deref()).map(|usage| usage.clone().on(&node));
         let row = StepRow {
             job_id: job.id.0,
             restarts: job.restarts,
             step_id: BATCH_STEP,
             name: "batch".to_owned(),
-            state: end.map_or("RUNNING", |(outcome, _)| batch_state(outcome.state)).to_owned(),
-            exit_code: end.map_or(0, |(outcome, _)| outcome.exit.code.into()),
-            exit_signal: end.map_or(0, |(outcome, _)| outcome.exit.signal.into()),
+            state: end.map_or("RUNNING", |(outcome, _)| batch_state(outcome.state, own)).to_owned(),
+            exit_code: exit.code.into(),
+            exit_signal: exit.signal.into(),
             started: Some(started.0),
-            ended: end.map(|(_, at)| at.0),
+            // What is left of a job may outlive the decision that it is over.
+            ended: end.map(|(_, at)| own.map_or(at, |own| own.at).0),
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
             tasks: 1,
             suspended_secs: suspended(job, 0),
             node_list: HostList::from_names(cluster.names_of([first.node])).to_string(),
-            ..StepRow::default()
+            ..used(usage)
         };
         self.steps.insert((job.attempt(), BATCH_STEP), row);
     }
 }
 
-/// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled.
-fn batch_state(state: EndState) -> &'static str {
-    match state {
-        EndState::Preempted | EndState::Timeout => EndState::Cancelled.name(),
-        other => other.name(),
+/// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled, unless they end
+/// by themselves.
+fn batch_state(state: EndState, own: Option<&BatchEnd>) -> &'static str {
+    match (state, own) {
+        (_, Some(own)) if own.end.out_of_memory => EndState::OutOfMemory.name(),
+        (EndState::Preempted | EndState::Timeout | EndState::Cancelled, Some(own)) => ended(own.end.exit),
+        (EndState::Preempted | EndState::Timeout, None) => EndState::Cancelled.name(),
+        (other, _) => other.name(),
+    }
+}
+
+/// The state of a step that ended so.
+fn ended(exit: ExitCode) -> &'static str {
+    match exit {
+        exit if exit.is_success() => EndState::Completed.name(),
+        // As with Slurm, whoever it was that sent the signal.
+        exit if exit.signal > 0 => EndState::Cancelled.name(),
+        _ => EndState::Failed.name(),
+    }
+}
+
+/// What is said of the use of a step.
+fn used(usage: Option<Usage>) -> StepRow {
+    let Some(usage) = usage else { return StepRow::default() };
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    StepRow {
+        user_cpu_us: number(usage.user_us),
+        system_cpu_us: number(usage.system_us),
+        max_rss_bytes: number(usage.memory.max.value),
+        max_vmsize_bytes: number(usage.virtual_memory.max.value),
+        usage: serde_json::to_string(&usage).expect("usage is numbers and names"),
+        ..StepRow::default()
     }
 }
 
@@ -233,11 +267,17 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
     let exit = end.map_or(ExitCode::SUCCESS, |(exit, _)| exit);
     let state = match end {
         None => "RUNNING",
-        Some((exit, _)) if exit.is_success() => "COMPLETED",
-        // As with Slurm, whoever it was that sent the signal.
-        Some((exit, _)) if exit.signal > 0 => "CANCELLED",
-        Some(_) => "FAILED",
+        Some(_) if step.nodes.iter().any(|part| part.out_of_memory) => EndState::OutOfMemory.name(),
+        Some((exit, _)) => ended(exit),
     };
+    let parts = step.nodes.iter().filter_map(|part| {
+        let node = cluster.node(part.node)?;
+        Some(part.usage.as_deref()?.clone().on(node.name()))
+    });
+    let usage = parts.reduce(|mut all, part| {
+        all.add(part);
+        all
+    });
     StepRow {
         job_id: job.id.0,
         restarts: job.restarts,
@@ -255,7 +295,7 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
             .to_string(),
         layout: "Block".to_owned(),
-        ..StepRow::default()
+        ..used(usage)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spur_core::id::JobId;
 use spur_core::model::caller::Caller;
 use spur_core::text::hostlist::HostList;
+use spur_proto::convert::usage::wire_usage;
 use spur_proto::convert::{BadField, reject};
 use spur_proto::v1;
 use tokio::sync::mpsc;
@@ -86,18 +87,19 @@ impl Desk {
     /// What is said of some runs and of their steps.
     async fn rows(&self, jobs: Vec<JobRow>, steps: bool) -> Result<Vec<v1::AccountingRow>, StoreError> {
         let mut by_run: BTreeMap<(u32, u32), Vec<StepRow>> = BTreeMap::new();
-        if steps {
-            let runs: Vec<(u32, u32)> = jobs.iter().map(|job| (job.job_id, job.restarts)).collect();
-            for step in self.accounting.steps(&runs).await? {
-                by_run.entry((step.job_id, step.restarts)).or_default().push(step);
-            }
+        let runs: Vec<(u32, u32)> = jobs.iter().map(|job| (job.job_id, job.restarts)).collect();
+        for step in self.accounting.steps(&runs).await? {
+            by_run.entry((step.job_id, step.restarts)).or_default().push(step);
         }
         let mut rows = Vec::new();
         for job in jobs {
             let run = by_run.remove(&(job.job_id, job.restarts)).unwrap_or_default();
-            let row = job_row(job);
-            let steps = run.into_iter().map(|step| step_row(&row, step));
-            let mut all: Vec<v1::AccountingRow> = std::iter::once(row.clone()).chain(steps).collect();
+            let mut row = job_row(job);
+            // A job has used what its steps have.
+            row.user_cpu_us = run.iter().map(|step| u64::try_from(step.user_cpu_us).unwrap_or(0)).sum();
+            row.system_cpu_us = run.iter().map(|step| u64::try_from(step.system_cpu_us).unwrap_or(0)).sum();
+            let of_steps = run.into_iter().filter(|_| steps).map(|step| step_row(&row, step));
+            let mut all: Vec<v1::AccountingRow> = std::iter::once(row.clone()).chain(of_steps).collect();
             if row.state == SUSPENDED {
                 self.stand_still(&mut all);
             }
@@ -247,6 +249,7 @@ fn step_row(job: &v1::AccountingRow, step: StepRow) -> v1::AccountingRow {
         max_rss_bytes: u64::try_from(step.max_rss_bytes).unwrap_or(0),
         max_vmsize_bytes: u64::try_from(step.max_vmsize_bytes).unwrap_or(0),
         suspended_secs: u64::try_from(step.suspended_secs).unwrap_or(0),
+        usage: serde_json::from_str(&step.usage).ok().map(|used| wire_usage(&used)),
         time_limit: None,
         cancelled_by: String::new(),
         ..job.clone()

@@ -154,6 +154,8 @@ pub struct StepRow {
     pub max_vmsize_bytes: i64,
     /// Command line.
     pub submit_line: String,
+    /// What its tasks used, as JSON ([`Usage`](spur_core::model::usage::Usage)); empty where that is not known.
+    pub usage: String,
 }
 
 /// Which jobs are asked for: those that fit every field that is not empty, in ascending order of (job id, restarts).

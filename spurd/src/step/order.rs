@@ -53,6 +53,9 @@ pub struct StepOrder {
     /// How long a task waits for a missing directory of its output, in milliseconds.
     #[serde(default)]
     pub directory_wait_ms: u64,
+    /// The longest time between two looks at what its tasks use, in milliseconds; 0: nobody looks.
+    #[serde(default)]
+    pub usage_interval_ms: u64,
 }
 
 /// What serves MPI programs of a step, and what they are told of it.

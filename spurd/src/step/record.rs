@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use spur_core::compute::StepEnd;
+use spur_core::model::step::StepNodeEnd;
+use spur_core::model::usage::Usage;
 use spur_core::text::exit::ExitCode;
 
 use super::attempt::StepAttempt;
@@ -29,18 +31,6 @@ pub struct TaskExit {
     pub core_dumped: bool,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
-}
-
-/// What the processes of a step used on this node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Usage {
-    /// CPU time in user mode, microseconds.
-    pub user_us: u64,
-    /// CPU time in the kernel, microseconds.
-    pub system_us: u64,
-    /// The largest resident size: of the step where a control group measures it, else of one process; KiB.
-    pub max_rss_kib: u64,
 }
 
 /// Why a step's tasks could not be started.
@@ -91,8 +81,9 @@ pub struct ExitRecord {
     pub failure: Option<LaunchFailure>,
     /// The kernel killed a process of the step for lack of memory.
     pub out_of_memory: bool,
-    /// What the step used.
-    pub usage: Usage,
+    /// What its tasks used; `None` where that is not known.
+    #[serde(default)]
+    pub usage: Option<Box<Usage>>,
 }
 
 impl ExitRecord {
@@ -111,7 +102,13 @@ impl ExitRecord {
                     _ => ExitCode::exited(1),
                 },
             },
-            None => StepEnd::Exited { exit: self.status(), out_of_memory: self.out_of_memory },
+            None => StepEnd::Exited {
+                end: StepNodeEnd {
+                    exit: self.status(),
+                    out_of_memory: self.out_of_memory,
+                    usage: self.usage.clone(),
+                },
+            },
         }
     }
 
@@ -141,7 +138,7 @@ mod tests {
             tasks: statuses.iter().enumerate().map(task).collect(),
             failure: None,
             out_of_memory: false,
-            usage: Usage::default(),
+            usage: None,
         }
     }
 

@@ -155,7 +155,7 @@ async fn a_client_launches_a_step_and_feeds_it() {
         (client.texts, client.exits),
         (vec!["0: hello\n".to_owned(), "1: hello\n".to_owned()], vec![0, 1])
     );
-    let ended = v1::StepNodeEnded { step_id: 0, exit_code: 1, exit_signal: 0 };
+    let ended = v1::StepNodeEnded { step_id: 0, exit_code: 1, ..v1::StepNodeEnded::default() };
     assert_eq!(link.acknowledged_report().await, Report::StepEnded(ended));
     // What ran once is not launched again.
     let mut again = Client::open(&world, &link, Input::Launch(step_launch(&world, script))).await;

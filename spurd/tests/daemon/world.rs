@@ -72,10 +72,11 @@ impl Link {
         }
     }
 
+    /// The next report, without what was used.
     pub(crate) async fn acknowledged_report(&mut self) -> Report {
         let report = self.report().await;
         self.order(Down::Acknowledge(v1::Acknowledge { report_ids: vec![report.id] })).await;
-        report.report.unwrap()
+        frugal(report.report.unwrap())
     }
 
     pub(crate) async fn terminate(&self, kill: bool) {
@@ -261,13 +262,17 @@ pub(crate) fn myself() -> v1::User {
 }
 
 pub(crate) fn exited(exit_code: u32) -> Report {
-    Report::BatchEnded(v1::BatchEnded {
-        exit_code,
-        exit_signal: 0,
-        out_of_memory: false,
-        lost: false,
-        done: false,
-    })
+    Report::BatchEnded(v1::BatchEnded { exit_code, ..v1::BatchEnded::default() })
+}
+
+/// A report without what was used, which is not the same every time.
+pub(crate) fn frugal(mut report: Report) -> Report {
+    match &mut report {
+        Report::BatchEnded(ended) => ended.usage = None,
+        Report::StepEnded(ended) => ended.usage = None,
+        Report::LaunchFailed(_) | Report::NodeDone(_) => {}
+    }
+    report
 }
 
 pub(crate) fn done() -> Report {

@@ -1,6 +1,6 @@
 //! What `sacct` can print of a job or step that is in accounting.
 
-use spur_proto::v1::AccountingRow;
+use spur_proto::v1::{AccountingRow, Spread, Usage};
 
 use super::job::cut;
 use crate::format::Show;
@@ -37,13 +37,13 @@ pub const FIELDS: &[AccountingField] = &[
     field("AllocNodes", 10, |r, _| r.nodes.to_string()),
     field("AllocTRES", 10, |r, _| tres(r, &r.alloc_tres)),
     field("AssocID", 7, |r, _| of_job(r, "0".to_owned())),
-    field("AveCPU", 10, |r, _| of_usage(r, cpu_us(r), |us| long_limit(Some(us / MICROS / tasks(r))))),
+    field("AveCPU", 10, |r, show| average(r, |used| used.cpu.as_ref(), show, cpu)),
     field("AveCPUFreq", 10, |r, _| of_step(r, "0")),
-    field("AveDiskRead", 14, unknown),
-    field("AveDiskWrite", 14, unknown),
-    field("AvePages", 10, unknown),
-    field("AveRSS", 10, |r, show| of_usage(r, one_task(r, r.max_rss_bytes), |bytes| size(bytes, show))),
-    field("AveVMSize", 10, |r, show| of_usage(r, one_task(r, r.max_vmsize_bytes), |bytes| size(bytes, show))),
+    field("AveDiskRead", 14, |r, show| average(r, |used| used.read.as_ref(), show, size)),
+    field("AveDiskWrite", 14, |r, show| average(r, |used| used.written.as_ref(), show, size)),
+    field("AvePages", 10, |r, show| average(r, |used| used.pages.as_ref(), show, count)),
+    field("AveRSS", 10, |r, show| average(r, |used| used.memory.as_ref(), show, size)),
+    field("AveVMSize", 10, |r, show| average(r, |used| used.virtual_memory.as_ref(), show, size)),
     field("BlockID", 10, unknown),
     field("Cluster", 10, |_, show| show.cluster.clone()),
     field("Comment", 14, |r, _| of_job(r, r.comment.clone())),
@@ -79,25 +79,55 @@ pub const FIELDS: &[AccountingField] = &[
     field("JobName", 10, |r, _| r.name.clone()),
     field("Layout", 9, |r, _| r.layout.clone()),
     field("Licenses", 20, |r, _| of_job(r, r.licenses.clone())),
-    field("MaxDiskRead", 12, unknown),
-    field("MaxDiskReadNode", 15, unknown),
-    field("MaxDiskReadTask", 15, unknown),
-    field("MaxDiskWrite", 12, unknown),
-    field("MaxDiskWriteNode", 16, unknown),
-    field("MaxDiskWriteTask", 16, unknown),
-    field("MaxPages", 8, unknown),
-    field("MaxPagesNode", 12, unknown),
-    field("MaxPagesTask", 14, unknown),
-    field("MaxRSS", 10, |r, show| of_usage(r, r.max_rss_bytes, |bytes| size(bytes, show))),
-    field("MaxRSSNode", 10, unknown),
-    field("MaxRSSTask", 10, unknown),
-    field("MaxVMSize", 10, |r, show| of_usage(r, r.max_vmsize_bytes, |bytes| size(bytes, show))),
-    field("MaxVMSizeNode", 14, unknown),
-    field("MaxVMSizeTask", 14, unknown),
+    field("MaxDiskRead", 12, |r, show| {
+        of_spread(r, |used| used.read.as_ref(), |spread| size(spread.max, show))
+    }),
+    field("MaxDiskReadNode", 15, |r, _| {
+        of_spread(r, |used| used.read.as_ref(), |spread| spread.max_node.clone())
+    }),
+    field("MaxDiskReadTask", 15, |r, _| {
+        of_spread(r, |used| used.read.as_ref(), |spread| spread.max_task.to_string())
+    }),
+    field("MaxDiskWrite", 12, |r, show| {
+        of_spread(r, |used| used.written.as_ref(), |spread| size(spread.max, show))
+    }),
+    field("MaxDiskWriteNode", 16, |r, _| {
+        of_spread(r, |used| used.written.as_ref(), |spread| spread.max_node.clone())
+    }),
+    field("MaxDiskWriteTask", 16, |r, _| {
+        of_spread(r, |used| used.written.as_ref(), |spread| spread.max_task.to_string())
+    }),
+    field("MaxPages", 8, |r, show| {
+        of_spread(r, |used| used.pages.as_ref(), |spread| count(spread.max, show))
+    }),
+    field("MaxPagesNode", 12, |r, _| {
+        of_spread(r, |used| used.pages.as_ref(), |spread| spread.max_node.clone())
+    }),
+    field("MaxPagesTask", 14, |r, _| {
+        of_spread(r, |used| used.pages.as_ref(), |spread| spread.max_task.to_string())
+    }),
+    field("MaxRSS", 10, |r, show| of_spread(r, |used| used.memory.as_ref(), |spread| size(spread.max, show))),
+    field("MaxRSSNode", 10, |r, _| {
+        of_spread(r, |used| used.memory.as_ref(), |spread| spread.max_node.clone())
+    }),
+    field("MaxRSSTask", 10, |r, _| {
+        of_spread(r, |used| used.memory.as_ref(), |spread| spread.max_task.to_string())
+    }),
+    field("MaxVMSize", 10, |r, show| {
+        of_spread(r, |used| used.virtual_memory.as_ref(), |spread| size(spread.max, show))
+    }),
+    field("MaxVMSizeNode", 14, |r, _| {
+        of_spread(r, |used| used.virtual_memory.as_ref(), |spread| spread.max_node.clone())
+    }),
+    field("MaxVMSizeTask", 14, |r, _| {
+        of_spread(r, |used| used.virtual_memory.as_ref(), |spread| spread.max_task.to_string())
+    }),
     field("McsLabel", 12, unknown),
-    field("MinCPU", 10, |r, _| of_usage(r, one_task(r, cpu_us(r)), |us| long_limit(Some(us / MICROS)))),
-    field("MinCPUNode", 10, unknown),
-    field("MinCPUTask", 10, unknown),
+    field("MinCPU", 10, |r, show| of_spread(r, |used| used.cpu.as_ref(), |spread| cpu(spread.min, show))),
+    field("MinCPUNode", 10, |r, _| of_spread(r, |used| used.cpu.as_ref(), |spread| spread.min_node.clone())),
+    field("MinCPUTask", 10, |r, _| {
+        of_spread(r, |used| used.cpu.as_ref(), |spread| spread.min_task.to_string())
+    }),
     field("NCPUS", 10, |r, _| r.alloc_cpus.to_string()),
     field("NNodes", 8, |r, _| r.nodes.to_string()),
     field("NodeList", 15, |r, _| or(&r.nodelist, "None assigned")),
@@ -142,22 +172,26 @@ pub const FIELDS: &[AccountingField] = &[
         of_job(r, r.time_limit.map_or_else(|| "UNLIMITED".to_owned(), |s| s.div_ceil(60).to_string()))
     }),
     field("TotalCPU", 10, |r, _| cpu_time(cpu_us(r))),
-    field("TRESUsageInAve", 14, |r, show| usage(r, one_task(r, 1), show)),
-    field("TRESUsageInMax", 14, |r, show| usage(r, one_task(r, 1), show)),
-    field("TRESUsageInMaxNode", 18, unknown),
-    field("TRESUsageInMaxTask", 18, unknown),
-    field("TRESUsageInMin", 14, |r, show| usage(r, one_task(r, 1), show)),
-    field("TRESUsageInMinNode", 18, unknown),
-    field("TRESUsageInMinTask", 18, unknown),
-    field("TRESUsageInTot", 14, |r, show| usage(r, one_task(r, 1), show)),
-    field("TRESUsageOutAve", 15, unknown),
-    field("TRESUsageOutMax", 15, unknown),
-    field("TRESUsageOutMaxNode", 19, unknown),
-    field("TRESUsageOutMaxTask", 19, unknown),
-    field("TRESUsageOutMin", 15, unknown),
-    field("TRESUsageOutMinNode", 19, unknown),
-    field("TRESUsageOutMinTask", 19, unknown),
-    field("TRESUsageOutTot", 15, unknown),
+    field("TRESUsageInAve", 14, |r, show| {
+        usage(r, INPUT, show, |spread, tasks| spread.total / u64::from(tasks))
+    }),
+    field("TRESUsageInMax", 14, |r, show| usage(r, INPUT, show, |spread, _| spread.max)),
+    field("TRESUsageInMaxNode", 18, |r, _| places(r, INPUT, |spread| spread.max_node.clone())),
+    field("TRESUsageInMaxTask", 18, |r, _| places(r, INPUT, |spread| spread.max_task.to_string())),
+    field("TRESUsageInMin", 14, |r, show| usage(r, INPUT, show, |spread, _| spread.min)),
+    field("TRESUsageInMinNode", 18, |r, _| places(r, INPUT, |spread| spread.min_node.clone())),
+    field("TRESUsageInMinTask", 18, |r, _| places(r, INPUT, |spread| spread.min_task.to_string())),
+    field("TRESUsageInTot", 14, |r, show| usage(r, INPUT, show, |spread, _| spread.total)),
+    field("TRESUsageOutAve", 15, |r, show| {
+        usage(r, OUTPUT, show, |spread, tasks| spread.total / u64::from(tasks))
+    }),
+    field("TRESUsageOutMax", 15, |r, show| usage(r, OUTPUT, show, |spread, _| spread.max)),
+    field("TRESUsageOutMaxNode", 19, |r, _| places(r, OUTPUT, |spread| spread.max_node.clone())),
+    field("TRESUsageOutMaxTask", 19, |r, _| places(r, OUTPUT, |spread| spread.max_task.to_string())),
+    field("TRESUsageOutMin", 15, |r, show| usage(r, OUTPUT, show, |spread, _| spread.min)),
+    field("TRESUsageOutMinNode", 19, |r, _| places(r, OUTPUT, |spread| spread.min_node.clone())),
+    field("TRESUsageOutMinTask", 19, |r, _| places(r, OUTPUT, |spread| spread.min_task.to_string())),
+    field("TRESUsageOutTot", 15, |r, show| usage(r, OUTPUT, show, |spread, _| spread.total)),
     field("UID", 6, |r, _| of_job(r, r.uid.to_string())),
     field("User", 9, |r, _| of_job(r, r.user.clone())),
     field("UserCPU", 10, |r, _| cpu_time(r.user_cpu_us)),
@@ -173,40 +207,74 @@ fn cpu_us(row: &AccountingRow) -> u64 {
     row.user_cpu_us + row.system_cpu_us
 }
 
-fn tasks(row: &AccountingRow) -> u64 {
-    u64::from(row.tasks.max(1))
+/// A quantity among those that a step used.
+type Pick = fn(&Usage) -> Option<&Spread>;
+/// How an amount of it is written.
+type Text = fn(u64, &Show) -> String;
+
+/// What goes into a task, by the names of trackable resources, and what comes out of it.
+const INPUT: &[(&str, Pick, Text)] = &[
+    ("cpu", |used| used.cpu.as_ref(), cpu),
+    ("energy", |_| None, count),
+    ("fs/disk", |used| used.read.as_ref(), count),
+    ("mem", |used| used.memory.as_ref(), size),
+    ("pages", |used| used.pages.as_ref(), count),
+    ("vmem", |used| used.virtual_memory.as_ref(), size),
+];
+const OUTPUT: &[(&str, Pick, Text)] =
+    &[("energy", |_| None, count), ("fs/disk", |used| used.written.as_ref(), count)];
+
+/// What is known of how a quantity is spread over the tasks of a step; nothing of a job, and nothing where it was not
+/// measured.
+fn of_spread(row: &AccountingRow, pick: Pick, text: impl Fn(&Spread) -> String) -> String {
+    let used = row.usage.as_ref().filter(|_| !row.step_id.is_empty());
+    used.and_then(pick).map(text).unwrap_or_default()
 }
 
-/// What a task had, where there is one only; of several the least and the mean are not known.
-fn one_task(row: &AccountingRow, value: u64) -> u64 {
-    if row.tasks == 1 { value } else { 0 }
+fn average(row: &AccountingRow, pick: Pick, show: &Show, text: Text) -> String {
+    let tasks = row.usage.as_ref().map_or(1, |used| u64::from(used.tasks.max(1)));
+    of_spread(row, pick, |spread| text(spread.total / tasks, show))
 }
 
-/// What is known of what a step used; nothing of a job, and nothing where it was not measured.
-fn of_usage(row: &AccountingRow, value: u64, text: impl Fn(u64) -> String) -> String {
-    if row.step_id.is_empty() || value == 0 { String::new() } else { text(value) }
+/// What tasks used, as Slurm lists trackable resources.
+fn usage(
+    row: &AccountingRow,
+    of: &[(&str, Pick, Text)],
+    show: &Show,
+    amount: impl Fn(&Spread, u32) -> u64,
+) -> String {
+    let Some(used) = row.usage.as_ref().filter(|_| !row.step_id.is_empty()) else { return String::new() };
+    let none = Spread::default();
+    let item = |(name, pick, text): &(&str, Pick, Text)| {
+        format!("{name}={}", text(amount(pick(used).unwrap_or(&none), used.tasks.max(1)), show))
+    };
+    of.iter().map(item).collect::<Vec<_>>().join(",")
+}
+
+/// Where the task was that had most or least of each.
+fn places(row: &AccountingRow, of: &[(&str, Pick, Text)], place: impl Fn(&Spread) -> String) -> String {
+    let Some(used) = row.usage.as_ref().filter(|_| !row.step_id.is_empty()) else { return String::new() };
+    let item = |(name, pick, _): &(&str, Pick, Text)| Some(format!("{name}={}", place(pick(used)?)));
+    of.iter().filter_map(item).collect::<Vec<_>>().join(",")
 }
 
 fn of_steps_unknown(row: &AccountingRow, _: &Show) -> String {
     if row.step_id.is_empty() { "Unknown".to_owned() } else { "0".to_owned() }
 }
 
-/// What one task used, as Slurm lists trackable resources.
-fn usage(row: &AccountingRow, tasks: u64, show: &Show) -> String {
-    let used = [
-        (cpu_us(row), "cpu", long_limit(Some(cpu_us(row) / MICROS))),
-        (row.max_rss_bytes, "mem", size(row.max_rss_bytes, show)),
-        (row.max_vmsize_bytes, "vmem", size(row.max_vmsize_bytes, show)),
-    ];
-    let known = used.into_iter().filter(|(value, ..)| *value > 0 && tasks > 0);
-    known.map(|(_, name, text)| format!("{name}={text}")).collect::<Vec<_>>().join(",")
+/// Milliseconds on CPUs, in the seconds that Slurm writes here.
+fn cpu(ms: u64, _: &Show) -> String {
+    long_limit(Some(ms / 1000))
 }
 
-/// Bytes as Slurm writes them here: in the largest unit that leaves a whole number, from kibibytes on.
+fn count(number: u64, _: &Show) -> String {
+    number.to_string()
+}
+
+/// Bytes as Slurm writes them here: in the largest unit that leaves a whole number.
 fn size(bytes: u64, show: &Show) -> String {
-    let mut amount = bytes / 1024;
-    let mut unit = 'K';
-    for larger in ['M', 'G', 'T'] {
+    let (mut amount, mut unit) = (bytes, "");
+    for larger in ["K", "M", "G", "T", "P"] {
         if !show.convert || amount == 0 || !amount.is_multiple_of(1024) {
             break;
         }

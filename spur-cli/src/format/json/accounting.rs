@@ -1,7 +1,7 @@
 //! Jobs with their steps as `sacct --json` has them.
 
 use serde_json::{Value, json};
-use spur_proto::v1::AccountingRow;
+use spur_proto::v1::{AccountingRow, Spread, Usage};
 
 use super::value::{exit, merged, minutes, number, time, tres, unlimited};
 use crate::format::Show;
@@ -122,7 +122,6 @@ fn needs(row: &AccountingRow) -> Value {
 }
 
 fn step(row: &AccountingRow, show: &Show) -> Value {
-    let used = used(row);
     let names = row.nodelist.parse::<spur_core::text::hostlist::HostList>();
     json!({
         "time": {
@@ -160,16 +159,36 @@ fn step(row: &AccountingRow, show: &Show) -> Value {
         "task": { "distribution": row.layout },
         "tres": {
             "allocated": tres(&row.alloc_tres),
-            "requested": { "max": used, "min": used, "average": used, "total": used },
-            "consumed": { "max": [], "min": [], "average": [], "total": [] },
+            "requested": used(row, |used| vec![
+                ("cpu", 1, &used.cpu), ("mem", 2, &used.memory), ("fs", 6, &used.read),
+                ("vmem", 7, &used.virtual_memory), ("pages", 8, &used.pages),
+            ]),
+            "consumed": used(row, |used| vec![("fs", 6, &used.written)]),
         },
     })
 }
 
-/// What the tasks used, as far as it is known: milliseconds on CPUs, bytes of memory.
-fn used(row: &AccountingRow) -> Vec<Value> {
-    let cpu = (row.user_cpu_us + row.system_cpu_us) / 1000;
-    let all = [("cpu", 1, cpu), ("mem", 2, row.max_rss_bytes), ("vmem", 7, row.max_vmsize_bytes)];
-    let known = all.into_iter().filter(|(.., count)| *count > 0);
-    known.map(|(kind, id, count)| json!({ "type": kind, "name": "", "id": id, "count": count })).collect()
+/// A trackable resource as accounting names and numbers it, and what tasks had of it.
+type Used<'a> = (&'static str, u32, &'a Option<Spread>);
+
+/// What the tasks used, as far as it is known: milliseconds on CPUs, bytes, page faults. The largest and the smallest stand
+/// with their task and its node.
+fn used(row: &AccountingRow, of: impl Fn(&Usage) -> Vec<Used<'_>>) -> Value {
+    let known = row.usage.clone().unwrap_or_default();
+    let tasks = u64::from(known.tasks.max(1));
+    let of = of(&known);
+    let entry = |kind: &str, id: u32, count: u64| {
+        let (kind, name) = if kind == "fs" { ("fs", "disk") } else { (kind, "") };
+        json!({ "type": kind, "name": name, "id": id, "count": count })
+    };
+    let list = |part: &dyn Fn(&str, u32, &Spread) -> Value| -> Vec<Value> {
+        of.iter().filter_map(|(kind, id, spread)| Some(part(kind, *id, spread.as_ref()?))).collect()
+    };
+    let placed = |entry: Value, task: u32, node: &str| merged([entry, json!({ "task": task, "node": node })]);
+    json!({
+        "max": list(&|kind, id, of| placed(entry(kind, id, of.max), of.max_task, &of.max_node)),
+        "min": list(&|kind, id, of| placed(entry(kind, id, of.min), of.min_task, &of.min_node)),
+        "average": list(&|kind, id, of| entry(kind, id, of.total / tasks)),
+        "total": list(&|kind, id, of| entry(kind, id, of.total)),
+    })
 }

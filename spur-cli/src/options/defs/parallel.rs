@@ -247,7 +247,9 @@ pub(super) const OPTIONS: &[Def] = &[
     )
     .only(JOB)
     .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"])
-    .without_effect("use is not sampled, but read from the control group"),
+    .without_effect(
+        "the site says how often it is looked at what tasks use (`[agent] job_acct_gather_frequency`)",
+    ),
     Def::value("profile", None, "value", "enable acct_gather_profile for detailed data", |s, v| {
         s.advise("SLURM_PROFILE", v);
         Ok(())

@@ -113,6 +113,8 @@ pub(super) fn check(
             gres: devices(job, candidate, wish, (tasks, shape), &portion(&mut gpus, count - number))?,
             cpus,
             exit: None,
+            out_of_memory: false,
+            usage: None,
         });
     }
     let step = Step {

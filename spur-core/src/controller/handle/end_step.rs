@@ -64,7 +64,7 @@ pub(super) fn check_abandoned(
 pub(super) fn enact_abandoned(ctx: &mut Ctx<'_>, decision: Abandoned) -> Reply {
     let Abandoned { job, step, nodes, exit } = decision;
     for node in nodes {
-        ctx.emit(Event::StepNodeEnded { job, step, node, exit });
+        ctx.emit(Event::StepNodeEnded { job, step, node, end: exit.into() });
     }
     Reply::Done
 }

@@ -11,18 +11,20 @@ use crate::id::{Attempt, NodeId, StepId};
 use crate::model::node::Drain;
 use crate::model::phase::{EndState, Outcome, Phase, Then};
 use crate::model::reason::Reason;
-use crate::text::exit::ExitCode;
+use crate::model::step::StepNodeEnd;
 
 /// What a report comes to.
 pub(super) enum Decision {
     /// The attempt runs, and its batch script has ended so; perhaps nothing of it is left here.
-    End { outcome: Outcome, then: Then, done: bool },
+    End { outcome: Outcome, then: Then, end: Option<StepNodeEnd>, done: bool },
     /// The attempt runs, and the node could not launch it: the node is drained.
     NodeFault(String),
     /// Nobody knows how the batch script ended: what ran it is gone without a record.
     Lost { done: bool },
     /// A step's tasks here have ended.
-    Step(StepId, ExitCode),
+    Step(StepId, StepNodeEnd),
+    /// The batch script of an attempt that is ending anyway has ended; perhaps nothing of it is left here.
+    Batch { end: StepNodeEnd, done: bool },
     /// Nothing of the attempt is left here.
     Done { epilog_error: Option<String> },
     /// The batch script of a foreign attempt has ended: what is left of that, on these nodes, may end.
@@ -55,44 +57,54 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     let running = matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_));
     match report {
         Report::BatchEnded { lost: true, done, .. } if running => Decision::Lost { done },
-        Report::BatchEnded { exit, out_of_memory, done, .. } if running => {
+        Report::BatchEnded { end, done, .. } if running => {
+            let (exit, out_of_memory) = (end.exit, end.out_of_memory);
             match job.phase.preempted().and_then(|preempted| preempted.then) {
                 // Whoever is asked to leave and does has not failed; whoever finishes meanwhile has finished.
                 Some(then) if !exit.is_success() && !out_of_memory => {
                     let outcome = Outcome { exit, ..ending::outcome(EndState::Preempted, Reason::None) };
-                    Decision::End { outcome, then, done }
+                    Decision::End { outcome, then, end: Some(end), done }
                 }
                 _ => {
-                    Decision::End { outcome: ending::ended_with(exit, out_of_memory), then: Then::End, done }
+                    let outcome = ending::ended_with(exit, out_of_memory);
+                    Decision::End { outcome, then: Then::End, end: Some(end), done }
                 }
             }
         }
-        // The end was decided before; that nothing is left is news all the same.
-        Report::BatchEnded { done: true, .. } => Decision::Done { epilog_error: None },
+        // The end of the job was decided before; how its script ended, and that nothing is left, is news all the same.
+        Report::BatchEnded { end, lost, done } => match &job.phase {
+            Phase::Completing(_) if !lost && job.batch_end.is_none() => Decision::Batch { end, done },
+            _ if done => Decision::Done { epilog_error: None },
+            _ => Decision::Nothing,
+        },
         Report::LaunchFailed { message, node_fault: true, .. } if running => Decision::NodeFault(message),
         Report::LaunchFailed { message, exit, .. } if running => {
             let detail = Some(message.into()).filter(|message: &Arc<str>| !message.is_empty());
             let outcome =
                 Outcome { exit, detail, ..ending::outcome(EndState::Failed, Reason::JobLaunchFailure) };
-            Decision::End { outcome, then: Then::End, done: false }
+            Decision::End { outcome, then: Then::End, end: None, done: false }
         }
-        Report::StepEnded { step, exit } => {
+        Report::StepEnded { step, end } => {
             let open =
                 job.steps.iter().filter(|running| running.id == step).flat_map(|step| step.nodes.iter());
             match open.into_iter().any(|part| part.node == node && part.exit.is_none()) {
-                true => Decision::Step(step, exit),
+                true => Decision::Step(step, end),
                 false => Decision::Nothing,
             }
         }
         Report::NodeDone { epilog_error } => Decision::Done { epilog_error },
-        Report::BatchEnded { .. } | Report::LaunchFailed { .. } => Decision::Nothing,
+        Report::LaunchFailed { .. } => Decision::Nothing,
     }
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, decision: Decision) -> Reply {
     let job = attempt.job;
     match decision {
-        Decision::End { outcome, then, done } => {
+        Decision::End { outcome, then, end, done } => {
+            // Of how it ended the outcome says the rest.
+            if let Some(end) = end.filter(|end| end.usage.is_some()) {
+                ctx.emit(Event::BatchEnded { job, end });
+            }
             ending::begin(ctx, job, outcome, then);
             if done {
                 ending::release(ctx, job, node, false);
@@ -108,7 +120,13 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
                 ending::release(ctx, job, node, false);
             }
         }
-        Decision::Step(step, exit) => ctx.emit(Event::StepNodeEnded { job, step, node, exit }),
+        Decision::Step(step, end) => ctx.emit(Event::StepNodeEnded { job, step, node, end }),
+        Decision::Batch { end, done } => {
+            ctx.emit(Event::BatchEnded { job, end });
+            if done {
+                ending::release(ctx, job, node, false);
+            }
+        }
         Decision::Done { epilog_error } => {
             if let Some(error) = epilog_error {
                 drain(ctx, node, format!("Epilog error: {error}"));

@@ -156,6 +156,8 @@ pub struct AgentLocal {
     pub task_epilog: Option<PathBuf>,
     /// `output_wait`: how long a task waits for the directory of its output.
     pub output_wait: Seconds,
+    /// `job_acct_gather_frequency`: the longest time between two looks at what tasks use; 0: nobody looks.
+    pub job_acct_gather_frequency: Seconds,
 }
 
 impl AgentLocal {
@@ -254,6 +256,7 @@ impl Default for AgentLocal {
             epilog: None,
             prolog_timeout: Seconds(300),
             output_wait: Seconds(10),
+            job_acct_gather_frequency: Seconds(30),
             task_prolog: None,
             task_epilog: None,
         }

@@ -141,6 +141,7 @@ impl Quick {
                 | Event::StartPromised { .. }
                 | Event::StepStarted { .. }
                 | Event::StepNodeEnded { .. }
+                | Event::BatchEnded { .. }
         );
     }
 

@@ -18,8 +18,10 @@ pub(super) const JOURNAL: Versions = &[
     ("checksums", include_str!("migrations/journal/0002_checksums.sql")),
 ];
 /// The schema of the accounting database.
-pub(super) const ACCOUNTING: Versions =
-    &[("initial", include_str!("migrations/accounting/0001_initial.sql"))];
+pub(super) const ACCOUNTING: Versions = &[
+    ("initial", include_str!("migrations/accounting/0001_initial.sql")),
+    ("usage", include_str!("migrations/accounting/0002_usage.sql")),
+];
 
 /// Brings the database at `path` to the newest version. One that is newer still is refused and left as it is.
 pub(super) async fn migrate(

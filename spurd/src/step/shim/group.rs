@@ -98,12 +98,6 @@ impl Group {
         text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
     }
 
-    /// The most memory the group used at one time in KiB, if it is measured.
-    pub(super) fn peak_kib(&self) -> Option<u64> {
-        let bytes: u64 = fs::read_to_string(self.path.join("memory.peak")).ok()?.trim().parse().ok()?;
-        Some(bytes / 1024)
-    }
-
     /// Removes the empty group; the job's stays until spurd is done with the job.
     pub(super) fn remove(self) {
         // A group that stays behind is empty, and goes with the job's.

@@ -8,6 +8,7 @@ mod child;
 mod connection;
 mod fork;
 mod group;
+mod meter;
 mod mpi;
 mod nursery;
 mod peers;
@@ -27,12 +28,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, Signal};
 use spur_core::text::exit::ExitCode as TaskStatus;
 
 use self::child::{Pipes, Plan};
 use self::connection::Connection;
 use self::group::Group;
+use self::meter::Meter;
 use self::mpi::Mpi;
 use self::setup::{Received, Refusal};
 use self::stream::{Incoming, Kept, Outgoing};
@@ -40,7 +42,7 @@ use self::task::{Launching, Task};
 use self::terminal::Terminal;
 use super::message::{Ack, Event, Frame, Request, SignalScope, Stream};
 use super::order::{Input, Output, StepOrder};
-use super::record::{ExitRecord, LaunchFailure, LaunchStage, Usage};
+use super::record::{ExitRecord, LaunchFailure, LaunchStage};
 
 pub(crate) use self::tree::{Process, processes};
 
@@ -124,6 +126,7 @@ struct Shim {
     connections: Vec<Connection>,
     group: Option<Group>,
     tasks: Vec<Task>,
+    meter: Meter,
     launching: Option<Launching>,
     input: Incoming,
     mpi: Option<Mpi>,
@@ -177,7 +180,7 @@ impl Shim {
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.mpi.as_ref().and_then(Mpi::due);
         let times = [self.kill_at, self.leave_at, self.notices_until, due, self.limit_at, self.write_at];
-        let deadline = times.into_iter().flatten().min();
+        let deadline = times.into_iter().chain([self.look_at()]).flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -270,6 +273,9 @@ impl Shim {
         if self.limit_at.is_some_and(|at| at <= Instant::now()) {
             self.limit_at = None;
             self.time_is_up();
+        }
+        if self.look_at().is_some_and(|at| at <= Instant::now()) {
+            self.look();
         }
         self.settle_mpi();
         if self.all_ended() && self.record.is_none() && self.emptied() {
@@ -472,6 +478,7 @@ impl Shim {
         let child = child::spawn(&plan, pipes)?;
         self.childless = false;
         self.tasks[index].pid = Some(child.pid);
+        self.meter.started(index, child.pid);
         self.launching = Some(Launching::new(index, child.report));
         Ok(())
     }
@@ -502,10 +509,18 @@ impl Shim {
     /// Waits for every child that has ended.
     fn reap(&mut self) {
         loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => self.reaped(pid, status),
+            match fork::ended_child() {
+                Ok(Some(pid)) => {
+                    // What it read and wrote is known until it is waited for.
+                    let look = (!self.is_ours(pid)).then(|| self.meter.last_look(pid));
+                    let Ok(reaped) = fork::reap(pid) else { continue };
+                    if let Some(look) = look {
+                        self.meter.ended(look, &reaped);
+                    }
+                    self.reaped(pid, reaped.status);
+                }
                 Ok(None) => return,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.childless = true;
                     return;
@@ -514,7 +529,23 @@ impl Shim {
         }
     }
 
-    fn reaped(&mut self, pid: Pid, status: rustix::process::WaitStatus) {
+    /// Whether it is a process of spurstepd's own, which the step need not answer for.
+    fn is_ours(&self, pid: Pid) -> bool {
+        self.notices.contains(&pid) || self.tasks.iter().any(|task| task.epilog == Some(pid))
+    }
+
+    /// When the step is to be looked at next, while there is something of it.
+    fn look_at(&self) -> Option<Instant> {
+        self.meter.due().filter(|_| self.record.is_none())
+    }
+
+    /// Looks at what the step uses.
+    fn look(&mut self) {
+        let members = self.members();
+        self.meter.look(&members);
+    }
+
+    fn reaped(&mut self, pid: Pid, status: i32) {
         if self.launching.as_ref().is_some_and(|launching| self.tasks[launching.index].pid == Some(pid)) {
             // It is dead, so its report is complete, whether or not poll has said so yet.
             if self.launching.as_mut().is_some_and(Launching::advance) {
@@ -675,7 +706,7 @@ impl Shim {
 
     /// The step is over: leaves the record and says so.
     fn end(&mut self) {
-        let (usage, out_of_memory) = self.usage();
+        let out_of_memory = self.group.as_ref().is_some_and(Group::out_of_memory);
         let record = ExitRecord {
             attempt: self.order.attempt,
             started_ms: self.started_ms,
@@ -683,7 +714,7 @@ impl Shim {
             tasks: self.tasks.iter().filter_map(|task| task.exit).collect(),
             failure: self.failure.clone(),
             out_of_memory,
-            usage,
+            usage: Some(Box::new(self.meter.usage(true))),
         };
         if let Some(group) = self.group.take() {
             group.remove();
@@ -710,22 +741,6 @@ impl Shim {
                 self.write_at = Some(Instant::now() + WRITE_AGAIN);
             }
         }
-    }
-
-    fn usage(&self) -> (Usage, bool) {
-        let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
-        let mut usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN).map_or(
-            Usage::default(),
-            |used| Usage {
-                user_us: micros(used.user_time()),
-                system_us: micros(used.system_time()),
-                max_rss_kib: used.max_rss().unsigned_abs(),
-            },
-        );
-        if let Some(peak) = self.group.as_ref().and_then(Group::peak_kib) {
-            usage.max_rss_kib = peak;
-        }
-        (usage, self.group.as_ref().is_some_and(Group::out_of_memory))
     }
 
     fn output_wait(&self) -> Duration {

@@ -19,6 +19,7 @@ use super::super::{LOST_FILE, SCRIPT_FILE};
 use super::Shim;
 use super::connection::Connection;
 use super::group::Group;
+use super::meter::Meter;
 use super::mpi::Mpi;
 use super::stream::Incoming;
 use super::task::Task;
@@ -104,6 +105,10 @@ impl Shim {
         }
         Ok(Shim {
             tasks: order.tasks.iter().cloned().map(Task::new).collect(),
+            meter: Meter::new(
+                order.tasks.iter().map(|task| task.global),
+                Some(order.usage_interval_ms).filter(|&every| every > 0).map(Duration::from_millis),
+            ),
             mpi: Mpi::new(&order),
             limit_at: order
                 .time_limit

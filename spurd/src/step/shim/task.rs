@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use rustix::process::{Pid, WaitStatus};
+use rustix::process::Pid;
 use spur_core::text::exit::ExitCode;
 
 use super::super::message::Stream;
@@ -62,11 +62,15 @@ impl Task {
     }
 
     /// Takes note of the end of the task's process.
-    pub(super) fn ended(&mut self, status: WaitStatus, failure: Option<&LaunchFailure>) -> TaskExit {
-        let byte = |value: Option<i32>| value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
-        let own = ExitCode { code: byte(status.exit_status()), signal: byte(status.terminating_signal()) };
+    pub(super) fn ended(&mut self, status: i32, failure: Option<&LaunchFailure>) -> TaskExit {
+        let byte = |value: i32| u8::try_from(value).unwrap_or(0);
+        let signaled = libc::WIFSIGNALED(status);
+        let own = match signaled {
+            true => ExitCode { code: 0, signal: byte(libc::WTERMSIG(status)) },
+            false => ExitCode { code: byte(libc::WEXITSTATUS(status)), signal: 0 },
+        };
         let status_of = failure.filter(|_| self.failed).map_or(own, failure_status);
-        let core_dumped = status.signaled() && status.as_raw() & 0x80 != 0;
+        let core_dumped = signaled && libc::WCOREDUMP(status);
         self.note(status_of, core_dumped)
     }
 

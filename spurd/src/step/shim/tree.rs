@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// A process at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     /// Its id.
     pub(crate) pid: i32,
@@ -27,7 +27,7 @@ pub(crate) struct Process {
 impl Process {
     /// The process with this id, if there is one.
     pub(crate) fn find(pid: i32) -> Option<Process> {
-        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Stat::of(pid).map(|stat| stat.process)
     }
 
     /// Sends a signal to this process and no other; says nothing if it is gone.
@@ -54,14 +54,53 @@ impl Process {
     }
 }
 
-/// Reads the line of `/proc/PID/stat`; the program's name in it may hold blanks and parentheses.
-fn parse_stat(line: &str) -> Option<Process> {
-    let pid = line.split(' ').next()?.parse().ok()?;
-    let mut rest = line.get(line.rfind(')')? + 2..)?.split(' ');
-    let zombie = matches!(rest.next()?, "Z" | "X");
-    let parent = rest.next()?.parse().ok()?;
-    let started = rest.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, started, zombie })
+/// What a process uses at one moment, together with those that it has waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Which.
+    pub(crate) process: Process,
+    /// The id of its session.
+    pub(crate) session: i32,
+    /// Page faults that needed a disk.
+    pub(crate) major_faults: u64,
+    /// CPU time in user mode, in clock ticks.
+    pub(crate) user_ticks: u64,
+    /// CPU time in the kernel, in clock ticks.
+    pub(crate) system_ticks: u64,
+    /// Its address space.
+    pub(crate) virtual_bytes: u64,
+    /// Its resident memory.
+    pub(crate) resident_pages: u64,
+}
+
+impl Stat {
+    /// Of the process with this id, if there is one.
+    pub(crate) fn of(pid: i32) -> Option<Stat> {
+        Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Reads the line of `/proc/PID/stat`; the program's name in it may hold blanks and parentheses.
+    fn parse(line: &str) -> Option<Stat> {
+        let pid = line.split(' ').next()?.parse().ok()?;
+        // From the third field on, by proc(5).
+        let rest: Vec<&str> = line.get(line.rfind(')')? + 2..)?.split_ascii_whitespace().collect();
+        let field = |number: usize| rest.get(number - 3)?.parse::<u64>().ok();
+        let process = Process {
+            pid,
+            parent: rest.get(1)?.parse().ok()?,
+            started: field(22)?,
+            zombie: matches!(*rest.first()?, "Z" | "X"),
+        };
+        Some(Stat {
+            process,
+            session: rest.get(3)?.parse().ok()?,
+            major_faults: field(12)? + field(13)?,
+            user_ticks: field(14)? + field(16)?,
+            system_ticks: field(15)? + field(17)?,
+            virtual_bytes: field(23)?,
+            resident_pages: field(24)?,
+        })
+    }
 }
 
 /// Every process there is.
@@ -102,12 +141,21 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_whatever_the_program_is_called() {
-        let tail = "S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 1";
+        let tail = "S 7 42 43 0 -1 4194560 1 0 2 3 10 20 30 40 20 0 1 0 98765 4096 5 18446744073709551615";
         for name in ["cat", "a b", ") S 1 (", "x)"] {
-            let read = parse_stat(&format!("42 ({name}) {tail}")).unwrap();
-            assert_eq!(read, Process { pid: 42, parent: 7, started: 98765, zombie: false }, "{name}");
+            let read = Stat::parse(&format!("42 ({name}) {tail}\n")).unwrap();
+            let expected = Stat {
+                process: Process { pid: 42, parent: 7, started: 98765, zombie: false },
+                session: 43,
+                major_faults: 5,
+                user_ticks: 40,
+                system_ticks: 60,
+                virtual_bytes: 4096,
+                resident_pages: 5,
+            };
+            assert_eq!(read, expected, "{name}");
         }
-        assert_eq!(parse_stat("42 (cat"), None);
+        assert_eq!(Stat::parse("42 (cat"), None);
     }
 
     #[test]

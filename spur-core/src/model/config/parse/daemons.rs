@@ -147,6 +147,7 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
         agent.heartbeat_interval => section.duration("heartbeat_interval", 1..=3600),
         agent.prolog_timeout => section.duration("prolog_timeout", 1..=86_400),
         agent.output_wait => section.duration("output_wait", 0..=3600),
+        agent.job_acct_gather_frequency => section.duration("job_acct_gather_frequency", 0..=86_400),
     );
     if method == AuthMethod::None && !agent.listen_addr.is_loopback() {
         section.refuse("listen_addr", loopback_only("daemon of a node", &agent.listen_addr));

@@ -1,0 +1,84 @@
+//! What jobs use, as accounting tells it.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{Cluster, Setup};
+
+/// Two tasks: the first computes for two seconds, the other takes 300 MB; before they end they wait at a gate.
+const TWO_TASKS: &str = "#!/bin/sh\n\
+    srun -n2 sh -c '\n\
+    if [ $SLURM_PROCID = 0 ]; then (ulimit -t 2; while :; do :; done) 2>/dev/null\n\
+    else head -c 300000000 /dev/zero | tail -n 1 | wc -c; fi\n\
+    echo >up; read x <gate; true'\n";
+
+/// What is said of each step, by its id.
+fn fields(cluster: &Cluster, job: u32) -> BTreeMap<String, Vec<String>> {
+    let said = cluster.ok(&[
+        "sacct",
+        "-nP",
+        "--noconvert",
+        "-j",
+        &job.to_string(),
+        "-o",
+        "JobID,State,MaxRSS,MaxRSSTask,MaxRSSNode,AveCPU,TotalCPU,TRESUsageInTot",
+    ]);
+    let row = |line: &str| {
+        let mut fields = line.split('|').map(str::to_owned);
+        Some((fields.next()?, fields.collect()))
+    };
+    said.lines().filter_map(row).collect()
+}
+
+/// Seconds of `MM:SS.mmm`.
+fn seconds(time: &str) -> f64 {
+    let (minutes, seconds) = time.split_once(':').unwrap();
+    minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+}
+
+#[test]
+fn what_tasks_used_is_told_whoever_was_killed_meanwhile() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    cluster.script("job.sh", TWO_TASKS);
+    for dead in [&[][..], &["n1"], &["spurctld", "n1"]] {
+        let job = cluster.sbatch(&["-n2", "-o", "/dev/null", "job.sh"]);
+        (0..2).for_each(|_| up.wait());
+        dead.iter().for_each(|daemon| cluster.kill(daemon));
+        (0..2).for_each(|_| gate.open());
+        if dead.contains(&"spurctld") {
+            cluster.start_controller();
+        }
+        if dead.contains(&"n1") {
+            cluster.start_node("n1");
+        }
+        cluster.client().wait_for(job, "COMPLETED");
+        let all = fields(&cluster, job);
+        let step = &all[&format!("{job}.0")];
+        let [state, memory, task, node, mean, total, tres] = &step[..] else { panic!("{step:?}") };
+        assert_eq!((state.as_str(), task.as_str(), node.as_str()), ("COMPLETED", "1", "n1"), "{dead:?}");
+        let memory: u64 = memory.parse().unwrap();
+        assert!((300_000_000..450_000_000).contains(&memory), "{memory}");
+        assert!(seconds(total) >= 1.9, "{total} of a task that computed for 2 s");
+        assert!(mean.starts_with("00:00:0") && mean != "00:00:00", "{mean}");
+        assert!(tres.contains(",mem=3") && tres.contains("cpu=00:00:0"), "{tres}");
+        let of_job = seconds(&all[&job.to_string()][5]);
+        let of_batch = seconds(&all[&format!("{job}.batch")][5]);
+        assert!(
+            (of_job - of_batch - seconds(total)).abs() < 0.002,
+            "a job has used what its steps have: {all:?}"
+        );
+    }
+}
+
+#[test]
+fn the_batch_step_of_a_cancelled_job_ends_by_its_signal() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut up = cluster.gate("up");
+    let job = cluster.sbatch(&["-o", "/dev/null", "--wrap", "echo >up; exec sleep 1000"]);
+    up.wait();
+    cluster.ok(&["scancel", &job.to_string()]);
+    cluster.client().wait_for(job, "CANCELLED");
+    let said = cluster.ok(&["sacct", "-nP", "-j", &job.to_string(), "-o", "JobID,State,ExitCode"]);
+    let batch = said.lines().find(|line| line.contains(".batch")).unwrap();
+    assert_eq!(batch, format!("{job}.batch|CANCELLED|0:15"));
+}

@@ -48,6 +48,10 @@ pub struct Prepared {
     pub launch: Launch,
     /// Memory that the job holds here, in MiB; 0 is not limited.
     pub memory_mb: u64,
+    /// Memory that the step has asked for here, in MiB; 0: as much as its job.
+    pub step_memory_mb: u64,
+    /// CPUs that the step holds here, by the kernel's numbers; none where they are not known.
+    pub cpus: Vec<u32>,
     /// Variables for prolog and epilog.
     pub site_environment: Vec<(String, String)>,
 }
@@ -100,6 +104,8 @@ impl NodeFacts {
         Ok(Prepared {
             launch: Launch { order, environment, script: Some(batch.script.to_vec()) },
             memory_mb: part.memory_mb,
+            step_memory_mb: 0,
+            cpus: self.kernel_cpus(cpus.iter()),
             site_environment: given,
         })
     }
@@ -170,6 +176,8 @@ impl NodeFacts {
         Ok(Prepared {
             launch: Launch { order, environment, script: None },
             memory_mb: part.memory_mb,
+            step_memory_mb: part.step_memory_mb,
+            cpus: self.kernel_cpus(cpus.iter()),
             site_environment: given,
         })
     }
@@ -193,6 +201,7 @@ impl NodeFacts {
             mpi: None,
             time_limit: None,
             directory_wait_ms: self.directory_wait_ms,
+            sampled_memory_bytes: 0,
             usage_interval_ms: self.usage_interval_ms,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
+use spur_core::model::config::CgroupPlugin;
 use spur_proto::arrival::Arrival;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
 use spur_proto::identity::Window;
@@ -29,6 +30,8 @@ use crate::settings::{self, Settings};
 use crate::spool::Spool;
 use crate::step::launcher::Launcher;
 
+/// What is said of a node without control groups, as [`Groups::describe`] says it of one that has them.
+const UNCONTAINED: &str = "kill:process-tree,memory:sampled";
 /// Connections at a time, if so many files may be open.
 const CONNECTIONS: usize = 4096;
 /// Steps that may be followed at a time on one connection.
@@ -50,7 +53,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
     let port = listener.local_addr()?.port();
     let facts = Arc::new(facts(&settings, &inventory));
-    let groups = control_groups(&settings.name, spool.place());
+    let groups = control_groups(&settings, spool.place())?;
     let address = advertised(&settings, port);
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
@@ -86,6 +89,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         settings: settings_seen,
         inventory: Arc::clone(&inventory),
         spool,
+        containment: groups.as_ref().map_or_else(|| UNCONTAINED.to_owned(), Groups::describe),
         kernel,
         address: address.clone(),
         started,
@@ -168,15 +172,22 @@ fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
     }
 }
 
-fn control_groups(node: &str, spool: &str) -> Option<Groups> {
-    match Groups::open(node, spool) {
+/// The control groups that this host allows; one kind that the site names must be there.
+fn control_groups(settings: &Settings, spool: &str) -> anyhow::Result<Option<Groups>> {
+    let plugin = settings.agent.cgroup_plugin;
+    match Groups::open(plugin, &settings.name, spool) {
         Ok(groups) => {
-            tracing::info!(enforced = ?groups.enforced(), "steps are held together by control groups");
-            Some(groups)
+            tracing::info!(containment = groups.describe(), "steps are held together by control groups");
+            Ok(Some(groups))
+        }
+        Err(reason) if matches!(plugin, CgroupPlugin::V1 | CgroupPlugin::V2) => {
+            anyhow::bail!("[agent] cgroup_plugin names control groups that cannot be had: {reason}")
         }
         Err(reason) => {
-            tracing::info!("steps are held together as process trees, memory is not limited: {reason}");
-            None
+            tracing::info!(
+                "steps are held together as process trees, memory is looked at now and then: {reason}"
+            );
+            Ok(None)
         }
     }
 }

@@ -39,6 +39,8 @@ const WELCOME: Duration = Duration::from_secs(60);
 
 /// The node's side of the stream.
 pub(crate) struct Registrar {
+    /// What holds steps together here and what limits what.
+    pub(crate) containment: String,
     pub(crate) settings: watch::Receiver<Arc<Settings>>,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) spool: Arc<Spool>,
@@ -255,6 +257,7 @@ impl Registrar {
             seq,
             last_job,
             fault: self.spool.fault().to_string(),
+            containment: self.containment.clone(),
         }
     }
 }

@@ -65,16 +65,19 @@ impl Starting {
     }
 
     async fn start(self) -> Result<(Step, mpsc::Receiver<StepEvent>), String> {
-        let Prepared { mut launch, memory_mb, .. } = self.prepared;
+        let Prepared { mut launch, memory_mb, step_memory_mb, cpus, .. } = self.prepared;
         let step = launch.order.attempt;
         let identity = launch.order.identity.clone();
         launch.order.identity.groups = groups_of(identity).await;
         if let Some(groups) = &self.groups {
-            let job_group =
-                groups.prepare(step.attempt, memory_mb).map_err(|error| format!("control group: {error}"))?;
-            let cpus = launch.order.tasks.iter().flat_map(|task| task.cpus.iter().copied());
-            let cpus = cpus.collect::<std::collections::BTreeSet<u32>>().into_iter().collect();
-            launch.order.confinement = Some(Confinement { job_group, cpus });
+            let held = groups
+                .prepare(step.attempt, memory_mb << 20, cpus)
+                .map_err(|error| format!("control group: {error}"))?;
+            launch.order.confinement = Some(Confinement { memory_bytes: step_memory_mb << 20, ..held });
+        }
+        if !self.groups.as_ref().is_some_and(|groups| groups.limits("memory")) {
+            let asked = [memory_mb, step_memory_mb].into_iter().filter(|&mb| mb > 0).min();
+            launch.order.sampled_memory_bytes = asked.unwrap_or(0) << 20;
         }
         self.spool.accept(step).map_err(whole)?;
         self.spool.mark_spawning(step).await.map_err(|error| format!("spool: {error}"))?;

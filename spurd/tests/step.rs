@@ -70,6 +70,7 @@ impl Node {
             mpi: None,
             time_limit: None,
             directory_wait_ms: 0,
+            sampled_memory_bytes: 0,
             usage_interval_ms: 1000,
         };
         let environment = b"PATH=/usr/local/bin:/usr/bin:/bin\0GREETING=hello\0".to_vec();

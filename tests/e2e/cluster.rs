@@ -44,13 +44,15 @@ pub(crate) struct Setup {
     pub auth: &'static str,
     /// From TERM to KILL; whole seconds, so up to one less.
     pub kill_wait: &'static str,
+    /// More lines of its `[agent]`.
+    pub agent: &'static str,
     /// More lines of spur.toml.
     pub more: &'static str,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { nodes: 1, cpus: 4, gres: "", auth: "key", kill_wait: "1s", more: "" }
+        Self { nodes: 1, cpus: 4, gres: "", auth: "key", kill_wait: "1s", agent: "", more: "" }
     }
 }
 
@@ -499,7 +501,7 @@ pub(crate) fn said(output: Output) -> Said {
 }
 
 fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
-    let (directory, Setup { nodes, cpus, gres, auth, kill_wait, more }) = (directory.display(), setup);
+    let (directory, Setup { nodes, cpus, gres, auth, kill_wait, agent, more }) = (directory.display(), setup);
     let gres = if gres.is_empty() { String::new() } else { format!("\ngres = [\"{gres}\"]") };
     format!(
         r#"cluster_name = "{NAME}"
@@ -515,6 +517,7 @@ socket = "{directory}/auth.sock"
 listen_addr = "127.0.0.1:0"
 spool_dir = "{directory}/spool/%n"
 heartbeat_interval = "1s"
+{agent}
 [[nodes]]
 names = "n[1-{nodes}]"
 cpus = {cpus}

@@ -82,3 +82,27 @@ fn the_batch_step_of_a_cancelled_job_ends_by_its_signal() {
     let batch = said.lines().find(|line| line.contains(".batch")).unwrap();
     assert_eq!(batch, format!("{job}.batch|CANCELLED|0:15"));
 }
+
+/// Under whatever holds steps together on this host, and without anything.
+#[test]
+fn memory_over_the_request_ends_a_job_as_out_of_memory() {
+    for agent in ["", "cgroup_plugin = \"disabled\""] {
+        let cluster = Cluster::start(&Setup { agent, ..Setup::default() });
+        let hog = "head -c 600000000 /dev/zero | tail -n 1 | wc -c";
+        let job = cluster.sbatch(&["--mem=100", "-o", "hog", "--wrap", &format!("{hog}; true")]);
+        let steps = cluster.sbatch(&[
+            "--mem=1000",
+            "-o",
+            "steps",
+            "--wrap",
+            &format!("srun --mem=100 sh -c '{hog}; true'; true"),
+        ]);
+        let mut client = cluster.client();
+        let ended = client.wait_for(job, "OUT_OF_MEMORY");
+        assert_eq!((ended.exit_code, ended.exit_signal), (0, 125), "{agent}: {ended:?}");
+        assert!(cluster.read("hog").contains(&format!("oom_kill event in StepId={job}.batch")), "{agent}");
+        client.wait_for(steps, "COMPLETED");
+        let said = cluster.ok(&["sacct", "-nP", "-j", &steps.to_string(), "-o", "JobID,State,ExitCode"]);
+        assert!(said.contains(&format!("{steps}.0|OUT_OF_MEMORY|0:125")), "{agent}: {said}");
+    }
+}

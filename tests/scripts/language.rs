@@ -273,6 +273,7 @@ impl Session {
             booted: Time(0),
             started: Time(0),
             peer: Arc::default(),
+            containment: Arc::default(),
             fault: get("fault").unwrap_or_default().into(),
         };
         Input::Registered {

@@ -91,6 +91,7 @@ impl Node {
             booted: Time(0),
             started: Time(0),
             peer: Arc::default(),
+            containment: Arc::default(),
             fault: Arc::default(),
         }
     }

@@ -37,6 +37,7 @@ pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
         booted: Time(hello.boot_time),
         started: Time(hello.started_time),
         peer: Arc::default(),
+        containment: hello.containment.as_str().into(),
         fault: hello.fault.as_str().into(),
     })
 }

@@ -195,6 +195,7 @@ fn registration(node: &Node, message: &mut v1::Node) {
     message.version = said.version.to_string();
     message.arch = said.arch.to_string();
     message.os = said.os.to_string();
+    message.containment = said.containment.to_string();
     message.boot_time = Some(said.booted.0);
     message.started_time = Some(said.started.0);
 }

@@ -76,6 +76,7 @@ impl World {
                 booted: Time(1),
                 started: Time(2),
                 peer: Arc::default(),
+                containment: Arc::default(),
                 fault: Arc::default(),
             };
             world.input(Input::Registered {

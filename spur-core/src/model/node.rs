@@ -75,6 +75,9 @@ pub struct Registration {
     /// The address on the network that it connected from.
     #[serde(default)]
     pub peer: Arc<str>,
+    /// What holds steps together there and what limits what, such as `kill:cgroup/v2,memory:cgroup/v1`.
+    #[serde(default)]
+    pub containment: Arc<str>,
     /// What keeps it from taking work, such as a spool that is full; empty if nothing does.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub fault: Arc<str>,

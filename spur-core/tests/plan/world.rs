@@ -288,6 +288,7 @@ fn registration(shape: NodeShape) -> Registration {
         booted: Time::ZERO,
         started: Time::ZERO,
         peer: Arc::default(),
+        containment: Arc::default(),
         fault: Arc::default(),
     }
 }

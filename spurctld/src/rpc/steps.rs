@@ -152,6 +152,7 @@ impl Desk {
                 tasks: part.tasks,
                 cpus: part.cpus.to_string(),
                 memory_mb: held.memory_mb,
+                step_memory_mb: part.memory_mb,
                 devices: held.devices.into_iter().map(device).collect(),
                 topology_address: value("SLURM_TOPOLOGY_ADDR"),
                 topology_pattern: value("SLURM_TOPOLOGY_ADDR_PATTERN"),

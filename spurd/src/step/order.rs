@@ -53,6 +53,9 @@ pub struct StepOrder {
     /// How long a task waits for a missing directory of its output, in milliseconds.
     #[serde(default)]
     pub directory_wait_ms: u64,
+    /// The most memory that it may be seen to use, in bytes, where no control group limits that; 0: any.
+    #[serde(default)]
+    pub sampled_memory_bytes: u64,
     /// The longest time between two looks at what its tasks use, in milliseconds; 0: nobody looks.
     #[serde(default)]
     pub usage_interval_ms: u64,
@@ -191,13 +194,29 @@ pub enum Output {
 }
 
 /// The control group of a step and what it may use there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confinement {
-    /// The control group of the job on this node, absolute, with the job's limits; the step makes its own below it.
-    pub job_group: PathBuf,
+    /// The job's control group of version 2 on this node, absolute, with the job's limits; the step makes its own below it.
+    pub job_group: Option<PathBuf>,
     /// CPUs the step may use, if the node enforces that.
     pub cpus: Vec<u32>,
+    /// The job's control groups of version 1, likewise.
+    #[serde(default)]
+    pub legacy: Vec<LegacyGroup>,
+    /// Memory that the step may use, in bytes; 0: as much as its job.
+    #[serde(default)]
+    pub memory_bytes: u64,
+}
+
+/// A control group of version 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LegacyGroup {
+    /// Whose: `memory`, `cpuset`, `pids`, `freezer`.
+    pub controller: String,
+    /// The job's, absolute.
+    pub job_group: PathBuf,
 }
 
 /// The order together with its raw parts: what travels to a new spurstepd.

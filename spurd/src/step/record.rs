@@ -19,6 +19,9 @@ pub const EXIT_FILE: &str = "exit.json";
 /// What Slurm reports for a step whose standard files could not be opened.
 pub const NO_STANDARD_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
 
+/// How a step ends that ran out of memory, as with Slurm.
+const OUT_OF_MEMORY: ExitCode = ExitCode { code: 0, signal: 125 };
+
 /// The end of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,7 +107,7 @@ impl ExitRecord {
             },
             None => StepEnd::Exited {
                 end: StepNodeEnd {
-                    exit: self.status(),
+                    exit: if self.out_of_memory { OUT_OF_MEMORY } else { self.status() },
                     out_of_memory: self.out_of_memory,
                     usage: self.usage.clone(),
                 },

@@ -95,5 +95,6 @@ fn circumstances(r: &mut Record, node: &Node, settings: Settings, show: &Show) {
     r.line_if("Topology", &node.topology);
     if settings.own {
         r.line_if("SwitchPath", &node.switch_path);
+        r.line_if("Containment", &node.containment);
     }
 }

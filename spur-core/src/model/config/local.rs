@@ -158,6 +158,22 @@ pub struct AgentLocal {
     pub output_wait: Seconds,
     /// `job_acct_gather_frequency`: the longest time between two looks at what tasks use; 0: nobody looks.
     pub job_acct_gather_frequency: Seconds,
+    /// `cgroup_plugin`: which control groups hold steps together and limit them.
+    pub cgroup_plugin: CgroupPlugin,
+}
+
+/// `[agent] cgroup_plugin`, by Slurm's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CgroupPlugin {
+    /// Whatever the host has.
+    #[default]
+    Autodetect,
+    /// Those of version 1 alone.
+    V1,
+    /// Those of version 2 alone.
+    V2,
+    /// None.
+    Disabled,
 }
 
 impl AgentLocal {
@@ -257,6 +273,7 @@ impl Default for AgentLocal {
             prolog_timeout: Seconds(300),
             output_wait: Seconds(10),
             job_acct_gather_frequency: Seconds(30),
+            cgroup_plugin: CgroupPlugin::Autodetect,
             task_prolog: None,
             task_epilog: None,
         }

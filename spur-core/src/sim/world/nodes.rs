@@ -55,6 +55,7 @@ impl<W: Watch> World<W> {
             booted: self.now,
             started: self.now,
             peer: Arc::default(),
+            containment: Arc::default(),
             fault: Arc::default(),
         };
         let name = Arc::clone(node.name());

@@ -72,12 +72,12 @@ pub(super) fn spawn(plan: &Plan<'_>, pipes: Pipes) -> io::Result<Child> {
     report.set_nonblocking(true)?;
     let parent = rustix::process::getpid();
     // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
-    match unsafe { fork(plan.group.map(Group::directory)) }? {
+    match unsafe { fork(plan.group.and_then(Group::directory)) }? {
         Forked::Parent(pid) => Ok(Child { pid, report }),
         Forked::Child { inside } => {
             drop(report);
-            let door = plan.group.filter(|_| !inside).map(Group::door);
-            std::process::exit(become_program(plan, pipes, &channel, parent, door));
+            let doors = plan.group.map_or_else(Vec::new, |group| group.doors(inside));
+            std::process::exit(become_program(plan, pipes, &channel, parent, &doors));
         }
     }
 }
@@ -107,9 +107,9 @@ fn become_program(
     pipes: Pipes,
     channel: &UnixStream,
     parent: Pid,
-    door: Option<BorrowedFd<'_>>,
+    doors: &[BorrowedFd<'_>],
 ) -> i32 {
-    match prepare(plan, pipes, channel, parent, door) {
+    match prepare(plan, pipes, channel, parent, doors) {
         Ok(environment) => {
             let error = execute(plan.argv, &environment);
             errno_code(&error)
@@ -128,13 +128,13 @@ fn prepare(
     mut pipes: Pipes,
     channel: &UnixStream,
     parent: Pid,
-    door: Option<BorrowedFd<'_>>,
+    doors: &[BorrowedFd<'_>],
 ) -> Result<BTreeMap<OsString, OsString>, LaunchFailure> {
     use LaunchStage::{Confinement, Identity, Limits, Order, StandardFiles};
     reset_signals().map_err(|error| failed(Order, "signals", &error))?;
     rustix::process::setsid().map_err(|error| failed(Order, "setsid", &error.into()))?;
-    if let Some(door) = door {
-        rustix::io::write(door, b"0").map_err(|error| failed(Confinement, "cgroup.procs", &error.into()))?;
+    for door in doors {
+        rustix::io::write(door, b"0").map_err(|error| failed(Confinement, "control group", &error.into()))?;
     }
     if plan.is_task {
         let binding = bind(&plan.task.cpus);

@@ -1,121 +1,195 @@
-//! The control group (version 2) of a step: its processes as one thing that can be limited, counted and killed.
+//! The control groups of a step: its processes as one thing that can be limited, counted and killed.
 //!
-//! Which limits are enforced depends on the controllers that the node's administrator delegated: a file that is
-//! not there is a limit that this node does not enforce, and spurd says so when it starts.
+//! They are in the hierarchy of version 2, in one of version 1 for each controller that only that has, or in both. Which
+//! limits are enforced depends on the host, and spurd says so when it starts.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::event::EventfdFlags;
 use rustix::process::Signal;
-
 use spur_core::id::StepId;
 
 use super::super::order::Confinement;
 use super::tree::Process;
-use crate::groups::step_group;
+use crate::groups::{self, step_group};
 
-/// One step's control group.
+/// One step's control groups.
 #[derive(Debug)]
 pub(super) struct Group {
+    unified: Option<Unified>,
+    /// Of version 1, by controller.
+    legacy: Vec<Legacy>,
+    /// Readable when a group of version 1 has reached its limit of memory.
+    memory_events: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Unified {
     path: PathBuf,
     directory: File,
     processes: File,
     events: File,
 }
 
+#[derive(Debug)]
+struct Legacy {
+    controller: String,
+    path: PathBuf,
+    threads: File,
+}
+
 impl Group {
-    /// Makes the group of a step below its job's.
+    /// Makes the groups of a step below its job's.
     ///
     /// # Errors
-    /// The system's error if the group cannot be made or a limit that exists cannot be set.
+    /// The system's error if a group cannot be made or a limit that exists cannot be set.
     pub(super) fn create(confinement: &Confinement, step: StepId) -> io::Result<Group> {
-        let path = confinement.job_group.join(step_group(step));
+        let unified = confinement.job_group.as_deref().map(|job| Unified::create(job, confinement, step));
+        let unified = unified.transpose()?;
+        let mut legacy = Vec::new();
+        let mut memory_events = None;
+        for group in &confinement.legacy {
+            let path =
+                groups::legacy_step_group(&group.controller, &group.job_group, step, &confinement.cpus)?;
+            if group.controller == "memory" {
+                if confinement.memory_bytes > 0 {
+                    groups::limit_memory(&path, confinement.memory_bytes)?;
+                }
+                // Without news of it, it is seen when somebody looks.
+                memory_events = watch_memory(&path).ok();
+            }
+            let threads = OpenOptions::new().write(true).open(path.join("tasks"))?;
+            legacy.push(Legacy { controller: group.controller.clone(), path, threads });
+        }
+        Ok(Group { unified, legacy, memory_events })
+    }
+
+    /// The group of version 2, for children that are to be born in it.
+    pub(super) fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.unified.as_ref().map(|unified| unified.directory.as_fd())
+    }
+
+    /// Where a process that has one thread writes `0` to move itself into the groups; `inside`: but for that of version 2.
+    pub(super) fn doors(&self, inside: bool) -> Vec<BorrowedFd<'_>> {
+        let unified = self.unified.as_ref().filter(|_| !inside).map(|unified| unified.processes.as_fd());
+        // A thread that moves itself stops nobody else meanwhile, as a whole process would.
+        unified.into_iter().chain(self.legacy.iter().map(|group| group.threads.as_fd())).collect()
+    }
+
+    /// Becomes ready (exceptional condition) when the last process has left; without it nothing tells.
+    pub(super) fn watch(&self) -> Option<BorrowedFd<'_>> {
+        self.unified.as_ref().map(|unified| unified.events.as_fd())
+    }
+
+    /// Becomes readable when a limit of memory has been reached.
+    pub(super) fn memory_events(&self) -> Option<BorrowedFd<'_>> {
+        self.memory_events.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes note of such news.
+    pub(super) fn take_memory_event(&self) {
+        if let Some(events) = &self.memory_events {
+            // It says how often that was, which is of no interest.
+            let _ = rustix::io::read(events, &mut [0; 8]);
+        }
+    }
+
+    /// Whether a process is in the groups; `None` where they cannot tell, and the end of all children does. A group that
+    /// somebody removed was empty: the kernel removes no other.
+    pub(super) fn populated(&self) -> Option<bool> {
+        let mut text = String::new();
+        let mut events = &self.unified.as_ref()?.events;
+        Some(match events.rewind().and_then(|()| events.read_to_string(&mut text)) {
+            Ok(_) => !text.lines().any(|line| line == "populated 0"),
+            Err(error) => error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()),
+        })
+    }
+
+    /// The group of version 1 that holds the step together, where version 2 does not.
+    fn freezer(&self) -> Option<&Path> {
+        let freezer = self.legacy.iter().find(|group| group.controller == "freezer");
+        freezer.map(|group| group.path.as_path())
+    }
+
+    /// The processes in the groups at this moment.
+    pub(super) fn members(&self) -> Vec<Process> {
+        let path = self.unified.as_ref().map(|unified| unified.path.as_path()).or_else(|| self.freezer());
+        path.map(groups::processes).unwrap_or_default()
+    }
+
+    /// Stops every process in the groups at once, or lets them go on.
+    ///
+    /// # Errors
+    /// The system's error; version 2 of a kernel before 5.2 cannot.
+    pub(super) fn freeze(&self, stop: bool) -> io::Result<()> {
+        match (&self.unified, self.freezer()) {
+            (Some(unified), _) => {
+                groups::write(&unified.path.join("cgroup.freeze"), if stop { "1" } else { "0" })
+            }
+            (None, Some(freezer)) => groups::set_frozen(freezer, stop),
+            (None, None) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Kills every process in the groups, also those that are being forked.
+    pub(super) fn kill(&self) {
+        match (&self.unified, self.freezer()) {
+            (Some(unified), _) if groups::write(&unified.path.join("cgroup.kill"), "1").is_ok() => {}
+            (None, Some(freezer)) => groups::kill_all(freezer),
+            // Kernels before 5.14: whoever is forked meanwhile is met when the group is looked at again.
+            _ => self.members().into_iter().for_each(|process| process.signal(Signal::KILL)),
+        }
+    }
+
+    /// True if the kernel killed a process of the groups for lack of memory.
+    pub(super) fn out_of_memory(&self) -> bool {
+        let killed = |file: PathBuf| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
+        };
+        let memory = self.legacy.iter().find(|group| group.controller == "memory");
+        self.unified.as_ref().is_some_and(|unified| killed(unified.path.join("memory.events")))
+            || memory.is_some_and(|group| killed(group.path.join("memory.oom_control")))
+    }
+
+    /// Removes the empty groups; the job's stay until spurd is done with the job.
+    pub(super) fn remove(self) {
+        let unified = self.unified.iter().map(|unified| &unified.path);
+        for path in unified.chain(self.legacy.iter().map(|group| &group.path)) {
+            // A group that stays behind is empty, and goes with the job's.
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+impl Unified {
+    fn create(job: &Path, confinement: &Confinement, step: StepId) -> io::Result<Unified> {
+        let path = job.join(step_group(step));
         fs::create_dir_all(&path)?;
         // A step that has lost a process to the job's limit is of no use: all of it goes.
-        set(&path, "memory.oom.group", "1")?;
+        groups::set(&path.join("memory.oom.group"), "1")?;
+        if confinement.memory_bytes > 0 {
+            groups::set(&path.join("memory.max"), &confinement.memory_bytes.to_string())?;
+        }
         if !confinement.cpus.is_empty() {
             let list: Vec<String> = confinement.cpus.iter().map(u32::to_string).collect();
-            set(&path, "cpuset.cpus", &list.join(","))?;
+            groups::set(&path.join("cpuset.cpus"), &list.join(","))?;
         }
         let directory = File::open(&path)?;
         let processes = OpenOptions::new().read(true).write(true).open(path.join("cgroup.procs"))?;
         let events = File::open(path.join("cgroup.events"))?;
-        Ok(Group { path, directory, processes, events })
-    }
-
-    /// The group, for children that are to be born in it.
-    pub(super) fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
-    }
-
-    /// Where a process writes `0` to move itself into the group.
-    pub(super) fn door(&self) -> BorrowedFd<'_> {
-        self.processes.as_fd()
-    }
-
-    /// Becomes ready (exceptional condition) when the last process has left.
-    pub(super) fn watch(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
-    }
-
-    /// True while a process is in the group. A group that somebody removed was empty: the kernel removes no other.
-    pub(super) fn populated(&self) -> bool {
-        let mut text = String::new();
-        let mut events = &self.events;
-        match events.rewind().and_then(|()| events.read_to_string(&mut text)) {
-            Ok(_) => !text.lines().any(|line| line == "populated 0"),
-            Err(error) => error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()),
-        }
-    }
-
-    /// The processes in the group at this moment.
-    pub(super) fn members(&self) -> Vec<Process> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| Process::find(line.parse().ok()?)).collect()
-    }
-
-    /// Stops every process in the group at once, or lets them go on.
-    ///
-    /// # Errors
-    /// The system's error; a kernel before 5.2 cannot.
-    pub(super) fn freeze(&self, stop: bool) -> io::Result<()> {
-        write(&self.path.join("cgroup.freeze"), if stop { "1" } else { "0" })
-    }
-
-    /// Kills every process in the group, also those that are being forked.
-    pub(super) fn kill(&self) {
-        if write(&self.path.join("cgroup.kill"), "1").is_err() {
-            // Kernels before 5.14: whoever is forked meanwhile is met when the group is looked at again.
-            self.members().into_iter().for_each(|process| process.signal(Signal::KILL));
-        }
-    }
-
-    /// True if the kernel killed a process of the group for lack of memory.
-    pub(super) fn out_of_memory(&self) -> bool {
-        let text = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
-        text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
-    }
-
-    /// Removes the empty group; the job's stays until spurd is done with the job.
-    pub(super) fn remove(self) {
-        // A group that stays behind is empty, and goes with the job's.
-        let _ = fs::remove_dir(&self.path);
+        Ok(Unified { path, directory, processes, events })
     }
 }
 
-/// Writes a limit if this node enforces it.
-fn set(group: &Path, file: &str, value: &str) -> io::Result<()> {
-    let error = match write(&group.join(file), value) {
-        Ok(()) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => error,
-    };
-    Err(io::Error::new(error.kind(), format!("{file} = {value}: {error}")))
-}
-
-/// Writes a control file that exists.
-fn write(file: &Path, value: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
+/// Something to read when a group of version 1, or one above it, has reached its limit of memory.
+fn watch_memory(group: &Path) -> io::Result<OwnedFd> {
+    let told = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let control = File::open(group.join("memory.oom_control"))?;
+    let wish = format!("{} {}", told.as_raw_fd(), control.as_raw_fd());
+    groups::write(&group.join("cgroup.event_control"), &wish)?;
+    Ok(told)
 }

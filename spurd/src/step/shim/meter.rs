@@ -19,6 +19,9 @@ use super::tree::{Process, Stat};
 /// How soon after its start a step is first looked at.
 const FIRST: Duration = Duration::from_millis(250);
 
+/// How soon a step is looked at that something has happened to.
+const SOON: Duration = Duration::from_millis(20);
+
 /// Counts what a step uses.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -63,6 +66,17 @@ impl Meter {
     /// When the step is to be looked at next.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// Has the step looked at soon.
+    pub(super) fn hurry(&mut self) {
+        let soon = Instant::now() + SOON;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    /// The most memory that a task has had, in bytes.
+    pub(super) fn peak(&self) -> u64 {
+        self.tasks.iter().map(|account| account.past.memory).max().unwrap_or(0)
     }
 
     /// A task has got its process.

@@ -8,6 +8,7 @@ mod child;
 mod connection;
 mod fork;
 mod group;
+mod look;
 mod meter;
 mod mpi;
 mod nursery;
@@ -113,6 +114,7 @@ enum Source {
     Output(usize, Stream),
     Input,
     Group,
+    Memory,
     Pmi(usize),
 }
 
@@ -127,6 +129,10 @@ struct Shim {
     group: Option<Group>,
     tasks: Vec<Task>,
     meter: Meter,
+    /// It was seen to use more memory than it may.
+    over_memory: bool,
+    /// Its user has been told that memory ran out.
+    memory_told: bool,
     launching: Option<Launching>,
     input: Incoming,
     mpi: Option<Mpi>,
@@ -218,8 +224,10 @@ impl Shim {
         }
         sources.extend(self.mpi.iter().flat_map(Mpi::sources));
         sources.extend(self.input.writable().map(|fd| (fd, PollFlags::OUT, Source::Input)));
-        if let Some(group) = self.group.as_ref().filter(|_| self.record.is_none() && self.all_ended()) {
-            sources.push((group.watch(), PollFlags::PRI, Source::Group));
+        if let Some(group) = self.group.as_ref().filter(|_| self.record.is_none()) {
+            let watch = group.watch().filter(|_| self.all_ended());
+            sources.extend(watch.map(|fd| (fd, PollFlags::PRI, Source::Group)));
+            sources.extend(group.memory_events().map(|fd| (fd, PollFlags::IN, Source::Memory)));
         }
         sources
     }
@@ -254,6 +262,7 @@ impl Shim {
             Source::Input => self.input.advance(),
             Source::Pmi(index) => self.serve_pmi(index),
             Source::Group => {}
+            Source::Memory => self.memory_is_short(),
         }
     }
 
@@ -278,7 +287,7 @@ impl Shim {
             self.look();
         }
         self.settle_mpi();
-        if self.all_ended() && self.record.is_none() && self.emptied() {
+        if self.all_ended() && self.record.is_none() && self.emptied() && !self.tell_of_memory() {
             self.end();
         }
         if self.write_at.is_some_and(|at| at <= Instant::now()) {
@@ -517,6 +526,9 @@ impl Shim {
                     if let Some(look) = look {
                         self.meter.ended(look, &reaped);
                     }
+                    if reaped.status == libc::SIGKILL {
+                        self.memory_is_short();
+                    }
                     self.reaped(pid, reaped.status);
                 }
                 Ok(None) => return,
@@ -532,17 +544,6 @@ impl Shim {
     /// Whether it is a process of spurstepd's own, which the step need not answer for.
     fn is_ours(&self, pid: Pid) -> bool {
         self.notices.contains(&pid) || self.tasks.iter().any(|task| task.epilog == Some(pid))
-    }
-
-    /// When the step is to be looked at next, while there is something of it.
-    fn look_at(&self) -> Option<Instant> {
-        self.meter.due().filter(|_| self.record.is_none())
-    }
-
-    /// Looks at what the step uses.
-    fn look(&mut self) {
-        let members = self.members();
-        self.meter.look(&members);
     }
 
     fn reaped(&mut self, pid: Pid, status: i32) {
@@ -671,17 +672,19 @@ impl Shim {
     fn kill_all(&mut self) {
         match &self.group {
             Some(group) => group.kill(),
-            None => self.members().into_iter().for_each(|process| process.signal(Signal::KILL)),
+            None => {
+                // Who is stopped makes no more processes while the others are killed.
+                self.stop_all();
+                self.members().into_iter().for_each(|process| process.signal(Signal::KILL));
+            }
         }
     }
 
     /// True when no process of the step is left; what is left is killed, and its end is the next event.
     fn emptied(&mut self) -> bool {
         self.reap();
-        let empty = match &self.group {
-            Some(group) => !group.populated(),
-            None => self.childless,
-        };
+        let populated = self.group.as_ref().and_then(Group::populated);
+        let empty = populated.map_or(self.childless, |populated| !populated);
         if !empty {
             self.kill_all();
         }
@@ -706,7 +709,7 @@ impl Shim {
 
     /// The step is over: leaves the record and says so.
     fn end(&mut self) {
-        let out_of_memory = self.group.as_ref().is_some_and(Group::out_of_memory);
+        let out_of_memory = self.out_of_memory();
         let record = ExitRecord {
             attempt: self.order.attempt,
             started_ms: self.started_ms,

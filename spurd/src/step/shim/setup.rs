@@ -19,6 +19,7 @@ use super::super::{LOST_FILE, SCRIPT_FILE};
 use super::Shim;
 use super::connection::Connection;
 use super::group::Group;
+use super::look;
 use super::meter::Meter;
 use super::mpi::Mpi;
 use super::stream::Incoming;
@@ -105,10 +106,9 @@ impl Shim {
         }
         Ok(Shim {
             tasks: order.tasks.iter().cloned().map(Task::new).collect(),
-            meter: Meter::new(
-                order.tasks.iter().map(|task| task.global),
-                Some(order.usage_interval_ms).filter(|&every| every > 0).map(Duration::from_millis),
-            ),
+            meter: Meter::new(order.tasks.iter().map(|task| task.global), look::interval(&order)),
+            over_memory: false,
+            memory_told: false,
             mpi: Mpi::new(&order),
             limit_at: order
                 .time_limit

@@ -33,7 +33,8 @@ impl Shim {
         }
     }
 
-    fn stop_all(&self) {
+    /// Stops every process of the step, also those that are made meanwhile.
+    pub(super) fn stop_all(&self) {
         let mut stopped = BTreeSet::new();
         loop {
             let mut fresh = self.members();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
-    AgentLocal, AuthLocal, AuthMethod, ControllerLocal, LogFormat, LogLevel, LogLocal, StateStore,
-    TlsListener, TlsLocal,
+    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, LogFormat, LogLevel, LogLocal,
+    StateStore, TlsListener, TlsLocal,
 };
 use crate::text::address::HostPort;
 
@@ -148,6 +148,12 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
         agent.prolog_timeout => section.duration("prolog_timeout", 1..=86_400),
         agent.output_wait => section.duration("output_wait", 0..=3600),
         agent.job_acct_gather_frequency => section.duration("job_acct_gather_frequency", 0..=86_400),
+        agent.cgroup_plugin => section.choice("cgroup_plugin", &[
+            ("autodetect", CgroupPlugin::Autodetect),
+            ("cgroup/v1", CgroupPlugin::V1),
+            ("cgroup/v2", CgroupPlugin::V2),
+            ("disabled", CgroupPlugin::Disabled),
+        ]),
     );
     if method == AuthMethod::None && !agent.listen_addr.is_loopback() {
         section.refuse("listen_addr", loopback_only("daemon of a node", &agent.listen_addr));

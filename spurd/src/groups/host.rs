@@ -1,0 +1,67 @@
+//! Which hierarchies of control groups a host has mounted, and where.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// The hierarchies of a host.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Host {
+    /// Where that of version 2 is.
+    pub(super) unified: Option<PathBuf>,
+    /// Where those of version 1 are, by controller.
+    pub(super) legacy: BTreeMap<String, PathBuf>,
+}
+
+impl Host {
+    /// From the lines of `/proc/self/mounts`; of two places of one hierarchy the first counts.
+    pub(super) fn read(mounts: &str) -> Host {
+        let mut host = Host::default();
+        for line in mounts.lines() {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [_, path, kind, options, ..] = fields[..] else { continue };
+            match kind {
+                "cgroup2" => {
+                    host.unified.get_or_insert_with(|| path.into());
+                }
+                "cgroup" => {
+                    for option in options.split(',') {
+                        host.legacy.entry(option.to_owned()).or_insert_with(|| path.into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        host
+    }
+}
+
+/// How many processes this host can have at a time.
+pub(super) fn max_processes() -> u64 {
+    let limit = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        text.trim().parse().unwrap_or(32_768)
+    };
+    std::cmp::min(limit("pid_max"), limit("threads-max"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies_are_found_by_what_is_mounted() {
+        let mixed = "tmpfs /sys/fs/cgroup tmpfs rw,mode=755 0 0\n\
+                     cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n\
+                     cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
+                     cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n\
+                     cgroup2 /mnt/again cgroup2 rw 0 0\n";
+        let host = Host::read(mixed);
+        assert_eq!(host.unified, Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(host.legacy.get("cpuacct"), Some(&"/sys/fs/cgroup/cpu,cpuacct".into()));
+        assert_eq!(host.legacy.get("memory"), Some(&"/sys/fs/cgroup/memory".into()));
+        assert_eq!(host.legacy.get("pids"), None);
+        assert_eq!(Host::read("proc /proc proc rw 0 0\nbroken\n"), Host::default());
+        assert!(max_processes() > 100);
+    }
+}

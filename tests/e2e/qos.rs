@@ -122,21 +122,30 @@ preempt_mode = "suspend"
 #[test]
 fn what_a_job_may_not_have_is_refused_with_what_it_may() {
     let cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });
-    for (words, says) in [
+    let said = cluster.fails(&["sbatch", "-q", "hgih", "--wrap", "true"]);
+    assert!(said.starts_with("sbatch: error: Batch job submission failed: "), "{said}");
+    let says =
+        "Invalid qos specification: there is no 'hgih'; did you mean 'high'? QOS here: high, normal, low";
+    assert!(said.contains(says), "{said}");
+    // What an administrator can change keeps a job waiting, and its user is told.
+    let mut client = cluster.client();
+    for (words, reason, says) in [
         (
-            &["-q", "hgih"][..],
-            "Invalid qos specification: there is no 'hgih'; did you mean 'high'? QOS here: high, normal, low",
+            &["-p", "debug"][..],
+            "QOSNotAllowed",
+            "partition debug takes no jobs of QOS normal; ask for --qos=high",
         ),
         (
-            &["-p", "debug"],
-            "Invalid qos specification: partition debug takes no jobs of QOS normal; ask for --qos=high",
+            &["-q", "high", "-t", "30"],
+            "QOSMaxWallDurationPerJobLimit",
+            "time limit 30:00: QOS high allows 20:00; ask -t ≤ 20:00",
         ),
-        (&["-q", "high", "-t", "30"], "time limit 30:00: QOS high allows 20:00; ask -t ≤ 20:00"),
     ] {
-        let said = cluster.run(&[&["sbatch", "--wrap", "true"], words].concat());
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.err.starts_with("sbatch: error: Batch job submission failed: "), "{said:?}");
-        assert!(said.err.contains(says), "{said:?}");
+        let said = cluster.run(&[&["sbatch", "--parsable", "--wrap", "true"], words].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.err.contains(&format!("the job waits ({reason}): {says}")), "{said:?}");
+        let job: u32 = said.out.trim().parse().unwrap();
+        client.wait(job, |job| job.state == "PENDING" && job.reason == reason);
     }
     let held = cluster.sbatch(&["-H", "-q", "high", "--wrap", "true"]).to_string();
     let shown = cluster.ok(&["scontrol", "show", "job", &held]);

@@ -48,6 +48,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::ForeignNode { .. } => Code::FailedPrecondition,
         Reject::NoDefaultPartition
         | Reject::InvalidQos(_)
+        | Reject::InvalidAccount(_)
         | Reject::InvalidNodeCount(_)
         | Reject::InvalidTimeLimit(_)
         | Reject::NodeConfigUnavailable(_)

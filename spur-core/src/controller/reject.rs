@@ -34,6 +34,9 @@ pub enum Reject {
     /// No such QOS, or one that the job cannot have.
     #[error("Invalid qos specification: {0}")]
     InvalidQos(String),
+    /// An account that the partition does not take.
+    #[error("Invalid account or account/partition combination specified: {0}")]
+    InvalidAccount(String),
     /// More or fewer nodes than the partition allows, or than there are.
     #[error("Node count specification invalid: {0}")]
     InvalidNodeCount(String),
@@ -179,6 +182,7 @@ impl Reject {
         let mark = |message: String| format!("component {offset}: {message}");
         match self {
             Reject::InvalidQos(message) => Reject::InvalidQos(mark(message)),
+            Reject::InvalidAccount(message) => Reject::InvalidAccount(mark(message)),
             Reject::InvalidNodeCount(message) => Reject::InvalidNodeCount(mark(message)),
             Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
             Reject::NodeConfigUnavailable(message) => Reject::NodeConfigUnavailable(mark(message)),
@@ -204,6 +208,7 @@ impl Reject {
             Reject::PartitionForbidden(_) => "ESLURM_USER_GROUP_ID_MISSING",
             Reject::PartitionInUse(_) => "ESLURM_PARTITION_IN_USE",
             Reject::InvalidQos(_) => "ESLURM_INVALID_QOS",
+            Reject::InvalidAccount(_) => "ESLURM_INVALID_ACCOUNT",
             Reject::InvalidNodeCount(_) => "ESLURM_INVALID_NODE_COUNT",
             Reject::InvalidTimeLimit(_) => "ESLURM_INVALID_TIME_LIMIT",
             Reject::NodeConfigUnavailable(_) | Reject::StepTooLarge(_) => {

@@ -215,6 +215,14 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// The fewest and the most nodes that it names, no more than it has tasks; `None` if it names no number.
+    #[must_use]
+    pub fn node_range(&self) -> Option<(u32, Option<u32>)> {
+        let count = self.nodes.as_ref()?;
+        let most = self.tasks.map_or(u32::MAX, |tasks| tasks.max(1));
+        Some((count.min.min(most), count.max.map(|max| max.min(most))))
+    }
+
     /// `--mem-per-gpu`, MiB.
     #[must_use]
     pub fn memory_per_gpu(&self) -> Option<u64> {

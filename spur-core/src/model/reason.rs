@@ -103,6 +103,12 @@ reasons! {
     QOSMaxWallDurationPerJobLimit,
     /// The command that held the allocation is gone.
     InactiveLimit,
+    /// None of its partitions takes jobs of its account.
+    AccountNotAllowed,
+    /// The limits of its partition leave no room for it.
+    PartitionConfig,
+    /// More memory for each CPU than the partition gives.
+    MaxMemPerLimit,
 }
 
 impl fmt::Display for Reason {

@@ -3,6 +3,7 @@
 mod components;
 mod knob;
 mod lacking;
+mod limits;
 mod mend;
 
 use std::cell::RefCell;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, LookupError};
 use crate::model::job::{JobSpec, Shape};
+use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::request::lens::{Filter, Lens, alternatives, named};
 use crate::sched::request::wish::{Stage, WishError, Wisher};
@@ -38,6 +40,8 @@ pub struct Refusal {
     pub message: String,
     /// The requests near it that the sentence offers: each has been tried, and works.
     pub works: Vec<JobSpec>,
+    /// Where only limits stand in the way that an administrator can raise: why the job waits for that.
+    pub waits: Option<Reason>,
 }
 
 /// The kind of limit that a request hits.
@@ -59,6 +63,10 @@ pub enum RefusalKind {
     Topology,
     /// A node that is not there.
     NodeName,
+    /// A QOS that the partition does not take.
+    Qos,
+    /// An account that the partition does not take.
+    Account,
 }
 
 /// Judges a request with its defaults filled in; the answer is what its user should know.
@@ -75,15 +83,19 @@ pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> 
     Judge { reservations, ..Judge::new(&scene) }.check(spec)
 }
 
-/// The limit that a request hits in the first of its partitions, if it can never be honoured there; nothing is said of
-/// what would work.
-pub(super) fn limit(scene: &Scene, spec: &JobSpec) -> Option<String> {
+/// The limit that a request hits in the first of its partitions, if it can never be honoured there as it is configured, and
+/// whether that is the partition's or the cluster's; nothing is said of what would work.
+pub(super) fn limit(scene: &Scene, spec: &JobSpec) -> Option<(Reason, String)> {
     let index = spec.partitions.iter().find_map(|name| scene.partition(name))?;
-    Judge::new(scene).judge(index, spec, None, Say::Nearest).err().map(Refused::into_text)
+    let judge = Judge::new(scene);
+    let text = judge.judge(index, spec, None, Say::Nearest).err()?.into_text();
+    let has_limit = scene.partitions[index].partition.config.max_nodes.is_some();
+    let is_partitions = has_limit && judge.without_limits().judge(index, spec, None, Say::Nearest).is_ok();
+    Some((if is_partitions { Reason::PartitionConfig } else { Reason::BadConstraints }, text))
 }
 
 fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
-    Err(Refusal { kind, message, works: Vec::new() })
+    Err(Refusal { kind, message, works: Vec::new(), waits: None })
 }
 
 /// How much of a refusal is wanted.
@@ -100,6 +112,8 @@ struct Judge<'a> {
     scene: &'a Scene,
     /// Those that the job names.
     reservations: Vec<&'a Reservation>,
+    /// Whether limits that an administrator can raise count: of partitions, QOS and reservations.
+    limits: bool,
     /// What was last looked through.
     lenses: RefCell<Vec<Seen>>,
 }
@@ -116,12 +130,25 @@ const KEPT: usize = 8;
 
 impl<'a> Judge<'a> {
     fn new(scene: &'a Scene) -> Self {
-        Self { scene, reservations: Vec::new(), lenses: RefCell::default() }
+        Self { scene, reservations: Vec::new(), limits: true, lenses: RefCell::default() }
+    }
+
+    /// The same as if an administrator had raised all limits.
+    fn without_limits(&self) -> Self {
+        Self { limits: false, ..Self::new(self.scene) }
     }
 
     /// Judges a request; the refusal says what would work.
     fn check(&self, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
-        self.whole(spec, Say::Nearest).map_err(|refused| {
+        self.whole(spec, Say::Nearest).map_err(|limited| {
+            // What no administrator can help counts more than what one can.
+            let (refused, waits) = match self.without_limits().whole(spec, Say::Nearest) {
+                Ok(_) => {
+                    let reason = limited.reason();
+                    (limited, Some(reason))
+                }
+                Err(never) => (never, None),
+            };
             let index = spec.partitions.iter().find_map(|name| self.scene.partition(name));
             let request = index.and_then(|index| self.scene.request(index, spec).ok());
             let again = |spec: &JobSpec, say| self.whole(spec, say).map(|_| ());
@@ -134,7 +161,7 @@ impl<'a> Judge<'a> {
                 memory: shapes().map(|shape| shape.memory_mb).max().unwrap_or(0),
                 disk: shapes().map(|shape| shape.tmp_disk_mb).max().unwrap_or(0),
             };
-            refused.mended(spec, request.as_ref(), &site, again)
+            Refusal { waits, ..refused.mended(spec, request.as_ref(), &site, again) }
         })
     }
 
@@ -147,6 +174,9 @@ impl<'a> Judge<'a> {
     /// ask what would be refused outside. What is refused inside and outside is not the reservation's affair.
     fn whole(&self, spec: &JobSpec, say: Say) -> Result<Vec<String>, Refused> {
         licenses(self.scene, spec)?;
+        if self.limits {
+            limits::of_qos(&self.scene.policy, spec)?;
+        }
         let anywhere = || self.in_partitions(spec, None, say);
         if self.reservations.iter().any(|reservation| !reservation.binds_to_nodes()) {
             return anywhere();
@@ -157,7 +187,8 @@ impl<'a> Judge<'a> {
                 Ok(warnings) => return Ok(warnings),
                 Err(refused) => {
                     let place = format!("in reservation {}", within.name);
-                    first = first.or_else(|| Some(refused.within(RefusalKind::NodeConfig, &place)));
+                    let refused = refused.within(RefusalKind::NodeConfig, &place);
+                    first = first.or_else(|| Some(refused.raised_by(Reason::Reservation)));
                 }
             }
         }
@@ -198,13 +229,17 @@ impl<'a> Judge<'a> {
     ) -> Result<Vec<String>, Refused> {
         let scene = self.scene;
         let partition = &scene.partitions[index].partition;
-        time(partition, spec)?;
+        if self.limits {
+            limits::of_partition(scene, index, spec)?;
+        }
+        time(spec)?;
         // What is only tried beside a refused request has to be surer.
-        let accepts = within.is_none() && say == Say::Nearest;
+        let accepts = within.is_none() && say == Say::Nearest && self.limits;
         if accepts && let Some(warnings) = scene.accepted.find(index, spec) {
             return Ok(warnings);
         }
-        let request = scene.request(index, spec).map_err(|error| {
+        let most = if self.limits { partition.config.max_nodes } else { None };
+        let request = scene.request_within(index, spec, most.unwrap_or(u32::MAX)).map_err(|error| {
             let knobs = (0..spec.shape.gpus.len()).map(|at| Offer::Other(Knob::Devices(Of::Job, at)));
             Refused::new(RefusalKind::NodeConfig, error.to_string(), knobs)
         })?;
@@ -293,15 +328,9 @@ fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refused> {
     Ok(())
 }
 
-fn time(partition: &Partition, spec: &JobSpec) -> Result<(), Refused> {
-    let (limit, most) = (spec.time_limit, partition.config.max_time);
-    let shortest = spec.least_time();
-    if shortest > most {
-        let name = partition.name();
-        let text = format!("time limit {shortest}: partition {name} allows {most}");
-        let offer = most.seconds().map(|most| Offer::AtMost(Knob::Time, most));
-        return Err(Refused::new(RefusalKind::TimeLimit, text, offer));
-    }
+/// Times that contradict each other.
+fn time(spec: &JobSpec) -> Result<(), Refused> {
+    let (limit, shortest) = (spec.time_limit, spec.least_time());
     if spec.time_min.is_some_and(|least| least > limit) {
         let text = format!("--time-min={shortest} is more than --time={limit}; ask --time-min ≤ {limit}");
         refuse(RefusalKind::TimeLimit, text)?;
@@ -329,21 +358,10 @@ fn nodes(
     let name = partition.name();
     let has = partition.nodes.iter().filter(|id| scene.nodes[id.index()].configured).count();
     let has = u32::try_from(has).unwrap_or(u32::MAX);
-    let (least, most) = (partition.config.min_nodes, partition.config.max_nodes.unwrap_or(has).min(has));
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
-    if min > most {
-        let limit = if most < has { "allows" } else { "has" };
-        let knob = if request.slots.is_some() { Knob::Nodes } else { Knob::Slots };
-        return refuse(
-            format!("{min} nodes: partition {name} {limit} {most}"),
-            Offer::AtMost(knob, most.into()),
-        );
-    }
-    if max < least {
-        return refuse(
-            format!("{max} nodes: partition {name} wants at least {least}"),
-            Offer::MoreNodes(least),
-        );
+    if min > has {
+        let offer = Offer::AtMost(limits::node_knob(request), has.into());
+        return refuse(format!("{min} nodes: partition {name} has {has}"), offer);
     }
     let required = hosts(scene, partition, fabric, "-w", shape.nodelist.as_deref())?;
     hosts(scene, partition, fabric, "-x", shape.exclude.as_deref())?;
@@ -355,7 +373,7 @@ fn nodes(
         );
     }
     // Without a number of nodes there are no more than slots.
-    if let (None, Some(slots)) = (request.nodes, request.slots)
+    if let (None, Some(slots)) = (&shape.nodes, request.slots)
         && required > slots
     {
         let (unit, ending) = (request.need.slot.unit(), if slots == 1 { "" } else { "s" });
@@ -464,7 +482,8 @@ fn fits_idle(
     let stages = wisher.stages(Time::ZERO, Time::ZERO).map_err(|error| match error {
         WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
         error => {
-            Refusal { kind: RefusalKind::Topology, message: error.to_string(), works: Vec::new() }.into()
+            let message = error.to_string();
+            Refusal { kind: RefusalKind::Topology, message, works: Vec::new(), waits: None }.into()
         }
     })?;
     if let Some(ask) = stages.first().map(Stage::ask) {

@@ -181,6 +181,12 @@ impl Script {
                 ("grace", seconds) => {
                     partition.grace_time = Some(Seconds(seconds.parse().expect("a number")));
                 }
+                ("max_nodes", count) => partition.max_nodes = Some(count.parse().expect("a number")),
+                ("min_nodes", count) => partition.min_nodes = count.parse().expect("a number"),
+                ("max_time", time) => partition.max_time = time.parse().expect("a time"),
+                ("allow_accounts", names) => {
+                    partition.allow_accounts = names.split(',').map(Arc::from).collect();
+                }
                 ("allow_qos", names) => partition.allow_qos = names.split(',').map(Arc::from).collect(),
                 ("deny_qos", names) => partition.deny_qos = names.split(',').map(Arc::from).collect(),
                 ("tier", tier) => partition.priority_tier = tier.parse().expect("a number"),

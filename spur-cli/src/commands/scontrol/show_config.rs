@@ -70,6 +70,7 @@ fn jobs(own: &Own<'_>, known: &Known<'_>, show: &Show) -> Rows {
         ("ClusterName", own.text("cluster_name").to_owned()),
         ("CredType", fixed("cred/spur")),
         ("DefMemPerNode", fixed("UNLIMITED")),
+        ("EnforcePartLimits", own.text("controller.enforce_part_limits").to_owned()),
         ("FederationParameters", fixed("(null)")),
         ("FirstJobId", fixed("1")),
         ("GresTypes", or_null(known.gres)),

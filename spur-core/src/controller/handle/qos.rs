@@ -34,21 +34,15 @@ pub(super) fn of_whole(cluster: &Cluster, first: &JobSpec, other: &mut JobSpec) 
     )))
 }
 
-/// The QOS has to be there, be open to the job's owner and account, allow its time, and be taken by all its partitions.
-/// Where none is configured a name means nothing, and everything is allowed.
+/// The QOS has to be there and be open to the job's owner and account. Where none is configured a name means nothing, and
+/// everything is allowed.
 pub(super) fn check(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let policy = cluster.policy();
     let named = spec.qos.as_deref();
     if let Some(name) = named.filter(|name| !policy.knows_qos(Some(name))) {
         return Err(unknown(&policy.qos, name));
     }
-    if let Some(qos) = policy.qos_of(named) {
-        admit(qos, spec)?;
-    }
-    for partition in spec.partitions.iter().filter_map(|name| cluster.partition(name)) {
-        takes(partition, named)?;
-    }
-    Ok(())
+    policy.qos_of(named).map_or(Ok(()), |qos| admit(qos, spec))
 }
 
 fn unknown(known: &[QosConfig], name: &str) -> Reject {
@@ -72,27 +66,5 @@ fn admit(qos: &QosConfig, spec: &JobSpec) -> Result<(), Reject> {
             "QOS {name} is for accounts {accounts}; ask for one with -A, or for another QOS"
         )));
     }
-    let least = spec.least_time();
-    match qos.max_wall {
-        Some(most) if least > most => Err(Reject::InvalidTimeLimit(format!(
-            "time limit {least}: QOS {name} allows {most}; ask {} ≤ {most}",
-            spec.least_time_option()
-        ))),
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn takes(partition: &Partition, named: Option<&str>) -> Result<(), Reject> {
-    let config = &partition.config;
-    if config.takes_qos(named) {
-        return Ok(());
-    }
-    let partition = &config.name;
-    let refused =
-        named.map_or_else(|| "no job without a QOS".to_owned(), |name| format!("no jobs of QOS {name}"));
-    let works = match config.allow_qos.as_slice() {
-        [] => "any other, or another partition".to_owned(),
-        allowed => format!("--qos={}", allowed.join(" or --qos=")),
-    };
-    Err(Reject::InvalidQos(format!("partition {partition} takes {refused}; ask for {works}")))
+    Ok(())
 }

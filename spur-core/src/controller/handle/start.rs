@@ -122,9 +122,11 @@ pub(super) fn proposed<'a>(
     let Some(partition) = cluster.partition(&start.partition).filter(|partition| partition.starts()) else {
         return stale("its partition starts nothing");
     };
-    let qos = job.spec.qos.as_deref();
-    if !cluster.policy().knows_qos(qos) || !partition.config.takes_qos(qos) {
-        return stale("its QOS is gone, or not for this partition any more");
+    if !cluster.policy().knows_qos(job.spec.qos.as_deref()) {
+        return stale("its QOS is gone");
+    }
+    if let Some(limit) = partition.config.limit(&job.spec) {
+        return stale(&limit.sentence(&partition.config, &job.spec));
     }
     if start.parts.is_empty() {
         return stale("no nodes were proposed");

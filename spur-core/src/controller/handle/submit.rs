@@ -8,11 +8,14 @@ use super::{partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
-use crate::model::job::{HetPart, JobSpec, MemoryNeed, Sharing};
+use crate::model::config::EnforcePartLimits;
+use crate::model::job::{HetPart, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::phase::Phase;
+use crate::model::reason::Reason;
 use crate::sched::feasible;
 use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
 use crate::text::hostlist::HostList;
+use crate::text::memory::MemoryMb;
 use crate::text::nodes::NodeCount;
 use crate::text::time::{Time, TimeLimit};
 
@@ -41,9 +44,9 @@ pub(super) fn check(
     }
     let mut submission = submission;
     let told = count_nodes(&mut submission.spec);
-    let spec = resolve(cluster, caller, submission)?;
+    let (spec, more) = resolve(cluster, caller, submission)?;
     array(cluster, &spec)?;
-    let warnings = told.into_iter().chain(judge(cluster, now, &spec)?).collect();
+    let warnings = told.into_iter().chain(more).chain(judge(cluster, now, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -73,12 +76,14 @@ fn check_het(
             qos::of_whole(cluster, first, &mut component.spec)
                 .map_err(|reject| reject.of_component(offset))?;
         }
-        let judged = resolve(cluster, caller, component).and_then(|spec| {
+        let judged = resolve(cluster, caller, component).and_then(|(spec, more)| {
             let spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
-            Ok((judge(cluster, now, &spec)?, spec))
+            Ok((judge(cluster, now, &spec)?, more, spec))
         });
-        let (told, spec) = judged.map_err(|reject| reject.of_component(offset))?;
-        warnings.extend(counted.into_iter().chain(told).map(|told| format!("component {offset}: {told}")));
+        let (told, more, spec) = judged.map_err(|reject| reject.of_component(offset))?;
+        warnings.extend(
+            counted.into_iter().chain(more).chain(told).map(|told| format!("component {offset}: {told}")),
+        );
         specs.push(Arc::new(spec));
     }
     warnings.extend(together(cluster, &specs)?);
@@ -108,8 +113,12 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Submitted { job, warnings }
 }
 
-/// Fills in what the request leaves open.
-fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result<JobSpec, Reject> {
+/// Fills in what the request leaves open; what its user should know of that.
+fn resolve(
+    cluster: &Cluster,
+    caller: &Caller,
+    submission: Submission,
+) -> Result<(JobSpec, Option<String>), Reject> {
     let Submission { mut spec, time_limit, requeue, rest: _ } = submission;
     spec.owner = Arc::clone(&caller.owner);
     if spec.priority.is_some() && !caller.operator {
@@ -142,7 +151,34 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         let by_node = partitions.iter().filter_map(|partition| partition.config.def_mem_per_node).max();
         spec.shape.memory = default.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode));
     }
-    Ok(spec)
+    let told = share_memory(&mut spec.shape, &partitions);
+    Ok((spec, told))
+}
+
+/// As in Slurm, who wants more memory for each CPU than a partition gives has as many CPUs more.
+fn share_memory(shape: &mut Shape, partitions: &[&Partition]) -> Option<String> {
+    let limit =
+        |partition: &&Partition| Some((partition.config.max_mem_per_cpu?, Arc::clone(partition.name())));
+    let (most, name) = partitions.iter().filter_map(limit).min().filter(|(most, _)| *most > 0)?;
+    match shape.memory? {
+        MemoryNeed::PerCpu(asked) if asked > most => {
+            let times = u32::try_from(asked.div_ceil(most)).unwrap_or(u32::MAX);
+            let cpus = shape.cpus_per_task.unwrap_or(1).saturating_mul(times);
+            shape.cpus_per_task = Some(cpus);
+            shape.memory = Some(MemoryNeed::PerCpu(asked.div_ceil(times.into())));
+            Some(format!(
+                "{} for each CPU: partition {name} gives {}; each task gets {cpus} CPUs",
+                MemoryMb(asked),
+                MemoryMb(most)
+            ))
+        }
+        MemoryNeed::PerNode(asked) if asked > 0 => {
+            let cpus = u32::try_from(asked.div_ceil(most)).unwrap_or(u32::MAX);
+            shape.min_cpus = shape.min_cpus.max(cpus);
+            None
+        }
+        MemoryNeed::PerCpu(_) | MemoryNeed::PerNode(_) => None,
+    }
 }
 
 /// Whether there can be an array of these tasks.
@@ -234,9 +270,36 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
             )));
         }
     }
-    let mut warnings = feasible::check(cluster, spec).map_err(refusal)?;
+    let mut warnings = allowed(cluster, spec)?;
     warnings.extend(companion(cluster, spec));
     Ok(warnings)
+}
+
+/// Whether the cluster can hold a job, and what its user should know if it can. What only limits forbid that an administrator can
+/// raise waits for that, unless `enforce_part_limits` says otherwise of those of partitions.
+fn allowed(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Reject> {
+    let enforce = cluster.policy().jobs.enforce_part_limits;
+    if enforce == EnforcePartLimits::All && spec.partitions.len() > 1 {
+        for partition in &spec.partitions {
+            let alone = JobSpec { partitions: [Arc::clone(partition)].into(), ..spec.clone() };
+            allowed(cluster, &alone)?;
+        }
+    }
+    let refused = match feasible::check(cluster, spec) {
+        Ok(warnings) => return Ok(warnings),
+        Err(refused) => refused,
+    };
+    match refused.waits {
+        Some(reason) if enforce == EnforcePartLimits::No || !is_partitions(reason) => {
+            Ok(vec![format!("the job waits ({reason}): {}", refused.message)])
+        }
+        Some(_) | None => Err(refusal(refused)),
+    }
+}
+
+/// Whether a job that waits for this reason is over a limit of its partition.
+fn is_partitions(reason: Reason) -> bool {
+    !matches!(reason, Reason::QOSMaxWallDurationPerJobLimit | Reason::Reservation)
 }
 
 /// What is wrong with the job of `--gather-with`: it has no domain any more, or never had one.
@@ -267,7 +330,7 @@ fn het(spec: &JobSpec) -> Result<(), Reject> {
 }
 
 fn refusal(refusal: feasible::Refusal) -> Reject {
-    let feasible::Refusal { kind, message, works: _ } = refusal;
+    let feasible::Refusal { kind, message, works: _, waits: _ } = refusal;
     match kind {
         feasible::RefusalKind::NodeCount => Reject::InvalidNodeCount(message),
         feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),
@@ -277,6 +340,8 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
         feasible::RefusalKind::License => Reject::InvalidLicense(message),
         feasible::RefusalKind::Topology => Reject::TopologyUnavailable(message),
         feasible::RefusalKind::NodeName => Reject::InvalidNodeName(message),
+        feasible::RefusalKind::Qos => Reject::InvalidQos(message),
+        feasible::RefusalKind::Account => Reject::InvalidAccount(message),
     }
 }
 
@@ -330,22 +395,6 @@ fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Rej
     if !config.allow_groups.is_empty() && owner.uid != 0 && !config.allow_groups.contains(&owner.group) {
         return Err(Reject::PartitionForbidden(Arc::clone(&config.name)));
     }
-    let account = spec.account.as_ref();
-    if !config.allow_accounts.is_empty()
-        && !account.is_some_and(|account| config.allow_accounts.contains(account))
-    {
-        return Err(Reject::Invalid(format!(
-            "Invalid account or account/partition combination specified: partition {} takes accounts {}",
-            config.name,
-            config.allow_accounts.join(", ")
-        )));
-    }
-    if let Some(account) = account.filter(|account| config.deny_accounts.contains(account)) {
-        return Err(Reject::Invalid(format!(
-            "Invalid account or account/partition combination specified: partition {} does not take account {account}",
-            config.name
-        )));
-    }
     let host = spec.extra.as_ref().map_or("", |extra| &extra.submit_host);
     if !config.alloc_nodes.is_empty() && !config.alloc_nodes.iter().any(|node| **node == *host) {
         return Err(Reject::Invalid(format!(
@@ -373,14 +422,6 @@ fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Rej
         let asked = if asked == 0 { "all memory".to_owned() } else { format!("{asked} MiB") };
         return Err(Reject::NodeConfigUnavailable(format!(
             "{asked} on each node: partition {} allows {most} MiB; ask ≤ {most}",
-            config.name
-        )));
-    }
-    if let (Some(most), Some(MemoryNeed::PerCpu(asked))) = (config.max_mem_per_cpu, spec.shape.memory)
-        && asked > most
-    {
-        return Err(Reject::NodeConfigUnavailable(format!(
-            "{asked} MiB for each CPU: partition {} allows {most}; ask ≤ {most}",
             config.name
         )));
     }

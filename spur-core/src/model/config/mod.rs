@@ -6,6 +6,7 @@
 
 pub mod edit;
 mod error;
+mod limit;
 mod local;
 pub mod merge;
 mod parse;
@@ -15,6 +16,7 @@ mod qos;
 mod tests;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use limit::Limit;
 pub use local::*;
 pub use policy::*;
 pub use qos::QosConfig;

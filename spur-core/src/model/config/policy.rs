@@ -57,6 +57,21 @@ pub struct JobPolicy {
     pub inactive_limit: Seconds,
     /// `max_batch_requeue`: a job that has been requeued so often is held by the next failure that is not its own.
     pub max_batch_requeue: u32,
+    /// `enforce_part_limits`: whether a job over a limit of its partitions is refused.
+    pub enforce_part_limits: EnforcePartLimits,
+}
+
+/// `enforce_part_limits`: what becomes of a job that is over limits of its partitions that an administrator can raise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum EnforcePartLimits {
+    /// It waits.
+    #[default]
+    No,
+    /// It is refused if every one of them is against it.
+    Any,
+    /// It is refused if one of them is against it.
+    All,
 }
 
 /// `[scheduler]`.
@@ -264,7 +279,7 @@ pub struct PartitionConfig {
     pub all_nodes: bool,
     /// Whether jobs that name none go here.
     pub default: bool,
-    /// Longest limit a job may ask for.
+    /// Longest limit a job may ask for and run.
     pub max_time: TimeLimit,
     /// The limit of jobs that ask for none; `None`: `max_time`.
     pub default_time: Option<TimeLimit>,
@@ -405,6 +420,7 @@ impl Default for JobPolicy {
             max_array_size: 1001,
             max_batch_requeue: 5,
             inactive_limit: Seconds(60),
+            enforce_part_limits: EnforcePartLimits::default(),
         }
     }
 }

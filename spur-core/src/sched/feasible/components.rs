@@ -19,7 +19,7 @@ use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 use crate::text::time::Time;
 
 use super::knob::sized;
-use super::{Judge, Refusal, RefusalKind, refuse};
+use super::{Judge, Refusal, RefusalKind, Say, refuse};
 
 /// Components of which a smaller size is looked for.
 const MOST_SIZED: usize = 4;
@@ -32,7 +32,10 @@ const MOST_SIZED: usize = 4;
 pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Refusal> {
     let scene = cluster.standing(Scene::new);
     licenses_together(&scene, specs)?;
-    let parts = specs.iter().map(|spec| prepared(&scene, spec)).collect::<Result<Vec<_>, _>>()?;
+    // Whom limits keep waiting is judged as he will be once they are raised.
+    let judge = Judge::new(&scene);
+    let limits = specs.iter().all(|spec| judge.whole(spec, Say::Nearest).is_ok());
+    let parts = specs.iter().map(|spec| prepared(&scene, spec, limits)).collect::<Result<Vec<_>, _>>()?;
     let mut rooms = scene.rooms.clone();
     let all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
     let trial = |rooms: &mut Rooms, near: Option<&Nearness>| idle_together(&scene, rooms, specs, &all, near);
@@ -90,7 +93,7 @@ enum Idle {
 }
 
 /// Every way in which a component may be placed, on the nodes of its reservations where it is bound to them.
-fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
+fn prepared(scene: &Scene, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>, Refusal> {
     let mut all = Vec::new();
     let known = |name: &str| scene.reservations.iter().find(|known| *known.name == *name);
     let bound: Option<Vec<&Reservation>> = spec
@@ -103,9 +106,9 @@ fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
     };
     let partitions = spec.partitions.iter().filter_map(|name| scene.partition(name));
     for (index, within) in partitions.flat_map(|index| places.iter().map(move |within| (index, *within))) {
-        let (Ok(request), Ok(fabric)) = (scene.request(index, spec), fabric_for(scene, index, spec)) else {
-            continue;
-        };
+        let most = if limits { scene.partitions[index].partition.config.max_nodes } else { None };
+        let request = scene.request_within(index, spec, most.unwrap_or(u32::MAX));
+        let (Ok(request), Ok(fabric)) = (request, fabric_for(scene, index, spec)) else { continue };
         for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
             let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
             let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
@@ -226,7 +229,7 @@ fn fewer(
         if !Judge::new(scene).works(&smaller) {
             return false;
         }
-        let Ok(part) = prepared(scene, &smaller) else { return false };
+        let Ok(part) = prepared(scene, &smaller, true) else { return false };
         specs[at] = Arc::new(smaller);
         let mut all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
         all[at] = &part;

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt::Write;
 
 use crate::model::job::{FabricAsk, JobSpec, MemoryNeed};
+use crate::model::reason::Reason;
 use crate::sched::place::{Nearest, Never, NoMultiple};
 use crate::sched::request::Request;
 use crate::text::gather::{Gather, GatherClause, LinkSpeed, NetworkNeed};
@@ -60,6 +61,8 @@ pub(super) struct Refused {
     kind: RefusalKind,
     text: String,
     offers: Vec<Offer>,
+    /// Why a job waits that only this keeps from running, where it is a limit that an administrator can raise.
+    reason: Reason,
 }
 
 /// What may mend a request.
@@ -79,13 +82,23 @@ pub(super) enum Offer {
 
 impl From<Refusal> for Refused {
     fn from(Refusal { kind, message, .. }: Refusal) -> Self {
-        Self { kind, text: message, offers: Vec::new() }
+        Self::new(kind, message, [])
     }
 }
 
 impl Refused {
     pub(super) fn new(kind: RefusalKind, text: String, offers: impl IntoIterator<Item = Offer>) -> Self {
-        Self { kind, text, offers: offers.into_iter().collect() }
+        Self { kind, text, offers: offers.into_iter().collect(), reason: Reason::PartitionConfig }
+    }
+
+    /// The same, of a limit that an administrator can raise.
+    pub(super) fn raised_by(self, reason: Reason) -> Self {
+        Self { reason, ..self }
+    }
+
+    /// Why a job waits that only this keeps from running.
+    pub(super) fn reason(&self) -> Reason {
+        self.reason
     }
 
     /// What can never be placed.
@@ -96,7 +109,7 @@ impl Refused {
             near => Offer::Near(near),
         });
         let multiples = Knob::multiples(spec).filter(|_| multiples).map(Offer::Other);
-        Self { kind, text, offers: near.chain(multiples).chain([Offer::Other(Knob::Nodes)]).collect() }
+        Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Knob::Nodes)]))
     }
 
     /// The limit alone.
@@ -121,7 +134,7 @@ impl Refused {
         site: &Site,
         judge: impl Fn(&JobSpec, Say) -> Result<(), Refused>,
     ) -> Refusal {
-        let Self { kind, text: mut message, offers } = self;
+        let Self { kind, text: mut message, offers, reason: _ } = self;
         let tries = (TRIED_NODES / site.nodes.max(1)).clamp(TRIES.0, TRIES.1);
         let left = Cell::new(tries * ROUNDS);
         let mend = Mend { spec, request, judge: &judge, site, tries, left };
@@ -142,7 +155,7 @@ impl Refused {
                 _ => write!(message, ", or {}", words.strip_prefix("ask ").unwrap_or(words)),
             };
         }
-        Refusal { kind, message, works: found.works }
+        Refusal { kind, message, works: found.works, waits: None }
     }
 }
 

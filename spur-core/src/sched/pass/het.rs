@@ -264,7 +264,7 @@ impl<S: Space> Walk<S> {
             };
             if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
                 let limit = component.and_then(|component| self.limit(component, reason));
-                let detail = limit.unwrap_or(detail);
+                let (reason, detail) = limit.unwrap_or((reason, detail));
                 return Some((reason, format!("component {offset}: {detail}")));
             }
             is_beyond |= never;

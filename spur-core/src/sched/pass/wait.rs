@@ -58,7 +58,7 @@ impl<S: Space> Walk<S> {
             return;
         }
         if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
-            let detail = self.limit(candidate, reason).unwrap_or(detail);
+            let (reason, detail) = self.limit(candidate, reason).unwrap_or((reason, detail));
             self.wait(candidate, reason, detail, None);
             return;
         }
@@ -111,13 +111,16 @@ impl<S: Space> Walk<S> {
         if waits_for_itself { (Reason::BeginTime, String::new()) } else { why }
     }
 
-    /// The limit of the cluster that forbids a job for good, in the words in which it would be refused.
-    pub(super) fn limit(&mut self, candidate: &Candidate, reason: Reason) -> Option<String> {
+    /// The limit that forbids a job for good, in the words in which it would be refused: of its reservation, where it asks for
+    /// one, of its partition, or of the cluster.
+    pub(super) fn limit(&mut self, candidate: &Candidate, reason: Reason) -> Option<(Reason, String)> {
         if !self.deep || reason != Reason::BadConstraints || self.explained >= EXPLAINED {
             return None;
         }
         self.explained += 1;
-        feasible::limit(&self.scene, &candidate.spec)
+        let reserved = candidate.spec.reservations().next();
+        let within = |name: &str| (Reason::Reservation, format!("reservation {name} does not hold it"));
+        feasible::limit(&self.scene, &candidate.spec).or_else(|| reserved.map(within))
     }
 
     /// Whether a job has to be over with its reservation and may have what others wait for: nodes, or licenses, which are

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Partition};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
-use crate::model::config::{Order, PartitionState, PreemptBy, SchedulerPolicy};
+use crate::model::config::{Order, PartitionConfig, PartitionState, PreemptBy, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -385,14 +385,12 @@ impl Measure {
     fn closed(&self, job: &Job) -> Obstacle {
         let known = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
         let mut known = known.map(|index| &self.scene.partitions[index].partition);
-        let qos = job.spec.qos.as_deref();
-        if let Some(open) = known.clone().find(|partition| partition.starts()) {
-            let name = open.name();
-            let detail = match qos {
-                Some(qos) => format!("partition {name} takes no jobs of QOS {qos}"),
-                None => format!("partition {name} takes only jobs of certain QOS"),
-            };
-            return (Reason::QOSNotAllowed, detail);
+        let open = known.clone().filter(|partition| partition.starts()).map(|open| &open.config);
+        let limit = |config: &PartitionConfig| {
+            config.limit(&job.spec).map(|limit| (limit.reason(), limit.sentence(config, &job.spec)))
+        };
+        if let Some(limit) = { open }.find_map(limit) {
+            return limit;
         }
         let Some(partition) = known.next() else {
             return (Reason::PartitionDown, "none of its partitions exists any more".to_owned());
@@ -464,9 +462,9 @@ impl Measure {
     }
 }
 
-/// Whether a partition starts jobs now, and this one by its QOS.
+/// Whether a partition starts jobs now, and this one by its limits.
 fn starts(partition: &Partition, spec: &JobSpec) -> bool {
-    partition.starts() && partition.config.takes_qos(spec.qos.as_deref())
+    partition.starts() && partition.config.limit(spec).is_none()
 }
 
 /// What a job that is planned to run so long is content with, seconds.

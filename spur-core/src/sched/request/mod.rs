@@ -100,13 +100,21 @@ impl Request {
     /// # Errors
     /// A number of GPUs that cannot be divided evenly over tasks or nodes.
     pub fn new(spec: &JobSpec, partition: &PartitionConfig) -> Result<Self, BadRequest> {
+        Self::within(spec, partition, partition.max_nodes.unwrap_or(u32::MAX))
+    }
+
+    /// The same on at most so many nodes, whatever the partition says of that.
+    ///
+    /// # Errors
+    /// As [`Request::new`].
+    pub(super) fn within(
+        spec: &JobSpec,
+        partition: &PartitionConfig,
+        most_nodes: u32,
+    ) -> Result<Self, BadRequest> {
         let shape = &spec.shape;
-        let most_nodes = partition.max_nodes.unwrap_or(u32::MAX);
-        let range = shape.nodes.as_ref().map(|count| (count.min, count.max.unwrap_or(most_nodes)));
-        let nodes = range.map(|(min, max)| match shape.tasks {
-            Some(tasks) => (min.min(tasks.max(1)), max.min(tasks.max(1))),
-            None => (min, max),
-        });
+        let tasks = shape.tasks.map_or(u32::MAX, |tasks| tasks.max(1));
+        let nodes = shape.node_range().map(|(min, max)| (min, max.unwrap_or(most_nodes).min(tasks)));
         let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
         let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
         let per_node = shape.tasks_per_node.unwrap_or(1);
@@ -123,6 +131,11 @@ impl Request {
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
         let mut request = Self { nodes, sizes, slots, need: Need::new(spec, partition, slot) };
         request.spread_gpus(shape)?;
+        if let (None, Some(slots)) = (request.nodes, request.slots)
+            && slots > most_nodes
+        {
+            request.nodes = Some((1, most_nodes));
+        }
         Ok(request)
     }
 

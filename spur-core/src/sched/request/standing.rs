@@ -26,7 +26,19 @@ impl Scene {
     /// # Errors
     /// As [`Request::new`].
     pub(crate) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
-        let mut request = Request::new(spec, &self.partitions[partition].partition.config)?;
+        let most = self.partitions[partition].partition.config.max_nodes;
+        self.request_within(partition, spec, most.unwrap_or(u32::MAX))
+    }
+
+    /// The same on at most so many nodes, whatever the partition says of that.
+    pub(crate) fn request_within(
+        &self,
+        partition: usize,
+        spec: &JobSpec,
+        most_nodes: u32,
+    ) -> Result<Request, BadRequest> {
+        let config = &self.partitions[partition].partition.config;
+        let mut request = Request::within(spec, config, most_nodes)?;
         request.need.whole |= self.has_whole_rule() && self.has_whole_leaves(partition, spec, &request);
         Ok(request)
     }

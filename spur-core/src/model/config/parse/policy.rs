@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    Backfill, Correct, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptPolicy, QosConfig,
-    RecoveryPolicy, SchedulerPolicy,
+    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptPolicy,
+    QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 
@@ -46,6 +46,11 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         jobs.inactive_limit => section.duration("inactive_limit", 0..=YEAR),
         jobs.requeue => section.boolean("job_requeue"),
         jobs.max_array_size => section.integer("max_array_size", 1..=4_000_001),
+        jobs.enforce_part_limits => section.choice("enforce_part_limits", &[
+            ("NO", EnforcePartLimits::No),
+            ("ANY", EnforcePartLimits::Any),
+            ("ALL", EnforcePartLimits::All),
+        ]),
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
     );
     jobs

@@ -1,0 +1,122 @@
+//! Limits that an administrator can raise: a job that is over one waits, unless `enforce_part_limits` has it refused.
+
+use std::sync::Arc;
+
+use super::policy::PartitionConfig;
+use crate::model::job::{JobSpec, MemoryNeed};
+use crate::model::reason::Reason;
+use crate::text::memory::MemoryMb;
+use crate::text::time::TimeLimit;
+
+/// The limit of a partition that keeps a job from running there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// It does not take the job's QOS, or wants one.
+    Qos,
+    /// It does not take the job's account, or wants one.
+    Account,
+    /// It allows less time than the job is content with.
+    Time {
+        /// `max_time`.
+        most: TimeLimit,
+    },
+    /// It gives fewer nodes than the job wants.
+    MostNodes {
+        /// What the job wants at least.
+        asked: u32,
+        /// `max_nodes`.
+        most: u32,
+    },
+    /// Its jobs have more nodes than this one wants.
+    FewestNodes {
+        /// What the job wants at most.
+        asked: u32,
+        /// `min_nodes`.
+        least: u32,
+    },
+    /// It gives less memory for each CPU than the job wants.
+    Memory {
+        /// What the job wants, MiB.
+        asked: u64,
+        /// `max_mem_per_cpu`.
+        most: u64,
+    },
+}
+
+impl PartitionConfig {
+    /// The first of its limits that keeps a job from running here.
+    #[must_use]
+    pub fn limit(&self, spec: &JobSpec) -> Option<Limit> {
+        if !self.takes_qos(spec.qos.as_deref()) {
+            return Some(Limit::Qos);
+        }
+        let among = |list: &[Arc<str>]| spec.account.as_ref().is_some_and(|account| list.contains(account));
+        let is_open = self.allow_accounts.is_empty() || among(&self.allow_accounts);
+        if !is_open || among(&self.deny_accounts) {
+            return Some(Limit::Account);
+        }
+        if spec.least_time() > self.max_time {
+            return Some(Limit::Time { most: self.max_time });
+        }
+        if let (Some(most), Some(MemoryNeed::PerCpu(asked))) = (self.max_mem_per_cpu, spec.shape.memory)
+            && asked > most
+        {
+            return Some(Limit::Memory { asked, most });
+        }
+        let (min, max) = spec.shape.node_range()?;
+        match (self.max_nodes, max) {
+            (Some(most), _) if min > most => Some(Limit::MostNodes { asked: min, most }),
+            (_, Some(max)) if max < self.min_nodes => {
+                Some(Limit::FewestNodes { asked: max, least: self.min_nodes })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Limit {
+    /// Why the job waits, in Slurm's word.
+    #[must_use]
+    pub fn reason(self) -> Reason {
+        match self {
+            Limit::Qos => Reason::QOSNotAllowed,
+            Limit::Account => Reason::AccountNotAllowed,
+            Limit::Time { .. } => Reason::PartitionTimeLimit,
+            Limit::MostNodes { .. } | Limit::FewestNodes { .. } => Reason::PartitionNodeLimit,
+            Limit::Memory { .. } => Reason::MaxMemPerLimit,
+        }
+    }
+
+    /// The limit in a sentence.
+    #[must_use]
+    pub fn sentence(self, partition: &PartitionConfig, spec: &JobSpec) -> String {
+        let name = &partition.name;
+        match self {
+            Limit::Qos => match spec.qos.as_deref() {
+                Some(qos) => format!("partition {name} takes no jobs of QOS {qos}"),
+                None => format!("partition {name} takes no job without a QOS"),
+            },
+            Limit::Account if partition.allow_accounts.is_empty() => {
+                let account = spec.account.as_deref().unwrap_or_default();
+                format!("partition {name} does not take account {account}")
+            }
+            Limit::Account => {
+                let known = partition.allow_accounts.join(", ");
+                match spec.account.as_deref() {
+                    Some(account) => format!("partition {name} takes accounts {known}, not {account}"),
+                    None => format!("partition {name} takes accounts {known}"),
+                }
+            }
+            Limit::Time { most } => {
+                format!("time limit {}: partition {name} allows {most}", spec.least_time())
+            }
+            Limit::MostNodes { asked, most } => format!("{asked} nodes: partition {name} allows {most}"),
+            Limit::FewestNodes { asked, least } => {
+                format!("{asked} nodes: partition {name} wants at least {least}")
+            }
+            Limit::Memory { asked, most } => {
+                format!("{} for each CPU: partition {name} allows {}", MemoryMb(asked), MemoryMb(most))
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Limits that an administrator can raise, and what would run under them.
+
+use crate::model::config::{Limit, PartitionConfig, Policy};
+use crate::model::job::JobSpec;
+use crate::model::reason::Reason;
+use crate::sched::request::Request;
+use crate::sched::scene::Scene;
+
+use super::RefusalKind;
+use super::knob::Knob;
+use super::mend::{Offer, Refused};
+
+/// The time that a QOS allows.
+pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
+    let Some(qos) = policy.qos_of(spec.qos.as_deref()) else { return Ok(()) };
+    let least = spec.least_time();
+    let Some(most) = qos.max_wall.filter(|most| least > *most) else { return Ok(()) };
+    let text = format!("time limit {least}: QOS {} allows {most}", qos.name);
+    let offer = most.seconds().map(|most| Offer::AtMost(Knob::Time, most));
+    let refused = Refused::new(RefusalKind::TimeLimit, text, offer);
+    Err(refused.raised_by(Reason::QOSMaxWallDurationPerJobLimit))
+}
+
+/// The limits of a partition.
+pub(super) fn of_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<(), Refused> {
+    let config = &scene.partitions[index].partition.config;
+    let Some(limit) = config.limit(spec) else { return Ok(()) };
+    let mut text = limit.sentence(config, spec);
+    let kind = match limit {
+        Limit::Qos => RefusalKind::Qos,
+        Limit::Account => RefusalKind::Account,
+        Limit::Time { .. } => RefusalKind::TimeLimit,
+        Limit::MostNodes { .. } | Limit::FewestNodes { .. } => RefusalKind::NodeCount,
+        Limit::Memory { .. } => RefusalKind::NodeConfig,
+    };
+    let offer = match limit {
+        Limit::Qos => {
+            text.push_str(&other_qos(config));
+            None
+        }
+        Limit::Account => {
+            text.push_str("; ask for one with -A");
+            None
+        }
+        Limit::Time { most } => most.seconds().map(|most| Offer::AtMost(Knob::Time, most)),
+        Limit::MostNodes { most, .. } => {
+            let request = scene.request(index, spec).ok();
+            request.map(|request| Offer::AtMost(node_knob(&request), most.into()))
+        }
+        Limit::FewestNodes { least, .. } => Some(Offer::MoreNodes(least)),
+        Limit::Memory { most, .. } => Some(Offer::AtMost(Knob::Memory, most)),
+    };
+    Err(Refused::new(kind, text, offer).raised_by(limit.reason()))
+}
+
+/// What is less of where a request wants too many nodes.
+pub(super) fn node_knob(request: &Request) -> Knob {
+    if request.slots.is_some() { Knob::Nodes } else { Knob::Slots }
+}
+
+fn other_qos(config: &PartitionConfig) -> String {
+    match config.allow_qos.as_slice() {
+        [] => "; ask for any other, or another partition".to_owned(),
+        allowed => format!("; ask for --qos={}", allowed.join(" or --qos=")),
+    }
+}

@@ -1,6 +1,6 @@
 //! What must be true at the end of a run, and of every state on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spur_core::cluster::{Cluster, Event, invariant, snapshot};
 use spur_core::id::{Attempt, JobId, NodeId};
@@ -83,9 +83,16 @@ fn numbers_are_used_once(world: &World) {
 
 fn every_acknowledged_job_ended_once(world: &World) {
     let mut ends: BTreeMap<JobId, u32> = BTreeMap::new();
+    let mut ended = BTreeSet::new();
     for entry in &world.disk.journal {
-        if let Event::JobEnded { job, .. } = &entry.event {
-            *ends.entry(*job).or_default() += 1;
+        match &entry.event {
+            Event::JobEnded { job, .. } => {
+                assert!(ended.insert(*job), "job {job} ended and ended again");
+                *ends.entry(*job).or_default() += 1;
+            }
+            // Of a job that is had again the last end counts.
+            Event::JobRequeued { job, .. } if ended.remove(job) => *ends.entry(*job).or_default() -= 1,
+            _ => {}
         }
     }
     for (request, job) in &world.ledger.acknowledged {
@@ -112,6 +119,15 @@ fn every_task_ended_once(world: &World) {
                 for task in part.iter().flat_map(|part| part.tasks.iter()) {
                     let id = part.expect("it has tasks").id;
                     *ends.get_mut(&(id, task)).expect("it was submitted") += 1;
+                }
+            }
+            // Of a task that is had again the last end counts.
+            Event::JobRequeued { job, .. } => {
+                let job = cluster.job(*job).filter(|job| matches!(job.phase, Phase::Ended(_)));
+                let part = job.and_then(|job| job.array.as_ref());
+                for task in part.iter().flat_map(|part| part.tasks.iter()) {
+                    let id = part.expect("it has tasks").id;
+                    *ends.get_mut(&(id, task)).expect("it was submitted") -= 1;
                 }
             }
             _ => {}

@@ -282,6 +282,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         submit_host: wire.submit_host.as_str().into(),
         mail: mail.then(|| (wire.mail_type.as_str().into(), wire.mail_user.as_str().into())),
         submit_line: boxed(&wire.submit_line),
+        gone: Vec::new(),
     };
     Ok((extra != Extra::default()).then(|| Box::new(extra)))
 }

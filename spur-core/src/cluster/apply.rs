@@ -316,7 +316,13 @@ impl Cluster {
     }
 
     fn requeue(&mut self, id: JobId, not_before: Option<Time>, hold: Option<Hold>, at: Time) {
+        // What never ran because it was cancelled waits for others as it did before.
+        let waits = self.jobs.get(id).filter(|job| matches!(&job.phase, Phase::Ended(_)));
+        let waits = waits.filter(|job| job.phase.started().is_none());
+        let waits_for = waits.and_then(|job| dependency::of(id, &job.spec, job.array.is_some(), &self.jobs));
         self.jobs.change(id, |job| {
+            job.waits_for = waits_for;
+            job.never = false;
             job.restarts += 1;
             if let Some(full) = job.full_limit.take() {
                 set_limit(job, full);
@@ -328,6 +334,8 @@ impl Cluster {
             job.phase = Phase::Pending(Pending { hold, not_before, ..Pending::default() });
             note_eligible(job, at);
         });
+        self.jobs.reopen(id);
+        self.settle(id, at);
     }
 
     /// Looks again at the jobs that wait for `id`, or for the array it belongs to.

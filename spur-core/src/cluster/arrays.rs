@@ -131,6 +131,13 @@ impl Array {
         }
     }
 
+    /// Takes out how tasks ended that are to run again.
+    pub(super) fn reopen(&mut self, tasks: &TaskSet) {
+        for known in [&mut self.ended.completed, &mut self.ended.failed] {
+            *known = known.without(tasks);
+        }
+    }
+
     /// Puts in what a snapshot knew of tasks that had ended.
     pub(super) fn restore(&mut self, ended: &EndedTasks) {
         self.ended.completed = self.ended.completed.with(&ended.completed);

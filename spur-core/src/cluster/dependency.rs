@@ -4,7 +4,7 @@ use super::{Array, Jobs};
 use crate::id::JobId;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{EndState, Phase};
-use crate::model::waits::{Scope, Wait, WaitKind, Waits};
+use crate::model::waits::{Gone, Scope, Wait, WaitKind, Waits};
 use crate::text::array::TaskSet;
 use crate::text::dependency::DependencyKind;
 use crate::text::time::Time;
@@ -40,13 +40,18 @@ pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Opti
     Waits::of(dependency, &earlier, of_array, |other| jobs.array(other).is_some()).map(Box::new)
 }
 
-/// Looks at the jobs that `job` waits for, and updates what it still waits for.
+/// Looks at the jobs that `job` waits for, and updates what it still waits for. What could not come true stays so, also if
+/// the other job is requeued.
 pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
+    if job.never {
+        return;
+    }
     let tasks = job.array.as_deref().map(|part| &part.tasks);
+    let gone = job.spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
     let Some(waits) = job.waits_for.as_deref_mut() else { return };
     let any = waits.any;
     let (mut held, mut never, mut from) = (false, 0, None);
-    waits.terms.retain(|wait| match verdict(*wait, tasks, jobs) {
+    waits.terms.retain(|wait| match verdict(*wait, tasks, jobs, gone) {
         Verdict::Met(at) => {
             held = true;
             from = from.max(Some(at));
@@ -82,9 +87,10 @@ struct Standing {
     failed: bool,
 }
 
-fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Verdict {
-    // A job that has left memory ended long ago; how is no longer known, and Slurm then takes it as done.
-    let Some(standing) = standing(wait, tasks, jobs) else { return Verdict::Met(Time::ZERO) };
+fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs, gone: &[Gone]) -> Verdict {
+    // A job that has left memory since ended long ago; how is no longer known, and Slurm then takes it as done.
+    let standing = standing(wait, tasks, jobs).or_else(|| of_gone(wait, gone));
+    let Some(standing) = standing else { return Verdict::Met(Time::ZERO) };
     match (wait.kind, standing.completed) {
         (WaitKind::Started, _) => match standing.started {
             Some(started) if wait.delay == 0 => Verdict::Met(started.min(Time::ZERO)),
@@ -125,13 +131,25 @@ fn of_task(id: JobId, array: &Array, task: u32, jobs: &Jobs) -> Option<Standing>
     if let Some(record) = jobs.task(id, task) {
         return Some(of_record(record));
     }
-    let gone =
-        |completed| Standing { started: Some(Time::ZERO), completed: Some(completed), failed: !completed };
     match (array.ended().completed.contains(task), array.ended().failed.contains(task)) {
-        (true, _) => Some(gone(true)),
-        (false, true) => Some(gone(false)),
+        (true, _) => Some(long_ended(true)),
+        (false, true) => Some(long_ended(false)),
         (false, false) => None,
     }
+}
+
+/// What is known of a job that had left memory when it was named.
+fn of_gone(wait: Wait, gone: &[Gone]) -> Option<Standing> {
+    let task = match wait.scope {
+        Scope::Task(task) => Some(task),
+        Scope::Whole | Scope::All | Scope::Same => None,
+    };
+    let known = gone.iter().find(|gone| gone.job == wait.job && gone.task == task)?;
+    Some(long_ended(known.completed))
+}
+
+fn long_ended(completed: bool) -> Standing {
+    Standing { started: Some(Time::ZERO), completed: Some(completed), failed: !completed }
 }
 
 /// How the counterparts stand of tasks that wait as one: ended only when they all have, and in the same way. Those that

@@ -275,6 +275,14 @@ impl Jobs {
         }
     }
 
+    /// Takes out how the tasks of a record ended, which are to run again.
+    pub(super) fn reopen(&mut self, id: JobId) {
+        let Some(part) = self.get(id).and_then(|job| job.array.clone()) else { return };
+        if let Some(array) = self.arrays.get_mut(&part.id) {
+            array.reopen(&part.tasks);
+        }
+    }
+
     /// Puts in how tasks ended whose records may not be here any more.
     pub(super) fn restore_ended(&mut self, array: JobId, ended: &EndedTasks) {
         if let Some(array) = self.arrays.get_mut(&array) {

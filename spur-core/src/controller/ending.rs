@@ -213,7 +213,8 @@ fn assumed_gone(ctx: &Ctx<'_>, node: NodeId) -> bool {
     ctx.cluster().node(node).is_some_and(Node::is_silent) && ctx.cluster().policy().recovery.overlap
 }
 
-fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
+/// Lets a job wait again of which nothing is left on any node.
+pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let (attempt, delay) = (job.attempt(), requeue_delay(ctx.cluster(), job));
     let alloc = job.phase.alloc().cloned();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
+use super::waits::Gone;
 use crate::id::JobId;
 use crate::text::dependency::Dependency;
 use crate::text::features::FeatureExpr;
@@ -64,6 +65,8 @@ pub enum JobChange {
     Requeue(bool),
     /// `Dependency=`
     Dependency(Option<Box<Dependency<JobId>>>),
+    /// Beside `Dependency=`: those of its jobs that have left memory.
+    Gone(Vec<Gone>),
     /// `StartTime=`
     Begin(Option<Time>),
     /// `Deadline=`
@@ -223,6 +226,7 @@ impl JobChange {
             | JobChange::Qos(_)
             | JobChange::Requeue(_)
             | JobChange::Dependency(_)
+            | JobChange::Gone(_)
             | JobChange::Begin(_)
             | JobChange::Deadline(_) => Reach::Whole,
             JobChange::TimeLimit(_)
@@ -287,6 +291,7 @@ impl JobChange {
             JobChange::Qos(qos) => spec.qos = qos,
             JobChange::Requeue(requeue) => spec.requeue = requeue,
             JobChange::Dependency(dependency) => spec.dependency = dependency,
+            JobChange::Gone(gone) => spec.extra.get_or_insert_default().gone = gone,
             JobChange::Begin(begin) => spec.begin = begin,
             JobChange::Deadline(deadline) => spec.deadline = deadline,
             JobChange::Features(features) => spec.shape.features = features,

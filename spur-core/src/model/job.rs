@@ -8,9 +8,9 @@ use super::array::ArrayPart;
 use super::caller::Owner;
 use super::node::NodeShape;
 use super::nomination::Nomination;
-use super::phase::Phase;
+use super::phase::{EndState, Phase};
 use super::step::{Step, StepNodeEnd};
-use super::waits::Waits;
+use super::waits::{Gone, Waits};
 use crate::id::{ArrayTaskId, Attempt, BlobId, JobId, StepId};
 use crate::text::array::ArraySpec;
 use crate::text::dependency::Dependency;
@@ -423,6 +423,9 @@ pub struct Extra {
     /// The command line by which it was submitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit_line: Option<Box<str>>,
+    /// Of the jobs that `--dependency` names, those that had left memory when it was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<Gone>,
 }
 
 /// One job, and what became of it so far.
@@ -516,6 +519,14 @@ impl Job {
     pub fn reference(&self) -> JobRef<JobId> {
         let tasks = self.array.as_ref().map(|part| JobPart::Tasks(part.tasks.clone()));
         JobRef { job: self.array_id(), part: tasks.unwrap_or_default(), step: None }
+    }
+
+    /// Whether it is of an array of which it was cancelled alone before it started: as in Slurm, only accounting shows it.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        let Phase::Ended(ended) = &self.phase else { return false };
+        let cancelled = ended.outcome.state == EndState::Cancelled && ended.started.is_none();
+        cancelled && self.array.as_ref().is_some_and(|part| part.id != self.id)
     }
 
     /// What is kept for it while others make way.

@@ -31,6 +31,18 @@ pub struct Wait {
     pub delay: u64,
 }
 
+/// How a job had ended that had left memory before another was to wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// The job, or the array.
+    pub job: JobId,
+    /// The task of the array that this is about; `None` for all that there was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<ArrayTaskId>,
+    /// Whether it completed, as a whole.
+    pub completed: bool,
+}
+
 /// How much of a job or array something is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {

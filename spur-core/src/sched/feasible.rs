@@ -112,7 +112,7 @@ struct Judge<'a> {
     scene: &'a Scene,
     /// Those that the job names.
     reservations: Vec<&'a Reservation>,
-    /// Whether limits that an administrator can raise count: of partitions, QOS and reservations.
+    /// Whether limits that an administrator can raise count: of partitions and QOS.
     limits: bool,
     /// What was last looked through.
     lenses: RefCell<Vec<Seen>>,
@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
 
     /// The same as if an administrator had raised all limits.
     fn without_limits(&self) -> Self {
-        Self { limits: false, ..Self::new(self.scene) }
+        Self { limits: false, reservations: self.reservations.clone(), ..Self::new(self.scene) }
     }
 
     /// Judges a request; the refusal says what would work.
@@ -187,8 +187,7 @@ impl<'a> Judge<'a> {
                 Ok(warnings) => return Ok(warnings),
                 Err(refused) => {
                     let place = format!("in reservation {}", within.name);
-                    let refused = refused.within(RefusalKind::NodeConfig, &place);
-                    first = first.or_else(|| Some(refused.raised_by(Reason::Reservation)));
+                    first = first.or_else(|| Some(refused.within(RefusalKind::NodeConfig, &place)));
                 }
             }
         }

@@ -169,6 +169,8 @@ pub struct World<W> {
     vain: u32,
     /// Whether something happened since the last pass.
     stirred: bool,
+    /// Jobs that are ending and will wait again.
+    returning: BTreeSet<JobId>,
     /// How many jobs were over when finished ones were forgotten last; `None` where all are kept.
     forgotten: Option<u64>,
     watch: W,
@@ -210,6 +212,7 @@ impl<W: Watch> World<W> {
             replan: None,
             vain: 0,
             stirred: false,
+            returning: BTreeSet::new(),
             forgotten: None,
             watch,
         };
@@ -363,7 +366,7 @@ impl<W: Watch> World<W> {
 
     /// Lets the controller forget finished jobs, if there are many.
     fn forget(&mut self) {
-        if self.forgotten.is_some_and(|forgotten| self.ended - forgotten >= FORGET_AT_ONCE) {
+        if self.forgotten.is_some_and(|forgotten| self.ended.saturating_sub(forgotten) >= FORGET_AT_ONCE) {
             self.forgotten = Some(self.ended);
             // Timers are never refused, and nothing else is due.
             let _ = self.input(Input::Wakeup);

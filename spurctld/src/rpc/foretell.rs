@@ -69,7 +69,7 @@ impl Desk {
         caller: Caller,
         request: v1::SubmitRequest,
     ) -> Result<v1::TestSubmitResponse, Status> {
-        let Ask { mut input, .. } = submit::read_aside(caller, request).await?;
+        let Ask { mut input, .. } = self.look_up(submit::read_aside(caller, request).await?).await;
         // When it would start once it is released, and from when on it may.
         let begin = match &mut input {
             Input::Command { command: Command::Submit(submission), .. } => submission.released(),

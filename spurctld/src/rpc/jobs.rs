@@ -117,7 +117,14 @@ impl Desk {
         keys.sort();
         let changes = keys.into_iter().map(|(key, value)| JobChange::parse(key, value));
         let changes = changes.collect::<Result<Vec<_>, _>>();
-        let changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
+        let mut changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
+        let dependency = changes.iter().find_map(|change| match change {
+            JobChange::Dependency(dependency) => dependency.clone(),
+            _ => None,
+        });
+        if let Some(dependency) = dependency {
+            changes.push(JobChange::Gone(self.gone(&dependency).await));
+        }
         bounded(&request.job_ids)?;
         let (jobs, mut problems) = named(&self.replica.read(), &request.job_ids);
         let mut all = Vec::new();

@@ -84,7 +84,9 @@ impl Desk {
         for some in once.chunks(PAGE) {
             {
                 let cluster = self.replica.read();
-                ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)));
+                let withdrawn = |id: &JobId| cluster.job(*id).is_some_and(Job::is_withdrawn);
+                let meant = some.iter().flat_map(|id| filter::meant(&cluster, id));
+                ids.extend(meant.filter(|id| !withdrawn(id)));
             }
             tokio::task::yield_now().await;
         }
@@ -263,7 +265,7 @@ fn of_page<'a, T: Message>(
         if seen >= PAGE || bytes >= MESSAGE_BYTES {
             return Page { items, next: Some(job.id) };
         }
-        if filter.admits(job) {
+        if filter.admits(job) && !job.is_withdrawn() {
             let rendered = render(cluster, job);
             bytes += rendered.iter().map(Message::encoded_len).sum::<usize>();
             items.extend(rendered);

@@ -7,6 +7,7 @@ mod admin;
 mod allocations;
 mod filter;
 mod foretell;
+mod gone;
 mod jobs;
 mod lists;
 pub(crate) mod quota;

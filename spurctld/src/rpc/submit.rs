@@ -38,7 +38,8 @@ impl Desk {
         caller: Caller,
         request: v1::SubmitRequest,
     ) -> Result<v1::SubmitResponse, Status> {
-        accepted(self.ask(read_aside(caller, request).await?).await?)
+        let ask = self.look_up(read_aside(caller, request).await?).await;
+        accepted(self.ask(ask).await?)
     }
 
     /// Takes submissions as fast as they come and answers them in order.
@@ -48,16 +49,19 @@ impl Desk {
         mut requests: Streaming<v1::SubmitRequest>,
     ) -> Listing<v1::SubmitStreamResponse> {
         let (taken, waiting) = mpsc::channel::<Taken>(IN_FLIGHT);
-        let inbox = self.inbox.clone();
+        let desk = self.clone();
         tokio::spawn(async move {
             let mut some = Vec::with_capacity(AT_ONCE);
             loop {
                 let more = next(&mut requests, &mut some).await;
                 let mut asks = Vec::with_capacity(some.len());
                 for request in some.drain(..) {
-                    asks.push(read_aside(caller.clone(), request).await);
+                    asks.push(match read_aside(caller.clone(), request).await {
+                        Ok(ask) => Ok(desk.look_up(ask).await),
+                        Err(refused) => Err(refused),
+                    });
                 }
-                for taking in take(&inbox, asks).await {
+                for taking in take(&desk.inbox, asks).await {
                     if taken.send(taking).await.is_err() {
                         return;
                     }

@@ -35,7 +35,7 @@ fn jobs<W: Watch>(world: &World<W>) -> Vec<Job> {
         let outlook = job::Outlook { waiting: waiting.get(&found.id).copied(), evaluated: Some(world.now()) };
         job::render(world.cluster(), found, outlook, world.now())
     };
-    world.cluster().jobs().iter().map(render).collect()
+    world.cluster().jobs().iter().filter(|job| !job.is_withdrawn()).map(render).collect()
 }
 
 fn nodes<W: Watch>(world: &World<W>) -> Vec<Node> {

@@ -1,4 +1,4 @@
-//! End jobs and let them wait again.
+//! End jobs, or take them when they have ended, and let them wait again.
 
 use super::super::{Ctx, Reject, Reply, ending};
 use super::target::{Sorted, components, sort};
@@ -12,11 +12,13 @@ use crate::text::jobid::JobRef;
 /// What requeueing means for one job.
 pub(super) enum Decision {
     Running(Option<Hold>),
+    /// It has ended, or is ending.
+    Over(Option<Hold>),
     /// It waits already, with its components if it has any, and is only to be held.
     Pending(Hold),
 }
 
-/// A job that has ended keeps its record: it is submitted anew, not started again.
+/// A job that has ended can be had again for as long as its record is in memory.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -29,13 +31,11 @@ pub(super) fn check(
     let mut sorted = sort(cluster, caller, &leaders, |job| match &job.phase {
         Phase::Pending(_) if hold => Ok(Decision::Pending(by)),
         Phase::Pending(_) => Err(Reject::Pending),
-        Phase::Running { .. } | Phase::Suspended(_) if !job.spec.requeue || job.spec.batch.is_none() => {
-            Err(Reject::NotRequeueable)
-        }
+        _ if !job.spec.requeue || job.spec.batch.is_none() => Err(Reject::NotRequeueable),
         Phase::Running { .. } => Ok(Decision::Running(hold.then_some(by))),
         // As with Slurm, one that was suspended is held.
         Phase::Suspended(_) => Ok(Decision::Running(Some(by))),
-        Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
+        Phase::Completing(_) | Phase::Ended(_) => Ok(Decision::Over(hold.then_some(by))),
     });
     sorted.problems.splice(0..0, problems);
     sorted
@@ -49,6 +49,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Decision>) -> Reply {
                 let outcome = ending::outcome(EndState::Cancelled, Reason::None);
                 ending::begin(ctx, job, outcome, Then::Requeue { hold });
             }
+            Decision::Over(hold) => again(ctx, job, hold),
             Decision::Pending(by) => {
                 for job in ctx.cluster().jobs().components(job) {
                     ctx.emit(Event::JobHeld { job, by });
@@ -57,4 +58,24 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Decision>) -> Reply {
         }
     }
     Sorted::<Decision>::reply(decision.problems)
+}
+
+/// Lets a job that has ended wait again, with its components if it has any; what is still ending does when that is over, and
+/// accounting has how it ended.
+fn again(ctx: &mut Ctx<'_>, job: JobId, hold: Option<Hold>) {
+    for id in ctx.cluster().jobs().components(job) {
+        match ctx.cluster().job(id).map(|job| &job.phase) {
+            Some(Phase::Ended(_)) => ending::requeue(ctx, id, hold),
+            Some(Phase::Completing(completing)) => {
+                let before = match completing.then {
+                    Then::Requeue { hold } => hold,
+                    Then::End => None,
+                };
+                let then = Then::Requeue { hold: hold.or(before) };
+                let (outcome, kill_at) = (completing.outcome.clone(), completing.kill_at);
+                ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at });
+            }
+            Some(Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_)) | None => {}
+        }
+    }
 }

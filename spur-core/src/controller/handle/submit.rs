@@ -6,12 +6,13 @@ use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::{partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
-use crate::id::JobId;
+use crate::id::{ArrayTaskId, JobId};
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::EnforcePartLimits;
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
+use crate::model::waits::Gone;
 use crate::sched::feasible;
 use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
 use crate::text::hostlist::HostList;
@@ -46,6 +47,7 @@ pub(super) fn check(
     let told = count_nodes(&mut submission.spec);
     let (spec, more) = resolve(cluster, caller, submission)?;
     array(cluster, &spec)?;
+    dependency(cluster, &spec)?;
     let warnings = told.into_iter().chain(more).chain(judge(cluster, now, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
@@ -78,6 +80,7 @@ fn check_het(
         }
         let judged = resolve(cluster, caller, component).and_then(|(spec, more)| {
             let spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
+            dependency(cluster, &spec)?;
             Ok((judge(cluster, now, &spec)?, more, spec))
         });
         let (told, more, spec) = judged.map_err(|reject| reject.of_component(offset))?;
@@ -237,7 +240,6 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
         admit(partition, &spec.owner, spec)?;
     }
     qos::check(cluster, spec)?;
-    dependency(cluster, spec)?;
     let forbids = spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
     if forbids && !cluster.policy().preempt.jobs_may_forbid {
         return Err(Reject::Invalid(
@@ -299,7 +301,7 @@ fn allowed(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Reject> {
 
 /// Whether a job that waits for this reason is over a limit of its partition.
 fn is_partitions(reason: Reason) -> bool {
-    !matches!(reason, Reason::QOSMaxWallDurationPerJobLimit | Reason::Reservation)
+    reason != Reason::QOSMaxWallDurationPerJobLimit
 }
 
 /// What is wrong with the job of `--gather-with`: it has no domain any more, or never had one.
@@ -428,17 +430,29 @@ fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Rej
     Ok(())
 }
 
-fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let Some(dependency) = spec.dependency.as_deref() else { return Ok(()) };
+    let gone = spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
     for term in dependency.terms.iter().filter(|term| term.kind != DependencyKind::Singleton) {
         for on in &term.jobs {
-            named(cluster, on).map_err(Reject::Dependency)?;
+            if !gone.iter().any(|gone| is_about(gone, on)) {
+                named(cluster, on).map_err(Reject::Dependency)?;
+            }
             if term.kind == DependencyKind::AfterCorr && on.task.is_none() {
                 counterparts(cluster, spec, on.job).map_err(Reject::Dependency)?;
             }
         }
     }
     Ok(())
+}
+
+/// Whether this is how the thing ended that a dependency names.
+fn is_about(gone: &Gone, on: &DependencyJob<JobId>) -> bool {
+    let task = match on.task {
+        Some(TaskRef::One(task)) => Some(ArrayTaskId(task)),
+        Some(TaskRef::All) | None => None,
+    };
+    (gone.job, gone.task) == (on.job, task)
 }
 
 /// Whether there is what a dependency names.

@@ -147,6 +147,9 @@ fn changed(
         }
     }
     if pending.is_some() {
+        if spec.dependency != job.spec.dependency {
+            submit::dependency(cluster, &spec)?;
+        }
         warnings.extend(submit::judge(cluster, now, &spec)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })

@@ -25,7 +25,14 @@ impl<W: Watch> World<W> {
                 self.run_ended(*job, outcome.state.name());
                 if matches!(then, Then::Requeue { .. }) {
                     self.record.forget(*job);
+                    self.returning.insert(*job);
+                } else {
+                    self.returning.remove(job);
                 }
+            }
+            // One that had ended is not over any more.
+            Event::JobRequeued { job, .. } if !self.returning.remove(job) => {
+                self.ended = self.ended.saturating_sub(self.count_of(*job));
             }
             Event::JobNodeLost { job, node, .. } => self.nodes_changed(*job, &[*node], &[]),
             Event::JobNodesReplaced { job, replaced, .. } => {
@@ -44,9 +51,7 @@ impl<W: Watch> World<W> {
                 self.tell(*job, || What::Preempt { job: name, by, mode });
             }
             Event::JobEnded { job, outcome } => {
-                let follows = self.cluster.job(*job).is_some_and(|job| job.spec.is_follower());
-                let tasks = self.cluster.job(*job).map_or(1, |job| job.task_count() as u64);
-                self.ended += if follows { 0 } else { tasks };
+                self.ended += self.count_of(*job);
                 let ran = self.cluster.job(*job).is_some_and(|job| job.phase.started().is_some());
                 if !ran {
                     self.ended_waiting(*job, outcome.state.name());
@@ -63,6 +68,12 @@ impl<W: Watch> World<W> {
             Event::NodesMoved { .. } => self.take_measure(),
             _ => {}
         }
+    }
+
+    /// As how many jobs a record counts: a het job counts once.
+    fn count_of(&self, id: JobId) -> u64 {
+        let job = self.cluster.job(id);
+        job.map_or(1, |job| if job.spec.is_follower() { 0 } else { job.task_count() as u64 })
     }
 
     /// A job is over that never ran; of an array each of the tasks that waited.

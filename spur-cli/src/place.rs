@@ -14,12 +14,13 @@ use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, umask};
 use spur_core::text::hostlist::HostExpr;
-use spur_core::text::time::{Civil, CivilNow, Time};
+use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::channel::MAX_ENVIRONMENT;
 use spur_proto::v1::Limit;
 
 use crate::error::Failure;
 use crate::options::submission::{Export, Propagate, Submission, Surroundings};
+use crate::options::told::Place;
 
 /// Variables by their names, in the order of these.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -235,6 +236,18 @@ impl Surroundings for Here {
         );
         let zoned = TimeZone::system().to_ambiguous_zoned(civil.ok()?).compatible().ok()?;
         Some(Time(zoned.timestamp().as_second()))
+    }
+}
+
+impl Place for Here {
+    fn stamp(&self, when: When) -> Option<String> {
+        let time = when.resolve(self.now(), &|civil| self.to_epoch(civil)).ok()?;
+        let zoned = jiff::Timestamp::from_second(time.0).ok()?.to_zoned(TimeZone::system());
+        Some(zoned.strftime("%Y-%m-%dT%H:%M:%S").to_string())
+    }
+
+    fn path(&self, file: &str) -> String {
+        directory(Some(file)).unwrap_or_else(|_| file.to_owned())
     }
 }
 

@@ -1,21 +1,29 @@
-//! Batch scripts as people write them, in `tests/data/batch`: all of their headers are taken.
+//! Batch scripts as people write them, in `tests/data/batch`: all of their headers are taken, and what their `srun` lines say.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use spur_cli::options::Settled;
+use spur_cli::options::defs::SRUN_LINE;
 use spur_cli::options::submission::Submission;
 use spur_cli::place::Here;
 
 /// How many there are at least.
-const SCRIPTS: usize = 50;
+const SCRIPTS: usize = 100;
+/// How many `srun` lines there are at least.
+const STEPS: usize = 90;
+
+fn scripts() -> Vec<(PathBuf, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/batch");
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
 
 #[test]
 fn every_header_is_taken() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/batch");
     let (mut taken, mut refused) = (0, Vec::new());
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let script = fs::read_to_string(&path).unwrap();
+    for (path, script) in scripts() {
         let components = Submission::parse(&[], &|_| None, Some(&script));
         let specs = components
             .and_then(|all| all.into_iter().map(|one| one.into_spec(&Here)).collect::<Result<Vec<_>, _>>());
@@ -26,4 +34,95 @@ fn every_header_is_taken() {
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
     assert!(taken >= SCRIPTS, "only {taken} scripts were found");
+}
+
+#[test]
+fn every_srun_line_is_taken() {
+    let (mut taken, mut refused) = (0, Vec::new());
+    for (path, script) in scripts() {
+        for words in steps(&script) {
+            let mut wishes = Submission::default();
+            match wishes.settle_line(&SRUN_LINE, &words, &|_| None) {
+                Ok(Settled::Run(program)) if !program.is_empty() => taken += 1,
+                Ok(_) => refused.push(format!("{}: no program: {}", path.display(), words.join(" "))),
+                Err(error) => refused.push(format!("{}: {error}: {}", path.display(), words.join(" "))),
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(taken >= STEPS, "only {taken} lines were found");
+}
+
+/// The words behind each `srun` of a script, its variables filled in.
+fn steps(script: &str) -> Vec<Vec<String>> {
+    let mut shell = Shell::default();
+    for line in script.replace("\\\n", " ").lines().filter(|line| !line.trim_start().starts_with('#')) {
+        shell.read(line);
+    }
+    let before = |word: &str| matches!(word, "time" | "do" | "then" | "if" | "!") || word.contains('=');
+    let commands = shell.commands.into_iter().map(|command| {
+        let mut words = command.into_iter().skip_while(|word| before(word));
+        (words.next(), words.collect::<Vec<_>>())
+    });
+    commands.filter(|(first, _)| first.as_deref() == Some("srun")).map(|(_, words)| words).collect()
+}
+
+/// So much of a shell as cuts lines into commands and words.
+#[derive(Default)]
+struct Shell {
+    variables: BTreeMap<String, String>,
+    commands: Vec<Vec<String>>,
+}
+
+impl Shell {
+    fn read(&mut self, line: &str) {
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        let mut rest = line.chars().peekable();
+        let end = |words: &mut Vec<String>, word: &mut Option<String>| words.extend(word.take());
+        while let Some(c) = rest.next() {
+            match (c, quote) {
+                (_, Some(open)) if c == open => quote = None,
+                ('\'' | '"', None) => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                ('\\', None | Some('"')) => word.get_or_insert_default().extend(rest.next()),
+                ('$', None | Some('"')) if rest.peek().is_some_and(|c| c.is_alphanumeric() || *c == '{') => {
+                    let braces = rest.next_if_eq(&'{').is_some();
+                    let mut name = String::new();
+                    while let Some(c) = rest.next_if(|c| if braces { *c != '}' } else { c.is_alphanumeric() || *c == '_' }) {
+                        name.push(c);
+                    }
+                    rest.next_if(|c| braces && *c == '}');
+                    word.get_or_insert_default().push_str(&self.value(&name));
+                }
+                (' ' | '\t', None) => end(&mut words, &mut word),
+                ('>' | '<', None) => {
+                    // What a descriptor is sent to is no word of the command.
+                    word = word.filter(|word| word.parse::<u8>().is_err());
+                    end(&mut words, &mut word);
+                    while rest.next_if(|c| matches!(c, '>' | '&' | ' ')).is_some() {}
+                    while rest.next_if(|c| !matches!(c, ' ' | ';' | '|' | '&' | ')')).is_some() {}
+                }
+                ('|' | '&' | ';' | '(' | ')' | '`', None) => {
+                    end(&mut words, &mut word);
+                    self.commands.push(std::mem::take(&mut words));
+                }
+                _ => word.get_or_insert_default().push(c),
+            }
+        }
+        end(&mut words, &mut word);
+        for assigned in words.iter().take_while(|word| *word == "export" || word.contains('=')) {
+            if let Some((name, value)) = assigned.split_once('=') {
+                self.variables.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        self.commands.push(words);
+    }
+
+    /// What a variable is: of those that nobody has set, a number.
+    fn value(&self, name: &str) -> String {
+        let (name, otherwise) = name.split_once(":-").unwrap_or((name, "4"));
+        self.variables.get(name).map_or_else(|| otherwise.to_owned(), Clone::clone)
+    }
 }

@@ -46,13 +46,16 @@ pub(crate) struct Setup {
     pub kill_wait: &'static str,
     /// More lines of its `[agent]`.
     pub agent: &'static str,
+    /// More lines of its `[controller]`.
+    pub controller: &'static str,
     /// More lines of spur.toml.
     pub more: &'static str,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { nodes: 1, cpus: 4, gres: "", auth: "key", kill_wait: "1s", agent: "", more: "" }
+        let (auth, kill_wait) = ("key", "1s");
+        Self { nodes: 1, cpus: 4, gres: "", auth, kill_wait, agent: "", controller: "", more: "" }
     }
 }
 
@@ -501,7 +504,8 @@ pub(crate) fn said(output: Output) -> Said {
 }
 
 fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
-    let (directory, Setup { nodes, cpus, gres, auth, kill_wait, agent, more }) = (directory.display(), setup);
+    let (directory, Setup { nodes, cpus, gres, auth, kill_wait, agent, controller, more }) =
+        (directory.display(), setup);
     let gres = if gres.is_empty() { String::new() } else { format!("\ngres = [\"{gres}\"]") };
     format!(
         r#"cluster_name = "{NAME}"
@@ -509,6 +513,7 @@ fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
 listen_addr = "127.0.0.1:{port}"
 state = "{directory}/state"
 kill_wait = "{kill_wait}"
+{controller}
 [auth]
 method = "{auth}"
 key_file = "{directory}/key"

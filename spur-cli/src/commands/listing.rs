@@ -64,9 +64,9 @@ pub const fn federation<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
         .without_effect(ONE)
 }
 
-/// `--local`.
+/// `--local`: what is always done.
 pub const fn local<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
-    Opt::flag("local", None, "this cluster only", |_, _| Ok(())).env(env).without_effect(ONE)
+    Opt::flag("local", None, "this cluster only", |_, _| Ok(())).env(env)
 }
 
 /// `--sibling`.

@@ -21,5 +21,6 @@ pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
 pub mod srun;
+mod verbose;
 pub mod watch;
 pub mod why;

@@ -19,6 +19,7 @@ use crate::error::Failure;
 use crate::format::Show;
 use crate::format::json::{self, Wish};
 use crate::format::report::{self, Layout, Report};
+use crate::format::value::UNITS;
 use crate::options::{CommandLine, Opt, OptionError, Settled};
 use crate::session::{Session, whoami};
 
@@ -50,6 +51,7 @@ pub struct Query {
     parsable: Option<bool>,
     help_format: bool,
     raw_units: bool,
+    unit: Option<char>,
     /// Earlier attempts of requeued jobs as well.
     duplicates: bool,
     common: Common,
@@ -177,6 +179,11 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::flag("truncate", Some('T'), "times outside of -S and -E as these", |q, _| {
         q.truncate = true;
+        Ok(())
+    }),
+    QueryOpt::value("units", None, "K|M|G|T|P", "the unit of amounts of memory", |q, text| {
+        let unit = text.to_ascii_uppercase().chars().next().filter(|unit| UNITS.contains(*unit));
+        q.unit = Some(unit.filter(|_| text.len() == 1).ok_or_else(|| format!("Invalid units type: {text}"))?);
         Ok(())
     }),
     QueryOpt::flag("use-local-uid", None, "names of users as this host has them", |_, _| Ok(()))
@@ -391,7 +398,7 @@ impl Query {
                 Layout::Delimited { delimiter, closed }
             }
         };
-        let show = Show { convert: !self.raw_units, ..show.clone() };
+        let show = Show { convert: !self.raw_units, unit: self.unit, ..show.clone() };
         Ok(report.render(&rows, &layout, !self.no_header, &show))
     }
 

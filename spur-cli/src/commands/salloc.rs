@@ -21,11 +21,12 @@ use tokio::time::Instant;
 use crate::commands::allocation::{Allocation, Wait, patience};
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
+use crate::commands::verbose;
 use crate::error::{FAILURE, Failure};
 use crate::options::defs::SALLOC_LINE;
 use crate::options::het::{self, Reading};
 use crate::options::submission::Submission;
-use crate::options::{Layer, fold};
+use crate::options::Layer;
 use crate::place::{self, Here};
 use crate::session::Session;
 
@@ -83,14 +84,12 @@ fn compose(
     for (inherited, args) in het::inherit(components, count) {
         let mut one = Submission::default();
         let env = SALLOC_LINE.read_env(&|name| session.env(name));
-        fold([env, inherited, args], &mut one)?;
+        one.take([env, inherited, args])?;
+        verbose::tell(session, &one);
         wishes.push(one);
     }
     let mut wishes = wishes.into_iter();
     let mut first = wishes.next().unwrap_or_default();
-    for note in first.notes.iter().filter(|_| first.verbose > 0) {
-        session.inform(note);
-    }
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     place::read_hosts(&mut first)?;
     let mut spec = first.clone().into_spec(&Here)?;

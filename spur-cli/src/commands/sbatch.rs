@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use spur_proto::channel::MAX_SCRIPT;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
-use crate::commands::{scontrol, watch};
+use crate::commands::{scontrol, verbose, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
@@ -18,6 +18,9 @@ use crate::options::het::{self, Reading};
 use crate::options::submission::{Export, Submission};
 use crate::place::{self, Environment, Here};
 use crate::session::Session;
+
+/// The variable by which the node knows, as with Slurm, that the script is to have the user's login environment, too.
+const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
 
 /// What is submitted.
 struct Script {
@@ -43,13 +46,12 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     };
     let script = Script::take(&components, operands, &|name| session.env(name))?;
     let text = String::from_utf8_lossy(&script.body);
-    let mut wishes = Submission::settle(components, &|name| session.env(name), Some(&text))?.into_iter();
+    let wishes = Submission::settle(components, &|name| session.env(name), Some(&text))?;
+    wishes.iter().for_each(|component| verbose::tell(session, component));
+    let mut wishes = wishes.into_iter();
     let ours = text.lines().any(|line| line.starts_with("#SBATCH"));
     let foreign = directive::foreign(&text).filter(|_| !ours);
     let (mut first, rest) = (wishes.next().unwrap_or_default(), wishes);
-    for note in first.notes.iter().filter(|_| first.verbose > 0) {
-        session.inform(note);
-    }
     if let Some((line, mark)) = foreign.filter(|_| !first.ignore_pbs) {
         session.warn(&format!(
             "line {line} of the script: lines that begin with {mark} are not read; write #SBATCH, or say --ignore-pbs"
@@ -163,8 +165,8 @@ fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow
     }
     spec.submit_host = place::hostname();
     let environment = environment(session, wishes, &spec)?;
-    if wishes.verbose > 0 {
-        session.inform(&format!("job name: {}, {} variables", spec.name, environment.len()));
+    if wishes.verbose > 2 {
+        session.inform(&format!("debug2: {} variables of the environment come along", environment.len()));
     }
     let files = wishes.files.clone();
     spec.batch = Some(Batch {
@@ -199,6 +201,10 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
         "SLURM_UMASK".into(),
         format!("{:04o}", wishes.umask.unwrap_or_else(place::file_mask)).into(),
     );
+    let login = wishes.login_environment.is_some() || wishes.export != Export::All;
+    if login && wishes.export_file.is_none() {
+        environment.insert(LOGIN_ENVIRONMENT.into(), "1".into());
+    }
     environment.extend(wishes.advice.iter().map(|(&name, value)| (name.into(), value.into())));
     if let Some(export) = wishes.export.spelled() {
         environment.insert("SLURM_EXPORT_ENV".into(), export.into());

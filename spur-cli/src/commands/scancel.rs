@@ -72,8 +72,11 @@ const OPTIONS: &[OrderOpt] = &[
         .without_effect("there are no burst buffers"),
     OrderOpt::value("sibling", None, "CLUSTER", "on a sibling of the federation", |_, _| Ok(()))
         .without_effect("there is one cluster, and no federation"),
-    OrderOpt::value("wckey", None, "NAME", "only jobs of this key", |_, _| Ok(()))
-        .refused("not supported by Spur; `squeue -o '%i %w'` shows the keys of jobs"),
+    OrderOpt::value("wckey", None, "NAME", "only jobs of this key", |o, text| {
+        o.filter.wckeys = query::list(text);
+        Ok(())
+    })
+    .env(&["SCANCEL_WCKEY"]),
     OrderOpt::flag("full", Some('f'), "signal the batch script and all steps", |o, _| {
         o.full = true;
         Ok(())

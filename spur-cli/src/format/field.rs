@@ -13,6 +13,8 @@ pub struct Show {
     pub now: i64,
     /// Whether memory is printed in the largest fitting unit rather than as it was asked for.
     pub convert: bool,
+    /// The unit in which memory is printed, of `KMGTP`; `None` for the one that fits.
+    pub unit: Option<char>,
     /// The most characters of an array's task list; 0 is no limit.
     pub array_width: usize,
     /// The name of the cluster, where it is wanted.
@@ -60,6 +62,7 @@ impl Show {
             zone,
             now,
             convert: true,
+            unit: None,
             array_width: Show::ARRAY_WIDTH,
             cluster: String::new(),
             times: Times::Standard,

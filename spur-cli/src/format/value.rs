@@ -65,10 +65,26 @@ pub fn long_limit(seconds: Option<u64>) -> String {
 
 /// An amount of memory as it is printed in requests: `0`, `200M`, `4G`.
 pub fn memory(megabytes: u64, show: &Show) -> String {
-    match megabytes {
-        0 => "0".to_owned(),
+    match (megabytes, show.unit) {
+        (0, _) => "0".to_owned(),
+        (_, Some(unit)) => in_unit(megabytes, unit),
         _ if show.convert => MemoryMb(megabytes).to_string(),
         _ => format!("{megabytes}M"),
+    }
+}
+
+/// The units of memory, each 1024 of the one before.
+pub const UNITS: &str = "KMGTP";
+
+/// Megabytes in a unit: a whole number, or with two decimals.
+#[expect(clippy::cast_precision_loss, reason = "two decimals are printed")]
+fn in_unit(megabytes: u64, unit: char) -> String {
+    let steps = UNITS.find(unit).unwrap_or(1);
+    let bytes = u128::from(megabytes) << 10;
+    let size = 1_u128 << (10 * steps);
+    match bytes % size {
+        0 => format!("{}{unit}", bytes / size),
+        _ => format!("{:.2}{unit}", bytes as f64 / size as f64),
     }
 }
 
@@ -111,6 +127,9 @@ mod tests {
         assert_eq!(long_limit(Some(300)), "00:05:00");
         assert_eq!(long_limit(None), "UNLIMITED");
         assert_eq!([0, 200, 2000, 4096].map(|m| memory(m, &show)), ["0", "200M", "2000M", "4G"]);
+        let unit = |unit| memory(4096, &Show { unit: Some(unit), ..show.clone() });
+        assert_eq!(['K', 'M', 'G', 'T'].map(unit), ["4194304K", "4096M", "4G", "0.00T"]);
+        assert_eq!(memory(1536, &Show { unit: Some('G'), ..show.clone() }), "1.50G");
         assert_eq!(memory(4096, &Show { convert: false, ..show }), "4096M");
         assert_eq!([load(Some(43)), load(Some(105)), load(None)], ["0.43", "1.05", "N/A"]);
     }

@@ -12,6 +12,7 @@ pub mod help;
 pub mod het;
 pub mod layer;
 pub mod submission;
+pub mod told;
 pub mod values;
 
 #[cfg(test)]

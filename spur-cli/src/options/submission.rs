@@ -55,6 +55,10 @@ pub struct Submission {
     pub gid: Option<String>,
     /// What steps of the job find in their environment of what was said here, by the names of the variables.
     pub advice: BTreeMap<&'static str, String>,
+    /// What was said, by the long names of the options, the value that counts of each.
+    pub said: BTreeMap<&'static str, Option<String>>,
+    /// Whether it is of a batch job.
+    pub is_batch: bool,
     /// What was said and has no effect, each in a sentence.
     pub notes: Vec<String>,
     /// `--ignore-pbs`.
@@ -237,10 +241,26 @@ impl Submission {
             super::Reading::Run { args, operands } => {
                 let in_job = env("SLURM_JOB_ID").is_some();
                 let env = |name: &str| env(name).filter(|_| !in_job || !OF_JOB.contains(&name));
-                self.notes = fold([line.read_env(&env), args], self)?;
+                self.is_batch = line.name == SBATCH_LINE.name;
+                self.take([line.read_env(&env), args])?;
                 Ok(Settled::Run(operands))
             }
         }
+    }
+
+    /// Lets layers act, the weakest first, and remembers what was said and what has no effect.
+    ///
+    /// # Errors
+    /// The first value that is not accepted, with where it was said.
+    pub fn take<const N: usize>(&mut self, layers: [Layer<Submission>; N]) -> Result<(), OptionError> {
+        let named = layers.iter().flatten().filter(|said| !said.option.long.is_empty());
+        self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
+        let notes = fold(layers, self)?;
+        self.notes.extend(notes);
+        if self.verbose > 0 {
+            self.said.insert("verbose", None);
+        }
+        Ok(())
     }
 
     /// Sets a variable that steps of the job read as what they are to do.
@@ -312,10 +332,10 @@ impl Submission {
         let (script, args) = (het::inherit(script, count), het::inherit(components, count));
         let mut submissions = Vec::with_capacity(count);
         for (script, args) in script.into_iter().zip(args) {
-            let mut submission = Submission::default();
+            let mut submission = Submission { is_batch: true, ..Submission::default() };
             let [(inherited_script, script), (inherited, args)] = [script, args];
             let env = SBATCH_LINE.read_env(env);
-            submission.notes = fold([inherited_script, script, env, inherited, args], &mut submission)?;
+            submission.take([inherited_script, script, env, inherited, args])?;
             submissions.push(submission);
         }
         Ok(submissions)

@@ -97,9 +97,8 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
         env.option("SLURM_ARRAY_TASK_MAX", array.tasks.last());
         env.set("SLURM_ARRAY_TASK_STEP", array.tasks.step().unwrap_or(1));
     }
-    let work_dir = spec.batch.as_ref().map(|batch| &batch.work_dir);
-    let work_dir = work_dir.or_else(|| spec.client.as_ref().map(|client| &client.work_dir));
-    env.option("SLURM_SUBMIT_DIR", work_dir);
+    // Of a batch job it is where its user stood, which sbatch says: the script may run elsewhere (`--chdir`).
+    env.option("SLURM_SUBMIT_DIR", spec.client.as_ref().map(|client| &client.work_dir));
     if let Some(extra) = &spec.extra {
         env.set("SLURM_SUBMIT_HOST", &extra.submit_host);
     }

@@ -32,6 +32,7 @@ pub(super) struct Filter {
     reservations: Names,
     /// Partitions that listings leave out, if they are to be left out.
     hidden: BTreeSet<Arc<str>>,
+    wckeys: Names,
 }
 
 /// Names of which one has to fit; none for all.
@@ -173,6 +174,7 @@ impl Filter {
                 true => hidden(cluster),
                 false => BTreeSet::new(),
             },
+            wckeys: Names::new(&wire.wckeys),
         })
     }
 
@@ -195,6 +197,7 @@ impl Filter {
             && self.qos.admit(spec.qos.as_deref())
             && self.reservations.admit(reservation)
             && (self.hidden.is_empty() || spec.partitions.iter().any(|name| !self.hidden.contains(name)))
+            && self.wckeys.admit(spec.extra.as_ref().and_then(|extra| extra.wckey.as_deref()))
             && self.nodes.as_ref().is_none_or(|nodes| holds_any(job, nodes))
     }
 

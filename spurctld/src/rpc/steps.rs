@@ -23,6 +23,22 @@ use crate::answer::Answer;
 use crate::clock;
 use crate::inbox::Ask;
 
+/// Adds what the environment says of tasks and nodes, if it is other than the job was given: a script has said so.
+fn with_environment(cluster: &Cluster, mut request: v1::CreateStepRequest) -> v1::CreateStepRequest {
+    let job = cluster.job(JobId(request.job_id));
+    let Some((job, alloc)) = job.and_then(|job| Some((job, job.phase.alloc()?))) else { return request };
+    if !alloc.lost.is_empty() || job.spec.het.is_some() {
+        return request;
+    }
+    let other = |said: Option<u32>, own: u64| said.filter(|said| u64::from(*said) != own);
+    let per_node = job.spec.shape.tasks_per_node.map_or(0, u64::from);
+    request.tasks = request.tasks.or(other(request.environment_tasks, alloc.tasks()));
+    request.nodes = request.nodes.or(other(request.environment_nodes, alloc.nodes.len() as u64));
+    request.tasks_per_node =
+        request.tasks_per_node.or(other(request.environment_tasks_per_node, per_node));
+    request
+}
+
 impl Desk {
     pub(super) async fn lay_out(
         &self,
@@ -33,6 +49,7 @@ impl Desk {
             return self.renew(&caller, JobId(request.job_id), StepId(step));
         }
         let name = Name::read(&request.request_id, request.retry)?;
+        let request = with_environment(&self.replica.read(), request);
         let wish = step::spec(&request).map_err(|bad| reject::bad_field(&bad))?;
         let command = Command::CreateStep { job: JobId(request.job_id), step: Box::new(wish) };
         let ask =

@@ -32,6 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::commands::signals::Signals;
+use crate::commands::verbose;
 use crate::error::{FAILURE, Failure};
 use crate::options::Settled;
 use crate::options::defs::SRUN_LINE;
@@ -86,9 +87,7 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
-    for note in wishes.notes.iter().filter(|_| wishes.verbose > 0) {
-        session.inform(note);
-    }
+    verbose::tell(session, &wishes);
     let mut signals = Signals::listen(TAKEN)?;
     if let Some(name) = wishes.step.job.clone() {
         let job = group::named(session, &name).await?;

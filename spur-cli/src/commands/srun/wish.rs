@@ -25,6 +25,9 @@ pub(super) fn request(
         "" => None,
         text => Some(text.parse().with_context(|| format!("--nodes={text}"))?),
     };
+    // What the environment says of another job means nothing here.
+    let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
+    let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse().ok());
     let distribution = over_nodes(&step.distribution)?;
     let arbitrary = distribution == "arbitrary";
     let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
@@ -57,6 +60,9 @@ pub(super) fn request(
         gres,
         gpus: spec.gpus.clone(),
         gpus_per_task: spec.gpus_per_task.clone(),
+        environment_tasks: number("SLURM_NTASKS").or_else(|| number("SLURM_NPROCS")),
+        environment_nodes: number("SLURM_NNODES").or_else(|| number("SLURM_JOB_NUM_NODES")),
+        environment_tasks_per_node: number("SLURM_NTASKS_PER_NODE"),
         ..CreateStepRequest::default()
     })
 }

@@ -5,8 +5,6 @@ use std::time::Duration;
 use super::super::values::{level, number, text};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
-const NO_PBS: &str = "lines that begin with #PBS or #BSUB are not read; without it a warning tells of them";
-
 pub(super) const OPTIONS: &[Def] = &[
     Def::value("wrap", None, "command string", "wrap command string in a sh script and submit", |s, v| {
         s.wrap = Some(text(v)?);
@@ -41,8 +39,7 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .only(SBATCH)
-    .env(&["SBATCH_IGNORE_PBS"])
-    .without_effect(NO_PBS),
+    .env(&["SBATCH_IGNORE_PBS"]),
     Def::flag("quiet", Some('Q'), "quiet mode (suppress informational messages)", |s, _| {
         s.quiet = true;
         Ok(())

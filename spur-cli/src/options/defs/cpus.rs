@@ -6,7 +6,9 @@ use spur_core::text::ParseError;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::nodes::NodeCount;
 
-use super::super::values::{count, distribution, extra_node_info, least, parsed, tres_per_task};
+use super::super::values::{
+    CpuBinding, count, cpu_binding, distribution, extra_node_info, least, parsed, tres_per_task,
+};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
 pub(super) const RESOURCES: &[Def] = &[
@@ -157,20 +159,15 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SLURM_CPU_FREQ_REQ"])
     .without_effect("frequencies are the system's, as with Slurm where CpuFreqGovernors forbids it"),
-    Def::value("cpu-bind", None, "type", "bind tasks to CPUs", |s, v| {
-        match v {
-            "q" | "quiet" | "v" | "verbose" => Ok(()),
-            // Tasks have whole cores of their own, in the order of their ranks.
-            "cores" | "core" | "threads" | "thread" | "rank" => Ok(()),
-            "none" | "no" | "q,none" | "quiet,none" => {
-                s.step.unbound = true;
-                Ok(())
-            }
-            other => Err(format!(
-                "`{other}` cannot be honoured: each task is bound to the CPUs that it is given; say none, quiet, or nothing"
-            )),
+    Def::value("cpu-bind", None, "type", "bind tasks to CPUs: to those that they are given, or none", |s, v| {
+        let binding = cpu_binding(v)?;
+        s.step.unbound = binding == CpuBinding::None;
+        if binding == CpuBinding::Elsewhere {
+            s.notes.push(format!("--cpu-bind={v} has no effect: each task is bound to the CPUs that it is given"));
         }
+        Ok(())
     })
+    .or(&["cpu_bind"])
     .only(SRUN)
     .env(&["SLURM_CPU_BIND"]),
     Def::value("accel-bind", None, "options", "bind tasks to the devices nearest to them", nothing)

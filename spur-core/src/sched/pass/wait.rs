@@ -111,16 +111,13 @@ impl<S: Space> Walk<S> {
         if waits_for_itself { (Reason::BeginTime, String::new()) } else { why }
     }
 
-    /// The limit that forbids a job for good, in the words in which it would be refused: of its reservation, where it asks for
-    /// one, of its partition, or of the cluster.
+    /// The limit that forbids a job for good, in the words in which it would be refused: of its partition, or of the cluster.
     pub(super) fn limit(&mut self, candidate: &Candidate, reason: Reason) -> Option<(Reason, String)> {
         if !self.deep || reason != Reason::BadConstraints || self.explained >= EXPLAINED {
             return None;
         }
         self.explained += 1;
-        let reserved = candidate.spec.reservations().next();
-        let within = |name: &str| (Reason::Reservation, format!("reservation {name} does not hold it"));
-        feasible::limit(&self.scene, &candidate.spec).or_else(|| reserved.map(within))
+        feasible::limit(&self.scene, &candidate.spec)
     }
 
     /// Whether a job has to be over with its reservation and may have what others wait for: nodes, or licenses, which are

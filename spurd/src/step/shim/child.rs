@@ -20,13 +20,17 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSign
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
+use spur_core::id::StepId;
 
 use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepOrder, TaskOrder};
 use super::super::record::{LaunchFailure, LaunchStage};
 use super::fork::{Forked, fork};
 use super::group::Group;
+use super::login;
 use super::terminal;
 
+/// The variable by which sbatch says, as Slurm's does, that the script is to have the user's login environment, too.
+const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
 /// How often a missing directory is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -159,6 +163,9 @@ fn prepare(
         ));
     }
     let mut environment = environment(plan);
+    if plan.is_task && plan.order.attempt.step == StepId::BATCH {
+        log_in(who.uid, &mut environment);
+    }
     if let Some(prolog) = plan.order.task_prolog.as_ref().filter(|_| plan.is_task) {
         task_prolog(prolog, &mut environment)?;
     }
@@ -366,6 +373,21 @@ fn environment(plan: &Plan<'_>) -> BTreeMap<OsString, OsString> {
     variables.extend(plan.task.env.iter().map(|(name, value)| (name.into(), value.into())));
     variables.insert("SLURM_TASK_PID".into(), rustix::process::getpid().as_raw_pid().to_string().into());
     variables
+}
+
+/// Adds what the user would have after logging in and does not bring along, if the submission says so.
+fn log_in(uid: u32, environment: &mut BTreeMap<OsString, OsString>) {
+    if environment.remove(OsStr::new(LOGIN_ENVIRONMENT)).is_none() {
+        return;
+    }
+    match login::environment(uid) {
+        Ok(variables) => {
+            for (name, value) in variables {
+                environment.entry(name).or_insert(value);
+            }
+        }
+        Err(problem) => say(&format!("no login environment: {problem}; the job goes on without it")),
+    }
 }
 
 /// Runs the task prolog and does what its output says: `export NAME=value`, `unset NAME`, `print text`.

@@ -8,6 +8,7 @@ mod child;
 mod connection;
 mod fork;
 mod group;
+mod login;
 mod look;
 mod meter;
 mod mpi;

@@ -1,0 +1,8 @@
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gpus-per-node=4
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-gpu=8
+#SBATCH --gpu-bind=closest
+
+srun --ntasks=4 --gpus-per-task=1 --cpu-bind=map_cpu:0,8,16,24 --gpu-bind=map_gpu:0,1,2,3 ./select.sh ./app

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --ntasks=4
+
+srun echo "hello from $(hostname)"

@@ -90,7 +90,9 @@ impl Shell {
                 ('$', None | Some('"')) if rest.peek().is_some_and(|c| c.is_alphanumeric() || *c == '{') => {
                     let braces = rest.next_if_eq(&'{').is_some();
                     let mut name = String::new();
-                    while let Some(c) = rest.next_if(|c| if braces { *c != '}' } else { c.is_alphanumeric() || *c == '_' }) {
+                    while let Some(c) =
+                        rest.next_if(|c| if braces { *c != '}' } else { c.is_alphanumeric() || *c == '_' })
+                    {
                         name.push(c);
                     }
                     rest.next_if(|c| braces && *c == '}');

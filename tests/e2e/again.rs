@@ -58,7 +58,12 @@ fn how_a_forgotten_job_ended_is_looked_up() {
     let waits = cluster.ok(&["squeue", "-h", "-o", "%E", "-j", &format!("{good},{bad}")]);
     assert_eq!(waits, format!("(null)\nafterok:{}(unfulfilled)\n", ended["bad"]));
     let other = submit(&[]).to_string();
-    cluster.ok(&["scontrol", "update", &format!("JobId={other}"), &format!("Dependency=afternotok:{}", ended["bad"])]);
+    cluster.ok(&[
+        "scontrol",
+        "update",
+        &format!("JobId={other}"),
+        &format!("Dependency=afternotok:{}", ended["bad"]),
+    ]);
     assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%E", "-j", &other]), "(null)\n");
     let never = format!("afterok:{}", ended["bad"]);
     let killed = cluster.sbatch(&["-d", &never, "--kill-on-invalid-dep=yes", "--wrap", "true"]).to_string();
@@ -80,7 +85,8 @@ fn a_job_without_its_users_variables_has_those_of_a_login() {
         (&["--get-user-env", "--chdir=/tmp"], "|1|||path".to_owned()),
     ] {
         let out = here.join("out").display().to_string();
-        let mut command = cluster.command(&[&["sbatch", "--wait", "-o", &out], words, &["--wrap", told]].concat());
+        let mut command =
+            cluster.command(&[&["sbatch", "--wait", "-o", &out], words, &["--wrap", told]].concat());
         let said = crate::cluster::said(command.env("MARK", "1").output().unwrap());
         assert_eq!(said.code, Some(0), "{said:?}");
         let line = cluster.read("out");

@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 use spur_core::text::hostlist::HostExpr;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::time::{TimeLimit, When};
-use spur_proto::client::Controller;
-use spur_proto::v1::{AccountingRow, ListAccountingRequest};
+use spur_proto::client::{CallError, Controller};
+use spur_proto::v1::{AccountingRow, GetScriptRequest, GetScriptResponse, ListAccountingRequest};
 
 use super::listing::{self, Common, Listing};
 use super::moment::past_moment;
@@ -25,6 +25,7 @@ use crate::session::{Session, whoami};
 
 const DEFAULT: &str = "jobid,jobname,partition,account,alloccpus,state,exitcode";
 const BRIEF: &str = "jobid,state,exitcode";
+const COMPLETION: &str = "jobid,uid,jobname,partition,nnodes,nodelist,state,start,end,timelimit";
 const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,\
                     maxrssnode,maxrsstask,averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,\
                     mincputask,avecpu,ntasks,alloccpus,elapsed,state,exitcode,avecpufreq,reqcpufreqmin,\
@@ -52,6 +53,10 @@ pub struct Query {
     help_format: bool,
     raw_units: bool,
     unit: Option<char>,
+    /// `-c`.
+    completion: bool,
+    /// What of jobs is printed instead of columns.
+    texts: Texts,
     /// Earlier attempts of requeued jobs as well.
     duplicates: bool,
     common: Common,
@@ -126,12 +131,25 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::flag("allclusters", Some('L'), "jobs of all clusters", |_, _| Ok(()))
         .without_effect("there is one cluster, and no federation"),
-    QueryOpt::value("associations", Some('x'), "IDS", "only jobs of these associations", |_, _| Ok(()))
-        .refused("Spur has no associations; -A and -u choose accounts and users"),
-    QueryOpt::flag("batch-script", Some('B'), "the script of a job", |_, _| Ok(()))
-        .refused("`scontrol write batch_script JOB -` has the script of a job"),
-    QueryOpt::flag("completion", Some('c'), "from the log of completions", |_, _| Ok(()))
-        .refused("not supported by Spur: all that has ended is in accounting"),
+    QueryOpt::value(
+        "associations",
+        Some('x'),
+        "IDS",
+        "only jobs of these associations: 0 is none",
+        |q, text| {
+            q.wanted.associations = query::list(text);
+            Ok(())
+        },
+    ),
+    QueryOpt::flag("batch-script", Some('B'), "the script of a job", |q, _| {
+        q.texts.script = true;
+        Ok(())
+    }),
+    QueryOpt::flag("completion", Some('c'), "jobs that have ended, without their steps", |q, _| {
+        q.completion = true;
+        q.request.allocations_only = true;
+        Ok(())
+    }),
     QueryOpt::value(
         "constraints",
         Some('C'),
@@ -142,8 +160,10 @@ const OPTIONS: &[QueryOpt] = &[
             Ok(())
         },
     ),
-    QueryOpt::flag("env-vars", None, "the environment of a job", |_, _| Ok(()))
-        .refused("not supported by Spur: the environment of a job is kept from others"),
+    QueryOpt::flag("env-vars", None, "the environment of a job", |q, _| {
+        q.texts.environment = true;
+        Ok(())
+    }),
     QueryOpt::flag("expand-patterns", None, "names of files with their patterns filled in", |_, _| Ok(()))
         .without_effect("they always are"),
     listing::federation(&["SACCT_FEDERATION"]),
@@ -250,9 +270,18 @@ const OPTIONS: &[QueryOpt] = &[
     .or(&["uid"]),
 ];
 
+/// Which texts of jobs are printed.
+#[derive(Default)]
+struct Texts {
+    script: bool,
+    environment: bool,
+}
+
 /// What jobs must have to be shown; what is not set says nothing.
 #[derive(Default)]
 struct Wanted {
+    /// No job has one: only 0 fits.
+    associations: Vec<String>,
     constraints: Vec<String>,
     groups: Vec<String>,
     wckeys: Vec<String>,
@@ -273,6 +302,7 @@ impl Wanted {
             |name: &String| job.constraints.split(['&', '|', ',', '*', '[', ']']).any(|word| word == name);
         let limit = job.time_limit.unwrap_or(u64::MAX);
         (self.constraints.is_empty() || self.constraints.iter().any(asked))
+            && among(&self.associations, "0")
             && (among(&self.groups, &job.group) || among(&self.groups, &job.gid.to_string()))
             && among(&self.wckeys, &job.wckey)
             && among(&self.reasons, &job.reason)
@@ -368,17 +398,25 @@ impl Query {
         Ok(request)
     }
 
+    /// Leaves the rows that are asked for.
+    fn choose(&self, rows: &mut Vec<AccountingRow>) {
+        let is_meant = |row: &&AccountingRow| {
+            row.step_id.is_empty() && self.wanted.admits(row) && (!self.completion || row.end_time.is_some())
+        };
+        let jobs = rows.iter().filter(is_meant);
+        let jobs: BTreeSet<(u32, u32)> = jobs.map(|row| (row.job_id, row.restarts)).collect();
+        rows.retain(|row| jobs.contains(&(row.job_id, row.restarts)) && self.admits(row));
+        if !self.duplicates {
+            keep_last_attempts(rows);
+        }
+    }
+
     /// The text for these rows.
     ///
     /// # Errors
     /// A format that names a field that is not there.
     pub fn text(&self, mut rows: Vec<AccountingRow>, show: &Show) -> anyhow::Result<String> {
-        let jobs = rows.iter().filter(|row| row.step_id.is_empty() && self.wanted.admits(row));
-        let jobs: BTreeSet<(u32, u32)> = jobs.map(|row| (row.job_id, row.restarts)).collect();
-        rows.retain(|row| jobs.contains(&(row.job_id, row.restarts)) && self.admits(row));
-        if !self.duplicates {
-            keep_last_attempts(&mut rows);
-        }
+        self.choose(&mut rows);
         if let Some(wish) = self.common.wish {
             return Ok(match wish.spur {
                 true => wish.own(&[("jobs", json::to_value(&rows))]),
@@ -389,7 +427,7 @@ impl Query {
         let report = Report::parse(match self {
             Query { brief: true, .. } => BRIEF,
             Query { long: true, .. } => LONG,
-            _ => format.unwrap_or(DEFAULT),
+            _ => format.unwrap_or(if self.completion { COMPLETION } else { DEFAULT }),
         })?;
         let layout = match self.parsable {
             None => Layout::Columns,
@@ -472,8 +510,46 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             row.end_time = row.end_time.map(|end| end.min(until.unwrap_or(end)));
         }
     }
+    if query.texts.script || query.texts.environment {
+        query.choose(&mut rows);
+        return tell_texts(session, &query.texts, &rows).await;
+    }
     let text = query.text(rows, &show)?;
     write!(session.out, "{text}")?;
+    Ok(0)
+}
+
+/// Prints scripts and environments of jobs, as far as the controller has them still.
+async fn tell_texts(session: &mut Session, texts: &Texts, rows: &[AccountingRow]) -> anyhow::Result<u8> {
+    let line = "-".repeat(80);
+    for row in rows.iter().filter(|row| row.step_id.is_empty()) {
+        let request = GetScriptRequest { job_id: row.job_id.to_string() };
+        let call = async |mut controller: Controller, request| controller.get_script(request).await;
+        let found = match session.connection()?.read(request, call).await {
+            Ok(found) => found,
+            Err(CallError::Refused { .. }) => GetScriptResponse::default(),
+            Err(error) => return Err(error.into()),
+        };
+        let id = row.array_job_id.zip(row.array_task_id);
+        let id = id.map_or_else(|| row.job_id.to_string(), |(array, task)| format!("{array}_{task}"));
+        if texts.script {
+            writeln!(session.out, "Batch Script for {id}\n{line}")?;
+            session.out.write_all(if found.script.is_empty() { b"NONE" } else { &found.script })?;
+            writeln!(session.out)?;
+        }
+        if texts.environment {
+            writeln!(session.out, "Environment used for {id} (must be batch to display)\n{line}")?;
+            let variables = found.environment.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
+            for variable in variables {
+                session.out.write_all(variable)?;
+                writeln!(session.out)?;
+            }
+            if found.environment.is_empty() {
+                writeln!(session.out, "NONE")?;
+            }
+            writeln!(session.out)?;
+        }
+    }
     Ok(0)
 }
 

@@ -23,10 +23,10 @@ use crate::commands::sbatch;
 use crate::commands::signals::Signals;
 use crate::commands::verbose;
 use crate::error::{FAILURE, Failure};
+use crate::options::Layer;
 use crate::options::defs::SALLOC_LINE;
 use crate::options::het::{self, Reading};
 use crate::options::submission::Submission;
-use crate::options::Layer;
 use crate::place::{self, Here};
 use crate::session::Session;
 
@@ -181,7 +181,10 @@ async fn run_command(
     // INT and QUIT of the terminal reach the command as well; what it does about them is its own.
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
     let mut command = Command::new(&argv[0]);
-    command.args(&argv[1..]).envs(environment.into_iter().map(|variable| (variable.key, variable.value)));
+    command
+        .args(&argv[1..])
+        .envs(&wishes.advice)
+        .envs(environment.into_iter().map(|variable| (variable.key, variable.value)));
     command.current_dir(place::directory(wishes.chdir.as_deref())?);
     let mut child = command.spawn().with_context(|| format!("Unable to execute {}", argv[0]))?;
     let mut told = false;

@@ -39,6 +39,8 @@ pub struct Submission {
     pub gpus_per_socket: Option<String>,
     /// `--ntasks-per-gpu`.
     pub tasks_per_gpu: Option<u32>,
+    /// `--overcommit` of a job.
+    pub overcommit: bool,
     /// `--use-min-nodes`.
     pub use_min_nodes: bool,
     /// `--umask`.
@@ -257,10 +259,34 @@ impl Submission {
         self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
         let notes = fold(layers, self)?;
         self.notes.extend(notes);
+        self.crowd();
         if self.verbose > 0 {
             self.said.insert("verbose", None);
         }
         Ok(())
+    }
+
+    /// With `--overcommit` a job has of each node what one task needs; its steps have all its tasks there nevertheless.
+    fn crowd(&mut self) {
+        if !self.overcommit {
+            return;
+        }
+        let nodes =
+            self.spec.nodes.split(['-', ',']).next().and_then(|least| least.parse().ok()).unwrap_or(1_u32);
+        let each = self.spec.tasks_per_node.take();
+        let tasks = self.spec.tasks.take().or(each.map(|each| each.saturating_mul(nodes)));
+        if self.spec.nodes.is_empty() && self.spec.nodelist.is_empty() {
+            "1".clone_into(&mut self.spec.nodes);
+        }
+        if let Some(cores) = &mut self.spec.cores {
+            (cores.tasks_per_core, cores.tasks_per_socket) = (None, None);
+        }
+        self.advise("SLURM_OVERCOMMIT", "1");
+        if let Some(tasks) = tasks {
+            for name in ["SLURM_NTASKS", "SLURM_NPROCS"] {
+                self.advise(name, &tasks.to_string());
+            }
+        }
     }
 
     /// Sets a variable that steps of the job read as what they are to do.

@@ -72,6 +72,8 @@ fn told(wishes: Submission, spec: &JobSpec) -> String {
         deadline: None,
         dependency: None,
         gather_with: None,
+        said: BTreeMap::new(),
+        is_batch: false,
         ..wishes
     };
     for line in differences(&here, &Submission::default()).lines() {

@@ -184,7 +184,10 @@ verbose             : 1";
             (&SBATCH_LINE, "--distribution=block:cyclic,Pack", "distribution        : block:cyclic,pack"),
         ] {
             let mut wishes = Submission::default();
-            assert!(matches!(wishes.settle_line(line, &words(said), &|_| None), Ok(Settled::Run(_))), "{said}");
+            assert!(
+                matches!(wishes.settle_line(line, &words(said), &|_| None), Ok(Settled::Run(_))),
+                "{said}"
+            );
             assert_eq!(rows(&lines(&wishes, &Anywhere)), row, "{said}");
         }
     }

@@ -126,11 +126,10 @@ pub(super) fn cpu_binding(value: &str) -> Result<CpuBinding, String> {
         ("sockets" | "socket" | "ldoms" | "ldom" | "boards" | "board" | "rank_ldom", "") => {
             Ok(CpuBinding::Elsewhere)
         }
-        ("map_cpu" | "mapcpu" | "mask_cpu" | "maskcpu" | "map_ldom" | "mapldom" | "mask_ldom" | "maskldom", list)
-            if !list.is_empty() =>
-        {
-            Ok(CpuBinding::Elsewhere)
-        }
+        (
+            "map_cpu" | "mapcpu" | "mask_cpu" | "maskcpu" | "map_ldom" | "mapldom" | "mask_ldom" | "maskldom",
+            list,
+        ) if !list.is_empty() => Ok(CpuBinding::Elsewhere),
         _ => Err(format!(
             "`{value}` is not known; say none, cores, threads, sockets, ldoms, rank, map_cpu:LIST or mask_cpu:LIST, behind quiet, or verbose,"
         )),

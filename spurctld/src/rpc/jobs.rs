@@ -308,7 +308,7 @@ impl Desk {
         let payload =
             self.blobs.payload(&batch).await.map_err(|error| Status::internal(error.to_string()))?;
         let payload = payload.ok_or_else(|| reject::status(&none()))?;
-        Ok(v1::GetScriptResponse { script: payload.script })
+        Ok(v1::GetScriptResponse { script: payload.script, environment: payload.environment })
     }
 }
 

@@ -34,8 +34,7 @@ fn with_environment(cluster: &Cluster, mut request: v1::CreateStepRequest) -> v1
     let per_node = job.spec.shape.tasks_per_node.map_or(0, u64::from);
     request.tasks = request.tasks.or(other(request.environment_tasks, alloc.tasks()));
     request.nodes = request.nodes.or(other(request.environment_nodes, alloc.nodes.len() as u64));
-    request.tasks_per_node =
-        request.tasks_per_node.or(other(request.environment_tasks_per_node, per_node));
+    request.tasks_per_node = request.tasks_per_node.or(other(request.environment_tasks_per_node, per_node));
     request
 }
 

@@ -134,8 +134,8 @@ const OPTIONS: &[QueryOpt] = &[
     listing::federation(&["SINFO_FEDERATION"]),
     listing::hide(),
     listing::local(&["SINFO_LOCAL"]),
-    QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |_, _| Ok(()))
-        .without_effect("they always are"),
+    // They always are.
+    QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |_, _| Ok(())),
     listing::verbose(),
     listing::json(),
     listing::yaml(),

@@ -63,10 +63,12 @@ pub(super) const RESOURCES: &[Def] = &[
         Ok(())
     })
     .only(JOB),
-    Def::flag("overcommit", Some('O'), "overcommit resources", nothing)
-        .only(SBATCH | SALLOC)
-        .env(&["SBATCH_OVERCOMMIT", "SALLOC_OVERCOMMIT"])
-        .refused("tasks have CPUs of their own; ask for fewer with --cpus-per-task=1"),
+    Def::flag("overcommit", Some('O'), "overcommit resources: those of one task on each node", |s, _| {
+        s.overcommit = true;
+        Ok(())
+    })
+    .only(SBATCH | SALLOC)
+    .env(&["SBATCH_OVERCOMMIT", "SALLOC_OVERCOMMIT"]),
     Def::value("core-spec", Some('S'), "cores", "count of reserved cores", nothing)
         .only(JOB)
         .env(&["SBATCH_CORE_SPEC", "SALLOC_CORE_SPEC", "SLURM_CORE_SPEC"])
@@ -88,13 +90,19 @@ pub(super) const RESOURCES: &[Def] = &[
 ];
 
 pub(super) const AFFINITY: &[Def] = &[
-    Def::value("extra-node-info", Some('B'), "S[:C[:T]]", "sockets, cores and threads that nodes must have", |s, v| {
-        let [sockets, cores, threads] = extra_node_info(v)?;
-        let ask = s.cores();
-        (ask.sockets_per_node, ask.cores_per_socket) = (sockets, cores.or(ask.cores_per_socket));
-        ask.threads_per_core = threads.or(ask.threads_per_core);
-        Ok(())
-    })
+    Def::value(
+        "extra-node-info",
+        Some('B'),
+        "S[:C[:T]]",
+        "sockets, cores and threads that nodes must have",
+        |s, v| {
+            let [sockets, cores, threads] = extra_node_info(v)?;
+            let ask = s.cores();
+            (ask.sockets_per_node, ask.cores_per_socket) = (sockets, cores.or(ask.cores_per_socket));
+            ask.threads_per_core = threads.or(ask.threads_per_core);
+            Ok(())
+        },
+    )
     .only(JOB),
     Def::value("sockets-per-node", None, "S", "number of sockets per node to allocate", |s, v| {
         s.cores().sockets_per_node = least(v)?;
@@ -131,7 +139,11 @@ pub(super) const AFFINITY: &[Def] = &[
         s.cores().threads_per_core = match v.to_ascii_lowercase().as_str() {
             "compute_bound" | "memory_bound" | "nomultithread" => Some(1),
             "multithread" => None,
-            _ => return Err(format!("`{v}` is not known; say compute_bound, memory_bound, multithread or nomultithread")),
+            _ => {
+                return Err(format!(
+                    "`{v}` is not known; say compute_bound, memory_bound, multithread or nomultithread"
+                ));
+            }
         };
         s.advise("SLURM_HINT", v);
         Ok(())
@@ -145,11 +157,17 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"])
     .without_effect("memory is taken where the CPUs are that a task is bound to"),
-    Def::value("distribution", Some('m'), "type", "distribution method for processes to nodes (type = block|cyclic|arbitrary)", |s, v| {
-        s.step.distribution = distribution(v)?;
-        s.advise("SLURM_DISTRIBUTION", v);
-        Ok(())
-    })
+    Def::value(
+        "distribution",
+        Some('m'),
+        "type",
+        "distribution method for processes to nodes (type = block|cyclic|arbitrary)",
+        |s, v| {
+            s.step.distribution = distribution(v)?;
+            s.advise("SLURM_DISTRIBUTION", v);
+            Ok(())
+        },
+    )
     .only(JOB)
     .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION", "SLURM_DISTRIBUTION"]),
     Def::value("cpu-freq", None, "min[-max[:gov]]", "requested cpu frequency (and governor)", |s, v| {
@@ -159,14 +177,22 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SLURM_CPU_FREQ_REQ"])
     .without_effect("frequencies are the system's, as with Slurm where CpuFreqGovernors forbids it"),
-    Def::value("cpu-bind", None, "type", "bind tasks to CPUs: to those that they are given, or none", |s, v| {
-        let binding = cpu_binding(v)?;
-        s.step.unbound = binding == CpuBinding::None;
-        if binding == CpuBinding::Elsewhere {
-            s.notes.push(format!("--cpu-bind={v} has no effect: each task is bound to the CPUs that it is given"));
-        }
-        Ok(())
-    })
+    Def::value(
+        "cpu-bind",
+        None,
+        "type",
+        "bind tasks to CPUs: to those that they are given, or none",
+        |s, v| {
+            let binding = cpu_binding(v)?;
+            s.step.unbound = binding == CpuBinding::None;
+            if binding == CpuBinding::Elsewhere {
+                s.notes.push(format!(
+                    "--cpu-bind={v} has no effect: each task is bound to the CPUs that it is given"
+                ));
+            }
+            Ok(())
+        },
+    )
     .or(&["cpu_bind"])
     .only(SRUN)
     .env(&["SLURM_CPU_BIND"]),

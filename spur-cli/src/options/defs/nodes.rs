@@ -58,15 +58,7 @@ pub(super) const OPTIONS: &[Def] = &[
         "topo",
         "allocate nodes in exclusive mode; topo: whole leaves or blocks",
         |s, v| {
-            s.spec.sharing = match v {
-                "" | "exclusive" => Sharing::Exclusive,
-                "topo" => Sharing::Topo,
-                "user" | "mcs" => {
-                    return Err(format!("sharing by {v} is not offered; leave the value out, or say topo"));
-                }
-                other => return Err(format!("`{other}` is not known; leave the value out, or say topo")),
-            }
-            .into();
+            s.spec.sharing = exclusive(&mut s.notes, v)?.into();
             Ok(())
         },
     )
@@ -76,12 +68,7 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("exclusive", None, "topo", "in a job: no CPUs of other steps; else whole nodes", |s, v| {
         s.step.overlap = false;
         s.step.exact = true;
-        s.spec.sharing = match v {
-            "" | "exclusive" => Sharing::Exclusive,
-            "topo" => Sharing::Topo,
-            other => return Err(format!("`{other}` is not offered; leave the value out, or say topo")),
-        }
-        .into();
+        s.spec.sharing = exclusive(&mut s.notes, v)?.into();
         Ok(())
     })
     .optional()
@@ -113,6 +100,59 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"]),
 ];
+
+/// How nodes are shared with `--exclusive`. Nodes that only the own user's jobs may share are nobody else's.
+fn exclusive(notes: &mut Vec<String>, value: &str) -> Result<Sharing, String> {
+    match value {
+        "" | "exclusive" => Ok(Sharing::Exclusive),
+        "topo" => Ok(Sharing::Topo),
+        "user" | "mcs" => {
+            notes
+                .push(format!("--exclusive={value}: the job has whole nodes, and shares them with no other"));
+            Ok(Sharing::Exclusive)
+        }
+        other => Err(format!("`{other}` is not known; leave the value out, or say topo or user")),
+    }
+}
+
+/// Whether a word of `--network` is for one of the switches that Slurm has plugins for: IBM's, Cray's, HPE's.
+fn is_of_a_switch(word: &str) -> bool {
+    let word = word.trim().to_ascii_lowercase();
+    let name = word.split('=').next().unwrap_or_default();
+    let words = [
+        "system",
+        "blade",
+        "instances",
+        "devname",
+        "devtype",
+        "bulk_xfer",
+        "cau",
+        "collectives",
+        "immed",
+        "ip",
+        "ipv4",
+        "ipv6",
+        "ipoib",
+        "hfi",
+        "lapi",
+        "mpi",
+        "pami",
+        "upc",
+        "us",
+        "sn_all",
+        "sn_single",
+        "job_vni",
+        "single_node_vni",
+        "single_vni",
+        "adjust_limits",
+        "no_vni",
+        "disable_rdzv_get",
+        "depth",
+        "hwcoll",
+        "tcs",
+    ];
+    words.contains(&name) || ["def_", "res_", "max_"].iter().any(|begin| name.starts_with(begin))
+}
 
 pub(super) const FABRIC: &[Def] = &[
     Def::value(
@@ -204,6 +244,10 @@ pub(super) const FABRIC: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_PREFER", "SALLOC_PREFER", "SLURM_PREFER"]),
     Def::value("network", None, "need", "bw=SPEED and latency: what the links must offer", |s, v| {
+        if v.split(',').all(is_of_a_switch) {
+            s.notes.push(format!("--network={v} has no effect: it is for switches that Slurm sets up"));
+            return Ok(());
+        }
         s.spec.network = parsed::<NetworkNeed>(v)?.to_string();
         Ok(())
     })

@@ -45,7 +45,7 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("cluster-constraint", None, "list", "features of clusters to submit to", nothing)
         .only(JOB)
         .env(&["SBATCH_CLUSTER_CONSTRAINT"])
-        .refused("federations are not supported by Spur"),
+        .without_effect("there is one cluster, as with Slurm where there is no federation"),
     Def::value(
         "deadline",
         None,
@@ -226,10 +226,12 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(JOB)
     .env(&["SBATCH_WCKEY", "SALLOC_WCKEY", "SLURM_WCKEY"]),
-    Def::value("wait-all-nodes", None, "0|1", "wait for all nodes to be booted and ready", nothing)
-        .only(SBATCH | SALLOC)
-        .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"])
-        .without_effect("a job starts when all of its nodes are ready"),
+    // A job starts when all of its nodes are ready.
+    Def::value("wait-all-nodes", None, "0|1", "wait for all nodes to be booted and ready", |_, v| {
+        number::<u8>(v).map(|_| ())
+    })
+    .only(SBATCH | SALLOC)
+    .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
     Def::value("immediate", Some('I'), "secs", "exit if resources not available in \"secs\"", |s, v| {
         s.step.immediate = true;
         s.immediate = Some(number_or(v, 1)?);
@@ -259,7 +261,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .without_effect("there is no plugin that profiles"),
     Def::flag("reboot", None, "reboot compute nodes before starting job", nothing)
         .only(JOB)
-        .refused("nodes are not booted by jobs; ask the administrator, or leave it out"),
+        .without_effect("jobs do not boot nodes, as with Slurm where there is no RebootProgram"),
     Def::value("bb", None, "spec", "burst buffer specifications", nothing)
         .only(JOB)
         .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"])

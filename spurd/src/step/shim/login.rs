@@ -64,7 +64,10 @@ fn read_to_mark(mut output: ChildStdout, deadline: Instant) -> std::io::Result<O
     let (mut told, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let left = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
         if poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left))? == 0 {
             return Ok(None);
         }
@@ -129,7 +132,8 @@ mod tests {
     #[test]
     fn a_shell_that_tells_nothing_is_an_error() {
         let home = tempfile::tempdir().unwrap();
-        let ask = |first: &str| ask("ann", home.path(), &shell(home.path(), first), Duration::from_millis(50));
+        let ask =
+            |first: &str| ask("ann", home.path(), &shell(home.path(), first), Duration::from_millis(50));
         assert!(ask("sleep 1000").unwrap_err().contains("did not end within"));
         assert_eq!(variables(&ask("exit 1").unwrap()), None);
     }

@@ -212,7 +212,8 @@ impl Controller for Fake {
 
     async fn get_script(&self, request: Request<v1::GetScriptRequest>) -> Answer<v1::GetScriptResponse> {
         self.heard("GetScript", &[("job", request.into_inner().job_id)]);
-        Ok(Response::new(v1::GetScriptResponse { script: "#!/bin/sh\ntrue\n".into() }))
+        let script = "#!/bin/sh\ntrue\n".into();
+        Ok(Response::new(v1::GetScriptResponse { script, environment: Vec::new().into() }))
     }
 
     async fn list_jobs(&self, request: Request<v1::ListJobsRequest>) -> Answer<Self::ListJobsStream> {

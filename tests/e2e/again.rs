@@ -23,7 +23,7 @@ fn an_ended_job_is_had_again_and_both_runs_are_accounted_for() {
         let words = [&["sacct", "-n", "-P", "-X", "-j", &id, "-o", "state,exitcode"], words].concat();
         cluster.rows(&words).join(" ")
     };
-    assert_eq!(states(&["-D"]), "FAILED|1:0 COMPLETED|0:0");
+    assert_eq!(states(&["-D"]), "COMPLETED|0:0 FAILED|1:0");
     assert_eq!(states(&[]), "COMPLETED|0:0");
 }
 

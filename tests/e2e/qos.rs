@@ -146,6 +146,7 @@ fn what_a_job_may_not_have_is_refused_with_what_it_may() {
         assert!(said.err.contains(&format!("the job waits ({reason}): {says}")), "{said:?}");
         let job: u32 = said.out.trim().parse().unwrap();
         client.wait(job, |job| job.state == "PENDING" && job.reason == reason);
+        cluster.ok(&["scancel", &job.to_string()]);
     }
     let held = cluster.sbatch(&["-H", "-q", "high", "--wrap", "true"]).to_string();
     let shown = cluster.ok(&["scontrol", "show", "job", &held]);

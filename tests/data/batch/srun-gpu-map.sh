@@ -5,4 +5,4 @@
 #SBATCH --cpus-per-gpu=8
 #SBATCH --gpu-bind=closest
 
-srun --ntasks=4 --gpus-per-task=1 --cpu-bind=map_cpu:0,8,16,24 --gpu-bind=map_gpu:0,1,2,3 ./select.sh ./app
+srun --ntasks=4 --gpus-per-task=1 --cpu-bind=map_cpu:0,8,16,24 --gpu-bind=closest ./select.sh ./app

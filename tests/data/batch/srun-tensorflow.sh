@@ -6,4 +6,4 @@
 #SBATCH -A proj
 #SBATCH --reservation=course
 
-srun --ntasks-per-gpu=1 --gpu-bind=single:1 python mnist.py
+srun --ntasks-per-gpu=1 --gpu-bind=none python mnist.py

@@ -16,8 +16,9 @@ const STEPS: usize = 90;
 
 fn scripts() -> Vec<(PathBuf, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/batch");
-    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    paths.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+    let entries = fs::read_dir(directory).expect("the scripts are there");
+    let paths = entries.map(|entry| entry.expect("it can be listed").path());
+    paths.map(|path| (path.clone(), fs::read_to_string(path).expect("it can be read"))).collect()
 }
 
 #[test]

@@ -175,14 +175,13 @@ pub(super) fn on_off(value: &str) -> Result<bool, String> {
     }
 }
 
-/// The events of `--mail-type`, in capitals.
-pub(super) fn mail_types(value: &str) -> Result<String, String> {
-    let known = |word: &str| {
-        let word = word.to_ascii_uppercase();
-        let there = MAIL_TYPES.contains(&word.as_str());
-        there.then_some(word.clone()).ok_or_else(|| format!("`{word}` is none of {}", MAIL_TYPES.join(", ")))
-    };
-    Ok(value.split(',').map(known).collect::<Result<Vec<_>, _>>()?.join(","))
+/// The events of `--mail-type`, in capitals, and the words that are none: for want of mail no job is refused.
+pub(super) fn mail_types(value: &str) -> (String, Vec<String>) {
+    let words = value.to_ascii_uppercase();
+    let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let (known, unknown): (Vec<&str>, Vec<&str>) = words.partition(|word| MAIL_TYPES.contains(word));
+    let told = |word| format!("--mail-type={word} has no effect: it is none of {}", MAIL_TYPES.join(", "));
+    (known.join(","), unknown.into_iter().map(told).collect())
 }
 
 /// The limits of `--propagate`.

@@ -115,7 +115,9 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_LICENSES", "SALLOC_LICENSES", "SLURM_LICENSES"]),
     Def::value("mail-type", None, "type", "notify on state change: BEGIN, END, FAIL or ALL", |s, v| {
-        s.spec.mail_type = mail_types(v)?;
+        let (known, unknown) = mail_types(v);
+        s.spec.mail_type = known;
+        s.notes.extend(unknown);
         Ok(())
     })
     .only(JOB),

@@ -111,7 +111,7 @@ mod tests {
         }
 
         fn path(&self, file: &str) -> String {
-            format!("/home/{file}")
+            format!("/home/alice/{file}")
         }
     }
 
@@ -149,7 +149,7 @@ mem                 : 4G
 nodelist            : n1
 nodes               : 2
 ntasks              : 4
-output              : /home/x%j.out
+output              : /home/alice/x%j.out
 partition           : main
 signal              : B:USR1
 time                : 00:10:00

@@ -1,5 +1,6 @@
 //! What `-v` prints of the options that were said: their names and values in the words of Slurm 22.05.
 
+use spur_core::text::signal::WarnSignal;
 use spur_core::text::time::{TimeLimit, When};
 
 use super::submission::Submission;
@@ -8,8 +9,6 @@ use super::submission::Submission;
 const UNTOLD: [&str; 4] = ["export-file", "het-group", "umask", "x11"];
 /// The events of `--mail-type=ALL`.
 const ALL_MAIL: &str = "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT";
-/// How long before the limit the signal of `--signal` comes where nothing else is said, as it is written.
-const USUAL_WARNING: &str = "@60";
 
 /// What must be known of where a command was called to spell values as Slurm does.
 pub trait Place {
@@ -44,7 +43,7 @@ fn spelled(name: &str, value: &str, wishes: &Submission, place: &dyn Place) -> S
         "gres" => Some(value.split(',').map(|one| format!("gres:{one}")).collect::<Vec<_>>().join(",")),
         "mem" | "mem-per-cpu" | "mem-per-gpu" | "tmp" => megabytes(value),
         "mail-type" => Some(mail(value)),
-        "signal" => wishes.spec.signal.strip_suffix(USUAL_WARNING).map(str::to_owned),
+        "signal" => wishes.spec.signal.parse().ok().map(warning),
         "switches" => value.split_once('@').and_then(|(count, time)| {
             let time: TimeLimit = time.parse().ok()?;
             Some(format!("{count}@{}", clock(time)))
@@ -71,6 +70,18 @@ fn unsaid(name: &str) -> &'static str {
         "kill-command" => "TERM",
         "compress" => "lz4",
         _ => "set",
+    }
+}
+
+/// `--signal`, by the signal's name, with the time only where that is not the usual one.
+fn warning(warning: WarnSignal) -> String {
+    let name = warning.signal.name().map_or_else(|| warning.signal.to_string(), str::to_owned);
+    let flags = [(warning.overlap_reservation, "R"), (warning.batch_only, "B")];
+    let flags: String = flags.into_iter().filter(|(said, _)| *said).map(|(_, flag)| flag).collect();
+    let colon = if flags.is_empty() { "" } else { ":" };
+    match warning.seconds {
+        WarnSignal::DEFAULT_SECONDS => format!("{flags}{colon}{name}"),
+        seconds => format!("{flags}{colon}{name}@{seconds}"),
     }
 }
 

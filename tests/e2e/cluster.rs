@@ -507,13 +507,15 @@ fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
     let (directory, Setup { nodes, cpus, gres, auth, kill_wait, agent, controller, more }) =
         (directory.display(), setup);
     let gres = if gres.is_empty() { String::new() } else { format!("\ngres = [\"{gres}\"]") };
+    // Lines that are not there leave the others where they are.
+    let line = |text: &str| if text.is_empty() { String::new() } else { format!("\n{text}") };
+    let (agent, controller) = (line(agent), line(controller));
     format!(
         r#"cluster_name = "{NAME}"
 [controller]
 listen_addr = "127.0.0.1:{port}"
 state = "{directory}/state"
-kill_wait = "{kill_wait}"
-{controller}
+kill_wait = "{kill_wait}"{controller}
 [auth]
 method = "{auth}"
 key_file = "{directory}/key"
@@ -521,8 +523,7 @@ socket = "{directory}/auth.sock"
 [agent]
 listen_addr = "127.0.0.1:0"
 spool_dir = "{directory}/spool/%n"
-heartbeat_interval = "1s"
-{agent}
+heartbeat_interval = "1s"{agent}
 [[nodes]]
 names = "n[1-{nodes}]"
 cpus = {cpus}

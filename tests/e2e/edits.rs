@@ -71,11 +71,21 @@ fn partitions_say_who_may_use_them() {
         assert!(said.contains(part), "{change}: {said}");
         cluster.ok(&["scontrol", "update", "PartitionName=main", back]);
     };
-    refused("DenyAccounts=x", "DenyAccounts=", &["-A", "x"], "does not take account x");
     refused("ReqResv=YES", "ReqResv=NO", &[], "is for reservations");
     refused("AllocNodes=elsewhere", "AllocNodes=ALL", &[], "takes no jobs from host");
     refused("MaxMemPerNode=50", "MaxMemPerNode=UNLIMITED", &["--mem=60"], "allows 50 MiB");
-    refused("MaxTime=5", "MaxTime=60", &["-t", "6"], "Requested time limit is invalid");
+    // Over limits that can be raised they wait, and start when they are.
+    let mut client = cluster.client();
+    for (change, back, submit, reason) in [
+        ("DenyAccounts=x", "DenyAccounts=", ["-A", "x"], "AccountNotAllowed"),
+        ("MaxTime=5", "MaxTime=60", ["-t", "6"], "PartitionTimeLimit"),
+    ] {
+        cluster.ok(&["scontrol", "update", "PartitionName=main", change]);
+        let job = cluster.sbatch(&[&submit[..], &["--wrap", "true"]].concat());
+        client.wait(job, |job| job.reason == reason);
+        cluster.ok(&["scontrol", "update", "PartitionName=main", back]);
+        client.wait_for(job, "COMPLETED");
+    }
     cluster.ok(&["scontrol", "update", "PartitionName=main", "State=DRAIN", "Alternate=long"]);
     let job = cluster.sbatch(&["-H", "--wrap", "true"]);
     assert_eq!(cluster.ok(&["squeue", "-h", "-j", &job.to_string(), "-o", "%P"]), "long\n");

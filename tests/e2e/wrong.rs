@@ -33,7 +33,6 @@ fn what_cannot_be_submitted_is_refused_with_the_reason() {
         (&["-w", "n7", good], "n7"),
         (&["-p", "nowhere", good], "partition"),
         (&["-N3", good], "Node"),
-        (&["-t", "2-0", good], "time limit"),
         (&["--mem=1T", good], "the largest of partition main has 64000"),
         (&["--gather=must:closet", good], "closet"),
         (&[good, "extra"], "extra"),

@@ -66,7 +66,7 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let time_limit = match (wire.unlimited_time, wire.time_limit) {
         (true, None) => Some(TimeLimit::Unlimited),
         (true, Some(_)) => return Err(BadField::new("--time", "both a limit and UNLIMITED were given")),
-        (false, seconds) => seconds.map(TimeLimit::Seconds),
+        (false, seconds) => limit("--time", seconds)?,
     };
     if wire.name.contains(char::is_control) {
         return Err(BadField::new(
@@ -88,7 +88,7 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
         shape,
         fabric,
         time_limit: TimeLimit::Unlimited,
-        time_min: wire.time_min.map(TimeLimit::Seconds),
+        time_min: limit("--time-min", wire.time_min)?,
         begin: wire.begin.map(Time),
         deadline: wire.deadline.map(Time),
         hold: wire.hold,
@@ -265,6 +265,17 @@ fn fabric(wire: &v1::JobSpec) -> Result<Option<Box<FabricAsk>>, BadField> {
         gather_with: wire.gather_with.map(JobId),
     };
     Ok((ask != FabricAsk::default()).then(|| Box::new(ask)))
+}
+
+/// A number of seconds that Slurm, which counts minutes in 32 bits, could hold as well.
+fn limit(field: &'static str, seconds: Option<u64>) -> Result<Option<TimeLimit>, BadField> {
+    let most = u64::from(u32::MAX) * 60;
+    match seconds {
+        Some(seconds) if seconds > most => {
+            Err(BadField::new(field, format!("{seconds} seconds are too many; ask ≤ {most}, or UNLIMITED")))
+        }
+        seconds => Ok(seconds.map(TimeLimit::Seconds)),
+    }
 }
 
 /// `None` when none of the rare options was used; the submit host alone is one of them.
@@ -444,7 +455,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 24] = [
+        let cases: [Case; 26] = [
             ("--job-name", |wire| wire.name = "a\nb".into()),
             ("--comment", |wire| wire.comment = "x".repeat(1025)),
             ("--licenses", |wire| wire.licenses = "x,".repeat(600)),
@@ -464,6 +475,8 @@ mod tests {
             ("--dependency", |wire| wire.dependency = format!("afterok{}", ":1".repeat(4097))),
             ("--licenses", |wire| wire.licenses = "matlab:0".into()),
             ("--time", |wire| (wire.time_limit, wire.unlimited_time) = (Some(60), true)),
+            ("--time", |wire| wire.time_limit = Some(u64::MAX)),
+            ("--time-min", |wire| wire.time_min = Some(u64::MAX)),
             ("--chdir", |wire| wire.batch = Some(v1::Batch { work_dir: "x".into(), ..batch() })),
             ("batch script", |wire| wire.batch = Some(v1::Batch { script: Bytes::new(), ..batch() })),
             ("batch script", |wire| wire.batch = Some(v1::Batch { script: "true\n".into(), ..batch() })),

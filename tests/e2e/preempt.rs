@@ -154,7 +154,7 @@ fn what_is_kept_for_a_job_outlives_the_controller() {
     client.wait_for(low, "PREEMPTED");
     assert_eq!(cluster.ok(&["squeue", "-h", "-t", "all", "-j", &low.to_string(), "-o", "%t"]), "PR\n");
     let row = ["sacct", "-n", "-P", "-o", "jobid,state,exitcode", "-j", &low.to_string()];
-    assert_eq!(cluster.ok(&row), format!("{low}|PREEMPTED|7:0\n{low}.batch|CANCELLED|7:0\n"));
+    assert_eq!(cluster.ok(&row), format!("{low}|PREEMPTED|7:0\n{low}.batch|FAILED|7:0\n"));
     urgent_gate.open();
     client.wait_for(urgent, "COMPLETED");
     client.wait_for(other, "COMPLETED");

@@ -14,6 +14,7 @@ use spur_proto::v1;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
+use tonic::{Code, Status};
 
 use crate::rpc::access::Identified;
 
@@ -312,7 +313,7 @@ impl<S: NamedService> NamedService for Counted<S> {
 
 impl<S> Service<http::Request<Body>> for Counted<S>
 where
-    S: Service<http::Request<Body>>,
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
@@ -334,16 +335,47 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            let method = uri.path().rsplit('/').next().unwrap_or_default();
-            statistics.request(method, owner, begun.elapsed());
+            // What the service does not have is whatever a client made up, and as many names as it likes.
+            if answer.as_ref().is_ok_and(is_known) {
+                let method = uri.path().rsplit('/').next().unwrap_or_default();
+                statistics.request(method, owner, begun.elapsed());
+            }
             answer
         })
     }
 }
 
+/// Whether it is of a method that the service has.
+fn is_known(answer: &http::Response<Body>) -> bool {
+    Status::from_header_map(answer.headers()).is_none_or(|status| status.code() != Code::Unimplemented)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use tower::{ServiceExt, service_fn};
+
     use super::*;
+
+    #[tokio::test]
+    async fn methods_that_there_are_not_are_not_counted() {
+        let statistics = Statistics::new(Time(0));
+        let inner = service_fn(async |request: http::Request<Body>| {
+            Ok::<_, Infallible>(match request.uri().path() {
+                "/spur.v1.Controller/Ping" => http::Response::new(Body::empty()),
+                _ => Status::unimplemented("").into_http(),
+            })
+        });
+        for path in ["/spur.v1.Controller/Ping", "/spur.v1.Controller/Pong", "/spur.v1.Controller/Pung"] {
+            let counted = Counted { inner, statistics: statistics.clone() };
+            let request = http::Request::builder().uri(path).body(Body::empty()).unwrap();
+            counted.oneshot(request).await.unwrap();
+        }
+        let names: Vec<_> =
+            statistics.figures(false, Time(1)).by_type.into_iter().map(|count| count.name).collect();
+        assert_eq!(names, ["REQUEST_PING"]);
+    }
 
     #[test]
     fn requests_are_added_up_under_slurms_names() {

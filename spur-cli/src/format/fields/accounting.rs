@@ -37,13 +37,13 @@ pub const FIELDS: &[AccountingField] = &[
     field("AllocNodes", 10, |r, _| r.nodes.to_string()),
     field("AllocTRES", 10, |r, _| tres(r, &r.alloc_tres)),
     field("AssocID", 7, |r, _| of_job(r, "0".to_owned())),
-    field("AveCPU", 10, |r, show| average(r, |used| used.cpu.as_ref(), show, cpu)),
+    field("AveCPU", 10, |r, show| average(r, CPU, show)),
     field("AveCPUFreq", 10, |r, _| of_step(r, "0")),
-    field("AveDiskRead", 14, |r, show| average(r, |used| used.read.as_ref(), show, size)),
-    field("AveDiskWrite", 14, |r, show| average(r, |used| used.written.as_ref(), show, size)),
-    field("AvePages", 10, |r, show| average(r, |used| used.pages.as_ref(), show, count)),
-    field("AveRSS", 10, |r, show| average(r, |used| used.memory.as_ref(), show, size)),
-    field("AveVMSize", 10, |r, show| average(r, |used| used.virtual_memory.as_ref(), show, size)),
+    field("AveDiskRead", 14, |r, show| average(r, READ, show)),
+    field("AveDiskWrite", 14, |r, show| average(r, WRITTEN, show)),
+    field("AvePages", 10, |r, show| average(r, PAGES, show)),
+    field("AveRSS", 10, |r, show| average(r, MEMORY, show)),
+    field("AveVMSize", 10, |r, show| average(r, VIRTUAL_MEMORY, show)),
     field("BlockID", 10, unknown),
     field("Cluster", 10, |_, show| show.cluster.clone()),
     field("Comment", 14, |r, _| of_job(r, r.comment.clone())),
@@ -79,55 +79,25 @@ pub const FIELDS: &[AccountingField] = &[
     field("JobName", 10, |r, _| r.name.clone()),
     field("Layout", 9, |r, _| r.layout.clone()),
     field("Licenses", 20, |r, _| of_job(r, r.licenses.clone())),
-    field("MaxDiskRead", 12, |r, show| {
-        of_spread(r, |used| used.read.as_ref(), |spread| size(spread.max, show))
-    }),
-    field("MaxDiskReadNode", 15, |r, _| {
-        of_spread(r, |used| used.read.as_ref(), |spread| spread.max_node.clone())
-    }),
-    field("MaxDiskReadTask", 15, |r, _| {
-        of_spread(r, |used| used.read.as_ref(), |spread| spread.max_task.to_string())
-    }),
-    field("MaxDiskWrite", 12, |r, show| {
-        of_spread(r, |used| used.written.as_ref(), |spread| size(spread.max, show))
-    }),
-    field("MaxDiskWriteNode", 16, |r, _| {
-        of_spread(r, |used| used.written.as_ref(), |spread| spread.max_node.clone())
-    }),
-    field("MaxDiskWriteTask", 16, |r, _| {
-        of_spread(r, |used| used.written.as_ref(), |spread| spread.max_task.to_string())
-    }),
-    field("MaxPages", 8, |r, show| {
-        of_spread(r, |used| used.pages.as_ref(), |spread| count(spread.max, show))
-    }),
-    field("MaxPagesNode", 12, |r, _| {
-        of_spread(r, |used| used.pages.as_ref(), |spread| spread.max_node.clone())
-    }),
-    field("MaxPagesTask", 14, |r, _| {
-        of_spread(r, |used| used.pages.as_ref(), |spread| spread.max_task.to_string())
-    }),
-    field("MaxRSS", 10, |r, show| of_spread(r, |used| used.memory.as_ref(), |spread| size(spread.max, show))),
-    field("MaxRSSNode", 10, |r, _| {
-        of_spread(r, |used| used.memory.as_ref(), |spread| spread.max_node.clone())
-    }),
-    field("MaxRSSTask", 10, |r, _| {
-        of_spread(r, |used| used.memory.as_ref(), |spread| spread.max_task.to_string())
-    }),
-    field("MaxVMSize", 10, |r, show| {
-        of_spread(r, |used| used.virtual_memory.as_ref(), |spread| size(spread.max, show))
-    }),
-    field("MaxVMSizeNode", 14, |r, _| {
-        of_spread(r, |used| used.virtual_memory.as_ref(), |spread| spread.max_node.clone())
-    }),
-    field("MaxVMSizeTask", 14, |r, _| {
-        of_spread(r, |used| used.virtual_memory.as_ref(), |spread| spread.max_task.to_string())
-    }),
+    field("MaxDiskRead", 12, |r, show| max(r, READ, show)),
+    field("MaxDiskReadNode", 15, |r, _| max_node(r, READ)),
+    field("MaxDiskReadTask", 15, |r, _| max_task(r, READ)),
+    field("MaxDiskWrite", 12, |r, show| max(r, WRITTEN, show)),
+    field("MaxDiskWriteNode", 16, |r, _| max_node(r, WRITTEN)),
+    field("MaxDiskWriteTask", 16, |r, _| max_task(r, WRITTEN)),
+    field("MaxPages", 8, |r, show| max(r, PAGES, show)),
+    field("MaxPagesNode", 12, |r, _| max_node(r, PAGES)),
+    field("MaxPagesTask", 14, |r, _| max_task(r, PAGES)),
+    field("MaxRSS", 10, |r, show| max(r, MEMORY, show)),
+    field("MaxRSSNode", 10, |r, _| max_node(r, MEMORY)),
+    field("MaxRSSTask", 10, |r, _| max_task(r, MEMORY)),
+    field("MaxVMSize", 10, |r, show| max(r, VIRTUAL_MEMORY, show)),
+    field("MaxVMSizeNode", 14, |r, _| max_node(r, VIRTUAL_MEMORY)),
+    field("MaxVMSizeTask", 14, |r, _| max_task(r, VIRTUAL_MEMORY)),
     field("McsLabel", 12, unknown),
-    field("MinCPU", 10, |r, show| of_spread(r, |used| used.cpu.as_ref(), |spread| cpu(spread.min, show))),
-    field("MinCPUNode", 10, |r, _| of_spread(r, |used| used.cpu.as_ref(), |spread| spread.min_node.clone())),
-    field("MinCPUTask", 10, |r, _| {
-        of_spread(r, |used| used.cpu.as_ref(), |spread| spread.min_task.to_string())
-    }),
+    field("MinCPU", 10, |r, show| min(r, CPU, show)),
+    field("MinCPUNode", 10, |r, _| min_node(r, CPU)),
+    field("MinCPUTask", 10, |r, _| min_task(r, CPU)),
     field("NCPUS", 10, |r, _| r.alloc_cpus.to_string()),
     field("NNodes", 8, |r, _| r.nodes.to_string()),
     field("NodeList", 15, |r, _| or(&r.nodelist, "None assigned")),
@@ -212,28 +182,63 @@ type Pick = fn(&Usage) -> Option<&Spread>;
 /// How an amount of it is written.
 type Text = fn(u64, &Show) -> String;
 
-/// What goes into a task, by the names of trackable resources, and what comes out of it.
-const INPUT: &[(&str, Pick, Text)] = &[
-    ("cpu", |used| used.cpu.as_ref(), cpu),
-    ("energy", |_| None, count),
-    ("fs/disk", |used| used.read.as_ref(), count),
-    ("mem", |used| used.memory.as_ref(), size),
-    ("pages", |used| used.pages.as_ref(), count),
-    ("vmem", |used| used.virtual_memory.as_ref(), size),
-];
-const OUTPUT: &[(&str, Pick, Text)] =
-    &[("energy", |_| None, count), ("fs/disk", |used| used.written.as_ref(), count)];
-
-/// What is known of how a quantity is spread over the tasks of a step; nothing of a job, and nothing where it was not
-/// measured.
-fn of_spread(row: &AccountingRow, pick: Pick, text: impl Fn(&Spread) -> String) -> String {
-    let used = row.usage.as_ref().filter(|_| !row.step_id.is_empty());
-    used.and_then(pick).map(text).unwrap_or_default()
+/// A quantity with the way in which its amounts are written.
+#[derive(Clone, Copy)]
+struct Quantity {
+    pick: Pick,
+    text: Text,
 }
 
-fn average(row: &AccountingRow, pick: Pick, show: &Show, text: Text) -> String {
+const CPU: Quantity = Quantity { pick: |used| used.cpu.as_ref(), text: cpu };
+const READ: Quantity = Quantity { pick: |used| used.read.as_ref(), text: size };
+const WRITTEN: Quantity = Quantity { pick: |used| used.written.as_ref(), text: size };
+const PAGES: Quantity = Quantity { pick: |used| used.pages.as_ref(), text: count };
+const MEMORY: Quantity = Quantity { pick: |used| used.memory.as_ref(), text: size };
+const VIRTUAL_MEMORY: Quantity = Quantity { pick: |used| used.virtual_memory.as_ref(), text: size };
+
+/// What goes into a task, by the names of trackable resources, and what comes out of it.
+const INPUT: &[(&str, Pick, Text)] = &[
+    ("cpu", CPU.pick, cpu),
+    ("energy", |_| None, count),
+    ("fs/disk", READ.pick, count),
+    ("mem", MEMORY.pick, size),
+    ("pages", PAGES.pick, count),
+    ("vmem", VIRTUAL_MEMORY.pick, size),
+];
+const OUTPUT: &[(&str, Pick, Text)] = &[("energy", |_| None, count), ("fs/disk", WRITTEN.pick, count)];
+
+/// How a quantity is spread over the tasks of a step; nothing of a job, and nothing where it was not measured.
+fn spread(row: &AccountingRow, quantity: Quantity) -> Option<&Spread> {
+    row.usage.as_ref().filter(|_| !row.step_id.is_empty()).and_then(quantity.pick)
+}
+
+fn average(row: &AccountingRow, quantity: Quantity, show: &Show) -> String {
     let tasks = row.usage.as_ref().map_or(1, |used| u64::from(used.tasks.max(1)));
-    of_spread(row, pick, |spread| text(spread.total / tasks, show))
+    spread(row, quantity).map(|spread| (quantity.text)(spread.total / tasks, show)).unwrap_or_default()
+}
+
+fn max(row: &AccountingRow, quantity: Quantity, show: &Show) -> String {
+    spread(row, quantity).map(|spread| (quantity.text)(spread.max, show)).unwrap_or_default()
+}
+
+fn max_node(row: &AccountingRow, quantity: Quantity) -> String {
+    spread(row, quantity).map(|spread| spread.max_node.clone()).unwrap_or_default()
+}
+
+fn max_task(row: &AccountingRow, quantity: Quantity) -> String {
+    spread(row, quantity).map(|spread| spread.max_task.to_string()).unwrap_or_default()
+}
+
+fn min(row: &AccountingRow, quantity: Quantity, show: &Show) -> String {
+    spread(row, quantity).map(|spread| (quantity.text)(spread.min, show)).unwrap_or_default()
+}
+
+fn min_node(row: &AccountingRow, quantity: Quantity) -> String {
+    spread(row, quantity).map(|spread| spread.min_node.clone()).unwrap_or_default()
+}
+
+fn min_task(row: &AccountingRow, quantity: Quantity) -> String {
+    spread(row, quantity).map(|spread| spread.min_task.to_string()).unwrap_or_default()
 }
 
 /// What tasks used, as Slurm lists trackable resources.

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod launch;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use spurd::spool::Spool;
 use spurd::step::attempt::StepAttempt;
 use spurd::step::launcher::{ATTEMPT_VARIABLE, Launcher, Step, StepEvent};
 use spurd::step::message::Request;
-use spurd::step::order::{Confinement, Identity, Input, Launch, Output, StepOrder, TaskOrder};
+use spurd::step::order::{Confinement, Identity, Launch};
 use spurd::step::record::ExitRecord;
 use tokio::sync::mpsc;
 
@@ -73,42 +75,14 @@ impl Node {
 
     /// A batch step that writes to `out` in the node's directory.
     fn batch(&self, attempt: &str, script: &str) -> Launch {
-        let task = TaskOrder {
-            global: 0,
-            env: vec![],
-            cpus: vec![],
-            stdin: Input::Null,
-            stdout: Output::File { path: "out".into(), append: false },
-            stderr: Output::Stdout,
-        };
         let attempt: StepAttempt = attempt.parse().unwrap();
-        let confinement = self.groups.as_ref().map(|groups| {
+        let mut launch = launch::batch(attempt, self.directory.path(), script);
+        launch.order.confinement = self.groups.as_ref().map(|groups| {
             let confinement = groups.prepare(attempt.attempt, MEMORY, vec![0]).unwrap();
             Confinement { memory_bytes: MEMORY, ..confinement }
         });
-        let order = StepOrder {
-            attempt,
-            node: "n1".to_owned(),
-            directory: PathBuf::new(),
-            identity: myself(),
-            cwd: self.directory.path().to_owned(),
-            argv: vec![],
-            umask: 0o022,
-            limits: vec![],
-            tasks: vec![task],
-            confinement,
-            task_prolog: None,
-            task_epilog: None,
-            terminal: None,
-            output_wait_ms: 60_000,
-            mpi: None,
-            time_limit: None,
-            directory_wait_ms: 0,
-            sampled_memory_bytes: if self.limits("memory") { 0 } else { MEMORY },
-            usage_interval_ms: 0,
-        };
-        let environment = b"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\0".to_vec();
-        Launch { order, environment, script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()) }
+        launch.order.sampled_memory_bytes = if self.limits("memory") { 0 } else { MEMORY };
+        launch
     }
 
     async fn start(&self, launch: Launch) -> (Step, mpsc::Receiver<StepEvent>) {
@@ -150,12 +124,6 @@ impl Drop for Node {
             groups.close();
         }
     }
-}
-
-fn myself() -> Identity {
-    let uid = rustix::process::geteuid().as_raw();
-    let gid = rustix::process::getegid().as_raw();
-    Identity { uid, gid, groups: vec![gid], user: "me".to_owned() }
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod launch;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use spurd::spool::{Found, Spool};
 use spurd::step::attempt::StepAttempt;
 use spurd::step::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
 use spurd::step::message::{InputPart, Request, SignalScope, Stream};
-use spurd::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+use spurd::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, TaskOrder};
 use spurd::step::record::{ExitRecord, LaunchStage};
 use tokio::sync::mpsc;
 
@@ -44,37 +46,11 @@ impl Node {
 
     /// A batch step that writes to `out` in the node's directory.
     fn batch(&self, script: &str) -> Launch {
-        let task = TaskOrder {
-            global: 0,
-            env: vec![("SLURM_PROCID".to_owned(), "0".to_owned())],
-            cpus: vec![],
-            stdin: Input::Null,
-            stdout: Output::File { path: "out".into(), append: false },
-            stderr: Output::Stdout,
-        };
-        let order = StepOrder {
-            attempt: "42.0.batch".parse().unwrap(),
-            node: "n1".to_owned(),
-            directory: PathBuf::new(),
-            identity: myself(),
-            cwd: self.directory.path().to_owned(),
-            argv: vec![],
-            umask: 0o022,
-            limits: vec![],
-            tasks: vec![task],
-            confinement: None,
-            task_prolog: None,
-            task_epilog: None,
-            terminal: None,
-            output_wait_ms: 60_000,
-            mpi: None,
-            time_limit: None,
-            directory_wait_ms: 0,
-            sampled_memory_bytes: 0,
-            usage_interval_ms: 1000,
-        };
-        let environment = b"PATH=/usr/local/bin:/usr/bin:/bin\0GREETING=hello\0".to_vec();
-        Launch { order, environment, script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()) }
+        let mut launch = launch::batch("42.0.batch".parse().unwrap(), self.directory.path(), script);
+        launch.order.tasks[0].env = vec![("SLURM_PROCID".to_owned(), "0".to_owned())];
+        launch.order.usage_interval_ms = 1000;
+        launch.environment.extend(b"GREETING=hello\0");
+        launch
     }
 
     /// A step of `tasks` tasks with streams.
@@ -109,12 +85,6 @@ impl Node {
         let (_step, mut events) = self.start(launch).await;
         ended(&mut events).await
     }
-}
-
-fn myself() -> Identity {
-    let uid = rustix::process::geteuid().as_raw();
-    let gid = rustix::process::getegid().as_raw();
-    Identity { uid, gid, groups: vec![gid], user: "me".to_owned() }
 }
 
 async fn ended(events: &mut Events) -> ExitRecord {

@@ -463,8 +463,8 @@ fn news(event: &Event) -> News {
         | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
-        | Event::NodeCreated { .. }
-        | Event::NodeDeleted { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::PartitionSet { .. }
         | Event::PartitionEdited { .. }
         | Event::PartitionDeleted { .. }

@@ -159,9 +159,9 @@ impl Session {
         })
     }
 
-    /// `partition NAME KEY=VALUE …` and its kin.
+    /// `partition NAME KEY=VALUE …` and its kin; of nodes several names with commas.
     fn edit(&self, verb: &str, rest: &[&str]) -> Input {
-        let (name, nodes) = (rest[0].into(), vec![rest[0].into()]);
+        let (name, nodes) = (rest[0].into(), rest[0].split(',').map(Arc::from).collect());
         let settings = settings(&rest[1..]);
         self.ask(match verb {
             "partition" => Command::UpdatePartition { name, settings },

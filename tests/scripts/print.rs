@@ -7,6 +7,7 @@ use spur_core::cluster::{Cluster, Event, Node, Topology};
 use spur_core::controller::{Effect, Reply};
 use spur_core::id::NodeId;
 use spur_core::model::alloc::{Alloc, Replacement};
+use spur_core::model::config::NodeConfig;
 use spur_core::model::node::Health;
 use spur_core::model::phase::{Outcome, Then};
 use spur_core::model::reservation::Reservation;
@@ -127,8 +128,8 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
         Event::NodeMended { node } => format!("NodeMended {node}"),
         Event::NodeUpdated { .. }
-        | Event::NodeCreated { .. }
-        | Event::NodeDeleted { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::PartitionSet { .. }
         | Event::PartitionEdited { .. }
         | Event::PartitionDeleted { .. } => edit(event),
@@ -149,8 +150,14 @@ fn edit(event: &Event) -> String {
             };
             format!("NodeUpdated {node} weight={weight:?} features={features:?}{more}")
         }
-        Event::NodeCreated { config } => format!("NodeCreated {} cpus={}", config.name, config.shape.cpus),
-        Event::NodeDeleted { node } => format!("NodeDeleted {node}"),
+        Event::NodesCreated { nodes } => {
+            let made = |node: &NodeConfig| format!("{} cpus={}", node.name, node.shape.cpus);
+            format!("NodesCreated {}", nodes.iter().map(made).collect::<Vec<_>>().join(", "))
+        }
+        Event::NodesDeleted { nodes } => {
+            let ids: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+            format!("NodesDeleted {}", ids.join(" "))
+        }
         Event::PartitionSet { partition, state } => format!("PartitionSet {partition} {state:?}"),
         Event::PartitionEdited { partition } => {
             let state = partition.state;

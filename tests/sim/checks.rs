@@ -264,8 +264,8 @@ fn explains_loss(event: &Event, id: JobId) -> bool {
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::PolicyChanged { .. }
-        | Event::NodeCreated { .. }
-        | Event::NodeDeleted { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::PartitionSet { .. }
         | Event::PartitionEdited { .. }
         | Event::PartitionDeleted { .. }

@@ -79,8 +79,8 @@ impl Cluster {
             | Event::NodeMended { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
-            Event::NodeCreated { .. }
-            | Event::NodeDeleted { .. }
+            Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
             | Event::PartitionSet { .. }
             | Event::PartitionEdited { .. }
             | Event::PartitionDeleted { .. } => self.apply_edit(&entry.event),

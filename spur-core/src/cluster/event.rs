@@ -401,15 +401,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         extra: Option<Arc<str>>,
     },
-    /// An operator created a node that the configuration does not name. A new name is allotted the next number.
-    NodeCreated {
-        /// What it is.
-        config: Arc<NodeConfig>,
+    /// An operator created nodes that the configuration does not name. A new name is allotted the next number.
+    NodesCreated {
+        /// What they are.
+        nodes: Vec<NodeConfig>,
     },
-    /// An operator deleted such a node.
-    NodeDeleted {
+    /// An operator deleted such nodes.
+    NodesDeleted {
         /// Which.
-        node: NodeId,
+        nodes: Vec<NodeId>,
     },
     /// An operator put nodes somewhere else in their topologies.
     NodesMoved {
@@ -511,8 +511,8 @@ impl Event {
             | Event::NodeMended { .. }
             | Event::NodeUpdated { .. }
             | Event::NodesMoved { .. }
-            | Event::NodeCreated { .. }
-            | Event::NodeDeleted { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
             | Event::PartitionSet { .. }
             | Event::PartitionEdited { .. }
             | Event::PartitionDeleted { .. }

@@ -71,8 +71,8 @@ impl Cluster {
     /// Applies what an operator has created, changed or deleted.
     pub(super) fn apply_edit(&mut self, event: &Event) {
         match event {
-            Event::NodeCreated { config } => self.create_node(config),
-            Event::NodeDeleted { node } => self.delete_node(*node),
+            Event::NodesCreated { nodes } => self.create_nodes(nodes),
+            Event::NodesDeleted { nodes } => self.delete_nodes(nodes),
             Event::PartitionSet { partition, state } => self.set_partition(partition, *state),
             Event::PartitionEdited { partition } => self.edit_partition(partition),
             Event::PartitionDeleted { name } => self.delete_partition(name),
@@ -80,17 +80,21 @@ impl Cluster {
         }
     }
 
-    fn create_node(&mut self, config: &NodeConfig) {
-        self.change_nodes(|cluster| cluster.put_node(config.clone()));
+    fn create_nodes(&mut self, nodes: &[NodeConfig]) {
+        self.change_nodes(|cluster| nodes.iter().for_each(|config| cluster.put_node(config.clone())));
     }
 
-    fn delete_node(&mut self, id: NodeId) {
+    fn delete_nodes(&mut self, nodes: &[NodeId]) {
+        let gone: BTreeSet<NodeId> = nodes.iter().copied().collect();
         self.change_nodes(|cluster| {
-            if let Some(node) = cluster.nodes.get_mut(id.index()) {
-                node.configured = false;
+            for id in &gone {
+                if let Some(node) = cluster.nodes.get_mut(id.index()) {
+                    node.configured = false;
+                }
             }
             for partition in &mut cluster.partitions {
-                partition.config.nodes.retain(|name| cluster.names.get(name) != Some(&id));
+                let stays = |name: &Arc<str>| cluster.names.get(name).is_none_or(|id| !gone.contains(id));
+                partition.config.nodes.retain(stays);
             }
         });
     }

@@ -74,8 +74,8 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
-        | Event::NodeCreated { .. }
-        | Event::NodeDeleted { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::PartitionSet { .. }
         | Event::PartitionEdited { .. }
         | Event::PartitionDeleted { .. }

@@ -82,8 +82,8 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::TasksSplit { .. }
         | Event::JobSuspended { .. }
         | Event::NodesMoved { .. }
-        | Event::NodeCreated { .. }
-        | Event::NodeDeleted { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::PartitionSet { .. }
         | Event::PartitionEdited { .. }
         | Event::PartitionDeleted { .. }

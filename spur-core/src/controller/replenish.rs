@@ -40,8 +40,8 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::NodeResumed { .. }
         | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
-        | Event::NodeCreated { .. }
-        | Event::NodeDeleted { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::NominationDropped { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }

@@ -54,9 +54,7 @@ pub(super) fn check_new(
 pub(super) fn enact_new(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let Decision { nodes, places } = decision;
     let names: Vec<Arc<str>> = nodes.iter().map(|config| Arc::clone(&config.name)).collect();
-    for config in nodes {
-        ctx.emit(Event::NodeCreated { config: Arc::new(config) });
-    }
+    ctx.emit(Event::NodesCreated { nodes });
     if let Some(places) = places {
         let ids: Vec<NodeId> =
             names.iter().filter_map(|name| ctx.cluster().node_named(name)).map(|node| node.id).collect();
@@ -99,8 +97,6 @@ pub(super) fn check_gone(
 }
 
 pub(super) fn enact_gone(ctx: &mut Ctx<'_>, nodes: Vec<NodeId>) -> Reply {
-    for node in nodes {
-        ctx.emit(Event::NodeDeleted { node });
-    }
+    ctx.emit(Event::NodesDeleted { nodes });
     Reply::Done
 }

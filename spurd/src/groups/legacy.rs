@@ -3,7 +3,7 @@
 //! Nothing tells that such a group has become empty, and nothing kills it as one. Its freezer stops all processes first,
 //! so that none of them makes another while they are killed.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use spur_core::id::StepId;
 
-use super::{set, step_group as name_of_step, write};
+use super::{held, set, step_group as name_of_step, write};
 use crate::step::shim::Process;
 
 /// How long processes have to freeze before they are killed all the same: one that waits for a disk cannot freeze.
@@ -19,8 +19,8 @@ const FREEZING: Duration = Duration::from_millis(20);
 /// How often it is looked whether they have, and whether a group is empty.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Makes the node's group.
-pub(super) fn open(controller: &str, mount: &Path, name: &str) -> io::Result<PathBuf> {
+/// Makes the node's group, and holds it.
+pub(super) fn open(controller: &str, mount: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     let shared = mount.join("spurd");
     create(controller, &shared)?;
     // Older kernels count in a group what is below it only if they are told to.
@@ -30,8 +30,8 @@ pub(super) fn open(controller: &str, mount: &Path, name: &str) -> io::Result<Pat
         set(&shared.join("memory.use_hierarchy"), "1")?;
     }
     let node = shared.join(name);
-    create(controller, &node)?;
-    Ok(node)
+    let held = held::hold(&node, || create(controller, &node))?;
+    Ok((node, held))
 }
 
 /// Makes a group below another, or finds it.

@@ -5,6 +5,7 @@
 //! controller that has not; spurstepd makes one for each step in it. A step is killed as one by version 2, else by the
 //! freezer of version 1. Where neither can be used, steps are held together as process trees.
 
+mod held;
 mod host;
 mod legacy;
 
@@ -39,6 +40,8 @@ pub struct Groups {
     legacy: Arc<[(&'static str, PathBuf)]>,
     /// How many processes a job may have.
     max_processes: u64,
+    /// The locks that say that these groups are in use.
+    _held: Arc<[File]>,
 }
 
 /// The node's group in the hierarchy of version 2.
@@ -64,12 +67,15 @@ impl Groups {
         }
         let host = Host::read(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
         let name = format!("{node}_{spool}");
-        let mut missing = Vec::new();
+        let (mut missing, mut held) = (Vec::new(), Vec::new());
         let mut unified = None;
         if plugin != CgroupPlugin::V1 {
             match host.unified.ok_or_else(|| "no control groups of version 2 are mounted".to_owned()) {
                 Ok(mount) => match Unified::open(&mount, &name) {
-                    Ok(opened) => unified = Some(opened),
+                    Ok((opened, lock)) => {
+                        unified = Some(opened);
+                        held.push(lock);
+                    }
                     Err(error) => missing.push(error.to_string()),
                 },
                 Err(none) => missing.push(none),
@@ -87,7 +93,10 @@ impl Groups {
                     continue;
                 };
                 match legacy::open(controller, mount, &name) {
-                    Ok(group) => legacy.push((controller, group)),
+                    Ok((group, lock)) => {
+                        legacy.push((controller, group));
+                        held.push(lock);
+                    }
                     Err(error) => missing.push(error.to_string()),
                 }
             }
@@ -95,7 +104,10 @@ impl Groups {
         if unified.is_none() && legacy.first().is_none_or(|(controller, _)| *controller != FREEZER) {
             return Err(missing.join("; "));
         }
-        Ok(Groups { unified, legacy: legacy.into(), max_processes: host::max_processes() / 2 })
+        let max_processes = host::max_processes() / 2;
+        let groups = Groups { unified, legacy: legacy.into(), max_processes, _held: held.into() };
+        groups.nodes().for_each(held::sweep);
+        Ok(groups)
     }
 
     /// The same with another limit of a job's processes.
@@ -184,14 +196,9 @@ impl Groups {
     /// Removes every group of the node that nothing runs in; what runs keeps its own for the next spurd.
     pub fn close(self) {
         for node in self.nodes() {
-            let jobs = fs::read_dir(node).into_iter().flatten().filter_map(Result::ok);
-            for job in jobs.filter(|entry| entry.path().is_dir()) {
-                // The kernel removes no group with processes in it, nor one with groups below.
-                remove_steps(&job.path());
-                let _ = fs::remove_dir(job.path());
-            }
+            remove_node(node);
             // The parent is shared with other nodes of this host and goes with the last.
-            let _ = fs::remove_dir(node).and_then(|()| node.parent().map_or(Ok(()), fs::remove_dir));
+            let _ = node.parent().map_or(Ok(()), fs::remove_dir);
         }
     }
 
@@ -207,16 +214,18 @@ impl Groups {
 }
 
 impl Unified {
-    fn open(mount: &Path, name: &str) -> io::Result<Unified> {
+    fn open(mount: &Path, name: &str) -> io::Result<(Unified, File)> {
         let node = mount.join("spurd").join(name);
-        fs::create_dir_all(&node)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", node.display())))?;
+        let held = held::hold(&node, || {
+            fs::create_dir_all(&node)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", node.display())))
+        })?;
         for directory in [mount, &mount.join("spurd"), &node] {
             enable(directory, &CONTROLLERS);
         }
         let text = fs::read_to_string(node.join("cgroup.controllers")).unwrap_or_default();
         let there = |known: &&str| text.split_whitespace().any(|name| name == *known);
-        Ok(Unified { node, controllers: CONTROLLERS.into_iter().filter(there).collect() })
+        Ok((Unified { node, controllers: CONTROLLERS.into_iter().filter(there).collect() }, held))
     }
 }
 
@@ -237,6 +246,17 @@ fn kill_unified(group: &Path) -> io::Result<()> {
         let mut changed = [PollFd::new(&events, PollFlags::PRI)];
         while rustix::event::poll(&mut changed, None) == Err(rustix::io::Errno::INTR) {}
     }
+}
+
+/// Removes what is left of a node's groups in one hierarchy and has no processes.
+fn remove_node(node: &Path) {
+    let jobs = fs::read_dir(node).into_iter().flatten().filter_map(Result::ok);
+    for job in jobs.filter(|entry| entry.path().is_dir()) {
+        // The kernel removes no group with processes in it, nor one with groups below.
+        remove_steps(&job.path());
+        let _ = fs::remove_dir(job.path());
+    }
+    let _ = fs::remove_dir(node);
 }
 
 /// Removes the groups of a job's steps that nothing runs in.
@@ -278,4 +298,31 @@ pub(crate) fn set(file: &Path, value: &str) -> io::Result<()> {
 /// Writes a control file that exists.
 pub(crate) fn write(file: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use spur_core::id::JobId;
+
+    use super::*;
+
+    #[test]
+    fn what_a_killed_spurd_has_left_is_removed_by_the_next() {
+        let name = |which: &str| format!("{which}-{}", std::process::id());
+        let open = |which: &str| Groups::open(CgroupPlugin::Autodetect, "held", &name(which));
+        let killed = match open("killed") {
+            Ok(groups) => groups,
+            Err(why) => return println!("SKIPPED: {why}"),
+        };
+        killed.prepare(Attempt { job: JobId(7), restart: 0 }, 1 << 20, vec![0]).unwrap();
+        let left: Vec<PathBuf> = killed.nodes().map(Path::to_owned).collect();
+        let first = open("first").unwrap();
+        assert!(left.iter().all(|node| node.is_dir()), "its spurd lives: {left:?}");
+        drop(killed);
+        let second = open("second").unwrap();
+        assert!(!left.iter().any(|node| node.is_dir()), "{left:?}");
+        assert!(first.nodes().chain(second.nodes()).all(Path::is_dir));
+        first.close();
+        second.close();
+    }
 }

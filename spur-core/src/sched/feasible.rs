@@ -23,7 +23,7 @@ use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
 use self::knob::{Knob, Of};
-use self::lacking::{counted, too_large};
+use self::lacking::{counted, devices, too_large};
 use self::mend::{Offer, Refused, Site};
 use super::place::{self, AskError, Nearest, Never, View};
 use super::request::{Need, Request};
@@ -174,6 +174,7 @@ impl<'a> Judge<'a> {
     /// ask what would be refused outside. What is refused inside and outside is not the reservation's affair.
     fn whole(&self, spec: &JobSpec, say: Say) -> Result<Vec<String>, Refused> {
         licenses(self.scene, spec)?;
+        devices(self.scene, &spec.shape)?;
         if self.limits {
             limits::of_qos(&self.scene.policy, spec)?;
         }

@@ -7,19 +7,23 @@ use crate::sched::place;
 use crate::sched::request::Need;
 use crate::sched::request::lens::Lens;
 use crate::sched::scene::Scene;
+use crate::text::nearest;
 
 use super::RefusalKind;
 use super::knob::{Knob, Of};
 use super::mend::{Offer, Refused};
 
-/// Whether there are devices of all kinds that are asked for.
-fn has_devices(scene: &Scene, shape: &Shape) -> bool {
+/// All devices have to be on some node. Whoever asks for others did not mean them, so nothing near is offered.
+pub(super) fn devices(scene: &Scene, shape: &Shape) -> Result<(), Refused> {
+    let known = || scene.nodes.iter().flat_map(|node| &node.shape.gres).map(|gres| &*gres.name);
     let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
-    let there = |name: &str| {
-        let mut all = scene.nodes.iter().flat_map(|node| &node.shape.gres);
-        all.any(|gres| *gres.name == *name)
+    let Some(gres) = asked.find(|gres| gres.count > 0 && known().all(|name| *name != *gres.name)) else {
+        return Ok(());
     };
-    asked.all(|gres| there(&gres.name))
+    let near = nearest::nearest(&gres.name, known());
+    let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let text = format!("{gres}: no node has {}{near}", gres.name);
+    Err(Refused::new(RefusalKind::Gres, text, []))
 }
 
 /// Refuses a count that is larger than the number of nodes that could serve it.
@@ -52,9 +56,7 @@ pub(super) fn too_large(
     spec: &JobSpec,
 ) -> Refused {
     let name = partition.name();
-    let devices = has_devices(scene, &spec.shape);
-    let kind = if devices { RefusalKind::NodeConfig } else { RefusalKind::Gres };
-    let refused = |text: String, offers: Vec<Offer>| Refused::new(kind, text, offers);
+    let refused = |text: String, offers: Vec<Offer>| Refused::new(RefusalKind::NodeConfig, text, offers);
     let admitted = || lens.admitted.ones().map(|index| &scene.nodes[index].shape);
     if admitted().next().is_none() {
         return refused(format!("no node of partition {name} meets the constraint"), Vec::new());
@@ -100,11 +102,7 @@ pub(super) fn too_large(
         let most = admitted().map(|shape| has(shape)).max().unwrap_or(0);
         if gres.count > most {
             let text = format!("{gres} on one node: the most that a node of partition {name} has is {most}");
-            // What there is nowhere was not meant.
-            return refused(
-                text,
-                if devices { of_node(spec).map(Offer::Other).collect() } else { Vec::new() },
-            );
+            return refused(text, of_node(spec).map(Offer::Other).collect());
         }
     }
     refused(

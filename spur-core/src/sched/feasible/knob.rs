@@ -166,7 +166,8 @@ impl Knob {
                 Way::Scan { least: enough.map_or(1, u64::from) }
             }
             Self::Nodes | Self::Devices(Of::Job, _) => Way::Around { least: 1 },
-            Self::OnEach if spec.shape.tasks.is_some() => {
+            // Where the tasks follow from the nodes there are fewer of them then; else they may be on fewer nodes.
+            Self::OnEach if spec.shape.tasks.is_some() && !by_nodes(request) => {
                 Way::Up { most: spec.shape.tasks.unwrap_or(0).into() }
             }
             Self::Switches => Way::Up { most: u32::MAX.into() },
@@ -203,7 +204,12 @@ impl Knob {
         let shape = &mut spec.shape;
         match self {
             Self::Cpus => shape.cpus_per_task = Some(few),
-            Self::OnEach => shape.tasks_per_node = Some(few),
+            Self::OnEach => {
+                shape.tasks_per_node = Some(few);
+                if let (true, Some(nodes), Some(_)) = (by_nodes(request), &shape.nodes, shape.tasks) {
+                    shape.tasks = nodes.min.checked_mul(few);
+                }
+            }
             Self::LeastCpus => shape.min_cpus = few,
             Self::Disk => shape.tmp_disk_mb = amount,
             Self::Memory => {
@@ -433,7 +439,12 @@ pub(super) fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) 
     if let Some(Slot::Node { tasks }) = request.map(|request| request.need.slot)
         && spec.shape.tasks.is_some()
     {
-        spec.shape.tasks = nodes.checked_mul(tasks);
+        spec.shape.tasks = nodes.checked_mul(spec.shape.tasks_per_node.unwrap_or(tasks));
     }
     spec
+}
+
+/// Whether a job counts nodes, and its tasks follow from these.
+fn by_nodes(request: Option<&Request>) -> bool {
+    request.is_some_and(|request| matches!(request.need.slot, Slot::Node { .. }))
 }

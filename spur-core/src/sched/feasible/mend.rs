@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::model::job::{FabricAsk, JobSpec, MemoryNeed};
 use crate::model::reason::Reason;
 use crate::sched::place::{Nearest, Never, NoMultiple};
-use crate::sched::request::Request;
+use crate::sched::request::{Request, Slot};
 use crate::text::gather::{Gather, GatherClause, LinkSpeed, NetworkNeed};
 use crate::text::time::TimeLimit;
 
@@ -147,7 +147,7 @@ impl Refused {
             mend.others(&mut found);
         }
         if found.works.is_empty() && !offers.is_empty() {
-            found.add(mend.several());
+            found.add(mend.several().or_else(|| mend.without_gpus()));
         }
         for (index, words) in found.words.iter().enumerate() {
             let _ = match index {
@@ -294,6 +294,20 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
             }
         }
         Some((ask(&words.join(" and ")), spec))
+    }
+
+    /// Where a job counts GPUs and no number of them will do: without, and otherwise as it is or as near as can be.
+    fn without_gpus(&self) -> Option<(String, JobSpec)> {
+        let by_gpus = self.request.is_some_and(|request| request.need.slot == Slot::Gpu);
+        let mut spec = self.spec.clone();
+        spec.shape.gpus.drain(..).next().filter(|_| by_gpus)?;
+        let words = "leave out --gpus".to_owned();
+        if self.works(&spec) {
+            return Some((words, spec));
+        }
+        let (several, spec) =
+            Mend { spec: &spec, request: None, left: self.left.clone(), ..*self }.several()?;
+        Some((format!("{words} and {several}"), spec))
     }
 
     /// The fewest of what a job counts that may have to be on so many nodes.

@@ -36,6 +36,8 @@ pub enum Command {
     Demo,
     /// `spur links`
     Links,
+    /// `spur import`
+    Import,
     /// `spur keygen`
     Keygen,
     /// `spur man`
@@ -95,6 +97,12 @@ const COMMANDS: &[Entry] = &[
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry {
+        command: Command::Import,
+        name: "import",
+        linked: false,
+        about: "make a spur.toml of Slurm's files",
+    },
     Entry { command: Command::Man, name: "man", linked: false, about: "write the commands' manual pages" },
     Entry {
         command: Command::Completion,
@@ -111,6 +119,7 @@ impl Command {
         match self {
             Command::Demo => "spur demo",
             Command::Links => "spur links",
+            Command::Import => "spur import",
             Command::Keygen => "spur keygen",
             Command::Man => "spur man",
             Command::Completion => "spur completion",
@@ -144,6 +153,7 @@ impl Command {
             Command::Sdiag => commands::sdiag::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Import => commands::import::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
             Command::Man => commands::pages::man(session, &args),
             Command::Completion => commands::pages::completion(session, &args),

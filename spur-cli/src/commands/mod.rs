@@ -3,6 +3,7 @@
 
 mod allocation;
 pub mod demo;
+pub mod import;
 pub mod keygen;
 pub mod links;
 pub mod listing;

@@ -117,6 +117,10 @@ fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: 
 
 /// The names of the partition's nodes in the order of the node table, and whether it has all that there are.
 fn members(section: &mut Section<'_>, nodes: &[NodeConfig], are_all: bool) -> (Vec<Arc<str>>, bool) {
+    if section.is_string("nodes") && section.string("nodes") == Some("") {
+        // Nobody can run there yet; jobs wait.
+        return (Vec::new(), false);
+    }
     let Some(text) = section.required_name("nodes") else { return (Vec::new(), false) };
     let known = || nodes.iter().map(|node| &node.name);
     if text.eq_ignore_ascii_case(ALL) {

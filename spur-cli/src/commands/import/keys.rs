@@ -1,0 +1,508 @@
+//! tidy: table
+//! The keys of Slurm's files: those that have a counterpart are taken where they are looked for, and the others stand
+//! here with the reason why they have none. An empty reason is [`PLAIN`].
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The whole cluster, in `slurm.conf`.
+    Cluster,
+    /// Nodes.
+    Node,
+    /// Partitions.
+    Partition,
+    /// `cgroup.conf`.
+    Cgroup,
+    /// `gres.conf`.
+    Gres,
+    /// `topology.conf`.
+    Topology,
+}
+
+/// Of a key that needs no reason of its own.
+pub(super) const PLAIN: &str = "no counterpart";
+
+/// Names that mean the same; the first is the one that is looked for.
+const SAME: &[&[&str]] = &[
+    &["CPUs", "Procs", "Processors"],
+    &["Features", "Feature"],
+    &["OverSubscribe", "Shared"],
+    &["DefaultTime", "DefTime"],
+    &["AllowQos", "AllowQOS"],
+    &["TmpDisk", "Tmp"],
+    &["AllowGroups", "AllowGroup"],
+    &["AllowAccounts", "AllowAccount"],
+    &["LinkSpeed", "Speed"],
+];
+
+fn canonical(key: &str) -> &str {
+    let list = SAME.iter().find(|names| names.iter().any(|name| name.eq_ignore_ascii_case(key)));
+    list.map_or(key, |names| names[0])
+}
+
+/// Whether two keys mean the same.
+pub(super) fn same(a: &str, b: &str) -> bool {
+    canonical(a).eq_ignore_ascii_case(canonical(b))
+}
+
+/// Keys without a counterpart, with reasons.
+pub(super) fn of(kind: Kind) -> &'static [(&'static str, &'static str)] {
+    match kind {
+        Kind::Cluster => CLUSTER,
+        Kind::Node => NODE,
+        Kind::Partition => PARTITION,
+        Kind::Cgroup => CGROUP,
+        Kind::Gres => GRES,
+        Kind::Topology => &[],
+    }
+}
+
+/// The keys of this kind that have a counterpart.
+pub(super) fn taken(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Cluster => TAKEN_OF_CLUSTER,
+        Kind::Node => TAKEN_OF_NODE,
+        Kind::Partition => TAKEN_OF_PARTITION,
+        Kind::Cgroup => &[],
+        Kind::Gres => &["NodeName", "Name", "Type", "Count", "File", "MultipleFiles"],
+        Kind::Topology => &["SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes"],
+    }
+}
+
+/// Every key of this kind that Slurm has.
+pub(super) fn all(kind: Kind) -> Vec<&'static str> {
+    taken(kind).iter().copied().chain(of(kind).iter().map(|(key, _)| *key)).collect()
+}
+
+const TAKEN_OF_CLUSTER: &[&str] = &[
+    "AuthType",
+    "BackupAddr",
+    "BackupController",
+    "ClusterName",
+    "ControlAddr",
+    "ControlMachine",
+    "DefMemPerCPU",
+    "DownNodes",
+    "Epilog",
+    "InactiveLimit",
+    "JobRequeue",
+    "KillWait",
+    "Licenses",
+    "MailProg",
+    "MaxArraySize",
+    "MaxBatchRequeue",
+    "MaxJobCount",
+    "MaxMemPerCPU",
+    "MinJobAge",
+    "NodeName",
+    "NodeSet",
+    "PartitionName",
+    "PreemptExemptTime",
+    "PreemptMode",
+    "PreemptType",
+    "PriorityDecayHalfLife",
+    "PriorityFavorSmall",
+    "PriorityMaxAge",
+    "PriorityType",
+    "PriorityWeightAge",
+    "PriorityWeightFairshare",
+    "PriorityWeightJobSize",
+    "PriorityWeightPartition",
+    "PriorityWeightQOS",
+    "Prolog",
+    "PrologEpilogTimeout",
+    "SchedulerParameters",
+    "SchedulerType",
+    "SelectType",
+    "SlurmctldAddr",
+    "SlurmctldDebug",
+    "SlurmctldHost",
+    "SlurmctldPort",
+    "SlurmdPort",
+    "SlurmdTimeout",
+    "TaskEpilog",
+    "TaskProlog",
+    "TopologyPlugin",
+];
+
+const TAKEN_OF_NODE: &[&str] = &[
+    "NodeName",
+    "NodeAddr",
+    "NodeHostname",
+    "Port",
+    "CPUs",
+    "Boards",
+    "Sockets",
+    "SocketsPerBoard",
+    "CoresPerSocket",
+    "ThreadsPerCore",
+    "RealMemory",
+    "TmpDisk",
+    "Gres",
+    "Features",
+    "Weight",
+    "State",
+    "Reason",
+];
+
+const TAKEN_OF_PARTITION: &[&str] = &[
+    "PartitionName",
+    "Nodes",
+    "Default",
+    "State",
+    "MaxTime",
+    "DefaultTime",
+    "MinNodes",
+    "MaxNodes",
+    "PriorityTier",
+    "PriorityJobFactor",
+    "Priority",
+    "OverSubscribe",
+    "AllowGroups",
+    "AllowAccounts",
+    "AllowQos",
+    "DenyQos",
+    "DefMemPerCPU",
+    "MaxMemPerCPU",
+    "PreemptMode",
+    "GraceTime",
+    "Topology",
+    "QOS",
+];
+
+const ACCOUNTING: &str = "the controller keeps accounting beside its journal; there is no slurmdbd";
+const CREDENTIALS: &str = "not needed: daemons and commands know each other by the cluster key";
+const FOUND: &str = "not needed: nodes find out, with cgroup v2 where there is one";
+const POWER: &str = "Spur does not switch nodes on and off: they are down until their daemon runs";
+const FILES: &str = "Spur writes its log to the standard error, which the service manager keeps";
+const ALWAYS: &str = "not needed: it is always so";
+const NO_PLUGINS: &str = "Spur has no plugins";
+const MEMORY_BY_NODE: &str = "memory limits are by CPU (def_mem_per_cpu, max_mem_per_cpu)";
+const SPECIALIZED: &str = "no CPUs or memory are set aside for the system: give fewer in cpus and memory_mb";
+
+const CLUSTER: &[(&str, &str)] = &[
+    ("AccountingStorageBackupHost", ACCOUNTING),
+    ("AccountingStorageEnforce", "accounts are recorded and not enforced; QOS are those of [[qos]]"),
+    ("AccountingStorageExternalHost", ACCOUNTING),
+    ("AccountingStorageHost", ACCOUNTING),
+    ("AccountingStorageLoc", ACCOUNTING),
+    ("AccountingStorageParameters", ACCOUNTING),
+    ("AccountingStoragePass", ACCOUNTING),
+    ("AccountingStoragePort", ACCOUNTING),
+    ("AccountingStorageTRES", "CPUs, memory, nodes and every device are recorded"),
+    ("AccountingStorageType", ACCOUNTING),
+    ("AccountingStorageUser", ACCOUNTING),
+    ("AccountingStoreFlags", ACCOUNTING),
+    ("AccountingStoreJobComment", ACCOUNTING),
+    ("AcctGatherEnergyType", "energy is not measured"),
+    ("AcctGatherFilesystemType", ""),
+    ("AcctGatherInfinibandType", ""),
+    ("AcctGatherInterconnectType", ""),
+    ("AcctGatherNodeFreq", "energy is not measured"),
+    ("AcctGatherProfileType", ""),
+    ("AllowSpecResourcesUsage", SPECIALIZED),
+    ("AuthAltParameters", CREDENTIALS),
+    ("AuthAltTypes", CREDENTIALS),
+    ("AuthInfo", CREDENTIALS),
+    ("BatchStartTimeout", ""),
+    ("BcastExclude", ""),
+    ("BcastParameters", ""),
+    ("BurstBufferType", "burst buffers are not supported by Spur"),
+    ("CacheGroups", ALWAYS),
+    ("CertgenParameters", CREDENTIALS),
+    ("CertgenType", CREDENTIALS),
+    ("CertmgrParameters", CREDENTIALS),
+    ("CertmgrType", CREDENTIALS),
+    ("CheckpointType", "checkpoints are the job's own business"),
+    ("CliFilterParameters", NO_PLUGINS),
+    ("CliFilterPlugins", NO_PLUGINS),
+    ("CommunicationParameters", ""),
+    ("CompleteWait", "other jobs start while one is completing"),
+    ("CoreSpecPlugin", SPECIALIZED),
+    ("CpuFreqDef", "CPU frequencies are left alone"),
+    ("CpuFreqGovernors", "CPU frequencies are left alone"),
+    ("CredType", CREDENTIALS),
+    ("CryptoType", CREDENTIALS),
+    ("DataParserParameters", ""),
+    ("DebugFlags", "[log] level = \"debug\" tells more"),
+    ("DefCpuPerGPU", "jobs say it with --cpus-per-gpu"),
+    ("DefMemPerGPU", "jobs say it with --mem-per-gpu"),
+    ("DefMemPerNode", MEMORY_BY_NODE),
+    ("DefaultStorageHost", ACCOUNTING),
+    ("DefaultStorageLoc", ACCOUNTING),
+    ("DefaultStoragePass", ACCOUNTING),
+    ("DefaultStoragePort", ACCOUNTING),
+    ("DefaultStorageType", ACCOUNTING),
+    ("DefaultStorageUser", ACCOUNTING),
+    ("DependencyParameters", ""),
+    ("DisableRootJobs", ""),
+    ("EioTimeout", ""),
+    ("EnforcePartLimits", "jobs beyond a limit of their partition are refused"),
+    ("EpilogMsgTime", ALWAYS),
+    ("EpilogSlurmctld", "programs run on the nodes only"),
+    ("EpilogTimeout", "[agent] prolog_timeout is for both"),
+    ("ExtSensorsFreq", ""),
+    ("ExtSensorsType", ""),
+    ("FairShareDampeningFactor", ""),
+    ("FastSchedule", "nodes are what [[nodes]] says; one that has less is not used"),
+    ("FederationParameters", "federation is not supported by Spur"),
+    ("FirstJobId", "job ids begin with 1"),
+    ("FrontendName", "front ends are not supported by Spur"),
+    ("GetEnvTimeout", ""),
+    ("GpuFreqDef", "GPU frequencies are left alone"),
+    ("GresTypes", "not needed: [[nodes]] gres says it"),
+    ("GroupUpdateForce", ALWAYS),
+    ("GroupUpdateTime", ALWAYS),
+    ("HashPlugin", CREDENTIALS),
+    ("HealthCheckInterval", "nodes are checked by the site: scontrol update NodeName= State=DRAIN"),
+    ("HealthCheckNodeState", "nodes are checked by the site: scontrol update NodeName= State=DRAIN"),
+    ("HealthCheckProgram", "nodes are checked by the site: scontrol update NodeName= State=DRAIN"),
+    ("HttpParserType", ""),
+    (
+        "InteractiveStepOptions",
+        "salloc runs its command where it was called; srun --pty gives a terminal on a node",
+    ),
+    ("JobAcctGatherFrequency", FOUND),
+    ("JobAcctGatherParams", FOUND),
+    ("JobAcctGatherType", FOUND),
+    ("JobCheckpointDir", "checkpoints are the job's own business"),
+    ("JobCompHost", ACCOUNTING),
+    ("JobCompLoc", ACCOUNTING),
+    ("JobCompParams", ACCOUNTING),
+    ("JobCompPass", ACCOUNTING),
+    ("JobCompPassScript", ACCOUNTING),
+    ("JobCompPort", ACCOUNTING),
+    ("JobCompType", ACCOUNTING),
+    ("JobCompUser", ACCOUNTING),
+    ("JobContainerType", "jobs have the node's own /tmp"),
+    ("JobCredentialPrivateKey", CREDENTIALS),
+    ("JobCredentialPublicCertificate", CREDENTIALS),
+    ("JobFileAppend", "jobs say it with --open-mode=append"),
+    ("JobSubmitPlugins", NO_PLUGINS),
+    ("KeepAliveTime", ""),
+    ("KillOnBadExit", "jobs say it with srun -K"),
+    ("LaunchParameters", ""),
+    ("LaunchType", ALWAYS),
+    ("LogTimeFormat", "[log] format = \"json\" is for programs"),
+    ("MCSParameters", ""),
+    ("MCSPlugin", ""),
+    ("MailDomain", "mail goes to the user's name, or where --mail-user says"),
+    ("MaxDBDMsgs", ACCOUNTING),
+    ("MaxJobId", "job ids do not start again"),
+    ("MaxMemPerNode", MEMORY_BY_NODE),
+    ("MaxNodeCount", "nodes are those of [[nodes]]"),
+    ("MaxStepCount", ""),
+    ("MaxTasksPerNode", ""),
+    ("MemLimitEnforce", FOUND),
+    ("MessageTimeout", ""),
+    ("MetricsType", "[controller] metrics_addr serves metrics"),
+    ("MpiDefault", "PMI-1 and PMI-2 are there by default (srun --mpi)"),
+    ("MpiParams", ""),
+    ("NamespaceType", "jobs have the node's own /tmp"),
+    ("NodeFeaturesPlugins", NO_PLUGINS),
+    ("OverTimeLimit", "a job ends at its limit"),
+    ("PluginDir", NO_PLUGINS),
+    ("PlugStackConfig", NO_PLUGINS),
+    ("PowerParameters", POWER),
+    ("PowerPlugin", POWER),
+    ("PrEpParameters", NO_PLUGINS),
+    ("PrEpPlugins", NO_PLUGINS),
+    ("PreemptParameters", ""),
+    ("PriorityCalcPeriod", ALWAYS),
+    ("PriorityFlags", ""),
+    ("PriorityParameters", NO_PLUGINS),
+    ("PrioritySiteFactorParameters", NO_PLUGINS),
+    ("PrioritySiteFactorPlugin", NO_PLUGINS),
+    ("PriorityUsageResetPeriod", "usage decays and is not reset"),
+    ("PriorityWeightAssoc", "there are no associations"),
+    ("PriorityWeightTRES", ""),
+    ("ProctrackType", FOUND),
+    ("PrivateData", "everybody sees all jobs"),
+    ("PrologFlags", "the prolog runs before the first task of a job on each node"),
+    ("PrologSlurmctld", "programs run on the nodes only"),
+    ("PrologTimeout", "[agent] prolog_timeout is for both"),
+    ("PropagatePrioProcess", ""),
+    ("PropagateResourceLimits", "all limits come from where the job was submitted"),
+    ("PropagateResourceLimitsExcept", "all limits come from where the job was submitted"),
+    ("RebootProgram", "Spur does not restart nodes"),
+    ("ReconfigFlags", ""),
+    ("RequeueExit", "jobs say it by requeueing themselves: scontrol requeue"),
+    ("RequeueExitHold", "jobs say it by requeueing themselves: scontrol requeuehold"),
+    ("ResumeFailProgram", POWER),
+    ("ResumeProgram", POWER),
+    ("ResumeRate", POWER),
+    ("ResumeTimeout", POWER),
+    ("ResvEpilog", "programs run on the nodes only"),
+    ("ResvOverRun", ""),
+    ("ResvProlog", "programs run on the nodes only"),
+    (
+        "ReturnToService",
+        "a node that was silent serves again when it answers; one that was drained does when an operator says so",
+    ),
+    ("RoutePlugin", "nodes talk to the controller directly"),
+    ("SallocDefaultCommand", "salloc runs the user's shell"),
+    ("SbcastParameters", ""),
+    ("SchedulerAuth", CREDENTIALS),
+    ("SchedulerPort", ALWAYS),
+    ("SchedulerRootFilter", ALWAYS),
+    ("SchedulerTimeSlice", "jobs do not take turns on the same CPUs"),
+    ("ScronParameters", "cron jobs are not supported by Spur"),
+    (
+        "SelectTypeParameters",
+        "CPUs, devices and the memory that jobs ask for always count; a core belongs to one job",
+    ),
+    ("SlurmSchedLogFile", FILES),
+    ("SlurmSchedLogLevel", FILES),
+    ("SlurmUser", "where the daemons do not run as root, [auth] user names who runs them"),
+    ("SlurmctldLogFile", FILES),
+    ("SlurmctldParameters", ""),
+    ("SlurmctldPidFile", "the service manager knows its daemons"),
+    ("SlurmctldPlugstack", NO_PLUGINS),
+    ("SlurmctldPrimaryOffProg", ""),
+    ("SlurmctldPrimaryOnProg", ""),
+    ("SlurmctldSyslogDebug", FILES),
+    ("SlurmctldTimeout", "one controller serves at a time"),
+    ("SlurmdDebug", "[log] level is for both daemons, and follows SlurmctldDebug"),
+    ("SlurmdLogFile", FILES),
+    ("SlurmdParameters", ""),
+    ("SlurmdPidFile", "the service manager knows its daemons"),
+    ("SlurmdSpoolDir", "Slurm's files lie there; Spur's are in [agent] spool_dir, /var/spool/spurd/%n"),
+    ("SlurmdSyslogDebug", FILES),
+    ("SlurmdUser", "spurd runs as root"),
+    ("SrunEpilog", "task_epilog and the user's own script do it"),
+    ("SrunPortRange", "nodes do not call srun: srun calls nodes"),
+    ("SrunProlog", "task_prolog and the user's own script do it"),
+    (
+        "StateSaveLocation",
+        "Slurm's files lie there; Spur's are in [controller] state, /var/lib/spur; it wants a local disk",
+    ),
+    ("SuspendExcNodes", POWER),
+    ("SuspendExcParts", POWER),
+    ("SuspendExcStates", POWER),
+    ("SuspendProgram", POWER),
+    ("SuspendRate", POWER),
+    ("SuspendTime", POWER),
+    ("SuspendTimeout", POWER),
+    ("SwitchName", "switches belong into topology.conf"),
+    ("SwitchParameters", ""),
+    ("SwitchType", ""),
+    ("TCPTimeout", ""),
+    ("TLSParameters", CREDENTIALS),
+    ("TLSType", CREDENTIALS),
+    ("TaskPlugin", FOUND),
+    ("TaskPluginParam", "jobs say it with --cpu-bind"),
+    ("TmpFS", "the temporary disk is that of /tmp"),
+    ("TopologyParam", ""),
+    ("TrackWCKey", "wckeys are recorded as they are said"),
+    ("TreeWidth", "nodes talk to the controller directly"),
+    ("UnkillableStepProgram", ""),
+    ("UnkillableStepTimeout", ""),
+    ("UrlParserType", ""),
+    ("UsePAM", ""),
+    ("VSizeFactor", ""),
+    ("WaitTime", "jobs say it with srun -W"),
+    ("X11Parameters", "--x11 is not supported by Spur"),
+];
+
+const NODE: &[(&str, &str)] = &[
+    ("BcastAddr", ""),
+    ("CPUSpecList", SPECIALIZED),
+    ("CoreSpecCount", SPECIALIZED),
+    ("CpuBind", "jobs say it with --cpu-bind"),
+    ("MemSpecLimit", SPECIALIZED),
+    ("RestrictedCoresPerGPU", ""),
+    ("Topology", "topology.conf or topology.yaml says where a node is"),
+    ("TRESWeights", ""),
+];
+
+const PARTITION: &[(&str, &str)] = &[
+    ("AllocNodes", "jobs may be submitted from every host that has the cluster's configuration"),
+    ("Alternate", "jobs may name several partitions: -p a,b"),
+    ("CpuBind", "jobs say it with --cpu-bind"),
+    ("DefCpuPerGPU", "jobs say it with --cpus-per-gpu"),
+    ("DefMemPerGPU", "jobs say it with --mem-per-gpu"),
+    ("DefMemPerNode", MEMORY_BY_NODE),
+    ("DenyAccounts", "say who may with allow_accounts"),
+    ("DenyGroups", "say who may with allow_groups"),
+    ("DenyUsers", "say who may with allow_groups"),
+    ("AllowUsers", "say who may with allow_groups"),
+    ("DisableRootJobs", ""),
+    ("ExclusiveTopo", "jobs say it with --exclusive=topo"),
+    (
+        "ExclusiveUser",
+        "jobs of several users may share a node; oversubscribe = \"EXCLUSIVE\" gives each job whole nodes",
+    ),
+    ("Hidden", "partitions are shown to everybody"),
+    ("LLN", "jobs say it with --placement=distributed; a partition with placement = \"distributed\""),
+    ("MaxCPUsPerNode", ""),
+    ("MaxCPUsPerSocket", ""),
+    ("MaxMemPerNode", MEMORY_BY_NODE),
+    ("OverTimeLimit", "a job ends at its limit"),
+    ("PowerDownOnIdle", POWER),
+    ("ReqResv", "say who may with allow_groups, and hold the nodes with a reservation"),
+    ("ResumeTimeout", POWER),
+    ("RootOnly", "say who may with allow_groups"),
+    (
+        "SelectTypeParameters",
+        "CPUs, devices and the memory that jobs ask for always count; a core belongs to one job",
+    ),
+    ("SuspendTime", POWER),
+    ("SuspendTimeout", POWER),
+    ("TRESBillingWeights", "what is billed is counted in CPUs"),
+];
+
+const CGROUP: &[(&str, &str)] = &[
+    ("AllowedDevicesFile", FOUND),
+    ("AllowedKmemSpace", FOUND),
+    ("AllowedRAMSpace", "a job has the memory that it asked for"),
+    ("AllowedSwapSpace", "a job has the memory that it asked for"),
+    ("CgroupAutomount", FOUND),
+    ("CgroupMountpoint", FOUND),
+    ("CgroupPlugin", FOUND),
+    ("CgroupReleaseAgentDir", FOUND),
+    ("CgroupSlice", "the service manager's slice of spurd is used"),
+    ("ConstrainCores", ALWAYS),
+    ("ConstrainDevices", "devices are named to jobs (CUDA_VISIBLE_DEVICES and its kin)"),
+    ("ConstrainKmemSpace", FOUND),
+    ("ConstrainRAMSpace", "memory is limited where it was asked for, or the partition has a default"),
+    ("ConstrainSwapSpace", "a job has the memory that it asked for"),
+    ("EnableControllers", FOUND),
+    ("EnableExtraControllers", FOUND),
+    ("IgnoreSystemd", FOUND),
+    ("IgnoreSystemdOnFailure", FOUND),
+    ("MaxKmemPercent", FOUND),
+    ("MaxRAMPercent", "a job has the memory that it asked for"),
+    ("MaxSwapPercent", "a job has the memory that it asked for"),
+    ("MemoryLimitEnforcement", FOUND),
+    ("MemoryLimitThreshold", FOUND),
+    ("MemorySwappiness", "a job has the memory that it asked for"),
+    ("MinKmemSpace", FOUND),
+    ("MinRAMSpace", "a job has the memory that it asked for"),
+    ("SignalChildrenProcesses", ""),
+    ("SystemdTimeout", FOUND),
+    ("TaskAffinity", FOUND),
+];
+
+const GRES: &[(&str, &str)] = &[
+    ("AutoDetect", "not needed: nodes find their GPUs themselves"),
+    ("Cores", "not needed: nodes find out which CPUs are near a device"),
+    ("CPUs", "not needed: nodes find out which CPUs are near a device"),
+    ("Flags", ""),
+    ("Links", "links between GPUs are not looked at"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_is_both_taken_and_not() {
+        for kind in [Kind::Cluster, Kind::Node, Kind::Partition, Kind::Cgroup, Kind::Gres, Kind::Topology] {
+            let mut keys: Vec<String> = all(kind).iter().map(|key| key.to_lowercase()).collect();
+            let count = keys.len();
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), count, "{kind:?}");
+        }
+    }
+}

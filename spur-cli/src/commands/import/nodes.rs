@@ -1,0 +1,488 @@
+//! Lines of nodes, with what `gres.conf` says of their devices, as `[[nodes]]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spur_core::text::gather::is_layer_name;
+use spur_core::text::gres::GresSpec;
+use spur_core::text::hostlist::HostList;
+use spur_core::text::memory::MemoryMb;
+
+use super::keys::Kind;
+use super::lines::{Line, Pair};
+use super::page::Section;
+use super::source::{Entry, Notes};
+
+/// The largest number of any one part of a node.
+const MOST: u32 = 1_000_000;
+
+/// The nodes that there are.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    /// Their sections.
+    pub(super) sections: Vec<Section>,
+    /// Their names in the order of the table.
+    pub(super) names: Vec<String>,
+    known: BTreeSet<String>,
+    features: BTreeMap<String, Vec<String>>,
+    /// What `NodeSet` lines call several of them.
+    pub(super) sets: BTreeMap<String, Vec<String>>,
+}
+
+impl Nodes {
+    /// Nodes of these names alone, of which nothing else is known.
+    pub(super) fn of_names(names: Vec<String>) -> Nodes {
+        let mut section = Section::new("[[nodes]]");
+        section
+            .comment("Nodes as the topology names them: what they have they say when their daemons start.");
+        section.text("names", HostList::from_names(&names));
+        let known = names.iter().cloned().collect();
+        Nodes { sections: vec![section], names, known, ..Nodes::default() }
+    }
+
+    /// Whether there is such a node.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.known.contains(name)
+    }
+
+    /// A `NodeSet` line.
+    pub(super) fn set(&mut self, mut entry: Entry, notes: &mut Notes) -> Section {
+        let mut section = Section::default();
+        let name = entry.value("NodeSet").unwrap_or_default();
+        let mut members: Vec<String> = Vec::new();
+        if let Some(feature) = entry.value("Feature") {
+            let has = |name: &&String| self.features.get(*name).is_some_and(|all| all.contains(&feature));
+            members.extend(self.names.iter().filter(has).cloned());
+        }
+        if let Some(pair) = entry.pair("Nodes") {
+            members.extend(self.expand(&pair, &mut section, notes));
+        }
+        self.sets.insert(name, members);
+        section
+    }
+
+    /// The names in a list of nodes and sets, without those that are no nodes.
+    pub(super) fn expand(&self, pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<String> {
+        let Some(list) = hostlist(pair, section, notes) else { return Vec::new() };
+        let mut names: Vec<String> = Vec::new();
+        let mut unknown = HostList::new();
+        for name in list.iter() {
+            if self.known.contains(&name) {
+                names.push(name);
+            } else if let Some(members) = self.sets.get(&name) {
+                names.extend(members.iter().cloned());
+            } else if name.eq_ignore_ascii_case("ALL") {
+                names.extend(self.names.iter().cloned());
+            } else {
+                unknown.push(&name);
+            }
+        }
+        if !unknown.is_empty() {
+            let text = notes.about(pair, &format!("no NodeName line defines {unknown}"));
+            text.into_iter().for_each(|text| section.comment(text));
+        }
+        names
+    }
+}
+
+/// A list of names; none if it is empty or cannot be read.
+pub(super) fn hostlist(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Option<HostList> {
+    if pair.value.is_empty() || pair.value == "(null)" {
+        return None;
+    }
+    match pair.value.parse::<HostList>() {
+        Ok(list) => Some(list),
+        Err(error) => {
+            let text = notes.about(pair, &format!("not a hostlist: {error}"));
+            text.into_iter().for_each(|text| section.comment(text));
+            None
+        }
+    }
+}
+
+/// Devices that `gres.conf` gives to nodes.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    /// The nodes, or all of them; the name, the type and how many.
+    lines: Vec<(Option<HostList>, String, String, u64)>,
+}
+
+impl Devices {
+    /// Reads the lines of `gres.conf`; what is said of those without a counterpart.
+    pub(super) fn read(lines: &[Line], notes: &mut Notes) -> (Devices, Section) {
+        let mut devices = Devices::default();
+        let mut section = Section::default();
+        for line in lines {
+            let mut entry = Entry::of_line(line);
+            let nodes = entry.pair("NodeName");
+            let nodes = nodes.map(|pair| hostlist(&pair, &mut section, notes).unwrap_or_default());
+            let name = entry.value("Name");
+            let kind = entry.value("Type").unwrap_or_default();
+            let count = entry.pair("Count").and_then(|pair| {
+                let spec: Option<GresSpec> = format!("x:{}", pair.value).parse().ok();
+                spec.map(|spec| spec.count)
+            });
+            let files = entry.pair("File").or_else(|| entry.pair("MultipleFiles"));
+            let files =
+                files.and_then(|pair| pair.value.parse::<HostList>().ok()).map(|list| list.len() as u64);
+            if let Some(name) = name {
+                devices.lines.push((nodes, name, kind, count.or(files).unwrap_or(1)));
+            }
+            notes.left(Kind::Gres, entry.rest()).into_iter().for_each(|text| section.comment(text));
+        }
+        (devices, section)
+    }
+
+    /// How many there are of each type of a device on a node.
+    fn kinds(&self, node: &str, device: &str) -> BTreeMap<String, u64> {
+        let mut kinds = BTreeMap::new();
+        for (nodes, name, kind, count) in &self.lines {
+            let is_here = nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
+            if is_here && name.eq_ignore_ascii_case(device) {
+                *kinds.entry(kind.clone()).or_default() += count;
+            }
+        }
+        kinds
+    }
+
+    /// `spec` with the types of this node's devices, if they add up to what it says.
+    fn typed(&self, node: &str, spec: GresSpec) -> Vec<GresSpec> {
+        let kinds = self.kinds(node, &spec.name);
+        let fits = spec.kind.is_none()
+            && !kinds.is_empty()
+            && !kinds.contains_key("")
+            && kinds.values().sum::<u64>() == spec.count;
+        if !fits {
+            return vec![spec];
+        }
+        kinds.into_iter().map(|(kind, count)| GresSpec::new(spec.name.clone(), Some(&kind), count)).collect()
+    }
+}
+
+/// Reads a line of nodes.
+pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes: &mut Notes) {
+    let mut section = Section::new("[[nodes]]");
+    let Some(pair) = entry.pair("NodeName") else { return };
+    let names = names(&pair, &mut section, all, notes);
+    if names.is_empty() {
+        all.sections.push(section.comments_only());
+        return;
+    }
+    let addresses = addresses(&mut entry, &pair, names.len(), &mut section, notes);
+    shape(&mut entry, &mut section, notes);
+    let features = features(&mut entry, &mut section, notes);
+    let weight = entry.pair("Weight");
+    state(&mut entry, &pair, &mut section, notes);
+    let gres = entry.pair("Gres");
+    let gres = gres.map(|pair| gres_of(&pair, &mut section, notes)).unwrap_or_default();
+    notes.left(Kind::Node, entry.rest()).into_iter().for_each(|text| section.comment(text));
+    section.list("features", &features);
+    match weight.map(|pair| pair.value.parse::<u32>().map_err(|_| pair)) {
+        Some(Ok(weight)) => section.plain("weight", weight),
+        Some(Err(pair)) => {
+            notes.about(&pair, "not a weight").into_iter().for_each(|text| section.comment(text))
+        }
+        None => {}
+    }
+    for (_, name) in &names {
+        all.features.insert(name.clone(), features.clone());
+        all.known.insert(name.clone());
+        all.names.push(name.clone());
+    }
+    // Nodes of a line that have different devices come under headings of their own.
+    let gres_of = |name: &str| -> Vec<String> {
+        let typed = gres.iter().flat_map(|spec| devices.typed(name, spec.clone()));
+        typed.map(|spec| spec.to_string()).collect()
+    };
+    let mut parts: Vec<(Vec<String>, Vec<usize>)> = Vec::new();
+    for (index, (_, name)) in names.iter().enumerate() {
+        let gres = gres_of(name);
+        match parts.last_mut() {
+            Some((same, indices)) if *same == gres => indices.push(index),
+            _ => parts.push((gres, vec![index])),
+        }
+    }
+    for (gres, indices) in parts {
+        let mut part = section.clone();
+        part.front_text("names", HostList::from_names(indices.iter().map(|&index| &names[index].1)));
+        let pick = |index: &usize| names[*index].0;
+        addresses.write(&mut part, &indices.iter().map(pick).collect::<Vec<_>>());
+        part.list("gres", &gres);
+        section.clear_comments();
+        all.sections.push(part);
+    }
+}
+
+/// The names of a line that can be used, each with its place on the line.
+fn names(pair: &Pair, section: &mut Section, all: &Nodes, notes: &mut Notes) -> Vec<(usize, String)> {
+    let Some(list) = hostlist(pair, section, notes) else {
+        notes.about(pair, "no node").into_iter().for_each(|text| section.comment(text));
+        return Vec::new();
+    };
+    let (mut names, mut own) = (Vec::new(), BTreeSet::new());
+    let (mut twice, mut bad) = (HostList::new(), HostList::new());
+    for (index, name) in list.iter().enumerate() {
+        if !is_layer_name(&name) {
+            bad.push(&name);
+        } else if all.has(&name) || !own.insert(name.clone()) {
+            twice.push(&name);
+        } else {
+            names.push((index, name));
+        }
+    }
+    for (list, why) in [(twice, "defined already, and the first counts"), (bad, "no names of nodes")] {
+        if !list.is_empty() {
+            let text = notes.about(pair, &format!("{list}: {why}"));
+            text.into_iter().for_each(|text| section.comment(text));
+        }
+    }
+    names
+}
+
+/// Where the nodes of a line are reached.
+#[derive(Debug, Default)]
+struct Addresses {
+    hosts: Option<HostList>,
+    ports: Vec<u16>,
+}
+
+impl Addresses {
+    /// Writes those of the nodes at these places of the line.
+    fn write(&self, section: &mut Section, places: &[usize]) {
+        if let Some(hosts) = &self.hosts {
+            let all: Vec<String> = hosts.iter().collect();
+            match all.as_slice() {
+                [one] => section.text("addr", one),
+                many => section.text("addr", HostList::from_names(places.iter().map(|&place| &many[place]))),
+            }
+        }
+        let ports: Vec<u16> = match self.ports.as_slice() {
+            [] => return,
+            [one] => vec![*one],
+            many => places.iter().map(|&place| many[place]).collect(),
+        };
+        match ports.as_slice() {
+            [one] => section.plain("port", one),
+            [first, .., last] => section.text("port", format_args!("{first}-{last}")),
+            [] => {}
+        }
+    }
+}
+
+fn addresses(
+    entry: &mut Entry,
+    names: &Pair,
+    count: usize,
+    section: &mut Section,
+    notes: &mut Notes,
+) -> Addresses {
+    let said = names.value.parse::<HostList>().map_or(count, |list| list.len());
+    let mut addresses = Addresses::default();
+    let host = entry.pair("NodeHostname");
+    if let Some(pair) = entry.pair("NodeAddr").or(host) {
+        match hostlist(&pair, section, notes) {
+            Some(list) if list.len() == 1 || list.len() == said => addresses.hosts = Some(list),
+            Some(list) => {
+                let text = notes.about(&pair, &format!("{} addresses for {said} nodes", list.len()));
+                text.into_iter().for_each(|text| section.comment(text));
+            }
+            None => {}
+        }
+    }
+    if let Some(pair) = entry.pair("Port") {
+        let list = pair.value.trim_matches(['[', ']']);
+        let list = format!("[{list}]").parse::<HostList>();
+        let ports: Option<Vec<u16>> =
+            list.ok().and_then(|list| list.iter().map(|port| port.parse().ok()).collect());
+        match ports {
+            Some(ports) if (ports.len() == 1 || ports.len() == said) && is_a_row(&ports) => {
+                addresses.ports = ports;
+            }
+            _ => {
+                let text = notes.about(&pair, &format!("not one port, nor {said} in a row"));
+                text.into_iter().for_each(|text| section.comment(text));
+            }
+        }
+    }
+    addresses
+}
+
+fn is_a_row(ports: &[u16]) -> bool {
+    !ports.contains(&0) && ports.windows(2).all(|pair| u32::from(pair[0]) + 1 == u32::from(pair[1]))
+}
+
+/// Whole numbers from 1.
+fn number(entry: &mut Entry, key: &str, section: &mut Section, notes: &mut Notes) -> Option<(Pair, u32)> {
+    let pair = entry.pair(key)?;
+    match pair.value.parse::<u32>() {
+        Ok(number) if (1..=MOST).contains(&number) => Some((pair, number)),
+        _ => {
+            let text = notes.about(&pair, &format!("not a number from 1 to {MOST}"));
+            text.into_iter().for_each(|text| section.comment(text));
+            None
+        }
+    }
+}
+
+/// CPUs with their sockets, cores and threads; memory and disk.
+fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
+    let mut take = |key: &str| number(entry, key, section, notes);
+    let cpus = take("CPUs");
+    let boards = take("Boards").map(|(_, number)| number);
+    let per_board = take("SocketsPerBoard").map(|(_, number)| number);
+    let sockets = take("Sockets").map(|(_, number)| number);
+    let cores = take("CoresPerSocket").map(|(_, number)| number);
+    let threads = take("ThreadsPerCore").map(|(_, number)| number);
+    // Boards have no counterpart; their sockets add up.
+    let on_boards = (boards.is_some() || per_board.is_some())
+        .then(|| boards.unwrap_or(1).saturating_mul(per_board.unwrap_or(1)).min(MOST));
+    let sockets = sockets.or(on_boards);
+    let parts = [("sockets", sockets), ("cores_per_socket", cores), ("threads_per_core", threads)];
+    let product = |parts: &[(&str, Option<u32>)]| {
+        parts.iter().fold(1_u32, |product, (_, part)| product.saturating_mul(part.unwrap_or(1)))
+    };
+    let mut threads_as_cores = false;
+    match &cpus {
+        Some((pair, cpus)) if parts.iter().any(|(_, part)| part.is_some()) => {
+            let whole = completed(*cpus, [sockets, cores, threads]);
+            let all = whole.iter().fold(1_u32, |product, part| product.saturating_mul(*part));
+            if all == *cpus {
+                section.plain("cpus", cpus);
+            } else if product(&parts[..2]) == *cpus {
+                // Only the cores are CPUs: their other threads stay idle.
+                threads_as_cores = true;
+                section.plain("cpus", cpus);
+                let why =
+                    "as many CPUs as cores: the other threads of a core are left alone, threads_per_core = 1";
+                notes.about(pair, why).into_iter().for_each(|text| section.comment(text));
+            } else {
+                let why = format!(
+                    "not Sockets × CoresPerSocket × ThreadsPerCore = {all}, which counts, as with Slurm"
+                );
+                notes.about(pair, &why).into_iter().for_each(|text| section.comment(text));
+            }
+        }
+        Some((_, cpus)) => section.plain("cpus", cpus),
+        None if parts.iter().all(|(_, part)| part.is_none()) => {
+            section
+                .comment("No CPUs are named, which means one; without `cpus` the node says how many it has.");
+            section.plain("cpus", 1);
+        }
+        None => {}
+    }
+    for (key, part) in parts {
+        match part {
+            Some(_) if threads_as_cores && key == "threads_per_core" => section.plain(key, 1),
+            Some(part) => section.plain(key, part),
+            None => {}
+        }
+    }
+    for (from, to) in [("RealMemory", "memory_mb"), ("TmpDisk", "tmp_disk_mb")] {
+        let Some(pair) = entry.pair(from) else { continue };
+        match pair.value.parse::<u64>().ok().or_else(|| pair.value.parse().ok().map(|MemoryMb(mb)| mb)) {
+            Some(0) => {}
+            Some(mb) => section.plain(to, mb.min(u64::from(u32::MAX) << 10)),
+            None => {
+                let text = notes.about(&pair, "not a size");
+                text.into_iter().for_each(|text| section.comment(text));
+            }
+        }
+    }
+}
+
+/// Sockets, cores and threads with what is missing of them, as `spur.toml` completes them.
+fn completed(cpus: u32, parts: [Option<u32>; 3]) -> [u32; 3] {
+    let mut whole = parts.map(|part| part.unwrap_or(1));
+    if let Some(missing) = parts.iter().position(Option::is_none) {
+        let others = whole.iter().fold(1_u32, |product, part| product.saturating_mul(*part));
+        whole[missing] = (cpus / others.max(1)).max(1);
+    }
+    whole
+}
+
+/// Words that may be features here.
+fn features(entry: &mut Entry, section: &mut Section, notes: &mut Notes) -> Vec<String> {
+    let mut features: Vec<String> = Vec::new();
+    let Some(pair) = entry.pair("Features") else { return features };
+    for word in pair.value.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "(null)") {
+        let plain: String =
+            word.chars().map(|c| if "&|()[]*:".contains(c) || c.is_whitespace() { '-' } else { c }).collect();
+        if plain != word {
+            let why = format!("called {plain} here: a feature is a word without & | ( ) [ ] * :");
+            let said = Pair { value: word.to_owned(), ..pair.clone() };
+            notes.about(&said, &why).into_iter().for_each(|text| section.comment(text));
+        }
+        if !features.contains(&plain) {
+            features.push(plain);
+        }
+    }
+    features
+}
+
+/// Devices, without what they say of sockets.
+fn gres_of(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<GresSpec> {
+    let mut found: Vec<GresSpec> = Vec::new();
+    for item in items(&pair.value) {
+        let plain = item.split('(').next().unwrap_or_default();
+        let plain = plain.replace(":no_consume", "");
+        let said = Pair { value: item.clone(), ..pair.clone() };
+        let spec: Option<GresSpec> =
+            plain.parse().ok().filter(|spec: &GresSpec| u32::try_from(spec.count).is_ok());
+        let why = match &spec {
+            None if plain.parse::<GresSpec>().is_ok() => {
+                "a node has at most 4294967295 of one kind: count in larger units"
+            }
+            None => "not a device",
+            Some(spec) if ["shard", "mps"].contains(&spec.name.as_str()) => {
+                "GPUs are given whole; sharing them has no counterpart"
+            }
+            Some(spec) => {
+                let same = |other: &&mut GresSpec| other.name == spec.name && other.kind == spec.kind;
+                match found.iter_mut().find(same) {
+                    Some(other) => other.count += spec.count,
+                    None => found.push(spec.clone()),
+                }
+                continue;
+            }
+        };
+        notes.about(&said, why).into_iter().for_each(|text| section.comment(text));
+    }
+    found
+}
+
+/// The items of a list, whose brackets may have commas in them.
+fn items(list: &str) -> Vec<String> {
+    let (mut depth, mut items) = (0_u32, vec![String::new()]);
+    for c in list.chars() {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match items.last_mut() {
+            Some(_) if c == ',' && depth == 0 => items.push(String::new()),
+            Some(last) => last.push(c),
+            None => {}
+        }
+    }
+    items.retain(|item| !item.trim().is_empty() && item != "(null)");
+    items
+}
+
+/// Nodes have no state in `spur.toml`; what it would take to give them theirs.
+fn state(entry: &mut Entry, names: &Pair, section: &mut Section, notes: &mut Notes) {
+    let reason = entry.value("Reason").unwrap_or_else(|| "imported".to_owned());
+    let Some(pair) = entry.pair("State") else { return };
+    let word = pair.value.split('+').next().unwrap_or_default().to_ascii_uppercase();
+    let why = match word.as_str() {
+        "UNKNOWN" | "IDLE" | "" => return,
+        "CLOUD" => "Spur does not start or stop nodes: they are down until their daemon runs".to_owned(),
+        "FUTURE" => "nodes that are not there yet are down until their daemon runs".to_owned(),
+        "DOWN" | "DRAIN" | "FAIL" | "DRAINED" | "FAILING" => format!(
+            "say it once it runs: scontrol update NodeName={} State={} Reason=\"{reason}\"",
+            names.value,
+            if word.starts_with("DOWN") { "DOWN" } else { "DRAIN" }
+        ),
+        _ => "not a state of a node".to_owned(),
+    };
+    notes.about(&pair, &why).into_iter().for_each(|text| section.comment(text));
+}

@@ -1,0 +1,297 @@
+//! Lines of partitions, as `[[partitions]]`.
+
+use std::collections::BTreeMap;
+
+use spur_core::text::gather::is_layer_name;
+use spur_core::text::hostlist::HostList;
+use spur_core::text::memory::MemoryMb;
+use spur_core::text::time::{Seconds, TimeLimit};
+
+use super::keys::Kind;
+use super::lines::Pair;
+use super::nodes::Nodes;
+use super::page::Section;
+use super::settings::{self, Common};
+use super::source::{Entry, Notes};
+use super::topology::Topologies;
+
+/// The highest tier.
+const MOST_TIER: u32 = 65_533;
+
+/// What partitions are read with.
+pub(super) struct Around<'a> {
+    pub(super) nodes: &'a Nodes,
+    pub(super) topologies: &'a Topologies,
+    pub(super) common: &'a Common,
+}
+
+/// Every partition in the order of the file, and the QOS that they name.
+pub(super) fn partitions(
+    entries: Vec<(String, Entry)>,
+    around: &Around<'_>,
+    notes: &mut Notes,
+) -> (Vec<Section>, Vec<String>) {
+    let default = entries.iter().rposition(|(_, entry)| {
+        let says = |pair: &Pair| {
+            pair.key.eq_ignore_ascii_case("Default") && settings::yes(&pair.value) == Some(true)
+        };
+        entry.clone().rest().iter().any(says)
+    });
+    let mut qos = Vec::new();
+    let mut sections = Vec::new();
+    for (index, (name, entry)) in entries.into_iter().enumerate() {
+        let section = Section::new("[[partitions]]");
+        let mut one = One { entry, section, around, notes, limits: BTreeMap::new() };
+        sections.extend(one.read(&name, default == Some(index), &mut qos));
+    }
+    (sections, qos)
+}
+
+/// One partition while it is read.
+struct One<'a, 'b> {
+    entry: Entry,
+    section: Section,
+    around: &'a Around<'a>,
+    notes: &'b mut Notes,
+    /// Seconds and megabytes of limits, to see whether defaults stay below them.
+    limits: BTreeMap<&'static str, u64>,
+}
+
+impl One<'_, '_> {
+    fn note(&mut self, pair: &Pair, why: &str) {
+        if let Some(text) = self.notes.about(pair, why) {
+            self.section.comment(text);
+        }
+    }
+
+    fn read(&mut self, name: &str, is_default: bool, qos: &mut Vec<String>) -> Option<Section> {
+        if !is_layer_name(name) {
+            self.section.comment(format_args!(
+                "PartitionName={name}: names consist of letters, digits, `_`, `-` and `.`"
+            ));
+            return Some(std::mem::take(&mut self.section).comments_only());
+        }
+        self.section.text("name", name);
+        self.members(name);
+        if is_default {
+            self.section.plain("default", true);
+        }
+        let _ = self.entry.pair("Default");
+        self.state();
+        self.limits();
+        self.tiers();
+        self.sharing();
+        self.access(qos);
+        self.memory();
+        self.preemption();
+        self.topology();
+        let left = std::mem::take(&mut self.entry).rest();
+        let switched_off = |pair: &Pair| {
+            settings::yes(&pair.value) == Some(false) || pair.value == "ALL" || pair.value == "(null)"
+        };
+        let left = left.into_iter().filter(|pair| !switched_off(pair)).collect();
+        for text in self.notes.left(Kind::Partition, left) {
+            self.section.comment(text);
+        }
+        Some(std::mem::take(&mut self.section))
+    }
+
+    fn members(&mut self, name: &str) {
+        let nodes = self.around.nodes;
+        let pair = self.entry.pair("Nodes");
+        let is_all = pair.as_ref().is_some_and(|pair| pair.value.eq_ignore_ascii_case("ALL"));
+        if is_all {
+            return self.section.text("nodes", "ALL");
+        }
+        let members = pair.map(|pair| nodes.expand(&pair, &mut self.section, self.notes)).unwrap_or_default();
+        if members.is_empty() {
+            self.section.comment(format_args!("Partition {name} has no nodes: jobs wait in it."));
+        }
+        self.section.text("nodes", HostList::from_names(&members).unique());
+    }
+
+    fn state(&mut self) {
+        let Some(pair) = self.entry.pair("State") else { return };
+        match pair.value.to_ascii_uppercase().as_str() {
+            word @ ("UP" | "DOWN" | "DRAIN" | "INACTIVE") => self.section.text("state", word),
+            _ => self.note(&pair, "not a state of a partition"),
+        }
+    }
+
+    fn limits(&mut self) {
+        for (from, to) in [("MaxTime", "max_time"), ("DefaultTime", "default_time")] {
+            let Some(pair) = self.entry.pair(from) else { continue };
+            let endless =
+                ["infinite", "unlimited", "-1"].iter().any(|word| word.eq_ignore_ascii_case(&pair.value));
+            if endless && to == "max_time" {
+                self.section.text(to, "UNLIMITED");
+                continue;
+            }
+            if endless || ["none", "(null)", ""].iter().any(|word| word.eq_ignore_ascii_case(&pair.value)) {
+                continue;
+            }
+            let Ok(limit) = pair.value.parse::<TimeLimit>() else {
+                self.note(&pair, "not a time");
+                continue;
+            };
+            let most = self.limits.get("max_time").copied();
+            if let (Some(seconds), Some(most)) = (limit.seconds(), most)
+                && seconds > most
+            {
+                self.note(&pair, "longer than MaxTime, which is the limit then");
+                continue;
+            }
+            self.limits.extend(limit.seconds().map(|seconds| (to, seconds)));
+            self.section.text(to, &pair.value);
+        }
+        let mut least = 0;
+        for (from, to) in [("MinNodes", "min_nodes"), ("MaxNodes", "max_nodes")] {
+            let Some(pair) = self.entry.pair(from) else { continue };
+            if ["unlimited", "infinite", "-1"].iter().any(|word| word.eq_ignore_ascii_case(&pair.value)) {
+                continue;
+            }
+            match pair.value.parse::<u32>() {
+                Ok(0) if to == "max_nodes" => self.note(&pair, "no job could run"),
+                Ok(number) if number < least => self.note(&pair, "less than MinNodes"),
+                Ok(number) => {
+                    if to == "min_nodes" {
+                        least = number;
+                    }
+                    self.section.plain(to, number);
+                }
+                Err(_) => self.note(&pair, "not a number of nodes"),
+            }
+        }
+    }
+
+    fn tiers(&mut self) {
+        let old = self.entry.pair("Priority");
+        for (from, to) in [("PriorityTier", "priority_tier"), ("PriorityJobFactor", "priority_job_factor")] {
+            let Some(pair) = self.entry.pair(from).or_else(|| old.clone()) else { continue };
+            match pair.value.parse::<u32>() {
+                Ok(number) => self.section.plain(to, number.min(MOST_TIER)),
+                Err(_) => self.note(&pair, "not a number"),
+            }
+        }
+    }
+
+    fn sharing(&mut self) {
+        let whole = self.around.common.whole_nodes;
+        let Some(pair) = self.entry.pair("OverSubscribe") else {
+            if whole {
+                self.section.comment("SelectType=select/linear: jobs get whole nodes.");
+                self.section.text("oversubscribe", "EXCLUSIVE");
+            }
+            return;
+        };
+        let (word, many) = pair.value.split_once(':').unwrap_or((&pair.value, ""));
+        match (word.to_ascii_uppercase().as_str(), many) {
+            ("EXCLUSIVE", _) => self.section.text("oversubscribe", "EXCLUSIVE"),
+            ("NO", _) => self.section.text("oversubscribe", if whole { "EXCLUSIVE" } else { "NO" }),
+            ("YES" | "FORCE", many) => {
+                // `FORCE:1` is what preemption by suspending asks for: nothing is shared.
+                if many != "1" {
+                    self.note(&pair, "jobs share nodes, and never a CPU: oversubscribe = \"NO\"");
+                }
+                self.section.text("oversubscribe", "NO");
+            }
+            _ => self.note(&pair, "not a way to share"),
+        }
+    }
+
+    fn access(&mut self, qos: &mut Vec<String>) {
+        for (from, to) in [("AllowGroups", "allow_groups"), ("AllowAccounts", "allow_accounts")] {
+            let Some(pair) = self.entry.pair(from) else { continue };
+            let names = words(&pair.value);
+            self.section.list(to, &names);
+        }
+        let mut allowed = false;
+        for (from, to) in [("AllowQos", "allow_qos"), ("DenyQos", "deny_qos")] {
+            let Some(pair) = self.entry.pair(from) else { continue };
+            let mut names = words(&pair.value);
+            for name in names.extract_if(.., |name| !is_layer_name(name)) {
+                let said = Pair { value: name, ..pair.clone() };
+                self.note(&said, "names consist of letters, digits, `_`, `-` and `.`");
+            }
+            if allowed && !names.is_empty() {
+                self.note(&pair, "nothing but AllowQos is allowed anyway");
+                continue;
+            }
+            allowed = !names.is_empty();
+            self.section.list(to, &names);
+            qos.extend(names);
+        }
+        if let Some(pair) =
+            self.entry.pair("QOS").filter(|pair| pair.value != "N/A" && !pair.value.is_empty())
+        {
+            self.note(&pair, "the limits of a partition's QOS are in Slurm's database; limits here are max_time, max_nodes and max_wall of [[qos]]");
+        }
+    }
+
+    fn memory(&mut self) {
+        let common = self.around.common;
+        let mut read = |key: &'static str, default: &Option<String>| {
+            let pair = self.entry.pair(key);
+            let text = pair.as_ref().map(|pair| pair.value.clone()).or_else(|| default.clone())?;
+            let mb = text.parse::<u64>().ok().or_else(|| text.parse().ok().map(|MemoryMb(mb)| mb));
+            mb.filter(|mb| *mb > 0).map(|mb| (pair, mb))
+        };
+        let (def, max) =
+            (read("DefMemPerCPU", &common.def_mem_per_cpu), read("MaxMemPerCPU", &common.max_mem_per_cpu));
+        let most = max.as_ref().map(|(_, mb)| *mb);
+        if let Some((pair, mb)) = def {
+            match (pair, most.filter(|most| *most < mb)) {
+                (pair, Some(most)) => {
+                    if let Some(pair) = pair {
+                        self.note(&pair, "more than MaxMemPerCPU, which counts");
+                    }
+                    self.section.plain("def_mem_per_cpu", most);
+                }
+                (_, None) => self.section.plain("def_mem_per_cpu", mb),
+            }
+        }
+        if let Some(most) = most {
+            self.section.plain("max_mem_per_cpu", most);
+        }
+    }
+
+    fn preemption(&mut self) {
+        if let Some(pair) = self.entry.pair("PreemptMode") {
+            let words = pair.value.to_ascii_lowercase();
+            match words.split(',').find(|word| ["off", "cancel", "requeue", "suspend"].contains(word)) {
+                Some(word) => self.section.text("preempt_mode", word),
+                None => self.note(&pair, "jobs do not take turns on the same CPUs"),
+            }
+        }
+        if let Some(pair) = self.entry.pair("GraceTime") {
+            let number = pair.value.parse::<u64>().ok().or_else(|| settings::seconds(&pair.value));
+            match number {
+                Some(0) => {}
+                Some(seconds) => self.section.text("grace_time", Seconds(seconds.min(365 * 86_400))),
+                None => self.note(&pair, "not a time"),
+            }
+        }
+    }
+
+    fn topology(&mut self) {
+        let topologies = self.around.topologies;
+        match self.entry.pair("Topology") {
+            Some(pair) => match topologies.named(&pair.value) {
+                Some(name) => self.section.text("topology", name),
+                None => self.note(&pair, "topology.yaml defines no such topology"),
+            },
+            None => {
+                if let Some(name) = &topologies.default {
+                    self.section.text("topology", name);
+                }
+            }
+        }
+    }
+}
+
+/// The words of a list; none where it says all.
+fn words(list: &str) -> Vec<String> {
+    let words = list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "(null)");
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    if words.iter().any(|word| word.eq_ignore_ascii_case("ALL")) { Vec::new() } else { words }
+}

@@ -1,0 +1,459 @@
+//! What `slurm.conf` says of the whole cluster, as tables of `spur.toml`.
+
+use spur_core::text::address::HostPort;
+use spur_core::text::gather::is_layer_name;
+use spur_core::text::time::{Seconds, TimeLimit};
+
+use super::keys::Kind;
+use super::lines::Pair;
+use super::page::Section;
+use super::source::{Entry, Notes};
+
+/// The longest duration that `spur.toml` takes, seconds.
+const YEAR: u64 = 365 * 86_400;
+/// The port of Slurm's controller, and of Spur's.
+const PORT: &str = "6817";
+
+/// Keys of the cluster that partitions have to know.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Common {
+    /// Nodes go to one job at a time.
+    pub(super) whole_nodes: bool,
+    /// Of partitions that say nothing.
+    pub(super) def_mem_per_cpu: Option<String>,
+    /// Of partitions that say nothing.
+    pub(super) max_mem_per_cpu: Option<String>,
+}
+
+/// Takes what it knows from `slurm.conf`; the sections in the order of `etc/spur.toml`, and what partitions have to know.
+pub(super) fn settings(conf: &mut Entry, notes: &mut Notes) -> (Vec<Section>, Common) {
+    let mut all = Taker { conf, notes };
+    let top = all.cluster();
+    let (controller, loopback) = all.controller();
+    let auth = all.auth(loopback);
+    let agent = all.agent(loopback);
+    let log = all.log();
+    let scheduler = all.scheduler();
+    let preempt = all.preempt();
+    let recovery = all.recovery();
+    let licenses = all.licenses();
+    let common = all.common();
+    let sections = vec![top, controller, auth, agent, log, scheduler, preempt, recovery, licenses];
+    (sections, common)
+}
+
+/// What is taken from, and where it is said what is not.
+struct Taker<'a> {
+    conf: &'a mut Entry,
+    notes: &'a mut Notes,
+}
+
+impl Taker<'_> {
+    fn note(&mut self, section: &mut Section, pair: &Pair, why: &str) {
+        if let Some(text) = self.notes.about(pair, why) {
+            section.comment(text);
+        }
+    }
+
+    /// A whole number within bounds.
+    fn number(&mut self, section: &mut Section, from: &str, to: &str, most: u64) {
+        let Some(pair) = self.conf.pair(from) else { return };
+        match pair.value.parse::<u64>() {
+            Ok(number) if number <= most => section.plain(to, number),
+            Ok(_) => {
+                section.plain(to, most);
+                self.note(section, &pair, &format!("the most is {most}"));
+            }
+            Err(_) => self.note(section, &pair, "not a number"),
+        }
+    }
+
+    /// A duration in seconds, or in Slurm's spelling of times; Slurm's words for ever mean the longest there is.
+    fn duration(&mut self, section: &mut Section, from: &str, to: &str, range: (u64, u64)) {
+        let Some(pair) = self.conf.pair(from) else { return };
+        let seconds = pair.value.parse::<u64>().ok().or_else(|| seconds(&pair.value));
+        match seconds {
+            Some(seconds) => {
+                let within = seconds.clamp(range.0, range.1);
+                if within != seconds {
+                    let text = format!("it must be from {} to {} here", Seconds(range.0), Seconds(range.1));
+                    self.note(section, &pair, &text);
+                }
+                section.text(to, Seconds(within));
+            }
+            None => self.note(section, &pair, "not a time"),
+        }
+    }
+
+    /// Yes or no, in any of Slurm's spellings.
+    fn flag(&mut self, section: &mut Section, from: &str, to: &str) {
+        let Some(pair) = self.conf.pair(from) else { return };
+        match yes(&pair.value) {
+            Some(flag) => section.plain(to, flag),
+            None => self.note(section, &pair, "neither yes nor no"),
+        }
+    }
+
+    /// A program that runs on the nodes.
+    fn program(&mut self, section: &mut Section, from: &str, to: &str) {
+        let mut pairs = self.conf.all(from);
+        let Some(pair) = pairs.pop() else { return };
+        for other in pairs {
+            self.note(section, &other, "one program is run; let the one that is named call the others");
+        }
+        if pair.value.is_empty() || pair.value == "(null)" {
+            return;
+        }
+        if pair.value.contains(['*', '?', '[', ',']) {
+            self.note(section, &pair, "one program is run; name one that calls the others");
+        } else {
+            section.text(to, &pair.value);
+        }
+    }
+
+    fn cluster(&mut self) -> Section {
+        let mut top = Section::new("");
+        if let Some(pair) = self.conf.pair("ClusterName") {
+            let name: String = pair.value.chars().filter(|c| is_layer_name(&c.to_string())).collect();
+            if name != pair.value {
+                self.note(&mut top, &pair, "names consist of letters, digits, `_`, `-` and `.`");
+            }
+            if !name.is_empty() {
+                top.text("cluster_name", name);
+            }
+        }
+        top
+    }
+
+    /// `[controller]`, and whether everything is on loopback.
+    fn controller(&mut self) -> (Section, bool) {
+        let mut section = Section::new("[controller]");
+        let port = match self.conf.pair("SlurmctldPort") {
+            Some(pair) => {
+                let first = pair.value.split('-').next().unwrap_or_default().to_owned();
+                if first != pair.value {
+                    self.note(&mut section, &pair, "one port is enough: the first");
+                }
+                if first.parse::<u16>().is_ok_and(|port| port > 0) {
+                    first
+                } else {
+                    self.note(&mut section, &pair, &format!("not a port; {PORT} is taken"));
+                    PORT.to_owned()
+                }
+            }
+            None => PORT.to_owned(),
+        };
+        let hosts = self.hosts(&mut section);
+        let loopback = hosts.iter().all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.as_str()))
+            && !hosts.is_empty();
+        let listen = if loopback { "127.0.0.1" } else { "0.0.0.0" };
+        section.text("listen_addr", format_args!("{listen}:{port}"));
+        if !hosts.is_empty() {
+            let addresses: Vec<String> = hosts.iter().map(|host| address(host, &port)).collect();
+            section.text("addr", addresses.join(","));
+        }
+        if hosts.len() > 1 {
+            section.comment(
+                "Commands and nodes try the controllers in this order; one of them serves at a time, \
+                             from a state that they share.",
+            );
+        }
+        if let Some(pair) = self.conf.pair("MailProg") {
+            section.text("mail_prog", &pair.value);
+        }
+        self.duration(&mut section, "KillWait", "kill_wait", (0, 86_400));
+        self.duration(&mut section, "MinJobAge", "min_job_age", (0, YEAR));
+        self.number(&mut section, "MaxJobCount", "max_job_count", 100_000_000);
+        self.flag(&mut section, "JobRequeue", "job_requeue");
+        self.number(&mut section, "MaxArraySize", "max_array_size", 4_000_001);
+        self.number(&mut section, "MaxBatchRequeue", "max_batch_requeue", 1_000_000);
+        self.duration(&mut section, "InactiveLimit", "inactive_limit", (0, YEAR));
+        (section, loopback)
+    }
+
+    /// Where the controllers are, the first choice first.
+    fn hosts(&mut self, section: &mut Section) -> Vec<String> {
+        let mut hosts = Vec::new();
+        for pair in self.conf.all("SlurmctldHost") {
+            // `head(10.0.0.1)`: the address in brackets is what is called.
+            let (name, inside) = pair.value.split_once('(').unwrap_or((&pair.value, ""));
+            let inside = inside.trim_end_matches(')');
+            hosts.push(if inside.is_empty() { name } else { inside }.to_owned());
+        }
+        for (name, address) in [("ControlMachine", "ControlAddr"), ("BackupController", "BackupAddr")] {
+            let name = self.conf.value(name);
+            let address = self.conf.value(address);
+            let names = name.as_deref().and_then(|name| name.split(',').next()).map(str::to_owned);
+            if hosts.is_empty() || address.is_some() || name.is_some() {
+                hosts.extend(address.or(names));
+            }
+        }
+        if let Some(address) = self.conf.value("SlurmctldAddr") {
+            hosts = vec![address];
+        }
+        hosts.retain(|host| address(host, PORT).parse::<HostPort>().is_ok());
+        hosts.dedup();
+        if hosts.is_empty() {
+            section.comment(
+                "No SlurmctldHost: say with `addr` where the controller is, unless all is on one host.",
+            );
+        }
+        hosts
+    }
+
+    fn auth(&mut self, loopback: bool) -> Section {
+        let mut section = Section::new("[auth]");
+        let pair = self.conf.pair("AuthType");
+        let unsigned = pair.as_ref().is_some_and(|pair| pair.value.eq_ignore_ascii_case("auth/none"));
+        if unsigned && loopback {
+            section.text("method", "none");
+            return section;
+        }
+        if let Some(pair) = pair {
+            let why =
+                if unsigned { "Spur trusts everybody on loopback only" } else { "Spur has a key of its own" };
+            self.note(&mut section, &pair, why);
+        }
+        section.comment("`spur keygen /etc/spur/cluster.key` makes the key; every host needs the same file.");
+        section.text("method", "key");
+        section
+    }
+
+    fn agent(&mut self, loopback: bool) -> Section {
+        let mut section = Section::new("[agent]");
+        if let Some(pair) = self.conf.pair("SlurmdPort") {
+            match pair.value.parse::<u16>() {
+                Ok(port) if port > 0 => {
+                    let host = if loopback { "127.0.0.1" } else { "0.0.0.0" };
+                    section.text("listen_addr", format_args!("{host}:{port}"));
+                }
+                _ => self.note(&mut section, &pair, "not a port"),
+            }
+        }
+        self.program(&mut section, "Prolog", "prolog");
+        self.program(&mut section, "Epilog", "epilog");
+        self.program(&mut section, "TaskProlog", "task_prolog");
+        self.program(&mut section, "TaskEpilog", "task_epilog");
+        self.duration(&mut section, "PrologEpilogTimeout", "prolog_timeout", (1, 86_400));
+        section
+    }
+
+    fn log(&mut self) -> Section {
+        let mut section = Section::new("[log]");
+        if let Some(pair) = self.conf.pair("SlurmctldDebug") {
+            let level = match pair.value.to_ascii_lowercase().as_str() {
+                "quiet" | "fatal" | "error" | "0" | "1" | "2" => "error",
+                "info" | "verbose" | "3" | "4" => "info",
+                "debug" | "5" => "debug",
+                "debug2" | "debug3" | "debug4" | "debug5" | "6" | "7" | "8" | "9" => "trace",
+                _ => {
+                    self.note(&mut section, &pair, "not a level");
+                    return section;
+                }
+            };
+            section.text("level", level);
+        }
+        section
+    }
+
+    fn scheduler(&mut self) -> Section {
+        let mut section = Section::new("[scheduler]");
+        if let Some(pair) = self.conf.pair("SchedulerType") {
+            match pair.value.to_ascii_lowercase().as_str() {
+                "sched/backfill" => section.text("backfill", "easy"),
+                "sched/builtin" => section.text("backfill", "none"),
+                _ => self.note(&mut section, &pair, "no such scheduler; jobs are backfilled"),
+            }
+        }
+        self.parameters(&mut section);
+        let multifactor = match self.conf.pair("PriorityType") {
+            Some(pair) if pair.value.eq_ignore_ascii_case("priority/basic") => {
+                section.text("order", "fcfs");
+                false
+            }
+            Some(pair) if pair.value.eq_ignore_ascii_case("priority/multifactor") => {
+                section.text("order", "multifactor");
+                true
+            }
+            Some(pair) => {
+                self.note(&mut section, &pair, "no such order; priorities are multifactor");
+                false
+            }
+            None => false,
+        };
+        self.duration(&mut section, "PriorityMaxAge", "priority_max_age", (1, 100 * YEAR));
+        self.duration(&mut section, "PriorityDecayHalfLife", "priority_decay_half_life", (0, 100 * YEAR));
+        for (name, from) in [
+            ("age", "PriorityWeightAge"),
+            ("fairshare", "PriorityWeightFairshare"),
+            ("job_size", "PriorityWeightJobSize"),
+            ("partition", "PriorityWeightPartition"),
+            ("qos", "PriorityWeightQOS"),
+        ] {
+            let before = section.len();
+            self.number(&mut section, from, &format!("priority_weight_{name}"), u64::from(u32::MAX));
+            if multifactor && section.len() == before {
+                // What Slurm leaves out weighs nothing.
+                section.plain(&format!("priority_weight_{name}"), 0);
+            }
+        }
+        self.flag(&mut section, "PriorityFavorSmall", "priority_favor_small");
+        section
+    }
+
+    /// `SchedulerParameters`.
+    fn parameters(&mut self, section: &mut Section) {
+        let mut left = Vec::new();
+        let mut depth = None;
+        let Some(pair) = self.conf.pair("SchedulerParameters") else { return };
+        for item in pair.value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let (name, value) = item.split_once('=').unwrap_or((item, ""));
+            let number = value.parse::<u64>().ok().filter(|number| *number <= 100_000_000);
+            match (name.to_ascii_lowercase().as_str(), number) {
+                ("bf_max_job_test", Some(number)) => depth = Some(number),
+                ("bf_max_job_user", Some(number)) => section.plain("depth_per_user", number),
+                ("bf_max_job_part", Some(number)) => section.plain("depth_per_partition", number),
+                _ => left.push(item),
+            }
+        }
+        if let Some(depth) = depth {
+            section.plain("depth", depth);
+        }
+        if !left.is_empty() {
+            let rest = Pair { value: left.join(","), ..pair.clone() };
+            self.note(
+                section,
+                &rest,
+                "no counterpart: every pass looks at all jobs and nodes up to [scheduler] depth",
+            );
+        }
+    }
+
+    fn preempt(&mut self) -> Section {
+        let mut section = Section::new("[preempt]");
+        let mode = self.conf.pair("PreemptMode");
+        let words = mode.as_ref().map(|pair| pair.value.to_ascii_lowercase()).unwrap_or_default();
+        let known = words.split(',').find(|word| ["cancel", "requeue", "suspend"].contains(word));
+        let kind = self.conf.pair("PreemptType");
+        let by = match kind.as_ref().map(|pair| pair.value.to_ascii_lowercase()).as_deref() {
+            Some("preempt/partition_prio") if known.is_some() => "partition",
+            Some("preempt/qos") => {
+                let pair = kind.as_ref().expect("it was matched");
+                let why = "the QOS are in Slurm's database: define them in [[qos]] (sacctmgr show qos), then say by = \"qos\"";
+                self.note(&mut section, pair, why);
+                "none"
+            }
+            Some("preempt/partition_prio" | "preempt/none" | "") | None => "none",
+            Some(_) => {
+                let pair = kind.as_ref().expect("it was matched");
+                self.note(&mut section, pair, "no such way; nobody makes way");
+                "none"
+            }
+        };
+        section.text("by", by);
+        if let Some(known) = known {
+            section.text("mode", known);
+        }
+        if let Some(pair) = mode {
+            let others = words.split(',').filter(|word| Some(*word) != known && !["off", ""].contains(word));
+            let others: Vec<&str> = others.collect();
+            if !others.is_empty() {
+                let why = format!("{}: jobs do not take turns on the same CPUs", others.join(", "));
+                self.note(&mut section, &pair, &why);
+            }
+        }
+        self.duration(&mut section, "PreemptExemptTime", "exempt_time", (0, YEAR));
+        section
+    }
+
+    fn recovery(&mut self) -> Section {
+        let mut section = Section::new("[recovery]");
+        if let Some(pair) = self.conf.pair("SlurmdTimeout") {
+            match pair.value.parse::<u64>() {
+                Ok(0) => {
+                    section.text("node_timeout", Seconds(YEAR));
+                    self.note(&mut section, &pair, "never is a year here");
+                }
+                Ok(seconds) => section.text("node_timeout", Seconds(seconds.min(YEAR))),
+                Err(_) => self.note(&mut section, &pair, "not a number of seconds"),
+            }
+        }
+        section
+    }
+
+    fn licenses(&mut self) -> Section {
+        let mut section = Section::new("[licenses]");
+        let Some(pair) = self.conf.pair("Licenses") else { return section };
+        let mut seen: Vec<String> = Vec::new();
+        for item in pair.value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let (name, count) = item.rsplit_once([':', '*', '=']).unwrap_or((item, "1"));
+            let Ok(count) = count.parse::<u32>() else {
+                self.note(&mut section, &Pair { value: item.to_owned(), ..pair.clone() }, "not a count");
+                continue;
+            };
+            let plain: String =
+                name.chars().map(|c| if is_layer_name(&c.to_string()) { c } else { '-' }).collect();
+            if plain != name {
+                let why = format!("called {plain} here: names consist of letters, digits, `_`, `-` and `.`");
+                self.note(&mut section, &Pair { value: item.to_owned(), ..pair.clone() }, &why);
+            }
+            if seen.contains(&plain) {
+                self.note(&mut section, &Pair { value: item.to_owned(), ..pair.clone() }, "it comes twice");
+            } else {
+                section.plain(&super::page::key(&plain), count);
+                seen.push(plain);
+            }
+        }
+        section
+    }
+
+    fn common(&mut self) -> Common {
+        let linear =
+            self.conf.value("SelectType").is_some_and(|kind| kind.eq_ignore_ascii_case("select/linear"));
+        Common {
+            whole_nodes: linear,
+            def_mem_per_cpu: self.conf.value("DefMemPerCPU"),
+            max_mem_per_cpu: self.conf.value("MaxMemPerCPU"),
+        }
+    }
+}
+
+/// What is left of `slurm.conf`, and what was said twice, in a section of comments.
+pub(super) fn rest(conf: Entry, twice: &[Pair], notes: &mut Notes) -> Section {
+    let mut section = Section::new("");
+    for pair in twice {
+        section.comment(
+            notes.about(pair, "it is said again further down, and the last counts").unwrap_or_default(),
+        );
+    }
+    for text in notes.left(Kind::Cluster, conf.rest()) {
+        section.comment(text);
+    }
+    section
+}
+
+/// `host:port`, with brackets around the address where they are needed.
+fn address(host: &str, port: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// The seconds of Slurm's spelling of times.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    if ["infinite", "unlimited", "none", "-1"].iter().any(|word| word.eq_ignore_ascii_case(text)) {
+        return Some(100 * YEAR);
+    }
+    text.parse::<TimeLimit>().ok()?.seconds()
+}
+
+/// Yes or no.
+pub(super) fn yes(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "y" | "true" | "up" | "1" => Some(true),
+        "no" | "n" | "false" | "down" | "0" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! What was read of Slurm's files: entries whose pairs are taken one by one, so that what nobody takes can be named.
+
+use std::collections::BTreeSet;
+
+use spur_core::text::nearest::nearest;
+
+use super::keys;
+use super::lines::{Line, Pair};
+
+/// The pairs of one entry, or all pairs of the whole cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entry {
+    pairs: Vec<Pair>,
+}
+
+impl Entry {
+    /// The pairs of a line.
+    pub(super) fn of_line(line: &Line) -> Entry {
+        Entry { pairs: line.pairs.clone() }
+    }
+
+    /// Adds a pair; one of the same key that is there already is replaced, and given back.
+    pub(super) fn set(&mut self, pair: Pair) -> Option<Pair> {
+        let same = |other: &Pair| keys::same(&other.key, &pair.key);
+        let before = self.pairs.iter().position(same).map(|at| self.pairs.remove(at));
+        self.pairs.push(pair);
+        before
+    }
+
+    /// Adds a pair beside others of the same key.
+    pub(super) fn append(&mut self, pair: Pair) {
+        self.pairs.push(pair);
+    }
+
+    /// These pairs where there are none of the same key.
+    pub(super) fn fill_from(&mut self, defaults: &Entry) {
+        let missing = |pair: &&Pair| !self.pairs.iter().any(|own| keys::same(&own.key, &pair.key));
+        let missing: Vec<Pair> = defaults.pairs.iter().filter(missing).cloned().collect();
+        self.pairs.extend(missing);
+    }
+
+    /// Takes the last pair of this key.
+    pub(super) fn pair(&mut self, key: &str) -> Option<Pair> {
+        let at = self.pairs.iter().rposition(|pair| keys::same(&pair.key, key))?;
+        Some(self.pairs.remove(at))
+    }
+
+    /// Takes all pairs of this key.
+    pub(super) fn all(&mut self, key: &str) -> Vec<Pair> {
+        let (taken, left) =
+            std::mem::take(&mut self.pairs).into_iter().partition(|pair| keys::same(&pair.key, key));
+        self.pairs = left;
+        taken
+    }
+
+    /// Takes the value of this key.
+    pub(super) fn value(&mut self, key: &str) -> Option<String> {
+        self.pair(key).map(|pair| pair.value)
+    }
+
+    /// What nobody took.
+    pub(super) fn rest(self) -> Vec<Pair> {
+        self.pairs
+    }
+}
+
+/// What is said of pairs that have no counterpart, each once.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    said: BTreeSet<String>,
+    count: usize,
+}
+
+impl Notes {
+    /// A sentence about a pair, unless it was said already.
+    pub(super) fn about(&mut self, pair: &Pair, why: &str) -> Option<String> {
+        self.sentence(format!("{pair}: {why}"))
+    }
+
+    /// A sentence, unless it was said already.
+    pub(super) fn sentence(&mut self, text: String) -> Option<String> {
+        let is_new = self.said.insert(text.clone());
+        self.count += usize::from(is_new);
+        is_new.then_some(text)
+    }
+
+    /// Sentences about pairs that nobody took, by the table of keys of this kind of entry.
+    pub(super) fn left(&mut self, kind: keys::Kind, pairs: Vec<Pair>) -> Vec<String> {
+        pairs.iter().filter_map(|pair| self.about(pair, &why(kind, &pair.key))).collect()
+    }
+
+    /// How many sentences there were.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+/// Why a key is not taken.
+fn why(kind: keys::Kind, key: &str) -> String {
+    let table = keys::of(kind);
+    if let Some((_, reason)) = table.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)) {
+        return if reason.is_empty() { keys::PLAIN.to_owned() } else { (*reason).to_owned() };
+    }
+    let known = keys::all(kind);
+    if known.iter().any(|known| known.eq_ignore_ascii_case(key)) {
+        return "not taken: it stands twice, or beside what contradicts it".to_owned();
+    }
+    match nearest(key, known.iter().copied()) {
+        Some(meant) => format!("not a key of Slurm's; was {meant} meant?"),
+        None => "not a key of Slurm's".to_owned(),
+    }
+}

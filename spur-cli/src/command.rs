@@ -38,6 +38,8 @@ pub enum Command {
     Links,
     /// `spur import`
     Import,
+    /// `spur config`
+    Config,
     /// `spur keygen`
     Keygen,
     /// `spur man`
@@ -103,6 +105,12 @@ const COMMANDS: &[Entry] = &[
         linked: false,
         about: "make a spur.toml of Slurm's files",
     },
+    Entry {
+        command: Command::Config,
+        name: "config",
+        linked: false,
+        about: "check a spur.toml, or show what it says",
+    },
     Entry { command: Command::Man, name: "man", linked: false, about: "write the commands' manual pages" },
     Entry {
         command: Command::Completion,
@@ -120,6 +128,7 @@ impl Command {
             Command::Demo => "spur demo",
             Command::Links => "spur links",
             Command::Import => "spur import",
+            Command::Config => "spur config",
             Command::Keygen => "spur keygen",
             Command::Man => "spur man",
             Command::Completion => "spur completion",
@@ -154,6 +163,7 @@ impl Command {
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Import => commands::import::run(session, &args),
+            Command::Config => commands::config::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
             Command::Man => commands::pages::man(session, &args),
             Command::Completion => commands::pages::completion(session, &args),

@@ -2,6 +2,7 @@
 //! gives the exit code.
 
 mod allocation;
+pub mod config;
 pub mod demo;
 pub mod import;
 pub mod keygen;

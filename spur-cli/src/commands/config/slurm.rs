@@ -1,0 +1,449 @@
+//! A configuration as Slurm's files would say it.
+//!
+//! The counterpart of `spur import slurm`: what it reads of these files is the configuration that they were written
+//! of, as far as Slurm has words for it. What differs from its default and has none stands in a comment.
+
+use std::fmt::{Display, Write};
+
+use spur_core::model::config::{
+    Config, NodeConfig, Oversubscribe, PartitionConfig, Policy, PreemptBy, PreemptMode,
+};
+use spur_core::model::topology::{DEFAULT_TOPOLOGY, Plugin, TopologyConfig};
+use spur_core::text::gather::Placement;
+use spur_core::text::hostlist::HostList;
+use spur_core::text::time::{Seconds, TimeLimit};
+use spur_proto::convert::config::settings;
+use spur_proto::v1::KeyValue;
+
+/// One of Slurm's files.
+#[derive(Debug)]
+pub(super) struct File {
+    /// What it is called.
+    pub(super) name: &'static str,
+    /// What stands in it.
+    pub(super) text: String,
+}
+
+/// How a value is written in `slurm.conf`.
+#[derive(Clone, Copy)]
+enum Spelled {
+    /// As it is.
+    Plain,
+    /// A number of seconds.
+    Seconds,
+    /// `D-HH:MM:SS`.
+    Span,
+    /// 0 or 1.
+    Flag,
+    /// YES or NO.
+    Yes,
+    /// As it is, where it is not Slurm's default: older releases do not know the key.
+    Newer,
+    /// In a line that says more than this setting.
+    Elsewhere,
+}
+
+use Spelled::{Elsewhere, Flag, Newer, Plain, Seconds as InSeconds, Span, Yes};
+
+/// Settings, the key of `slurm.conf` that says the same, and how.
+const SETTINGS: &[(&str, &str, Spelled)] = &[
+    ("cluster_name", "ClusterName", Plain),
+    ("controller.inactive_limit", "InactiveLimit", InSeconds),
+    ("controller.kill_wait", "KillWait", InSeconds),
+    ("controller.max_array_size", "MaxArraySize", Plain),
+    ("controller.max_batch_requeue", "MaxBatchRequeue", Newer),
+    ("controller.max_job_count", "MaxJobCount", Plain),
+    ("controller.min_job_age", "MinJobAge", InSeconds),
+    ("controller.requeue", "JobRequeue", Flag),
+    ("licenses", "Licenses", Plain),
+    ("preempt.by", "PreemptType", Elsewhere),
+    ("preempt.exempt_time", "PreemptExemptTime", Span),
+    ("preempt.grace_time", "GraceTime", Elsewhere),
+    ("preempt.mode", "PreemptMode", Elsewhere),
+    ("recovery.node_timeout", "SlurmdTimeout", InSeconds),
+    ("scheduler.backfill", "SchedulerType", Elsewhere),
+    ("scheduler.depth", "SchedulerParameters", Elsewhere),
+    ("scheduler.depth_per_partition", "SchedulerParameters", Elsewhere),
+    ("scheduler.depth_per_user", "SchedulerParameters", Elsewhere),
+    ("scheduler.order", "PriorityType", Elsewhere),
+    ("scheduler.priority_decay_half_life", "PriorityDecayHalfLife", Span),
+    ("scheduler.priority_favor_small", "PriorityFavorSmall", Yes),
+    ("scheduler.priority_max_age", "PriorityMaxAge", Span),
+    ("scheduler.priority_weight_age", "PriorityWeightAge", Plain),
+    ("scheduler.priority_weight_fairshare", "PriorityWeightFairshare", Plain),
+    ("scheduler.priority_weight_job_size", "PriorityWeightJobSize", Plain),
+    ("scheduler.priority_weight_partition", "PriorityWeightPartition", Plain),
+    ("scheduler.priority_weight_qos", "PriorityWeightQOS", Plain),
+];
+
+/// The files: `slurm.conf`, and the one that says how nodes hang together, if they do.
+pub(super) fn files(config: &Config) -> Vec<File> {
+    let policy = &config.policy;
+    let topology = topologies(policy);
+    let mut text = String::new();
+    common(&mut text, policy);
+    daemons(&mut text, config);
+    if let Some((plugin, _)) = &topology {
+        pair(&mut text, "TopologyPlugin", plugin);
+    }
+    let all_gres = policy.nodes.iter().flat_map(|node| &node.shape.gres);
+    let mut gres: Vec<&str> = all_gres.map(|gres| &*gres.name).collect();
+    gres.sort_unstable();
+    gres.dedup();
+    if !gres.is_empty() {
+        pair(&mut text, "GresTypes", gres.join(","));
+    }
+    text.push('\n');
+    nodes(&mut text, config);
+    text.push('\n');
+    policy.partitions.iter().for_each(|one| partition(&mut text, one, policy));
+    let mut files = vec![File { name: "slurm.conf", text }];
+    files.extend(topology.map(|(_, file)| file));
+    files
+}
+
+fn pair(text: &mut String, key: &str, value: impl Display) {
+    let _ = writeln!(text, "{key}={value}");
+}
+
+fn lost(text: &mut String, what: impl Display) {
+    let _ = writeln!(text, "# Slurm has no word for {what}");
+}
+
+/// What is said of the whole cluster.
+fn common(text: &mut String, policy: &Policy) {
+    let usual = settings(&Policy::default());
+    for setting in settings(policy) {
+        let (key, value) = (setting.key.as_str(), setting.value.as_str());
+        let seconds = || value.parse::<Seconds>().unwrap_or_default().0;
+        let is_usual = usual.iter().any(|usual| usual.key == key && usual.value == value);
+        match SETTINGS.iter().find(|(own, ..)| *own == key) {
+            Some((_, _, Elsewhere)) => {}
+            Some((_, _, Newer)) if is_usual => {}
+            Some(_) if value.is_empty() => {}
+            Some((_, slurm, Plain | Newer)) => pair(text, slurm, value),
+            Some((_, slurm, InSeconds)) => pair(text, slurm, seconds()),
+            Some((_, slurm, Span)) => pair(text, slurm, TimeLimit::Seconds(seconds()).long()),
+            Some((_, slurm, Flag)) => pair(text, slurm, u8::from(value == "true")),
+            Some((_, slurm, Yes)) => pair(text, slurm, if value == "true" { "YES" } else { "NO" }),
+            None if is_usual => {}
+            // Slurm keeps them in its database.
+            None if key.starts_with("qos.") => lost(text, format_args!("{key} = {value} but in sacctmgr")),
+            None => lost(text, format_args!("{key} = {value}")),
+        }
+    }
+    plugins(text, policy, &settings(policy));
+}
+
+/// What Slurm has plugins for.
+fn plugins(text: &mut String, policy: &Policy, all: &[KeyValue]) {
+    let by = match policy.preempt.by {
+        PreemptBy::None => "preempt/none",
+        PreemptBy::Partition => "preempt/partition_prio",
+        PreemptBy::Qos => "preempt/qos",
+    };
+    pair(text, "PreemptType", by);
+    if policy.preempt.by != PreemptBy::None {
+        pair(text, "PreemptMode", preempt_mode(policy.preempt.mode));
+    }
+    let scheduler = &policy.scheduler;
+    let said = |key: &str| all.iter().find(|own| own.key == key).map_or("", |own| &own.value);
+    match said("scheduler.backfill") {
+        "none" => pair(text, "SchedulerType", "sched/builtin"),
+        kind => {
+            if kind != "easy" {
+                lost(text, format_args!("scheduler.backfill = {kind}"));
+            }
+            pair(text, "SchedulerType", "sched/backfill");
+        }
+    }
+    let (depth, user, partition) = (scheduler.depth, scheduler.depth_per_user, scheduler.depth_per_partition);
+    let parameters = format!("bf_max_job_test={depth},bf_max_job_user={user},bf_max_job_part={partition}");
+    pair(text, "SchedulerParameters", parameters);
+    match said("scheduler.order") {
+        "multifactor" => pair(text, "PriorityType", "priority/multifactor"),
+        "fcfs" => pair(text, "PriorityType", "priority/basic"),
+        order => lost(text, format_args!("scheduler.order = {order}")),
+    }
+    pair(text, "SelectType", "select/cons_tres");
+    pair(text, "SelectTypeParameters", "CR_Core_Memory");
+}
+
+fn preempt_mode(mode: PreemptMode) -> &'static str {
+    match mode {
+        PreemptMode::Off => "OFF",
+        PreemptMode::Cancel => "CANCEL",
+        PreemptMode::Requeue => "REQUEUE",
+        PreemptMode::Suspend => "SUSPEND,GANG",
+    }
+}
+
+/// Where the daemons are and what they call.
+fn daemons(text: &mut String, config: &Config) {
+    let local = &config.local;
+    for address in &local.controller.addresses {
+        pair(text, "SlurmctldHost", &address.host);
+    }
+    pair(text, "SlurmctldPort", local.controller.addresses.first().map_or(0, |address| address.port));
+    pair(text, "SlurmdPort", local.agent.listen_addr.port);
+    let agent = &local.agent;
+    for (key, program) in [
+        ("MailProg", &local.controller.mail_prog),
+        ("Prolog", &agent.prolog),
+        ("Epilog", &agent.epilog),
+        ("TaskProlog", &agent.task_prolog),
+        ("TaskEpilog", &agent.task_epilog),
+    ] {
+        if let Some(program) = program {
+            pair(text, key, program.display());
+        }
+    }
+    pair(text, "PrologEpilogTimeout", agent.prolog_timeout.0);
+}
+
+/// Nodes that one line can name together.
+struct Line<'a> {
+    nodes: Vec<&'a NodeConfig>,
+    hosts: Vec<String>,
+    ports: Vec<u16>,
+}
+
+fn nodes(text: &mut String, config: &Config) {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for node in &config.policy.nodes {
+        let address = config.local.node_addresses.get(&node.name).cloned().unwrap_or_default();
+        match lines.last_mut().filter(|line| line.takes(node, address.host.is_some(), address.port)) {
+            Some(line) => {
+                line.nodes.push(node);
+                line.hosts.extend(address.host);
+                line.ports.extend(address.port);
+            }
+            None => lines.push(Line {
+                nodes: vec![node],
+                hosts: address.host.into_iter().collect(),
+                ports: address.port.into_iter().collect(),
+            }),
+        }
+    }
+    lines.iter().for_each(|line| line.write(text));
+}
+
+impl Line<'_> {
+    /// Whether a node may join: it has the same, and its port is the same as all, or the next.
+    fn takes(&self, node: &NodeConfig, has_host: bool, port: Option<u16>) -> bool {
+        let first = self.nodes[0];
+        let port_fits = match (self.ports.as_slice(), port) {
+            ([], port) => port.is_none(),
+            (_, None) => false,
+            ([one], Some(port)) => port == *one || one.checked_add(1) == Some(port),
+            ([a, .., b], Some(port)) if a == b => port == *a,
+            ([.., last], Some(port)) => last.checked_add(1) == Some(port),
+        };
+        first.shape == node.shape
+            && first.weight == node.weight
+            && self.hosts.is_empty() != has_host
+            && port_fits
+    }
+
+    fn write(&self, text: &mut String) {
+        let NodeConfig { shape, weight, .. } = self.nodes[0];
+        let names = HostList::from_names(self.nodes.iter().map(|node| &node.name));
+        if shape.cpus == 0 {
+            lost(
+                text,
+                format_args!(
+                    "nodes that say themselves what they have ({names}): without CPUs they have one"
+                ),
+            );
+        }
+        let mut words = vec![format!("NodeName={names}")];
+        if !self.hosts.is_empty() {
+            let list = HostList::from_names(&self.hosts);
+            let list =
+                if self.hosts.iter().all(|host| *host == self.hosts[0]) { list.unique() } else { list };
+            words.push(format!("NodeAddr={list}"));
+        }
+        match self.ports.as_slice() {
+            [] => {}
+            [one] => words.push(format!("Port={one}")),
+            [a, .., b] if a == b => words.push(format!("Port={a}")),
+            [a, .., b] => words.push(format!("Port=[{a}-{b}]")),
+        }
+        let numbers = [
+            ("CPUs", u64::from(shape.cpus)),
+            ("Sockets", u64::from(shape.sockets)),
+            ("CoresPerSocket", u64::from(shape.cores_per_socket)),
+            ("ThreadsPerCore", u64::from(shape.threads_per_core)),
+            ("RealMemory", shape.memory_mb),
+            ("TmpDisk", shape.tmp_disk_mb),
+        ];
+        let given = numbers.iter().filter(|(_, number)| *number > 0);
+        words.extend(given.map(|(key, number)| format!("{key}={number}")));
+        let gres = shape.gres.iter().map(|gres| match &*gres.kind {
+            "" => format!("{}:{}", gres.name, gres.count),
+            kind => format!("{}:{kind}:{}", gres.name, gres.count),
+        });
+        let gres: Vec<String> = gres.collect();
+        if !gres.is_empty() {
+            words.push(format!("Gres={}", gres.join(",")));
+        }
+        if !shape.features.is_empty() {
+            words.push(format!("Features={}", shape.features.join(",")));
+        }
+        if *weight != 1 {
+            words.push(format!("Weight={weight}"));
+        }
+        let _ = writeln!(text, "{} State=UNKNOWN", words.join(" "));
+    }
+}
+
+fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
+    if partition.placement != Placement::default() {
+        lost(text, format_args!("placement = {} of {}", partition.placement, partition.name));
+    }
+    if let Some(qos) = &partition.default_qos {
+        lost(text, format_args!("default_qos = {qos} of {}", partition.name));
+    }
+    let are_all = partition.nodes.len() == policy.nodes.len();
+    let list = HostList::from_names(&partition.nodes).to_string();
+    let mut words = vec![
+        format!("PartitionName={}", partition.name),
+        format!("Nodes={}", if are_all && !list.is_empty() { "ALL" } else { &list }),
+    ];
+    let mut say =
+        |key: &str, value: Option<String>| words.extend(value.map(|value| format!("{key}={value}")));
+    let list = |names: &[std::sync::Arc<str>]| (!names.is_empty()).then(|| names.join(","));
+    let above = |number: u32, usual: u32| (number != usual).then(|| number.to_string());
+    say("Default", partition.default.then(|| "YES".to_owned()));
+    say("State", Some(format!("{:?}", partition.state).to_uppercase()));
+    say("MaxTime", Some(partition.max_time.long()));
+    say("DefaultTime", partition.default_time.map(|limit| limit.long()));
+    say("MinNodes", above(partition.min_nodes, 0));
+    say("MaxNodes", partition.max_nodes.map(|number| number.to_string()));
+    say("PriorityTier", above(partition.priority_tier, 1));
+    say("PriorityJobFactor", above(partition.priority_job_factor, 1));
+    say(
+        "OverSubscribe",
+        (partition.oversubscribe == Oversubscribe::Exclusive).then(|| "EXCLUSIVE".to_owned()),
+    );
+    say("AllowGroups", list(&partition.allow_groups));
+    say("AllowAccounts", list(&partition.allow_accounts));
+    say("AllowQos", list(&partition.allow_qos));
+    say("DenyQos", list(&partition.deny_qos));
+    say("DefMemPerCPU", partition.def_mem_per_cpu.map(|mb| mb.to_string()));
+    say("MaxMemPerCPU", partition.max_mem_per_cpu.map(|mb| mb.to_string()));
+    say("PreemptMode", partition.preempt_mode.map(|mode| preempt_mode(mode).to_owned()));
+    let grace = partition.grace_time.unwrap_or(policy.preempt.grace_time);
+    say("GraceTime", (grace.0 > 0).then(|| grace.0.to_string()));
+    say("Topology", partition.topology.as_ref().map(ToString::to_string));
+    let _ = writeln!(text, "{}", words.join(" "));
+}
+
+/// The plugin, and the file with what it reads: `topology.conf` for a single topology, otherwise `topology.yaml`.
+fn topologies(policy: &Policy) -> Option<(&'static str, File)> {
+    match policy.topologies.as_slice() {
+        [] => None,
+        [one] if one.name == DEFAULT_TOPOLOGY => match one.plugin {
+            Plugin::None => None,
+            Plugin::Tree => Some(("topology/tree", File { name: "topology.conf", text: conf(one, policy) })),
+            Plugin::Block => {
+                Some(("topology/block", File { name: "topology.conf", text: conf(one, policy) }))
+            }
+        },
+        all => {
+            let text = all.iter().map(|topology| yaml(topology, policy)).collect();
+            Some(("topology/default", File { name: "topology.yaml", text }))
+        }
+    }
+}
+
+/// What Slurm's topologies do not have.
+fn lost_of_topology(text: &mut String, topology: &TopologyConfig) {
+    let usual = TopologyConfig::default();
+    let TopologyConfig { layers, rule, limits, weights, score_before, search_budget, .. } = topology;
+    for (is_usual, what) in [
+        (*layers == usual.layers, "layers"),
+        (*rule == usual.rule, "rule"),
+        (*limits == usual.limits, "limits"),
+        (*weights == usual.weights, "weights"),
+        (*score_before == usual.score_before, "score_before"),
+        (*search_budget == usual.search_budget, "search_budget"),
+        (topology.switches.iter().all(|switch| switch.latency.is_none()), "latency"),
+    ] {
+        if !is_usual {
+            lost(text, format_args!("{what} of topology {}", topology.name));
+        }
+    }
+}
+
+/// Blocks with their nodes, also those that are cut from the table of nodes.
+fn blocks(topology: &TopologyConfig, policy: &Policy) -> Vec<(String, String)> {
+    if let (true, Some(size)) = (topology.blocks.is_empty(), topology.block_size) {
+        let cut = policy.nodes.chunks(size.max(1) as usize).enumerate();
+        let named = cut.map(|(index, nodes)| {
+            (
+                format!("block{index:03}"),
+                HostList::from_names(nodes.iter().map(|node| &node.name)).to_string(),
+            )
+        });
+        return named.collect();
+    }
+    topology.blocks.iter().map(|block| (block.name.clone(), block.nodes.clone())).collect()
+}
+
+fn sizes(topology: &TopologyConfig) -> String {
+    topology.block_sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn conf(topology: &TopologyConfig, policy: &Policy) -> String {
+    let mut text = String::new();
+    lost_of_topology(&mut text, topology);
+    for switch in &topology.switches {
+        let mut words = vec![format!("SwitchName={}", switch.name)];
+        words.extend(switch.nodes.as_ref().map(|list| format!("Nodes={list}")));
+        words.extend(switch.switches.as_ref().map(|list| format!("Switches={list}")));
+        words.extend(switch.link_speed.as_ref().map(|speed| format!("LinkSpeed={speed}")));
+        let _ = writeln!(text, "{}", words.join(" "));
+    }
+    if topology.plugin == Plugin::Block {
+        for (name, nodes) in blocks(topology, policy) {
+            let _ = writeln!(text, "BlockName={name} Nodes={nodes}");
+        }
+        if !topology.block_sizes.is_empty() {
+            pair(&mut text, "BlockSizes", sizes(topology));
+        }
+    }
+    text
+}
+
+fn yaml(topology: &TopologyConfig, policy: &Policy) -> String {
+    let mut text = String::new();
+    lost_of_topology(&mut text, topology);
+    let _ = writeln!(text, "- topology: {:?}", topology.name);
+    let _ = writeln!(text, "  cluster_default: {}", topology.name == DEFAULT_TOPOLOGY);
+    match topology.plugin {
+        Plugin::None => text.push_str("  flat: true\n"),
+        Plugin::Tree => {
+            text.push_str("  tree:\n    switches:\n");
+            for switch in &topology.switches {
+                let _ = writeln!(text, "      - switch: {:?}", switch.name);
+                for (key, list) in [("nodes", &switch.nodes), ("children", &switch.switches)] {
+                    if let Some(list) = list {
+                        let _ = writeln!(text, "        {key}: {list:?}");
+                    }
+                }
+            }
+        }
+        Plugin::Block => {
+            if !topology.block_sizes.is_empty() {
+                let _ = writeln!(text, "  block:\n    block_sizes: [{}]\n    blocks:", sizes(topology));
+            } else {
+                text.push_str("  block:\n    blocks:\n");
+            }
+            for (name, nodes) in blocks(topology, policy) {
+                let _ = writeln!(text, "      - block: {name:?}\n        nodes: {nodes:?}");
+            }
+        }
+    }
+    text
+}

@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
@@ -44,15 +43,20 @@ pub fn spawn(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<()
 /// # Errors
 /// What the system refuses.
 pub fn leave_terminal() -> anyhow::Result<()> {
-    if std::env::var_os(MARK).is_some() {
+    if is_detached() {
         rustix::process::setsid().context("cannot begin a session")?;
     }
     Ok(())
 }
 
-/// Tells whoever started this process with [`spawn`] that it is ready; what the daemon says from then on goes to `log`.
-pub fn say_ready(log: &Path) {
-    if std::env::var_os(MARK).is_none() {
+/// Whether this process was started by [`spawn`].
+pub fn is_detached() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// Tells whoever started this process with [`spawn`] that it is ready.
+pub fn say_ready() {
+    if !is_detached() {
         return;
     }
     let mut output = std::io::stdout();
@@ -62,9 +66,5 @@ pub fn say_ready(log: &Path) {
     let closed = null.and_then(|null| rustix::stdio::dup2_stdout(&null).map_err(Into::into));
     if let Err(error) = said.and(closed) {
         tracing::warn!(%error, "whoever started this daemon was not told that it is ready");
-    }
-    let file = File::options().create(true).append(true).open(log);
-    if let Err(error) = file.and_then(|file| rustix::stdio::dup2_stderr(&file).map_err(Into::into)) {
-        tracing::warn!(%error, log = %log.display(), "the log stays where the daemon was started");
     }
 }

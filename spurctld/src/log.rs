@@ -1,4 +1,8 @@
-//! Where messages go: standard error, as text or as JSON.
+//! Where messages go: standard error, as text or as JSON, which may become a file.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use spur_core::model::config::{LogFormat, LogLevel, LogLocal};
 use tracing::level_filters::LevelFilter;
@@ -29,5 +33,14 @@ pub fn begin(config: &LogLocal, more: u8) {
     };
     if let Err(error) = begun {
         tracing::warn!(%error, "logging was begun before");
+    }
+}
+
+/// Sends what is written to standard error to the end of a file from now on; called again, to the file that then has this
+/// name.
+pub fn write_to(path: &Path) {
+    let file = File::options().create(true).append(true).mode(0o640).open(path);
+    if let Err(error) = file.and_then(|file| rustix::stdio::dup2_stderr(&file).map_err(Into::into)) {
+        tracing::warn!(%error, log = %path.display(), "the log stays where it was");
     }
 }

@@ -68,11 +68,16 @@ fn run(args: Args) -> anyhow::Result<()> {
         StateStore::Sqlite(file) => file.clone(),
         StateStore::Postgres { .. } => PathBuf::from("spurctld"),
     };
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host.split('.').next().unwrap_or_default();
+    let beside = || detach::is_detached().then(|| journal.with_file_name("spurctld.log"));
+    let log_file = config.local.log.file_of("spurctld", host).or_else(beside);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let server = Server::start(config, file).await?;
         tracing::info!(address = %server.address(), version = env!("CARGO_PKG_VERSION"), "ready");
-        let signals = tokio::spawn(obey_signals(server.stop(), server.reload()));
-        detach::say_ready(&journal.with_file_name("spurctld.log"));
+        let signals = tokio::spawn(obey_signals(server.stop(), server.reload(), log_file.clone()));
+        detach::say_ready();
+        log_file.as_deref().inspect(|path| log::write_to(path));
         notify(&[NotifyState::Ready]);
         let ended = server.run().await;
         signals.abort();
@@ -88,8 +93,8 @@ fn allow_many_files() {
     }
 }
 
-/// Stops at SIGTERM and SIGINT, reads the configuration again at SIGHUP.
-async fn obey_signals(stop: Stop, reload: Reload) {
+/// Stops at SIGTERM and SIGINT; at SIGHUP opens the log and reads the configuration again.
+async fn obey_signals(stop: Stop, reload: Reload, log_file: Option<PathBuf>) {
     let listen = |kind| signal(kind);
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hang_up)) =
         (listen(SignalKind::terminate()), listen(SignalKind::interrupt()), listen(SignalKind::hangup()))
@@ -103,6 +108,7 @@ async fn obey_signals(stop: Stop, reload: Reload) {
             _ = interrupt.recv() => break,
             () = stop.wished() => break,
             Some(()) = hang_up.recv() => {
+                log_file.as_deref().inspect(|path| log::write_to(path));
                 if let Ok(now) = NotifyState::monotonic_usec_now() {
                     notify(&[NotifyState::Reloading, now]);
                 }

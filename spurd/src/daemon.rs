@@ -23,6 +23,7 @@ use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
 use crate::groups::Groups;
 use crate::inventory::{Inventory, Kernel};
+use crate::log;
 use crate::owner::{Owner, Tools};
 use crate::register::{self, Registrar};
 use crate::rpc::StepService;
@@ -39,11 +40,16 @@ const STEPS: u32 = 16;
 /// What large requests may take that are on their way, in bytes.
 const ARRIVING: usize = 64 << 20;
 
-/// Runs the daemon until it is told to stop. `ready` is called when everything is up.
+/// Runs the daemon until it is told to stop. `ready` is called when everything is up; `log_file` is opened again at HUP.
 ///
 /// # Errors
 /// Why it cannot start, for people.
-pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow::Result<()> {
+pub async fn run(
+    args: Args,
+    settings: Settings,
+    log_file: Option<PathBuf>,
+    ready: impl FnOnce(),
+) -> anyhow::Result<()> {
     let started = register::now();
     let clock = Arc::new(ControllerClock::new());
     let kernel = Kernel::default();
@@ -100,7 +106,8 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     let registrar = tokio::spawn(registrar.run());
     tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");
     ready();
-    let reload = Reload { args, inventory, settings: settings_now, facts: facts_now, keyring, inbox };
+    let reload =
+        Reload { args, log_file, inventory, settings: settings_now, facts: facts_now, keyring, inbox };
     tokio::select! {
         stopped = reload.until_stopped() => stopped?,
         ended = owner => ended.context("the owner of the node's state has failed")?,
@@ -219,6 +226,7 @@ fn shim() -> anyhow::Result<PathBuf> {
 /// Reads the configuration again when told to.
 struct Reload {
     args: Args,
+    log_file: Option<PathBuf>,
     inventory: Arc<Inventory>,
     settings: watch::Sender<Arc<Settings>>,
     facts: watch::Sender<Arc<NodeFacts>>,
@@ -235,7 +243,10 @@ impl Reload {
             tokio::select! {
                 _ = terminated.recv() => return Ok(()),
                 _ = interrupted.recv() => return Ok(()),
-                _ = hung_up.recv() => self.reload().await,
+                _ = hung_up.recv() => {
+                    self.log_file.as_deref().inspect(|path| log::write_to(path));
+                    self.reload().await;
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ mod condition;
 pub mod daemon;
 pub mod groups;
 pub mod inventory;
+pub mod log;
 mod owner;
 pub mod prolog;
 mod register;

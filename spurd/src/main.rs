@@ -1,13 +1,12 @@
 //! spurd: the daemon of one node.
 
-use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
-use spur_core::model::config::{LogFormat, LogLevel, LogLocal};
 use spurd::args::{Args, USAGE, Wish};
+use spurd::log;
 use spurd::settings::Settings;
 
 /// Set for the process that goes on in the background.
@@ -50,12 +49,14 @@ fn start(args: Args) -> anyhow::Result<()> {
         // The terminal spurd was started from is none of its business any more.
         rustix::process::setsid().context("cannot leave the session")?;
     }
-    log_to_stderr(&settings.log);
+    log::begin(&settings.log);
+    let log_file = log_file(&settings, detached);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ran = runtime.block_on(spurd::daemon::run(args, settings, move || {
+    let ran = runtime.block_on(spurd::daemon::run(args, settings, log_file.clone(), move || {
         if detached {
             println!("{READY}");
         }
+        log_file.as_deref().inspect(|path| log::write_to(path));
         if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
             tracing::debug!(%error, "systemd was not told");
         }
@@ -65,13 +66,18 @@ fn start(args: Args) -> anyhow::Result<()> {
     ran
 }
 
+/// The configured file, or one in the spool directory where there is no other place.
+fn log_file(settings: &Settings, detached: bool) -> Option<PathBuf> {
+    let beside = || detached.then(|| settings.spool.join("spurd.log"));
+    settings.log.file_of("spurd", &settings.name).or_else(beside)
+}
+
 /// Starts spurd again in the background and waits until that one is up.
 fn detach(settings: &Settings) -> anyhow::Result<()> {
     std::fs::create_dir_all(&settings.spool)
         .with_context(|| format!("cannot make {}", settings.spool.display()))?;
-    let log = settings.spool.join("spurd.log");
-    let file = OpenOptions::new().create(true).append(true).mode(0o640).open(&log);
-    let file = file.with_context(|| format!("cannot write {}", log.display()))?;
+    let log = log_file(settings, true).context("there is no place for the log")?;
+    let file = log::open(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let own = std::env::current_exe().context("spurd does not know where it is")?;
     let mut child = Command::new(own)
         .args(std::env::args_os().skip(1))
@@ -87,22 +93,4 @@ fn detach(settings: &Settings) -> anyhow::Result<()> {
     }
     anyhow::ensure!(said.trim() == READY, "did not start: {} says why", log.display());
     Ok(())
-}
-
-fn log_to_stderr(log: &LogLocal) {
-    let level = match log.level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    match log.format {
-        LogFormat::Plain => subscriber.with_ansi(false).init(),
-        LogFormat::Json => subscriber.json().init(),
-    }
 }

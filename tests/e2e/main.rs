@@ -16,6 +16,7 @@ mod history;
 mod identity;
 mod interactive;
 mod life;
+mod logs;
 mod mpi;
 mod no_kill;
 mod nodes;

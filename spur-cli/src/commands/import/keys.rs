@@ -117,7 +117,9 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "SlurmctldAddr",
     "SlurmctldDebug",
     "SlurmctldHost",
+    "SlurmctldLogFile",
     "SlurmctldPort",
+    "SlurmdLogFile",
     "SlurmdPort",
     "SlurmdTimeout",
     "TaskEpilog",
@@ -174,7 +176,7 @@ const ACCOUNTING: &str = "the controller keeps accounting beside its journal; th
 const CREDENTIALS: &str = "not needed: daemons and commands know each other by the cluster key";
 const FOUND: &str = "not needed: nodes find out, with cgroup v2 where there is one";
 const POWER: &str = "Spur does not switch nodes on and off: they are down until their daemon runs";
-const FILES: &str = "Spur writes its log to the standard error, which the service manager keeps";
+const FILES: &str = "messages go to the standard error, or where [log] file says";
 const ALWAYS: &str = "not needed: it is always so";
 const NO_PLUGINS: &str = "Spur has no plugins";
 const MEMORY_BY_NODE: &str = "memory limits are by CPU (def_mem_per_cpu, max_mem_per_cpu)";
@@ -354,7 +356,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("SlurmSchedLogFile", FILES),
     ("SlurmSchedLogLevel", FILES),
     ("SlurmUser", "where the daemons do not run as root, [auth] user names who runs them"),
-    ("SlurmctldLogFile", FILES),
     ("SlurmctldParameters", ""),
     ("SlurmctldPidFile", "the service manager knows its daemons"),
     ("SlurmctldPlugstack", NO_PLUGINS),
@@ -363,7 +364,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("SlurmctldSyslogDebug", FILES),
     ("SlurmctldTimeout", "one controller serves at a time"),
     ("SlurmdDebug", "[log] level is for both daemons, and follows SlurmctldDebug"),
-    ("SlurmdLogFile", FILES),
     ("SlurmdParameters", ""),
     ("SlurmdPidFile", "the service manager knows its daemons"),
     ("SlurmdSpoolDir", "Slurm's files lie there; Spur's are in [agent] spool_dir, /var/spool/spurd/%n"),

@@ -1,5 +1,7 @@
 //! What `slurm.conf` says of the whole cluster, as tables of `spur.toml`.
 
+use std::path::Path;
+
 use spur_core::text::address::HostPort;
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::time::{Seconds, TimeLimit};
@@ -252,6 +254,12 @@ impl Taker<'_> {
                 }
             };
             section.text("level", level);
+        }
+        let files = ["SlurmctldLogFile", "SlurmdLogFile"].map(|key| self.conf.value(key));
+        let absolute =
+            |file: &String| Some(Path::new(file).parent()?.to_owned()).filter(|at| at.is_absolute());
+        if let Some(directory) = files.iter().flatten().find_map(absolute) {
+            section.text("file", directory.join("%d.log").display());
         }
         section
     }

@@ -199,6 +199,15 @@ pub struct LogLocal {
     pub level: LogLevel,
     /// `format`.
     pub format: LogFormat,
+    /// `file`: where a daemon writes once it is up; see [`LogLocal::file_of`].
+    pub file: Option<String>,
+}
+
+impl LogLocal {
+    /// The file of a daemon, with `%d` for the daemon's name and `%n` for that of its host or node.
+    pub fn file_of(&self, daemon: &str, node: &str) -> Option<PathBuf> {
+        Some(self.file.as_ref()?.replace("%d", daemon).replace("%n", node).into())
+    }
 }
 
 /// `[log] level`: the least important messages that are written.

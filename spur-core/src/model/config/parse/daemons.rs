@@ -178,6 +178,7 @@ pub(super) fn log(mut section: Section<'_>) -> LogLocal {
         ]),
         log.format => section.choice("format", &[("plain", LogFormat::Plain), ("json", LogFormat::Json)]),
     );
+    log.file = section.name("file").map(str::to_owned);
     section.finish();
     log
 }

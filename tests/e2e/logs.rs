@@ -1,11 +1,11 @@
-//! Where daemons write what they say.
+//! Where daemons write what they say, and that nothing of a demonstration stays.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::cluster::{Cluster, Setup};
+use crate::cluster::{Cluster, Setup, program};
 
 #[test]
 fn logs_are_opened_again_at_hup() {
@@ -27,4 +27,25 @@ fn logs_are_opened_again_at_hup() {
         cluster.wait_for_log(file, read);
         assert!(!cluster.log(&rotated).contains(read), "{}", cluster.log(&rotated));
     }
+}
+
+#[test]
+fn a_killed_demonstration_leaves_nothing() {
+    let cluster = Cluster::prepare(&Setup::default());
+    let place = cluster.path("log");
+    let mut demo = Command::new(program("spur"));
+    demo.arg("demo").env("TMPDIR", &place).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut demo = demo.spawn().unwrap();
+    let directory = place.join(format!("spur-demo-{}", demo.id()));
+    cluster.wait_until(|_| directory.join("jobs/small.sh").exists());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    cluster.wait_until(|_| !directory.exists());
+    let name = directory.display().to_string();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let told = processes.filter(|process| {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&name)
+    });
+    assert_eq!(told.count(), 0, "processes of {name} still run");
 }

@@ -1,7 +1,8 @@
 //! The cluster of a demonstration: a controller and sixteen nodes of one host, on loopback, in a directory that goes
 //! when it goes.
 //!
-//! Nothing is left behind: this process takes over what the daemons leave running, and ends it.
+//! Nothing is left behind: this process takes over what the daemons leave running, and ends it. Should this process be
+//! killed, its janitor does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -22,9 +23,16 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::fabric;
+use super::janitor::Janitor;
 use crate::commands::links;
 use crate::session::Session;
 
+/// The controller's program, and its name here.
+pub(super) const CONTROLLER: &str = "spurctld";
+/// Where the nodes' spools are.
+pub(super) const SPOOL: &str = "spool";
+/// The program of nodes' daemons.
+const AGENT: &str = "spurd";
 /// How long a daemon may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
 /// How much of a daemon's log is shown when it failed, in lines.
@@ -39,6 +47,10 @@ pub(super) struct Site {
 /// The cluster, until it is taken down.
 pub(super) struct Cluster {
     pub site: Site,
+    /// Where the daemons' programs are.
+    programs: PathBuf,
+    /// Clears up if this process cannot.
+    janitor: Janitor,
     /// Children this process had before: none of the cluster's business.
     inherited: Vec<Pid>,
     /// Daemons that have not ended, by name.
@@ -85,9 +97,13 @@ impl Cluster {
         let directory = std::env::temp_dir().join(format!("spur-demo-{}", std::process::id()));
         let made = fs::DirBuilder::new().mode(0o700).create(&directory);
         made.with_context(|| format!("cannot make {}", directory.display()))?;
+        let janitor = Janitor::hire(&directory).context("cannot start who clears up")?;
+        let program = std::env::current_exe().context("cannot find out where this program lies")?;
+        let programs = program.parent().unwrap_or(Path::new(".")).to_owned();
         let (tell_exit, exits) = mpsc::unbounded_channel();
         let inherited = children();
-        Ok(Cluster { site: Site { directory }, inherited, alive: BTreeMap::new(), exits, tell_exit })
+        let site = Site { directory };
+        Ok(Cluster { site, programs, janitor, inherited, alive: BTreeMap::new(), exits, tell_exit })
     }
 
     /// Starts the controller and the nodes. They are up when the controller answers; nodes register by themselves.
@@ -95,10 +111,8 @@ impl Cluster {
     /// # Errors
     /// A daemon that is not there or fails.
     pub(super) async fn start(&mut self) -> anyhow::Result<()> {
-        let program = std::env::current_exe().context("cannot find out where this program lies")?;
-        let beside = program.parent().unwrap_or(Path::new("."));
-        let (controller, agent) = (beside.join("spurctld"), beside.join("spurd"));
-        for daemon in [&controller, &agent] {
+        for daemon in [CONTROLLER, AGENT] {
+            let daemon = self.programs.join(daemon);
             if !daemon.exists() {
                 bail!(
                     "{} is not there: build or install all of Spur, e.g. with `cargo build`",
@@ -106,7 +120,7 @@ impl Cluster {
                 );
             }
         }
-        for name in ["log", "jobs", "spool"] {
+        for name in ["log", "jobs", SPOOL] {
             fs::create_dir(self.site.path(name))
                 .with_context(|| format!("cannot make {}", self.site.path(name).display()))?;
         }
@@ -115,28 +129,43 @@ impl Cluster {
         let ports = free_ports(1 + fabric::NODES).context("cannot find free ports")?;
         fs::write(self.site.conf(), fabric::configuration(&self.site.directory, &ports))
             .context("cannot write spur.toml")?;
+        let program = std::env::current_exe().context("cannot find out where this program lies")?;
         let commands = self.site.path("bin");
         links::make(&commands, &program)?;
         // In the demo's shell `spur why` and its like are at hand, too.
         symlink(&program, commands.join("spur")).context("cannot make a link to spur")?;
-        self.spawn("spurctld", &controller, &["-D"])?;
-        let mut session = self.site.session("spur demo");
-        tokio::select! {
-            answer = ping(&mut session) => answer?,
-            failure = self.failure() => return Err(failure),
-        }
-        for node in fabric::nodes() {
-            self.spawn(&node, &agent, &["-D", "-N", &node])?;
-        }
-        Ok(())
+        self.start_controller().await?;
+        fabric::nodes().try_for_each(|node| self.spawn(&node))
     }
 
-    fn spawn(&mut self, name: &str, program: &Path, args: &[&str]) -> anyhow::Result<()> {
+    /// Starts the controller and waits until it answers.
+    ///
+    /// # Errors
+    /// A controller that fails.
+    pub(super) async fn start_controller(&mut self) -> anyhow::Result<()> {
+        self.spawn(CONTROLLER)?;
+        let mut session = self.site.session("spur demo");
+        tokio::select! {
+            answer = ping(&mut session) => answer,
+            failure = self.failure() => Err(failure),
+        }
+    }
+
+    /// Starts the controller, or the daemon of a node.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn spawn(&mut self, name: &str) -> anyhow::Result<()> {
         let log = self.site.path("log").join(name);
-        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let out = File::options().create(true).append(true).open(&log);
+        let out = out.with_context(|| format!("cannot write {}", log.display()))?;
         let err = out.try_clone().context("cannot share a log")?;
-        let mut command = Command::new(program);
-        command.args(args).arg("-f").arg(self.site.conf()).current_dir(&self.site.directory);
+        let program = self.programs.join(if name == CONTROLLER { CONTROLLER } else { AGENT });
+        let mut command = Command::new(&program);
+        if name != CONTROLLER {
+            command.args(["-N", name]);
+        }
+        command.arg("-D").arg("-f").arg(self.site.conf()).current_dir(&self.site.directory);
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).kill_on_drop(true);
         command.env_remove("SPUR_CONTROLLER");
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
@@ -150,6 +179,26 @@ impl Cluster {
             let _ = tell.send((name, ended));
         });
         Ok(())
+    }
+
+    /// Kills a daemon, with all that it has started if everything of its host is to go; gives its number.
+    ///
+    /// # Errors
+    /// A daemon that does not run.
+    pub(super) async fn kill(&mut self, name: &str, all: bool) -> anyhow::Result<Pid> {
+        let pid = self.alive.remove(name).with_context(|| format!("{name} does not run"))?;
+        kill_process(pid, Signal::KILL).with_context(|| format!("cannot kill {name}"))?;
+        while let Some((ended, _)) = self.exits.recv().await {
+            if ended == name {
+                break;
+            }
+        }
+        if all {
+            // What it leaves is this process's now.
+            let spared: Vec<Pid> = self.inherited.iter().chain(self.alive.values()).copied().collect();
+            end_heirs(&spared);
+        }
+        Ok(pid)
     }
 
     /// Waits until a daemon ends that should not, and tells what it said.
@@ -167,6 +216,17 @@ impl Cluster {
         }
     }
 
+    /// Does something unless a daemon ends that should not.
+    ///
+    /// # Errors
+    /// The last words of that daemon.
+    pub(super) async fn while_up<T>(&mut self, work: impl Future<Output = T>) -> anyhow::Result<T> {
+        tokio::select! {
+            done = work => Ok(done),
+            failure = self.failure() => Err(failure),
+        }
+    }
+
     /// Ends everything and removes the directory.
     ///
     /// # Errors
@@ -174,12 +234,13 @@ impl Cluster {
     pub(super) async fn take_down(mut self) -> anyhow::Result<()> {
         // The nodes first: what they report on their way out is heard.
         let (controller, nodes): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.alive.clone().into_iter().partition(|(name, _)| name == "spurctld");
+            self.alive.clone().into_iter().partition(|(name, _)| name == CONTROLLER);
         for daemons in [nodes, controller] {
             self.stop(daemons).await;
         }
         end_heirs(&self.inherited);
         let removed = fs::remove_dir_all(&self.site.directory);
+        self.janitor.dismiss();
         removed.with_context(|| format!("cannot remove {}", self.site.directory.display()))
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Plan {
     /// The most spines it may touch.
     most_spines: usize,
     pub backfills: bool,
+    /// How often it loses a node.
+    pub restarts: u32,
 }
 
 /// The job that shows that every node is there.
@@ -43,6 +45,7 @@ pub(super) const GREETING: Plan = Plan {
     most_leaves: 4,
     most_spines: 2,
     backfills: false,
+    restarts: 0,
 };
 
 /// The jobs that fill the cluster, in the order in which they are submitted.
@@ -56,6 +59,7 @@ pub(super) const PLANS: [Plan; 5] = [
         most_leaves: 1,
         most_spines: 1,
         backfills: false,
+        restarts: 0,
     },
     Plan {
         name: "tree8",
@@ -66,16 +70,18 @@ pub(super) const PLANS: [Plan; 5] = [
         most_leaves: 2,
         most_spines: 1,
         backfills: false,
+        restarts: 0,
     },
     Plan {
         name: "switch1",
         nodes: 2,
         options: &["--switches=1", "--time=10"],
         gated: true,
-        about: "2 nodes, --switches=1: one leaf and no other",
+        about: "2 nodes, --switches=1: one leaf and no other; loses a node",
         most_leaves: 1,
         most_spines: 1,
         backfills: false,
+        restarts: 1,
     },
     Plan {
         name: "wide",
@@ -86,16 +92,18 @@ pub(super) const PLANS: [Plan; 5] = [
         most_leaves: 4,
         most_spines: 2,
         backfills: false,
+        restarts: 0,
     },
     Plan {
         name: "small",
         nodes: 1,
-        options: &["--time=1"],
+        options: &["--time=3"],
         gated: true,
-        about: "1 node for a minute: starts before `wide` without delaying it",
+        about: "1 node for three minutes: starts before `wide` without delaying it",
         most_leaves: 1,
         most_spines: 1,
         backfills: true,
+        restarts: 0,
     },
 ];
 
@@ -189,6 +197,7 @@ impl Plan {
         spines.dedup();
         expect(leaves.len() <= self.most_leaves, format!("touched the leaves {}", leaves.join(", ")));
         expect(spines.len() <= self.most_spines, format!("touched the spines {}", spines.join(", ")));
+        expect(job.restarts == self.restarts, format!("was begun {} times", job.restarts + 1));
         expect(!self.backfills || job.backfilled, "did not backfill".to_owned());
         let lines: Vec<Line<'_>> = output.lines().filter_map(Line::read).collect();
         let mut ranks: Vec<usize> = lines.iter().map(|line| line.rank).collect();
@@ -216,6 +225,13 @@ pub(super) fn leaves(nodes: &[String]) -> Vec<String> {
     leaves
 }
 
+/// The lines of an output, those of tasks in the order of their ranks and behind the others.
+pub(super) fn by_rank(output: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = output.lines().collect();
+    lines.sort_by_key(|line| Line::read(line).map(|line| line.rank));
+    lines
+}
+
 /// What a task has said.
 struct Line<'a> {
     rank: usize,
@@ -241,7 +257,14 @@ mod tests {
                         noise\nrank 0 of 2 on node05 in leaf2: part 1.570796327\n";
 
     fn job() -> Job {
-        Job { id: 4, state: "COMPLETED".into(), nodes: "node[05-06]".into(), ..Job::default() }
+        Job { id: 4, state: "COMPLETED".into(), nodes: "node[05-06]".into(), restarts: 1, ..Job::default() }
+    }
+
+    #[test]
+    fn output_is_shown_by_rank() {
+        let lines = by_rank(GOOD);
+        let starts: Vec<&str> = lines.iter().filter_map(|line| line.split(" of").next()).collect();
+        assert_eq!(starts, ["noise", "rank 0", "rank 1"]);
     }
 
     #[test]
@@ -260,6 +283,7 @@ mod tests {
             (job(), GOOD.replace("leaf2", "leaf1"), "in leaf1, not on"),
             (job(), GOOD.replace("1.57", "1.67"), "add up to 3.3"),
             (job(), String::new(), "ranks []"),
+            (Job { restarts: 2, ..job() }, GOOD.to_owned(), "begun 3 times"),
         ] {
             let faults = SMALL.faults(&job, &output);
             assert!(faults.iter().any(|fault| fault.contains(part)), "{part}: {faults:?}");

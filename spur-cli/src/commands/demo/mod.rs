@@ -2,6 +2,7 @@
 
 mod cluster;
 mod fabric;
+mod janitor;
 mod jobs;
 mod progress;
 
@@ -23,7 +24,7 @@ use crate::commands::{sbatch, scontrol, sinfo, squeue};
 use crate::error::{FAILURE, Failure};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
-use cluster::{Cluster, Site};
+use cluster::{CONTROLLER, Cluster, Site};
 use jobs::{GREETING, Gate, PLANS, Plan};
 use progress::Progress;
 
@@ -31,8 +32,8 @@ use progress::Progress;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long jobs may take to end when they are cancelled.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
-/// Cluster, nodes, jobs submitted, jobs seen, jobs ended.
-const STEPS: usize = 5;
+/// Cluster, nodes, jobs submitted, jobs seen, controller killed, node killed, jobs ended.
+const STEPS: usize = 7;
 
 #[derive(Debug, Default)]
 struct Wishes {
@@ -43,7 +44,7 @@ const LINE: CommandLine<Wishes> = CommandLine {
     name: "spur demo",
     synopsis: "[OPTIONS]",
     about: "Brings up a controller and sixteen nodes on this host, without any privilege, runs jobs on them that show \
-            how the fabric is used, and takes everything down again.",
+            how the fabric is used, kills the controller and a node while they run, and takes everything down again.",
     options: &[Opt::flag(
         "shell",
         None,
@@ -63,6 +64,10 @@ const LINE: CommandLine<Wishes> = CommandLine {
 /// # Errors
 /// Whatever did not go as it should.
 pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    if let Some(directory) = session.env(janitor::DUTY) {
+        janitor::clear_up(Path::new(&directory));
+        return Ok(0);
+    }
     let mut wishes = Wishes::default();
     match LINE.settle(words, &|name| session.env(name), &mut wishes)? {
         Settled::Show(text) => {
@@ -132,19 +137,18 @@ async fn show(
     cluster.start().await?;
     progress.done();
     let site = cluster.site.clone();
-    let begun = async {
-        let greeted = greet(&site, progress).await?;
-        if wishes.shell { Ok(None) } else { demonstrate(session, &site, progress, greeted).await.map(Some) }
-    };
-    let code = tokio::select! {
-        code = begun => code?,
-        failure = cluster.failure() => return Err(failure),
-    };
-    match code {
-        Some(code) => Ok(code),
+    let greeted = cluster.while_up(greet(&site, progress)).await??;
+    if wishes.shell {
         // Whoever has the shell may end what daemons they like.
-        None => shell(&site, progress).await,
+        return shell(&site, progress).await;
     }
+    let mut show = cluster.while_up(Show::begin(&site, progress, greeted)).await??;
+    cluster.while_up(queries(session, &site, &["sinfo", "squeue", "scontrol show topology"])).await??;
+    show.lose_controller(session, cluster, progress).await?;
+    show.lose_node(session, cluster, progress).await?;
+    cluster.while_up(show.end(&site, progress)).await??;
+    progress.clear();
+    show.judge(session, &site.path("jobs"))
 }
 
 /// Runs a job on all nodes, so that all of them are there when it has ended.
@@ -173,80 +177,154 @@ async fn shell(site: &Site, progress: &mut Progress) -> anyhow::Result<u8> {
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }
 
-/// Submits the jobs, shows them, and judges how they ended, beside the one that has greeted.
-async fn demonstrate(
-    session: &mut Session,
-    site: &Site,
-    progress: &mut Progress,
-    mut ended: Jobs,
-) -> anyhow::Result<u8> {
-    let directory = site.path("jobs");
-    let mut submitted: BTreeMap<u32, &Plan> = ended.keys().map(|&id| (id, &GREETING)).collect();
-    progress.now("submitting five jobs");
-    let mut gates: Vec<Gate> = Vec::new();
-    let mut five = BTreeMap::new();
-    for plan in &PLANS {
-        gates.extend(plan.write(&directory)?);
-        five.insert(submit(site, plan).await?, plan);
-    }
-    progress.done();
-    let text = "waiting until the cluster is busy";
-    progress.now(text);
-    let all = five.values().filter(|plan| plan.gated).count();
-    let gated = |jobs: &Jobs| {
-        let running = |id| jobs.get(id).is_some_and(|job| job.state == "RUNNING");
-        let there = five.iter().filter(|(id, plan)| plan.gated && running(*id)).count();
-        progress.count(text, there, all);
-        there == all
-    };
-    let seen = wait(site, &five, gated).await?;
-    let idle: Vec<String> = five
-        .iter()
-        .filter(|(id, plan)| plan.gated && seen.get(id).is_none_or(|job| job.state != "RUNNING"))
-        .map(|(id, plan)| format!("{} (job {id}) did not get to run beside the others", plan.name))
-        .collect();
-    progress.done();
-    progress.clear();
-    queries(session, site).await?;
-
-    let text = "waiting for the jobs to end";
-    progress.now(text);
-    gates.iter_mut().try_for_each(Gate::open)?;
-    let over = |jobs: &Jobs| {
-        let ended = jobs.values().filter(|job| watch::is_final(&job.state)).count();
-        progress.count(text, ended, five.len());
-        false
-    };
-    ended.extend(wait(site, &five, over).await?);
-    submitted.extend(five);
-    progress.done();
-    progress.clear();
-    judge(session, &directory, &submitted, ended, idle)
+/// What is being shown.
+struct Show {
+    /// The jobs that are under way, by number.
+    jobs: BTreeMap<u32, &'static Plan>,
+    /// Behind which some of them wait.
+    gates: Vec<Gate>,
+    /// How those that have ended ended.
+    ended: Jobs,
+    /// What did not go as it should.
+    faults: Vec<String>,
 }
 
-/// Tells what became of the jobs, and what of it is not as it should be.
-fn judge(
-    session: &mut Session,
-    directory: &Path,
-    submitted: &BTreeMap<u32, &Plan>,
-    mut ended: Jobs,
-    mut faults: Vec<String>,
-) -> anyhow::Result<u8> {
-    for (id, plan) in submitted {
-        let job = ended.remove(id).unwrap_or_default();
-        let output = fs::read_to_string(directory.join(format!("{}.out", plan.name))).unwrap_or_default();
-        report(session, plan, &job, &output)?;
-        faults.extend(plan.faults(&job, &output));
+impl Show {
+    /// Submits the jobs and waits until the cluster is busy.
+    async fn begin(site: &Site, progress: &mut Progress, ended: Jobs) -> anyhow::Result<Show> {
+        let directory = site.path("jobs");
+        progress.now("submitting five jobs");
+        let mut show = Show { jobs: BTreeMap::new(), gates: Vec::new(), ended, faults: Vec::new() };
+        for plan in &PLANS {
+            show.gates.extend(plan.write(&directory)?);
+            show.jobs.insert(submit(site, plan).await?, plan);
+        }
+        progress.done();
+        let text = "waiting until the cluster is busy";
+        progress.now(text);
+        let all = show.gated().count();
+        let seen = wait(site, &show.jobs, |jobs| {
+            let there = show.gated().filter(|(id, _)| is_running(jobs, *id)).count();
+            progress.count(text, there, all);
+            there == all
+        });
+        let seen = seen.await?;
+        let idle = show.gated().filter(|(id, _)| !is_running(&seen, *id));
+        let idle: Vec<String> = idle
+            .map(|(id, plan)| format!("{} (job {id}) did not get to run beside the others", plan.name))
+            .collect();
+        show.faults.extend(idle);
+        progress.done();
+        progress.clear();
+        Ok(show)
     }
-    session.out.flush()?;
-    for fault in &faults {
-        session.error(fault);
+
+    /// The jobs that stay until they have been seen.
+    fn gated(&self) -> impl Iterator<Item = (u32, &'static Plan)> {
+        self.jobs.iter().filter(|(_, plan)| plan.gated).map(|(&id, &plan)| (id, plan))
     }
-    if faults.is_empty() {
-        writeln!(session.out, "All {} jobs ended as they should.", submitted.len())?;
-        return Ok(0);
+
+    /// Kills the controller and starts it again: the jobs have gone on meanwhile.
+    async fn lose_controller(
+        &mut self,
+        session: &mut Session,
+        cluster: &mut Cluster,
+        progress: &mut Progress,
+    ) -> anyhow::Result<()> {
+        progress.now("killing the controller");
+        let site = cluster.site.clone();
+        let killed = cluster.kill(CONTROLLER, false).await?;
+        cluster.start_controller().await?;
+        let gated: Vec<(u32, &Plan)> = self.gated().collect();
+        let all_run = |jobs: &Jobs| gated.iter().all(|(id, _)| is_running(jobs, *id));
+        let seen = cluster.while_up(wait(&site, &self.jobs, all_run)).await??;
+        for (id, plan) in gated {
+            let restarts = seen.get(&id).map_or(0, |job| job.restarts);
+            if !is_running(&seen, id) || restarts > 0 {
+                self.faults.push(format!("{} (job {id}) did not outlive the controller", plan.name));
+            }
+        }
+        progress.done();
+        progress.clear();
+        writeln!(
+            session.out,
+            "$ kill -9 {}; spurctld    # the controller; the jobs go on",
+            killed.as_raw_pid()
+        )?;
+        queries(session, &site, &["squeue"]).await
     }
-    Ok(FAILURE)
+
+    /// Kills everything on a node that runs a job, and starts its daemon again: the job begins anew, once.
+    async fn lose_node(
+        &mut self,
+        session: &mut Session,
+        cluster: &mut Cluster,
+        progress: &mut Progress,
+    ) -> anyhow::Result<()> {
+        progress.now("killing a node");
+        let site = cluster.site.clone();
+        let victim = self.gated().find(|(_, plan)| plan.restarts > 0);
+        let (id, plan) = victim.context("no job is to lose its node")?;
+        let only = BTreeMap::from([(id, plan)]);
+        let seen = cluster.while_up(wait(&site, &only, |jobs| is_running(jobs, id))).await??;
+        let nodes = seen.get(&id).and_then(|job| job.nodes.parse::<HostList>().ok());
+        let node = nodes.and_then(|nodes| nodes.first()).context("a job runs nowhere")?;
+        cluster.kill(&node, true).await?;
+        cluster.spawn(&node)?;
+        let again = |jobs: &Jobs| {
+            jobs.get(&id).is_some_and(|job| is_running(jobs, id) && job.restarts >= plan.restarts)
+        };
+        cluster.while_up(wait(&site, &only, again)).await??;
+        progress.done();
+        progress.clear();
+        writeln!(
+            session.out,
+            "$ kill -9 …; spurd -N {node}    # all of {node}; {} (job {id}) begins anew, once",
+            plan.name
+        )?;
+        queries(session, &site, &["squeue"]).await
+    }
+
+    /// Lets all jobs go on and waits for their end.
+    async fn end(&mut self, site: &Site, progress: &mut Progress) -> anyhow::Result<()> {
+        let text = "waiting for the jobs to end";
+        progress.now(text);
+        self.gates.iter_mut().try_for_each(Gate::open)?;
+        let all = self.jobs.len();
+        let over = |jobs: &Jobs| {
+            let ended = jobs.values().filter(|job| watch::is_final(&job.state)).count();
+            progress.count(text, ended, all);
+            false
+        };
+        let ended = wait(site, &self.jobs, over).await?;
+        self.jobs.extend(self.ended.keys().map(|&id| (id, &GREETING)));
+        self.ended.extend(ended);
+        progress.done();
+        Ok(())
+    }
+
+    /// Tells what became of the jobs, and what of it is not as it should be.
+    fn judge(mut self, session: &mut Session, directory: &Path) -> anyhow::Result<u8> {
+        for (id, plan) in &self.jobs {
+            let job = self.ended.remove(id).unwrap_or_default();
+            let output = fs::read_to_string(directory.join(format!("{}.out", plan.name))).unwrap_or_default();
+            report(session, plan, &job, &output)?;
+            self.faults.extend(plan.faults(&job, &output));
+        }
+        session.out.flush()?;
+        for fault in &self.faults {
+            session.error(fault);
+        }
+        if self.faults.is_empty() {
+            writeln!(session.out, "All {} jobs ended as they should.", self.jobs.len())?;
+            return Ok(0);
+        }
+        Ok(FAILURE)
+    }
+}
+
+fn is_running(jobs: &Jobs, id: u32) -> bool {
+    jobs.get(&id).is_some_and(|job| job.state == "RUNNING")
 }
 
 /// Submits a script as a user would.
@@ -290,8 +368,8 @@ async fn wait(
 }
 
 /// What a user would ask while the jobs are there.
-async fn queries(session: &mut Session, site: &Site) -> anyhow::Result<()> {
-    for command in ["sinfo", "squeue", "scontrol show topology"] {
+async fn queries(session: &mut Session, site: &Site, commands: &[&str]) -> anyhow::Result<()> {
+    for &command in commands {
         let mut inside = site.session("spur demo");
         let code = match command {
             "sinfo" => sinfo::run(&mut inside, Vec::new()).await,
@@ -321,8 +399,11 @@ fn report(session: &mut Session, plan: &Plan, job: &Job, output: &str) -> anyhow
     if job.backfilled {
         writeln!(out, "  when    before its turn (backfill)")?;
     }
+    if job.restarts > 0 {
+        writeln!(out, "  begun   {} times: it lost a node", job.restarts + 1)?;
+    }
     writeln!(out, "  ended   {} {}:{}", job.state, job.exit_code, job.exit_signal)?;
-    for line in output.lines() {
+    for line in jobs::by_rank(output) {
         writeln!(out, "  | {line}")?;
     }
     Ok(writeln!(out)?)

@@ -93,9 +93,11 @@ fn jobs_run_on_what_is_written() {
     for sample in samples() {
         let text = imported(&sample);
         let config = Config::parse(&text, "imported").expect("it loads");
-        // Some of these ask for more nodes than they have, as they do with Slurm.
-        let has_room =
-            |partition: &&PartitionConfig| partition.nodes.len() >= partition.min_nodes.max(1) as usize;
+        // Some of these ask for more nodes than they have, as they do with Slurm, or are not for users.
+        let has_room = |partition: &&PartitionConfig| {
+            let is_for_users = !partition.root_only && partition.alloc_nodes.is_empty();
+            partition.nodes.len() >= partition.min_nodes.max(1) as usize && is_for_users
+        };
         let partitions = config.policy.partitions.iter().filter(has_room);
         let mut jobs = String::new();
         let mut names = Vec::new();

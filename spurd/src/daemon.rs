@@ -115,9 +115,7 @@ pub async fn run(
         ended = registrar => ended.context("the stream to the controller has failed")?,
     }
     tracing::info!("spurd stops; jobs go on");
-    if let Some(groups) = groups {
-        groups.close();
-    }
+    groups.into_iter().for_each(Groups::close);
     Ok(())
 }
 

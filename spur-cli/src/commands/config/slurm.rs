@@ -199,6 +199,7 @@ fn daemons(text: &mut String, config: &Config) {
         }
     }
     pair(text, "PrologEpilogTimeout", agent.prolog_timeout.0);
+    pair(text, "JobAcctGatherFrequency", agent.job_acct_gather_frequency.0);
 }
 
 /// Nodes that one line can name together.
@@ -304,17 +305,17 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     if let Some(qos) = &partition.default_qos {
         lost(text, format_args!("default_qos = {qos} of {}", partition.name));
     }
-    let are_all = partition.nodes.len() == policy.nodes.len();
     let list = HostList::from_names(&partition.nodes).to_string();
     let mut words = vec![
         format!("PartitionName={}", partition.name),
-        format!("Nodes={}", if are_all && !list.is_empty() { "ALL" } else { &list }),
+        format!("Nodes={}", if partition.all_nodes { "ALL" } else { &list }),
     ];
     let mut say =
         |key: &str, value: Option<String>| words.extend(value.map(|value| format!("{key}={value}")));
     let list = |names: &[std::sync::Arc<str>]| (!names.is_empty()).then(|| names.join(","));
     let above = |number: u32, usual: u32| (number != usual).then(|| number.to_string());
-    say("Default", partition.default.then(|| "YES".to_owned()));
+    let yes = |holds: bool| holds.then(|| "YES".to_owned());
+    say("Default", yes(partition.default));
     say("State", Some(format!("{:?}", partition.state).to_uppercase()));
     say("MaxTime", Some(partition.max_time.long()));
     say("DefaultTime", partition.default_time.map(|limit| limit.long()));
@@ -328,10 +329,19 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     );
     say("AllowGroups", list(&partition.allow_groups));
     say("AllowAccounts", list(&partition.allow_accounts));
+    say("DenyAccounts", list(&partition.deny_accounts));
+    say("AllocNodes", list(&partition.alloc_nodes));
+    say("Alternate", partition.alternate.as_ref().map(ToString::to_string));
+    say("DisableRootJobs", yes(partition.disable_root_jobs));
+    say("RootOnly", yes(partition.root_only));
+    say("ReqResv", yes(partition.req_resv));
+    say("Hidden", yes(partition.hidden));
     say("AllowQos", list(&partition.allow_qos));
     say("DenyQos", list(&partition.deny_qos));
     say("DefMemPerCPU", partition.def_mem_per_cpu.map(|mb| mb.to_string()));
     say("MaxMemPerCPU", partition.max_mem_per_cpu.map(|mb| mb.to_string()));
+    say("DefMemPerNode", partition.def_mem_per_node.map(|mb| mb.to_string()));
+    say("MaxMemPerNode", partition.max_mem_per_node.map(|mb| mb.to_string()));
     say("PreemptMode", partition.preempt_mode.map(|mode| preempt_mode(mode).to_owned()));
     let grace = partition.grace_time.unwrap_or(policy.preempt.grace_time);
     say("GraceTime", (grace.0 > 0).then(|| grace.0.to_string()));

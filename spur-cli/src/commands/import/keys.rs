@@ -63,7 +63,7 @@ pub(super) fn taken(kind: Kind) -> &'static [&'static str] {
         Kind::Cluster => TAKEN_OF_CLUSTER,
         Kind::Node => TAKEN_OF_NODE,
         Kind::Partition => TAKEN_OF_PARTITION,
-        Kind::Cgroup => &[],
+        Kind::Cgroup => &["CgroupPlugin"],
         Kind::Gres => &["NodeName", "Name", "Type", "Count", "File", "MultipleFiles"],
         Kind::Topology => &["SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes"],
     }
@@ -82,9 +82,13 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "ControlAddr",
     "ControlMachine",
     "DefMemPerCPU",
+    "DefMemPerNode",
+    "DisableRootJobs",
     "DownNodes",
+    "EnforcePartLimits",
     "Epilog",
     "InactiveLimit",
+    "JobAcctGatherFrequency",
     "JobRequeue",
     "KillWait",
     "Licenses",
@@ -93,6 +97,7 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "MaxBatchRequeue",
     "MaxJobCount",
     "MaxMemPerCPU",
+    "MaxMemPerNode",
     "MinJobAge",
     "NodeName",
     "NodeSet",
@@ -111,6 +116,7 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "PriorityWeightQOS",
     "Prolog",
     "PrologEpilogTimeout",
+    "PrologTimeout",
     "SchedulerParameters",
     "SchedulerType",
     "SelectType",
@@ -164,8 +170,17 @@ const TAKEN_OF_PARTITION: &[&str] = &[
     "AllowAccounts",
     "AllowQos",
     "DenyQos",
+    "AllocNodes",
+    "Alternate",
+    "DenyAccounts",
+    "DisableRootJobs",
+    "Hidden",
+    "ReqResv",
+    "RootOnly",
     "DefMemPerCPU",
+    "DefMemPerNode",
     "MaxMemPerCPU",
+    "MaxMemPerNode",
     "PreemptMode",
     "GraceTime",
     "Topology",
@@ -174,12 +189,11 @@ const TAKEN_OF_PARTITION: &[&str] = &[
 
 const ACCOUNTING: &str = "the controller keeps accounting beside its journal; there is no slurmdbd";
 const CREDENTIALS: &str = "not needed: daemons and commands know each other by the cluster key";
-const FOUND: &str = "not needed: nodes find out, with cgroup v2 where there is one";
+const FOUND: &str = "not needed: nodes find out, with cgroup v2 or v1 where there is one";
 const POWER: &str = "Spur does not switch nodes on and off: they are down until their daemon runs";
 const FILES: &str = "messages go to the standard error, or where [log] file says";
 const ALWAYS: &str = "not needed: it is always so";
 const NO_PLUGINS: &str = "Spur has no plugins";
-const MEMORY_BY_NODE: &str = "memory limits are by CPU (def_mem_per_cpu, max_mem_per_cpu)";
 const SPECIALIZED: &str = "no CPUs or memory are set aside for the system: give fewer in cpus and memory_mb";
 
 const CLUSTER: &[(&str, &str)] = &[
@@ -229,7 +243,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("DebugFlags", "[log] level = \"debug\" tells more"),
     ("DefCpuPerGPU", "jobs say it with --cpus-per-gpu"),
     ("DefMemPerGPU", "jobs say it with --mem-per-gpu"),
-    ("DefMemPerNode", MEMORY_BY_NODE),
     ("DefaultStorageHost", ACCOUNTING),
     ("DefaultStorageLoc", ACCOUNTING),
     ("DefaultStoragePass", ACCOUNTING),
@@ -237,9 +250,7 @@ const CLUSTER: &[(&str, &str)] = &[
     ("DefaultStorageType", ACCOUNTING),
     ("DefaultStorageUser", ACCOUNTING),
     ("DependencyParameters", ""),
-    ("DisableRootJobs", ""),
     ("EioTimeout", ""),
-    ("EnforcePartLimits", "jobs beyond a limit of their partition are refused"),
     ("EpilogMsgTime", ALWAYS),
     ("EpilogSlurmctld", "programs run on the nodes only"),
     ("EpilogTimeout", "[agent] prolog_timeout is for both"),
@@ -264,7 +275,6 @@ const CLUSTER: &[(&str, &str)] = &[
         "InteractiveStepOptions",
         "salloc runs its command where it was called; srun --pty gives a terminal on a node",
     ),
-    ("JobAcctGatherFrequency", FOUND),
     ("JobAcctGatherParams", FOUND),
     ("JobAcctGatherType", FOUND),
     ("JobCheckpointDir", "checkpoints are the job's own business"),
@@ -291,7 +301,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("MailDomain", "mail goes to the user's name, or where --mail-user says"),
     ("MaxDBDMsgs", ACCOUNTING),
     ("MaxJobId", "job ids do not start again"),
-    ("MaxMemPerNode", MEMORY_BY_NODE),
     ("MaxNodeCount", "nodes are those of [[nodes]]"),
     ("MaxStepCount", ""),
     ("MaxTasksPerNode", ""),
@@ -322,7 +331,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("PrivateData", "everybody sees all jobs"),
     ("PrologFlags", "the prolog runs before the first task of a job on each node"),
     ("PrologSlurmctld", "programs run on the nodes only"),
-    ("PrologTimeout", "[agent] prolog_timeout is for both"),
     ("PropagatePrioProcess", ""),
     ("PropagateResourceLimits", "all limits come from where the job was submitted"),
     ("PropagateResourceLimitsExcept", "all limits come from where the job was submitted"),
@@ -416,32 +424,23 @@ const NODE: &[(&str, &str)] = &[
 ];
 
 const PARTITION: &[(&str, &str)] = &[
-    ("AllocNodes", "jobs may be submitted from every host that has the cluster's configuration"),
-    ("Alternate", "jobs may name several partitions: -p a,b"),
     ("CpuBind", "jobs say it with --cpu-bind"),
     ("DefCpuPerGPU", "jobs say it with --cpus-per-gpu"),
     ("DefMemPerGPU", "jobs say it with --mem-per-gpu"),
-    ("DefMemPerNode", MEMORY_BY_NODE),
-    ("DenyAccounts", "say who may with allow_accounts"),
     ("DenyGroups", "say who may with allow_groups"),
     ("DenyUsers", "say who may with allow_groups"),
     ("AllowUsers", "say who may with allow_groups"),
-    ("DisableRootJobs", ""),
     ("ExclusiveTopo", "jobs say it with --exclusive=topo"),
     (
         "ExclusiveUser",
         "jobs of several users may share a node; oversubscribe = \"EXCLUSIVE\" gives each job whole nodes",
     ),
-    ("Hidden", "partitions are shown to everybody"),
     ("LLN", "jobs say it with --placement=distributed; a partition with placement = \"distributed\""),
     ("MaxCPUsPerNode", ""),
     ("MaxCPUsPerSocket", ""),
-    ("MaxMemPerNode", MEMORY_BY_NODE),
     ("OverTimeLimit", "a job ends at its limit"),
     ("PowerDownOnIdle", POWER),
-    ("ReqResv", "say who may with allow_groups, and hold the nodes with a reservation"),
     ("ResumeTimeout", POWER),
-    ("RootOnly", "say who may with allow_groups"),
     (
         "SelectTypeParameters",
         "CPUs, devices and the memory that jobs ask for always count; a core belongs to one job",
@@ -458,7 +457,6 @@ const CGROUP: &[(&str, &str)] = &[
     ("AllowedSwapSpace", "a job has the memory that it asked for"),
     ("CgroupAutomount", FOUND),
     ("CgroupMountpoint", FOUND),
-    ("CgroupPlugin", FOUND),
     ("CgroupReleaseAgentDir", FOUND),
     ("CgroupSlice", "the service manager's slice of spurd is used"),
     ("ConstrainCores", ALWAYS),
@@ -494,6 +492,37 @@ const GRES: &[(&str, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A key that `spur.toml` has under the same name has a counterpart.
+    #[test]
+    fn what_spur_has_is_taken() {
+        let reference = include_str!("../../../../etc/spur.toml");
+        let mut table = "";
+        let mut own: Vec<(&str, String)> = Vec::new();
+        for line in reference.lines() {
+            if line.starts_with('[') {
+                table = line;
+            }
+            let key = line.strip_prefix("# ").unwrap_or(line).split_once(" = ").map(|(key, _)| key);
+            own.extend(key.map(|key| (table, key.replace('_', ""))));
+        }
+        for (kind, tables) in [
+            (
+                Kind::Cluster,
+                &["[controller]", "[agent]", "[log]", "[scheduler]", "[preempt]", "[recovery]"][..],
+            ),
+            (Kind::Node, &["[[nodes]]"]),
+            (Kind::Cgroup, &["[agent]"]),
+            (Kind::Partition, &["[[partitions]]"]),
+        ] {
+            let has = |wanted: &str| {
+                own.iter().any(|(table, key)| tables.contains(table) && *key == wanted.to_lowercase())
+            };
+            let without = of(kind).iter().map(|(key, _)| *key);
+            let both: Vec<&str> = without.filter(|key| has(key)).collect();
+            assert!(both.is_empty(), "{kind:?}: {both:?} are keys of spur.toml, too");
+        }
+    }
 
     #[test]
     fn no_key_is_both_taken_and_not() {

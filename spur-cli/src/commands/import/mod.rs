@@ -345,10 +345,17 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     }
     conf.nodes.into_iter().for_each(|entry| nodes::nodes(entry, &devices, &mut nodes, notes));
     let sets: Vec<Section> = conf.sets.into_iter().map(|entry| nodes.set(entry, notes)).collect();
-    let (mut sections, common) = settings::settings(&mut conf.cluster, notes);
-    let around = partitions::Around { nodes: &nodes, topologies: &topologies, common: &common };
+    let mut cgroup = Entry::default();
+    for pair in cgroup_lines.iter().flat_map(|line| line.pairs.iter().cloned()) {
+        drop(cgroup.set(pair));
+    }
+    let (mut sections, common) = settings::settings(&mut conf.cluster, &mut cgroup, notes);
+    let names = conf.partitions.iter().map(|(name, _)| name.clone()).collect();
+    let around = partitions::Around { nodes: &nodes, topologies: &topologies, common: &common, names };
     let (partitions, qos) = partitions::partitions(conf.partitions, &around, notes);
-    let mut tail = vec![gres, cgroup(&cgroup_lines, notes)];
+    let mut left = Section::default();
+    notes.left(keys::Kind::Cgroup, cgroup.rest()).into_iter().for_each(|text| left.comment(text));
+    let mut tail = vec![gres, left];
     tail.extend(sets);
     tail.extend(conf.unread);
     tail.push(settings::rest(conf.cluster, &conf.twice, notes));
@@ -426,13 +433,6 @@ fn qos_sections(named: Vec<String>) -> Vec<Section> {
         sections.push(section);
     }
     sections
-}
-
-fn cgroup(lines: &[Line], notes: &mut Notes) -> Section {
-    let mut section = Section::default();
-    let pairs = lines.iter().flat_map(|line| line.pairs.iter().cloned()).collect();
-    notes.left(keys::Kind::Cgroup, pairs).into_iter().for_each(|text| section.comment(text));
-    section
 }
 
 fn written(from: &str, problems: &[String], sections: Vec<Section>, tail: &[Section]) -> String {

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::hostlist::HostList;
-use spur_core::text::memory::MemoryMb;
 use spur_core::text::time::{Seconds, TimeLimit};
 
 use super::keys::Kind;
 use super::lines::Pair;
-use super::nodes::Nodes;
+use super::nodes::{Nodes, hostlist};
 use super::page::Section;
-use super::settings::{self, Common};
+use super::settings::{self, Common, Memory};
 use super::source::{Entry, Notes};
 use super::topology::Topologies;
 
@@ -23,6 +22,8 @@ pub(super) struct Around<'a> {
     pub(super) nodes: &'a Nodes,
     pub(super) topologies: &'a Topologies,
     pub(super) common: &'a Common,
+    /// The names of all partitions.
+    pub(super) names: Vec<String>,
 }
 
 /// Every partition in the order of the file, and the QOS that they name.
@@ -81,7 +82,9 @@ impl One<'_, '_> {
         self.limits();
         self.tiers();
         self.sharing();
-        self.access(qos);
+        self.access();
+        self.qos(qos);
+        self.alternate(name);
         self.memory();
         self.preemption();
         self.topology();
@@ -199,12 +202,51 @@ impl One<'_, '_> {
         }
     }
 
-    fn access(&mut self, qos: &mut Vec<String>) {
-        for (from, to) in [("AllowGroups", "allow_groups"), ("AllowAccounts", "allow_accounts")] {
+    fn access(&mut self) {
+        let mut accounts = false;
+        for (from, to) in [
+            ("AllowGroups", "allow_groups"),
+            ("AllocNodes", "alloc_nodes"),
+            ("AllowAccounts", "allow_accounts"),
+            ("DenyAccounts", "deny_accounts"),
+        ] {
             let Some(pair) = self.entry.pair(from) else { continue };
-            let names = words(&pair.value);
+            let names = match from {
+                // `ALL` is a word here, not a name.
+                "AllocNodes" if !pair.value.eq_ignore_ascii_case("ALL") => {
+                    let hosts = hostlist(&pair, &mut self.section, self.notes);
+                    hosts.map(|hosts| hosts.iter().collect()).unwrap_or_default()
+                }
+                _ => words(&pair.value),
+            };
+            if from == "DenyAccounts" && accounts && !names.is_empty() {
+                self.note(&pair, "nothing but AllowAccounts is allowed anyway");
+                continue;
+            }
+            accounts = from == "AllowAccounts" && !names.is_empty();
             self.section.list(to, &names);
         }
+        for (from, to) in [
+            ("DisableRootJobs", "disable_root_jobs"),
+            ("RootOnly", "root_only"),
+            ("ReqResv", "req_resv"),
+            ("Hidden", "hidden"),
+        ] {
+            let Some(pair) = self.entry.pair(from) else {
+                if from == "DisableRootJobs" && self.around.common.no_root {
+                    self.section.plain(to, true);
+                }
+                continue;
+            };
+            match settings::yes(&pair.value) {
+                Some(true) => self.section.plain(to, true),
+                Some(false) => {}
+                None => self.note(&pair, "neither yes nor no"),
+            }
+        }
+    }
+
+    fn qos(&mut self, qos: &mut Vec<String>) {
         let mut allowed = false;
         for (from, to) in [("AllowQos", "allow_qos"), ("DenyQos", "deny_qos")] {
             let Some(pair) = self.entry.pair(from) else { continue };
@@ -228,31 +270,53 @@ impl One<'_, '_> {
         }
     }
 
-    fn memory(&mut self) {
-        let common = self.around.common;
-        let mut read = |key: &'static str, default: &Option<String>| {
-            let pair = self.entry.pair(key);
-            let text = pair.as_ref().map(|pair| pair.value.clone()).or_else(|| default.clone())?;
-            let mb = text.parse::<u64>().ok().or_else(|| text.parse().ok().map(|MemoryMb(mb)| mb));
-            mb.filter(|mb| *mb > 0).map(|mb| (pair, mb))
-        };
-        let (def, max) =
-            (read("DefMemPerCPU", &common.def_mem_per_cpu), read("MaxMemPerCPU", &common.max_mem_per_cpu));
-        let most = max.as_ref().map(|(_, mb)| *mb);
-        if let Some((pair, mb)) = def {
-            match (pair, most.filter(|most| *most < mb)) {
-                (pair, Some(most)) => {
-                    if let Some(pair) = pair {
-                        self.note(&pair, "more than MaxMemPerCPU, which counts");
-                    }
-                    self.section.plain("def_mem_per_cpu", most);
-                }
-                (_, None) => self.section.plain("def_mem_per_cpu", mb),
+    fn alternate(&mut self, name: &str) {
+        let Some(pair) = self.entry.pair("Alternate") else { return };
+        match pair.value.as_str() {
+            "" | "(null)" => {}
+            other if other != name && self.around.names.iter().any(|known| known == other) => {
+                self.section.text("alternate", other);
             }
+            _ => self.note(&pair, "no other partition of this name"),
         }
-        if let Some(most) = most {
-            self.section.plain("max_mem_per_cpu", most);
+    }
+
+    /// Memory by CPU or by node; what the partition says goes before what the cluster says.
+    fn memory(&mut self) {
+        let (def, max) = (self.memory_of("Def"), self.memory_of("Max"));
+        let Some(Memory { key, mb: most, .. }) = &max else {
+            if let Some(def) = def {
+                self.section.plain(&def.key, def.mb);
+            }
+            return;
+        };
+        if let Some(def) = def {
+            let same = def.key[3..] == key[3..];
+            if let Some(pair) = def.pair.filter(|_| same && def.mb > *most) {
+                self.note(&pair, &format!("more than {key} = {most}, which counts"));
+            }
+            self.section.plain(&def.key, if same { def.mb.min(*most) } else { def.mb });
         }
+        self.section.plain(key, most);
+    }
+
+    /// `DefMemPerCPU` or `DefMemPerNode`, and the same of `Max`, as far as it limits anything.
+    fn memory_of(&mut self, which: &str) -> Option<Memory> {
+        let mut own = Vec::new();
+        for (by, key) in [("CPU", "cpu"), ("Node", "node")] {
+            let Some(pair) = self.entry.pair(&format!("{which}MemPer{by}")) else { continue };
+            let mb = settings::megabytes(&pair.value);
+            own.push(Memory { key: format!("{}_mem_per_{key}", which.to_lowercase()), mb, pair: Some(pair) });
+        }
+        let common =
+            self.around.common.memory.iter().filter(|memory| memory.key.starts_with(&which.to_lowercase()));
+        let mut all = if own.is_empty() { common.cloned().collect() } else { own };
+        all.retain(|memory| memory.mb > 0);
+        let other = (all.len() > 1).then(|| all.remove(1)).and_then(|memory| memory.pair);
+        if let Some(pair) = other {
+            self.note(&pair, "memory is counted by CPU or by node, and by CPU here");
+        }
+        all.pop()
     }
 
     fn preemption(&mut self) {

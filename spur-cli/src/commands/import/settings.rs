@@ -4,6 +4,7 @@ use std::path::Path;
 
 use spur_core::text::address::HostPort;
 use spur_core::text::gather::is_layer_name;
+use spur_core::text::memory::MemoryMb;
 use spur_core::text::time::{Seconds, TimeLimit};
 
 use super::keys::Kind;
@@ -21,15 +22,26 @@ const PORT: &str = "6817";
 pub(super) struct Common {
     /// Nodes go to one job at a time.
     pub(super) whole_nodes: bool,
+    /// Root may use no partition that says nothing.
+    pub(super) no_root: bool,
     /// Of partitions that say nothing.
-    pub(super) def_mem_per_cpu: Option<String>,
-    /// Of partitions that say nothing.
-    pub(super) max_mem_per_cpu: Option<String>,
+    pub(super) memory: Vec<Memory>,
 }
 
-/// Takes what it knows from `slurm.conf`; the sections in the order of `etc/spur.toml`, and what partitions have to know.
-pub(super) fn settings(conf: &mut Entry, notes: &mut Notes) -> (Vec<Section>, Common) {
-    let mut all = Taker { conf, notes };
+/// Memory that jobs get, or may ask for at most.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    /// The key of `spur.toml`.
+    pub(super) key: String,
+    /// How much; 0: no limit.
+    pub(super) mb: u64,
+    /// Where it was said, unless it is the cluster's.
+    pub(super) pair: Option<Pair>,
+}
+
+/// Takes what it knows from `slurm.conf` and `cgroup.conf`; the sections in the order of `etc/spur.toml`, and what partitions have to know.
+pub(super) fn settings(conf: &mut Entry, cgroup: &mut Entry, notes: &mut Notes) -> (Vec<Section>, Common) {
+    let mut all = Taker { conf, cgroup, notes };
     let top = all.cluster();
     let (controller, loopback) = all.controller();
     let auth = all.auth(loopback);
@@ -47,6 +59,7 @@ pub(super) fn settings(conf: &mut Entry, notes: &mut Notes) -> (Vec<Section>, Co
 /// What is taken from, and where it is said what is not.
 struct Taker<'a> {
     conf: &'a mut Entry,
+    cgroup: &'a mut Entry,
     notes: &'a mut Notes,
 }
 
@@ -170,6 +183,7 @@ impl Taker<'_> {
         self.number(&mut section, "MaxArraySize", "max_array_size", 4_000_001);
         self.number(&mut section, "MaxBatchRequeue", "max_batch_requeue", 1_000_000);
         self.duration(&mut section, "InactiveLimit", "inactive_limit", (0, YEAR));
+        self.part_limits(&mut section);
         (section, loopback)
     }
 
@@ -236,8 +250,55 @@ impl Taker<'_> {
         self.program(&mut section, "Epilog", "epilog");
         self.program(&mut section, "TaskProlog", "task_prolog");
         self.program(&mut section, "TaskEpilog", "task_epilog");
+        let before = section.len();
         self.duration(&mut section, "PrologEpilogTimeout", "prolog_timeout", (1, 86_400));
+        if section.len() == before {
+            self.duration(&mut section, "PrologTimeout", "prolog_timeout", (1, 86_400));
+        }
+        self.frequency(&mut section);
+        if let Some(pair) = self.cgroup.pair("CgroupPlugin") {
+            match pair.value.to_ascii_lowercase().as_str() {
+                known @ ("autodetect" | "cgroup/v1" | "cgroup/v2" | "disabled") => {
+                    section.text("cgroup_plugin", known);
+                }
+                _ => self.note(&mut section, &pair, "no such control groups; nodes find out"),
+            }
+        }
         section
+    }
+
+    /// `EnforcePartLimits`, whose `YES` is `ALL`.
+    fn part_limits(&mut self, section: &mut Section) {
+        let Some(pair) = self.conf.pair("EnforcePartLimits") else { return };
+        match pair.value.to_ascii_uppercase().as_str() {
+            "YES" | "ALL" => section.text("enforce_part_limits", "ALL"),
+            known @ ("ANY" | "NO") => section.text("enforce_part_limits", known),
+            _ => self.note(section, &pair, "not one of ALL, ANY and NO"),
+        }
+    }
+
+    /// `JobAcctGatherFrequency=30` or `task=30,energy=60`: of which only the tasks are looked at here.
+    fn frequency(&mut self, section: &mut Section) {
+        let Some(pair) = self.conf.pair("JobAcctGatherFrequency") else { return };
+        let of_tasks = |item: &str| match item.split_once('=') {
+            Some((what, seconds)) => {
+                what.trim().eq_ignore_ascii_case("task").then(|| seconds.trim().to_owned())
+            }
+            None => Some(item.trim().to_owned()),
+        };
+        let mut left: Vec<&str> = Vec::new();
+        for item in pair.value.split(',') {
+            match of_tasks(item).map(|seconds| seconds.parse::<u64>()) {
+                Some(Ok(seconds)) => {
+                    section.text("job_acct_gather_frequency", Seconds(seconds.min(86_400)));
+                }
+                _ => left.push(item),
+            }
+        }
+        if !left.is_empty() {
+            let rest = Pair { value: left.join(","), ..pair.clone() };
+            self.note(section, &rest, "only tasks are looked at");
+        }
     }
 
     fn log(&mut self) -> Section {
@@ -418,12 +479,22 @@ impl Taker<'_> {
     fn common(&mut self) -> Common {
         let linear =
             self.conf.value("SelectType").is_some_and(|kind| kind.eq_ignore_ascii_case("select/linear"));
-        Common {
-            whole_nodes: linear,
-            def_mem_per_cpu: self.conf.value("DefMemPerCPU"),
-            max_mem_per_cpu: self.conf.value("MaxMemPerCPU"),
+        let mut memory = Vec::new();
+        for which in ["Def", "Max"] {
+            for (by, key) in [("CPU", "cpu"), ("Node", "node")] {
+                let said = self.conf.value(&format!("{which}MemPer{by}"));
+                let key = format!("{}_mem_per_{key}", which.to_lowercase());
+                memory.extend(said.map(|said| Memory { key, mb: megabytes(&said), pair: None }));
+            }
         }
+        let no_root = self.conf.value("DisableRootJobs").and_then(|word| yes(&word)) == Some(true);
+        Common { whole_nodes: linear, no_root, memory }
     }
+}
+
+/// Mebibytes; 0 where there is no limit, or no number.
+pub(super) fn megabytes(text: &str) -> u64 {
+    text.parse::<u64>().ok().or_else(|| text.parse().ok().map(|MemoryMb(mb)| mb)).unwrap_or(0)
 }
 
 /// What is left of `slurm.conf`, and what was said twice, in a section of comments.

@@ -30,8 +30,12 @@ pub enum Command {
     Scancel,
     /// `sacct`
     Sacct,
+    /// `sstat`
+    Sstat,
     /// `sdiag`
     Sdiag,
+    /// `seff`
+    Seff,
     /// `spur demo`
     Demo,
     /// `spur links`
@@ -73,6 +77,13 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry {
+        command: Command::Seff,
+        name: "seff",
+        linked: true,
+        about: "show how much of its share a job used",
+    },
+    Entry { command: Command::Sstat, name: "sstat", linked: true, about: "show what running steps use" },
     Entry { command: Command::Sdiag, name: "sdiag", linked: true, about: "show what the controller does" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
@@ -159,7 +170,9 @@ impl Command {
             Command::Scontrol => commands::scontrol::run(session, args).await,
             Command::Scancel => commands::scancel::run(session, args).await,
             Command::Sacct => commands::sacct::run(session, args).await,
+            Command::Sstat => commands::sstat::run(session, args).await,
             Command::Sdiag => commands::sdiag::run(session, args).await,
+            Command::Seff => commands::seff::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Import => commands::import::run(session, &args),

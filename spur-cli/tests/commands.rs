@@ -371,6 +371,10 @@ impl Controller for Fake {
         Ok(Response::new(v1::DeleteNodesResponse {}))
     }
 
+    async fn list_usage(&self, _: Request<v1::ListUsageRequest>) -> Answer<v1::ListUsageResponse> {
+        Ok(Response::new(v1::ListUsageResponse::default()))
+    }
+
     async fn get_statistics(
         &self,
         _: Request<v1::GetStatisticsRequest>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use spur_cli::commands::{sacct, scancel, scontrol, sdiag, sinfo, sprio, squeue};
+use spur_cli::commands::{sacct, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sstat};
 use spur_cli::format::Field;
 use spur_cli::format::fields::{accounting, job, node, priority, step};
 use spur_cli::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -76,7 +76,9 @@ fn rows(table: &str) -> Vec<Row> {
         "scontrol options" => options(&scontrol::LINE),
         "sprio options" => options(&sprio::LINE),
         "sprio fields" => fields(priority::FIELDS),
+        "sstat options" => options(&sstat::LINE),
         "sdiag options" => options(&sdiag::LINE),
+        "seff options" => options(&seff::LINE),
         "scancel options" => options(&scancel::LINE),
         "sacct options" => options(&sacct::LINE),
         "sacct fields" => accounting_fields(),
@@ -84,7 +86,7 @@ fn rows(table: &str) -> Vec<Row> {
     }
 }
 
-const TABLES: usize = 15;
+const TABLES: usize = 17;
 
 #[test]
 fn every_option_and_field_is_in_the_tables() {

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use spur_cli::commands::query::Asked;
 use spur_cli::commands::scontrol::hostnames::Form;
-use spur_cli::commands::{sacct, scontrol, sinfo, sprio, squeue};
+use spur_cli::commands::{sacct, scontrol, seff, sinfo, sprio, squeue};
 use spur_cli::format::Show;
 use spur_cli::format::fields::job::is_meant;
 use spur_cli::format::fields::priority::Weights;
@@ -100,6 +100,11 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
             Asked::Show(text) => Ok(text),
             Asked::Run(query) => query.text(cluster.accounting.clone(), &show),
         },
+        "seff" => {
+            let of = |row: &&AccountingRow| row.job_id.to_string() == words[0];
+            let rows: Vec<AccountingRow> = cluster.accounting.iter().filter(of).cloned().collect();
+            Ok(seff::text(&rows, false, &show.cluster, &show).unwrap_or_default())
+        }
         "scontrol" => scontrol(&words, cluster, &show),
         other => panic!("no such command in these tests: {other}"),
     }

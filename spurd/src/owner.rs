@@ -31,6 +31,9 @@ use crate::uplink::Speaker;
 /// How many messages may wait for the owner.
 pub(crate) const QUEUE: usize = 1024;
 
+/// How long a step may take to say what it uses.
+const USAGE_WAIT: Duration = Duration::from_secs(2);
+
 /// The answer to a client that launches a step: the live step, or why there is none.
 pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, NotLaunched>>;
 
@@ -243,6 +246,7 @@ impl Owner {
             Order::Acknowledge(v1::Acknowledge { report_ids }) => {
                 self.tell(Input::Acknowledge { reports: report_ids });
             }
+            Order::Usage(query) => self.tell_usage(query),
             Order::Forget(v1::Forget { attempts }) => {
                 for attempt in attempts {
                     self.tell(Input::Forget { attempt: convert::agent::attempt(attempt) });
@@ -255,6 +259,28 @@ impl Owner {
                 tracing::error!("not an order about an attempt");
             }
         }
+    }
+
+    /// Asks the steps of attempts what they use, and passes that on.
+    fn tell_usage(&self, query: v1::UsageQuery) {
+        let Some(uplink) = self.uplink.clone() else { return };
+        let attempts: Vec<Attempt> = query.attempts.into_iter().map(convert::agent::attempt).collect();
+        let asked: Vec<StepAttempt> =
+            self.running.keys().filter(|step| attempts.contains(&step.attempt)).copied().collect();
+        let launcher = self.tools.launcher.clone();
+        tokio::spawn(async move {
+            let mut steps = Vec::new();
+            for step in asked {
+                let answer = tokio::time::timeout(USAGE_WAIT, async { launcher.ended(step).usage().await });
+                // One that says nothing is just ending, or stands still.
+                if let Ok(Ok(used)) = answer.await {
+                    steps.push(report::step_usage(step, used));
+                }
+            }
+            let answer = v1::UsageAnswer { id: query.id, steps };
+            // A stream that is gone takes nobody's answer.
+            let _ = uplink.send(report::message(v1::node_message::Message::Usage(answer)));
+        });
     }
 
     fn obey_launch(&mut self, launch: v1::Launch) {

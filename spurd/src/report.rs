@@ -7,6 +7,23 @@ use spur_proto::convert::agent::wire_attempt;
 use spur_proto::convert::usage::wire_usage;
 use spur_proto::v1;
 
+use crate::step::attempt::StepAttempt;
+use crate::step::launcher::Used;
+
+/// What a step uses.
+pub(crate) fn step_usage(step: StepAttempt, used: Used) -> v1::StepUsage {
+    let Used { usage, pids, tasks } = used;
+    let (ranks, task_pids) = tasks.into_iter().unzip();
+    v1::StepUsage {
+        attempt: Some(wire_attempt(step.attempt)),
+        step_id: step.step.0,
+        usage: Some(wire_usage(&usage)),
+        pids,
+        task_pids,
+        ranks,
+    }
+}
+
 /// A report with its number.
 pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMessage {
     use v1::report::Report as Wire;

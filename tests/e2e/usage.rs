@@ -61,6 +61,15 @@ fn what_tasks_used_is_told_whoever_was_killed_meanwhile() {
         assert!(seconds(total) >= 1.9, "{total} of a task that computed for 2 s");
         assert!(mean.starts_with("00:00:0") && mean != "00:00:00", "{mean}");
         assert!(tres.contains(",mem=3") && tres.contains("cpu=00:00:0"), "{tres}");
+        let said = cluster.ok(&["seff", &job.to_string()]);
+        assert!(said.starts_with(&format!("Job ID: {job}\nCluster: e2e\nUser/Group: ")), "{said}");
+        assert!(
+            said.contains(
+                "State: COMPLETED (exit code 0)\nNodes: 1\nCores per node: 2\nCPU Utilized: 00:00:0"
+            ),
+            "{said}"
+        );
+        assert!(said.contains("\nMemory Utilized: ") && said.contains(" core-walltime\n"), "{said}");
         let of_job = seconds(&all[&job.to_string()][5]);
         let of_batch = seconds(&all[&format!("{job}.batch")][5]);
         assert!(
@@ -105,4 +114,48 @@ fn memory_over_the_request_ends_a_job_as_out_of_memory() {
         let said = cluster.ok(&["sacct", "-nP", "-j", &steps.to_string(), "-o", "JobID,State,ExitCode"]);
         assert!(said.contains(&format!("{steps}.0|OUT_OF_MEMORY|0:125")), "{agent}: {said}");
     }
+}
+
+#[test]
+fn running_steps_say_what_they_use() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    cluster.script(
+        "job.sh",
+        "#!/bin/sh\nsrun -n2 sh -c 'head -c 60000000 /dev/zero | (tail -n 1; echo >up; read x <gate) | wc -c'\n",
+    );
+    let job = cluster.sbatch(&["-N2", "-o", "/dev/null", "job.sh"]);
+    (0..2).for_each(|_| up.wait());
+    let step = format!("{job}.0");
+    let fields = "JobID,NTasks,MaxRSSNode,TRESUsageInTot";
+    let said = cluster.ok(&["sstat", "-nP", "-j", &job.to_string(), "-o", fields]);
+    let [id, tasks, node, total] = said.trim().split('|').collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert_eq!((id, tasks), (step.as_str(), "2"));
+    assert!(
+        ["n1", "n2"].contains(&node) && total.contains("fs/disk=36") && total.contains(",mem="),
+        "{said}"
+    );
+    let all = cluster.ok(&["sstat", "-naP", "-j", &job.to_string(), "-o", "JobID"]);
+    assert_eq!(all, format!("{step}\n{job}.batch\n"));
+    assert_eq!(
+        cluster.ok(&["sstat", "-nP", "-j", &format!("{job}.batch"), "-o", "JobID"]),
+        format!("{job}.batch\n")
+    );
+    let pids = cluster.ok(&["sstat", "-nPi", "-j", &step]);
+    for (line, node) in pids.lines().zip(["n1", "n2"]) {
+        let [id, on, pids] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!((id, on), (step.as_str(), node));
+        assert!(
+            pids.split(',').count() >= 3 && pids.split(',').all(|pid| pid.parse::<u32>().is_ok()),
+            "{line}"
+        );
+    }
+    let listed = cluster.ok(&["scontrol", "listpids", &step, "n2"]);
+    let task = listed.lines().find(|line| line.split_whitespace().nth(3) == Some("0")).unwrap();
+    assert!(task.ends_with("0       1       "), "the second rank is the first task there: {listed}");
+    (0..2).for_each(|_| gate.open());
+    cluster.client().wait_for(job, "COMPLETED");
+    let said = cluster.run(&["sstat", "-j", &job.to_string()]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains(&format!("sstat: error: no steps running for job {job}")), "{}", said.err);
 }

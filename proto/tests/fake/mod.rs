@@ -115,6 +115,7 @@ impl<A: Answers> Controller for Fake<A> {
         create_partition(CreatePartitionRequest) -> CreatePartitionResponse;
         delete_partition(DeletePartitionRequest) -> DeletePartitionResponse;
         get_statistics(GetStatisticsRequest) -> GetStatisticsResponse;
+        list_usage(ListUsageRequest) -> ListUsageResponse;
         create_reservation(CreateReservationRequest) -> CreateReservationResponse;
         update_reservation(UpdateReservationRequest) -> UpdateReservationResponse;
         delete_reservation(DeleteReservationRequest) -> DeleteReservationResponse;

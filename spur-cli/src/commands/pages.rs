@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::{sacct, scancel, scontrol, sdiag, sinfo, sprio, squeue};
+use super::{sacct, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sstat};
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
 use crate::options::{CommandLine, Settled, build};
 use crate::session::Session;
@@ -63,7 +63,9 @@ fn pages() -> Vec<Page> {
         page(&scancel::LINE),
         page(&sacct::LINE),
         page(&sprio::LINE),
+        page(&sstat::LINE),
         page(&sdiag::LINE),
+        page(&seff::LINE),
     ]
 }
 

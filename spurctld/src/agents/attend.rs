@@ -211,6 +211,7 @@ impl Attendance {
                     }
                 }
                 Some(Message::Pong(_)) => self.agents.answered(node, connection),
+                Some(Message::Usage(answer)) => self.agents.answered_usage(answer),
                 Some(Message::Hello(_)) | None => return,
             }
         }
@@ -243,6 +244,10 @@ impl Attendance {
                     Errand::Order(effect) => self.renderer.order(effect).await,
                     Errand::Ping => Some(Order::Ping(v1::Ping {})),
                     Errand::Shutdown => Some(Order::Shutdown(v1::Shutdown {})),
+                    Errand::Usage { id, attempts } => {
+                        let attempts = attempts.into_iter().map(convert::wire_attempt).collect();
+                        Some(Order::Usage(v1::UsageQuery { id, attempts }))
+                    }
                 };
                 let Some(next) = next else { continue };
                 let Some(done) = join(&mut last, next) else { continue };

@@ -9,13 +9,14 @@ mod claim;
 mod orders;
 mod silence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spur_core::controller::Effect;
-use spur_core::id::NodeId;
+use spur_core::id::{Attempt, NodeId};
 use spur_proto::convert::node::Pulse;
-use tokio::sync::{Notify, mpsc, watch};
+use spur_proto::v1;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use claim::{Identity, Patience};
@@ -50,12 +51,17 @@ enum Errand {
     Ping,
     /// The node's daemon is to end.
     Shutdown,
+    /// The node's daemon is to say what the steps of these attempts use.
+    Usage { id: u64, attempts: BTreeSet<Attempt> },
 }
 
 #[derive(Default)]
 struct Table {
     nodes: BTreeMap<NodeId, Slot>,
     connections: u64,
+    /// Who waits for answers about usage, by the number of the question.
+    questions: BTreeMap<u64, oneshot::Sender<v1::UsageAnswer>>,
+    asked: u64,
 }
 
 /// One node.
@@ -114,6 +120,30 @@ impl Agents {
             other => other,
         };
         slot.send(Errand::Order(effect));
+    }
+
+    /// Asks a node what steps use; `None` if it is not connected.
+    pub(crate) fn ask_usage(
+        &self,
+        node: NodeId,
+        attempts: BTreeSet<Attempt>,
+    ) -> Option<oneshot::Receiver<v1::UsageAnswer>> {
+        let mut table = self.table();
+        table.questions.retain(|_, waiting| !waiting.is_closed());
+        table.open(node).filter(|slot| slot.open)?;
+        table.asked += 1;
+        let id = table.asked;
+        let (answer, answered) = oneshot::channel();
+        table.questions.insert(id, answer);
+        table.nodes.get_mut(&node)?.send(Errand::Usage { id, attempts });
+        Some(answered)
+    }
+
+    /// A node has answered such a question.
+    fn answered_usage(&self, answer: v1::UsageAnswer) {
+        let waiting = self.table().questions.remove(&answer.id);
+        // Who has waited long enough is gone.
+        drop(waiting.map(|waiting| waiting.send(answer)));
     }
 
     /// Tells the daemons of all connected nodes to end, and waits until each has hung up.
@@ -223,7 +253,7 @@ fn report_number(connection: u64, id: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use spur_core::id::{Attempt, JobId};
+    use spur_core::id::JobId;
 
     use super::*;
 

@@ -13,6 +13,7 @@ mod lists;
 pub(crate) mod quota;
 mod steps;
 mod submit;
+mod usage;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -472,6 +473,15 @@ impl Controller for Desk {
     ) -> Result<Response<v1::DeleteNodesResponse>, Status> {
         let caller = caller_of(&request)?;
         self.drop_nodes(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_usage(
+        &self,
+        request: Request<v1::ListUsageRequest>,
+    ) -> Result<Response<v1::ListUsageResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
+        self.usage(&caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_statistics(

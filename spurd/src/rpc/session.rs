@@ -206,7 +206,11 @@ impl Session {
                 self.tell_failure(&record).await?;
             }
             Event::Aborted { message } => self.send(Out::Aborted(message)).await?,
-            Event::Refused { .. } | Event::Stopped | Event::Detached | Event::UplinkWanted { .. } => {}
+            Event::Refused { .. }
+            | Event::Stopped
+            | Event::Detached
+            | Event::UplinkWanted { .. }
+            | Event::Used { .. } => {}
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use spur_core::model::usage::Usage;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -101,6 +102,17 @@ pub struct Step {
     requests: mpsc::Sender<Request>,
 }
 
+/// What a step uses on this node at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// What its tasks here have used until now.
+    pub usage: Usage,
+    /// Process ids.
+    pub pids: Vec<u32>,
+    /// Those of the tasks, in the order of local ids, behind the ranks of these.
+    pub tasks: Vec<(u32, u32)>,
+}
+
 /// The step is over: nobody is left to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("step {0} has ended")]
@@ -129,6 +141,24 @@ impl Step {
         writing.send(&Frame::Request(Request::Subscribe)).await?;
         writing.send(&Frame::Request(Request::Attach)).await?;
         Ok((StreamReader { reading }, StreamWriter { writing }))
+    }
+
+    /// What its tasks here have used until now, and its processes.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn usage(&self) -> io::Result<Used> {
+        let (mut reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Usage)).await?;
+        loop {
+            match reading.receive().await? {
+                Some(Frame::Event(Event::Used { usage, pids, tasks })) => {
+                    return Ok(Used { usage: *usage, pids, tasks });
+                }
+                Some(_) => {}
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
     }
 
     /// Ties this part of the step, the first, to the one on another node.
@@ -367,7 +397,7 @@ impl Follower {
                 }
                 Event::UplinkWanted { node, address } => StepEvent::UplinkWanted { node, address },
                 // The client hears of these; the end of the step follows.
-                Event::Detached | Event::Aborted { .. } => continue,
+                Event::Detached | Event::Aborted { .. } | Event::Used { .. } => continue,
             };
             if self.events.send(event).await.is_err() {
                 return None;

@@ -9,6 +9,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use spur_core::model::usage::Usage;
 
 use super::order::{Launch, StepOrder, Window};
 use super::record::{ExitRecord, TaskExit};
@@ -65,6 +66,8 @@ pub enum Request {
     Attach,
     /// Nobody will read the step's output any more: throw it away.
     Discard,
+    /// What has been used until now?
+    Usage,
     /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's part on another
     /// node. Only the first node of a step is asked this.
     Peer {
@@ -116,6 +119,15 @@ pub enum Event {
     },
     /// Every process of the step has been stopped.
     Stopped,
+    /// What its tasks here have used until now, and its processes, in answer to [`Request::Usage`].
+    Used {
+        /// What they have used.
+        usage: Box<Usage>,
+        /// Process ids.
+        pids: Vec<u32>,
+        /// Those of the tasks, in the order of local ids, behind the ranks of these.
+        tasks: Vec<(u32, u32)>,
+    },
     /// Another connection has taken over the step's streams.
     Detached,
     /// The step has something to say to its first node: a connection is to be brought that leads there

@@ -3,6 +3,7 @@
 mod completing;
 mod entity;
 pub mod hostnames;
+mod list_pids;
 mod record;
 pub mod reservation;
 mod show;
@@ -24,6 +25,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;
+use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
 use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
@@ -105,13 +107,14 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     permute: true,
 };
 
-const KEYWORDS: [&str; 19] = [
+const KEYWORDS: [&str; 20] = [
     "completing",
     "create",
     "delete",
     "help",
     "hold",
     "holdu",
+    "listpids",
     "ping",
     "reconfigure",
     "release",
@@ -149,6 +152,7 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     update ReservationName=NAME …   the same keys; Duration, Nodes, Users, Accounts and Flags also with += and -=
     delete ReservationName=NAME     end a reservation; jobs that wait for it are held
     show job|node|partition|reservation|step|license [NAMES]
+    listpids JOB[.STEP] [NODE]      processes of running steps, on one node or on all
     completing                      jobs that have ended and still hold nodes
     show topology [NAME] [unit=NAME] [node=NODES]
     show config
@@ -207,7 +211,11 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     if rest.len() < least {
         return Err(Failure::new(format!("too few arguments for keyword:{keyword}")).into());
     }
-    let most = if keyword == "shutdown" { 1 } else { 0 };
+    let most = match keyword {
+        "listpids" => 2,
+        "shutdown" => 1,
+        _ => 0,
+    };
     if least == 0 && rest.len() > most {
         return Err(Failure::new(format!("too many arguments for keyword:{keyword}")).into());
     }
@@ -224,6 +232,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         "delete" => delete(session, rest).await,
         "write" => write_script(session, rest).await,
         "completing" => show_completing(session).await,
+        "listpids" => list_pids(session, rest).await,
         "help" => {
             write!(session.out, "{HELP}")?;
             Ok(0)
@@ -237,6 +246,25 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         "shutdown" => shut_down(session, rest.first().map(String::as_str)).await,
         _ => queue(session, keyword, rest).await,
     }
+}
+
+async fn list_pids(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let (job, node) = match words {
+        [job] => (job, None),
+        [job, node] => (job, Some(node.as_str())),
+        _ => {
+            return Err(Failure::new(
+                "a job and perhaps a node are expected: scontrol listpids JOB[.STEP] [NODE]",
+            )
+            .into());
+        }
+    };
+    let mut steps = Vec::new();
+    for job in JobRef::parse_list(job).map_err(|error| Failure::new(error.to_string()))? {
+        steps.extend(super::sstat::live_steps(session, &job, true).await?);
+    }
+    write!(session.out, "{}", list_pids::text(&steps, node))?;
+    Ok(0)
 }
 
 async fn show_completing(session: &mut Session) -> anyhow::Result<u8> {

@@ -52,8 +52,12 @@ impl Group {
         let mut legacy = Vec::new();
         let mut memory_events = None;
         for group in &confinement.legacy {
-            let path =
-                groups::legacy_step_group(&group.controller, &group.job_group, step, &confinement.cpus)?;
+            let path = match is_shared(&group.controller) {
+                true => group.job_group.clone(),
+                false => {
+                    groups::legacy_step_group(&group.controller, &group.job_group, step, &confinement.cpus)?
+                }
+            };
             if group.controller == "memory" {
                 if confinement.memory_bytes > 0 {
                     groups::limit_memory(&path, confinement.memory_bytes)?;
@@ -158,11 +162,17 @@ impl Group {
     /// Removes the empty groups; the job's stay until spurd is done with the job.
     pub(super) fn remove(self) {
         let unified = self.unified.iter().map(|unified| &unified.path);
-        for path in unified.chain(self.legacy.iter().map(|group| &group.path)) {
+        let legacy = self.legacy.iter().filter(|group| !is_shared(&group.controller));
+        for path in unified.chain(legacy.map(|group| &group.path)) {
             // A group that stays behind is empty, and goes with the job's.
             let _ = fs::remove_dir(path);
         }
     }
+}
+
+/// Whether the steps of a job are in the job's own group: processes are limited for all of them together.
+fn is_shared(controller: &str) -> bool {
+    controller == "pids"
 }
 
 impl Unified {

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::Shim;
 use super::group::Group;
+use super::task::Task;
+use crate::step::message::{Event, Frame};
 use crate::step::order::StepOrder;
 
 /// How often a step is looked at whose memory nothing else limits.
@@ -24,6 +26,20 @@ impl Shim {
     /// When the step is to be looked at next, while there is something of it.
     pub(super) fn look_at(&self) -> Option<Instant> {
         self.meter.due().filter(|_| self.record.is_none())
+    }
+
+    /// Answers who asks what has been used.
+    pub(super) fn tell_usage(&mut self, index: usize) {
+        let ended = self.record.is_some();
+        let members = if ended { Vec::new() } else { self.members() };
+        if !ended {
+            self.meter.look(&members);
+        }
+        let pids = members.iter().map(|process| process.pid.unsigned_abs()).collect();
+        let usage = Box::new(self.meter.usage(ended));
+        let task = |task: &Task| Some((task.order.global, task.pid?.as_raw_pid().unsigned_abs()));
+        let tasks = self.tasks.iter().filter_map(task).collect();
+        self.connections[index].send(&Frame::Event(Event::Used { usage, pids, tasks }));
     }
 
     /// Looks at what the step uses; memory that ran out ends it.

@@ -367,6 +367,7 @@ impl Shim {
                 }
                 self.terminate(kill_wait_ms.map(Duration::from_millis));
             }
+            Request::Usage => self.tell_usage(index),
             Request::Resize { window } => {
                 if let Some(Err(error)) = self.terminal.as_ref().map(|terminal| terminal.resize(window)) {
                     eprintln!("spurstepd: the terminal keeps its size: {error}");

@@ -1,0 +1,50 @@
+//! `scontrol listpids`: the processes of running steps.
+
+use std::fmt::Write as _;
+
+use spur_proto::v1::LiveStep;
+
+/// The lines for the processes of these steps, on one node or on all.
+pub(super) fn text(steps: &[LiveStep], node: Option<&str>) -> String {
+    let mut text =
+        format!("{:<8} {:<8} {:<8} {:<7} {:<8}\n", "PID", "JOBID", "STEPID", "LOCALID", "GLOBALID");
+    for step in steps {
+        let Some(row) = &step.row else { continue };
+        for on in step.processes.iter().filter(|on| node.is_none_or(|node| on.node == node)) {
+            for pid in &on.pids {
+                let task = on.task_pids.iter().position(|own| own == pid);
+                let local = task.map_or("-".to_owned(), |task| task.to_string());
+                let global = task.and_then(|task| on.ranks.get(task)).map_or("-".to_owned(), u32::to_string);
+                // Writing to a string cannot fail.
+                let _ =
+                    writeln!(text, "{pid:<8} {:<8} {:<8} {local:<7} {global:<8}", row.job_id, row.step_id);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use spur_proto::v1::{AccountingRow, StepProcesses};
+
+    use super::*;
+
+    #[test]
+    fn processes_of_tasks_have_their_numbers() {
+        let row = AccountingRow { job_id: 7, step_id: "0".to_owned(), ..AccountingRow::default() };
+        let on = |node: &str, pids: &[u32], task_pids: &[u32], ranks: &[u32]| StepProcesses {
+            node: node.to_owned(),
+            pids: pids.to_vec(),
+            task_pids: task_pids.to_vec(),
+            ranks: ranks.to_vec(),
+        };
+        let processes = vec![on("n1", &[10, 11], &[10], &[4]), on("n2", &[12], &[12], &[5])];
+        let steps = [LiveStep { row: Some(row), processes }];
+        let head = "PID      JOBID    STEPID   LOCALID GLOBALID\n";
+        let first =
+            "10       7        0        0       4       \n11       7        0        -       -       \n";
+        assert_eq!(text(&steps, Some("n1")), format!("{head}{first}"));
+        assert_eq!(text(&steps, None).lines().count(), 4);
+    }
+}

@@ -1,0 +1,153 @@
+//! What running steps use: the nodes that they run on are asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::Reject;
+use spur_core::id::{Attempt, JobId, NodeId, StepId};
+use spur_core::model::caller::Caller;
+use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
+use spur_core::model::usage::Usage;
+use spur_core::text::hostlist::HostList;
+use spur_proto::convert::agent::attempt;
+use spur_proto::convert::reject;
+use spur_proto::convert::usage::{usage, wire_usage};
+use spur_proto::v1;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Desk, filter};
+
+/// How long a node has to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is known of a step before its nodes are asked.
+struct Running {
+    row: v1::AccountingRow,
+    usage: Usage,
+    processes: Vec<v1::StepProcesses>,
+}
+
+impl Desk {
+    /// Asks the nodes of jobs what their steps use.
+    ///
+    /// # Errors
+    /// Ids none of which is a job's, jobs of others.
+    pub(super) async fn usage(
+        &self,
+        caller: &Caller,
+        request: v1::ListUsageRequest,
+    ) -> Result<v1::ListUsageResponse, Status> {
+        let (mut running, asked) = self.running(caller, &request.job_ids)?;
+        let mut answers = Vec::new();
+        let mut silent = Vec::new();
+        for (node, (name, attempts)) in asked {
+            match self.agents.ask_usage(node, attempts) {
+                Some(answer) => answers.push((name, answer)),
+                None => silent.push(name.to_string()),
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        for (name, answer) in answers {
+            match tokio::time::timeout_at(until, answer).await {
+                Ok(Ok(answer)) => take(&mut running, &name, answer),
+                Ok(Err(_)) | Err(_) => silent.push(name.to_string()),
+            }
+        }
+        let steps = running.into_values().map(|step| v1::LiveStep {
+            row: Some(v1::AccountingRow {
+                user_cpu_us: step.usage.user_us,
+                system_cpu_us: step.usage.system_us,
+                max_rss_bytes: step.usage.memory.max.value,
+                usage: (step.usage.tasks > 0).then(|| wire_usage(&step.usage)),
+                ..step.row
+            }),
+            processes: step.processes,
+        });
+        Ok(v1::ListUsageResponse { steps: steps.collect(), silent })
+    }
+
+    /// The running steps of jobs, and which node is to be asked about which attempts.
+    #[expect(clippy::type_complexity, reason = "two tables that are taken apart at once")]
+    fn running(
+        &self,
+        caller: &Caller,
+        ids: &[String],
+    ) -> Result<(BTreeMap<(Attempt, StepId), Running>, BTreeMap<NodeId, (Arc<str>, BTreeSet<Attempt>)>), Status>
+    {
+        let cluster = self.replica.read();
+        let jobs: BTreeSet<JobId> = ids.iter().flat_map(|id| filter::meant(&cluster, id)).collect();
+        if jobs.is_empty() {
+            return Err(reject::status(&Reject::InvalidJobId));
+        }
+        let (mut running, mut asked) = (BTreeMap::new(), BTreeMap::new());
+        for job in jobs.into_iter().filter_map(|id| cluster.job(id)) {
+            if !caller.may_change(&job.spec.owner) {
+                return Err(reject::status(&Reject::AccessDenied));
+            }
+            for (step, nodes, tasks) in steps_of(job) {
+                let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
+                let row = row(job, step, names, tasks);
+                let empty = Running { row, usage: Usage::default(), processes: Vec::new() };
+                running.insert((job.attempt(), step), empty);
+                for node in nodes.into_iter().filter_map(|node| name_of(&cluster, node)) {
+                    let (id, name) = node;
+                    asked.entry(id).or_insert_with(|| (name, BTreeSet::new())).1.insert(job.attempt());
+                }
+            }
+        }
+        Ok((running, asked))
+    }
+}
+
+fn name_of(cluster: &Cluster, node: NodeId) -> Option<(NodeId, Arc<str>)> {
+    cluster.node(node).map(|known| (node, Arc::clone(known.name())))
+}
+
+/// The steps of a job that have not ended, with their nodes and the number of their tasks; the script's is one.
+fn steps_of(job: &Job) -> Vec<(StepId, Vec<NodeId>, u32)> {
+    let runs = matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_));
+    let first = job.phase.alloc().and_then(|alloc| alloc.nodes.first()).map(|first| first.node);
+    let script = first.filter(|_| runs && job.spec.batch.is_some() && job.batch_end.is_none());
+    let steps = job.steps.iter().map(|step| {
+        let nodes = step.nodes.iter().map(|part| part.node).collect();
+        (step.id, nodes, step.nodes.iter().map(|part| part.tasks).sum())
+    });
+    script.map(|first| (StepId::BATCH, vec![first], 1)).into_iter().chain(steps).collect()
+}
+
+fn row(job: &Job, step: StepId, nodelist: String, tasks: u32) -> v1::AccountingRow {
+    let array = job.array.as_ref().map(|part| part.id.0);
+    let task = job.array.as_ref().and_then(|part| part.tasks.iter().next());
+    v1::AccountingRow {
+        job_id: job.id.0,
+        array_job_id: array,
+        array_task_id: task.filter(|_| array.is_some()),
+        restarts: job.restarts,
+        step_id: step.label(),
+        name: job.spec.name.to_string(),
+        uid: job.spec.owner.uid,
+        user: job.spec.owner.user.to_string(),
+        state: "RUNNING".to_owned(),
+        nodelist,
+        tasks,
+        layout_tasks: tasks,
+        ..v1::AccountingRow::default()
+    }
+}
+
+/// Takes in what a node has answered.
+fn take(running: &mut BTreeMap<(Attempt, StepId), Running>, node: &Arc<str>, answer: v1::UsageAnswer) {
+    for step in answer.steps {
+        let Some(of) = step.attempt.map(attempt) else { continue };
+        let Some(known) = running.get_mut(&(of, StepId(step.step_id))) else { continue };
+        if let Some(used) = step.usage {
+            known.usage.add(usage(used).on(node));
+        }
+        let v1::StepUsage { pids, task_pids, ranks, .. } = step;
+        known.processes.push(v1::StepProcesses { node: node.to_string(), pids, task_pids, ranks });
+    }
+}

@@ -117,6 +117,7 @@ fn slurms_files_say_the_same() {
         assert_eq!(before.policy.jobs, after.policy.jobs, "{name}:\n{again}");
         assert_eq!(before.policy.licenses, after.policy.licenses, "{name}:\n{again}");
         assert_eq!(before.policy.recovery.node_timeout, after.policy.recovery.node_timeout, "{name}");
+        assert_eq!(before.local.agent.cgroup_plugin, after.local.agent.cgroup_plugin, "{name}");
         assert_eq!(before.local.node_addresses, after.local.node_addresses, "{name}");
         assert_eq!(before.local.controller.addresses, after.local.controller.addresses, "{name}");
         let shape = |config: &Config| {

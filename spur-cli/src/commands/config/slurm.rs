@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write};
 
 use spur_core::model::config::{
-    Config, NodeConfig, Oversubscribe, PartitionConfig, Policy, PreemptBy, PreemptMode,
+    CgroupPlugin, Config, NodeConfig, Oversubscribe, PartitionConfig, Policy, PreemptBy, PreemptMode,
 };
 use spur_core::model::topology::{DEFAULT_TOPOLOGY, Plugin, TopologyConfig};
 use spur_core::text::gather::Placement;
@@ -48,6 +48,7 @@ use Spelled::{Elsewhere, Flag, Newer, Plain, Seconds as InSeconds, Span, Yes};
 /// Settings, the key of `slurm.conf` that says the same, and how.
 const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("cluster_name", "ClusterName", Plain),
+    ("controller.enforce_part_limits", "EnforcePartLimits", Plain),
     ("controller.inactive_limit", "InactiveLimit", InSeconds),
     ("controller.kill_wait", "KillWait", InSeconds),
     ("controller.max_array_size", "MaxArraySize", Plain),
@@ -99,7 +100,19 @@ pub(super) fn files(config: &Config) -> Vec<File> {
     policy.partitions.iter().for_each(|one| partition(&mut text, one, policy));
     let mut files = vec![File { name: "slurm.conf", text }];
     files.extend(topology.map(|(_, file)| file));
+    files.extend(cgroup(config.local.agent.cgroup_plugin));
     files
+}
+
+/// `cgroup.conf`, where nodes are told which control groups to use.
+fn cgroup(plugin: CgroupPlugin) -> Option<File> {
+    let plugin = match plugin {
+        CgroupPlugin::Autodetect => return None,
+        CgroupPlugin::V1 => "cgroup/v1",
+        CgroupPlugin::V2 => "cgroup/v2",
+        CgroupPlugin::Disabled => "disabled",
+    };
+    Some(File { name: "cgroup.conf", text: format!("CgroupPlugin={plugin}\n") })
 }
 
 fn pair(text: &mut String, key: &str, value: impl Display) {

@@ -17,6 +17,7 @@ const GAP: Duration = Duration::from_millis(50);
 const AT_IT: u64 = 1_000_000;
 
 /// What is watched.
+#[derive(Clone)]
 pub(crate) enum What {
     /// Snapshots appearing in this directory.
     Snapshot(PathBuf),
@@ -40,7 +41,7 @@ impl std::str::FromStr for What {
         match written.split_once(':') {
             Some(("snapshot", directory)) => Ok(What::Snapshot(directory.into())),
             Some(("plan", pid)) => Ok(What::Plan(pid.parse().context("plan:PID")?)),
-            _ => bail!("--beside {written}: write snapshot:DIRECTORY or plan:PID"),
+            _ => bail!("write snapshot:DIRECTORY or plan:PID"),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The controller that is put under load, and who we are to it.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
@@ -29,8 +28,7 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) fn new(arguments: &Arguments) -> anyhow::Result<Self> {
         let address = std::env::var("SPUR_CONTROLLER").unwrap_or_else(|_| "127.0.0.1:6817".to_owned());
-        let keys =
-            arguments.key.as_ref().map(|file| ClusterKeys::read(Path::new(file), CLUSTER)).transpose()?;
+        let keys = arguments.key.as_ref().map(|file| ClusterKeys::read(file, CLUSTER)).transpose()?;
         Ok(Self { address: address.parse().with_context(|| address.clone())?, keys })
     }
 

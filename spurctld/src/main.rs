@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use spur_core::model::config::StateStore;
-use spurctld::args::{self, Args, Wish};
+use spurctld::args::Args;
 use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
 use spurctld::server::{self, Server};
@@ -24,20 +25,18 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LONGEST_END: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    let arguments = || std::env::args_os().skip(1);
-    let ended = match args::parse(arguments()) {
-        Ok(Wish::Help) => {
-            print!("{}", args::HELP);
-            Ok(())
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(told) => {
+            // Where nobody hears it, there is nobody to tell.
+            let _ = told.print();
+            return if told.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
-        Ok(Wish::Version) => {
-            println!("spurctld {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
-        }
-        Ok(Wish::NewHistory(args)) => renew(args),
-        Ok(Wish::Run(args)) if args.foreground => run(args),
-        Ok(Wish::Run(_)) => detach::spawn(arguments()),
-        Err(problem) => Err(anyhow::anyhow!(problem)),
+    };
+    let ended = match args {
+        Args { new_history: true, .. } => renew(args),
+        Args { foreground: true, .. } => run(args),
+        _ => detach::spawn(std::env::args_os().skip(1)),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,7 +51,7 @@ fn main() -> ExitCode {
 fn renew(args: Args) -> anyhow::Result<()> {
     let config = ConfigFile::find(args.config).read()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = runtime.block_on(server::new_history(&config.local, args.adopted))?;
+    let told = runtime.block_on(server::new_history(&config.local, args.adopt))?;
     println!("spurctld: {told}");
     Ok(())
 }

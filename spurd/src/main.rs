@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
-use spurd::args::{Args, USAGE, Wish};
+use clap::Parser;
+use spurd::args::Args;
 use spurd::log;
 use spurd::settings::Settings;
 
@@ -15,19 +16,12 @@ const DETACHED: &str = "SPURD_DETACHED";
 const READY: &str = "ready";
 
 fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args().skip(1)) {
-        Ok(Wish::Run(args)) => *args,
-        Ok(Wish::Help) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Ok(Wish::Version) => {
-            println!("spurd {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("spurd: {error}");
-            return ExitCode::from(2);
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(told) => {
+            // Where nobody hears it, there is nobody to tell.
+            let _ = told.print();
+            return if told.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
     };
     match start(args) {

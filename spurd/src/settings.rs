@@ -101,7 +101,7 @@ impl Settings {
         let path = std::path::absolute(&path).unwrap_or(path);
         let parsed = Config::parse(&text, &path.display().to_string());
         let Config { policy, local } = parsed.map_err(|errors| SettingsError::Config(errors.to_string()))?;
-        let told_controllers = args.controllers.clone().or_else(|| variable("SPUR_CONTROLLER"));
+        let told_controllers = args.controller.clone().or_else(|| variable("SPUR_CONTROLLER"));
         let controllers = match &told_controllers {
             Some(list) => HostPort::parse_list(list)
                 .map_err(|error| SettingsError::Refused(format!("controllers {list}: {error}")))?,
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(plain.controllers[0].to_string(), "127.0.0.1:6817");
         let args = Args {
             spool: Some("/s".into()),
-            controllers: Some("127.0.0.1:1,localhost:2".to_owned()),
+            controller: Some("127.0.0.1:1,localhost:2".to_owned()),
             ..on_loopback()
         };
         let told = load(OPEN, args).unwrap();
@@ -259,7 +259,7 @@ mod tests {
         let args = Args { listen: "0.0.0.0:6818".parse().ok(), ..on_loopback() };
         let refused = load(OPEN, args).unwrap_err().to_string();
         assert!(refused.contains("loopback only"), "{refused}");
-        let args = Args { controllers: Some("127.0.0.1:1,head:2".to_owned()), ..on_loopback() };
+        let args = Args { controller: Some("127.0.0.1:1,head:2".to_owned()), ..on_loopback() };
         let refused = load(OPEN, args).unwrap_err().to_string();
         assert!(refused.contains("not with head:2"), "{refused}");
         let refused = load("auth = 3\n", on_loopback()).unwrap_err().to_string();

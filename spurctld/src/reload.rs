@@ -89,8 +89,14 @@ impl Reload {
 
 /// What the controller reads once, when it starts.
 fn needs_restart(old: &Local, new: &Local) -> Vec<String> {
+    let (before, after) = (&old.controller, &new.controller);
     let sections = [
-        ("[controller] addresses and state", old.controller != new.controller),
+        ("[controller] listen_addr", before.listen_addr != after.listen_addr),
+        ("[controller] addr", before.addresses != after.addresses),
+        ("[controller] metrics_addr", before.metrics_addr != after.metrics_addr),
+        ("[controller] state", before.state != after.state),
+        ("[controller] limits of users", before.shares != after.shares),
+        ("[controller] mail_prog", before.mail_prog != after.mail_prog),
         ("[auth]", old.auth != new.auth),
         ("[tls]", old.tls != new.tls),
         ("[log]", old.log != new.log),
@@ -112,6 +118,6 @@ mod tests {
         let mut new = Local::default();
         new.controller.listen_addr.port = 1;
         let said = needs_restart(&old, &new);
-        assert!(said.len() == 1 && said[0].starts_with("[controller]"), "{said:?}");
+        assert!(said.len() == 1 && said[0].starts_with("[controller] listen_addr: "), "{said:?}");
     }
 }

@@ -266,6 +266,49 @@ fn every_data_file_is_read() {
     report("no test reads these", &broken);
 }
 
+/// `[section] key`, as texts name settings: the section and the key, where it is one.
+fn settings_named(line: &str) -> Vec<(&str, &str)> {
+    let words = |text: &str| text.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(text.len());
+    let mut named = Vec::new();
+    for (at, _) in line.match_indices('[').filter(|(at, _)| !line[..*at].ends_with('#')) {
+        let (section, rest) = line[at + 1..].split_at(words(&line[at + 1..]));
+        let Some(rest) = rest.trim_start_matches(']').strip_prefix(' ').filter(|_| rest.starts_with(']'))
+        else {
+            continue;
+        };
+        let rest = rest.trim_start_matches('`');
+        let key = &rest[..words(rest)];
+        // A word without an underscore may be prose.
+        if !section.is_empty() && key.contains('_') {
+            named.push((section, key));
+        }
+    }
+    named
+}
+
+#[test]
+fn settings_are_named_as_they_are() {
+    let reference = fs::read_to_string(root().join("etc/spur.toml")).expect("the reference");
+    let (mut section, mut keys) = ("", Vec::new());
+    for line in reference.lines() {
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']);
+        } else if let Some((key, _)) = line.trim_start_matches("# ").split_once(" = ") {
+            keys.push((section, key));
+        }
+    }
+    let mut broken = Vec::new();
+    for (path, text) in files(".", &[".rs", ".md", ".txt"]) {
+        for (number, line) in (1..).zip(text.lines()) {
+            let unknown = settings_named(line).into_iter().filter(|named| !keys.contains(named));
+            broken.extend(
+                unknown.map(|(section, key)| format!("{}:{number}: [{section}] {key}", path.display())),
+            );
+        }
+    }
+    report("etc/spur.toml has none of these", &broken);
+}
+
 #[test]
 fn nothing_names_the_machine_it_was_written_on() {
     let endings = [".rs", ".md", ".toml", ".sh", ".proto", ".service", ".txt", ".py"];

@@ -191,7 +191,7 @@ fn array(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let last = array.tasks.last().unwrap_or_default();
     if last >= size {
         return Err(Reject::InvalidArray(format!(
-            "the largest index is {last}; here it is {} at most ([jobs] max_array_size)",
+            "the largest index is {last}; here it is {} at most ([controller] max_array_size)",
             size.saturating_sub(1)
         )));
     }

@@ -54,6 +54,7 @@ impl Target {
             group: "bench".to_owned(),
             expires: i64::try_from(now.as_secs())? + LIFE,
             node: node.to_owned(),
+            groups: Vec::new(),
         };
         let token = match &self.keys {
             Some(keys) => keys.mint(&claims),

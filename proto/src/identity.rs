@@ -3,6 +3,7 @@
 //!
 //! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one.
 
+use std::ffi::CString;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -96,12 +97,12 @@ impl Identity for Mint {
             return Err(Status::unauthenticated("the kernel does not say who is asking"));
         };
         // A directory service may be behind these names, and take its time.
-        let names = tokio::task::spawn_blocking(move || names(uid, gid)).await;
-        let (user, group) = names.map_err(|error| Status::internal(error.to_string()))?;
+        let person = tokio::task::spawn_blocking(move || person(uid, gid)).await;
+        let person = person.map_err(|error| Status::internal(error.to_string()))?;
         let now =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
         let expires = now + TOKEN_SECONDS;
-        let claims = v1::TokenClaims { uid, gid, user, group, expires, node: String::new() };
+        let claims = v1::TokenClaims { expires, ..person };
         let Some(keyring) = &self.keyring else {
             let token = auth::unsigned(&claims);
             return Ok(Response::new(v1::MintTokenResponse { token, expires, controller_keys: Vec::new() }));
@@ -117,9 +118,39 @@ impl Identity for Mint {
     }
 }
 
-/// The names of a user and a group; their numbers where this host knows no names.
-fn names(uid: u32, gid: u32) -> (String, String) {
-    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
-    let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten().map(|group| group.name);
-    (user.unwrap_or_else(|| uid.to_string()), group.unwrap_or_else(|| gid.to_string()))
+/// The bytes that the names of a user's other groups may have in a token, which goes with every call.
+const GROUP_BYTES: usize = 8 << 10;
+
+/// A user with a primary group as this host knows them: their names, which are their numbers where it knows none, and the
+/// user's other groups.
+pub fn person(uid: u32, gid: u32) -> v1::TokenClaims {
+    let name = |gid: Gid| Group::from_gid(gid).ok().flatten().map(|group| group.name);
+    let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let own = known.as_ref().and_then(|user| {
+        let login = CString::new(user.name.as_str()).ok()?;
+        nix::unistd::getgrouplist(&login, user.gid).ok()
+    });
+    let others = own.into_iter().flatten().filter(|other| other.as_raw() != gid);
+    let mut room = GROUP_BYTES;
+    let mut groups = Vec::new();
+    for group in others.filter_map(name) {
+        let Some(left) = room.checked_sub(group.len()) else {
+            tracing::warn!(
+                uid,
+                "this user is in too many groups; allow_groups looks at the first {}",
+                groups.len()
+            );
+            break;
+        };
+        room = left;
+        groups.push(group);
+    }
+    v1::TokenClaims {
+        uid,
+        gid,
+        user: known.map_or_else(|| uid.to_string(), |user| user.name),
+        group: name(Gid::from_raw(gid)).unwrap_or_else(|| gid.to_string()),
+        groups,
+        ..v1::TokenClaims::default()
+    }
 }

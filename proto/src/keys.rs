@@ -42,6 +42,15 @@ const PKCS8: [u8; 16] =
 /// Ed25519 public keys as SubjectPublicKeyInfo (the same, section 4): the key follows.
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
+/// Keeps what this process has in its memory, keys among it, out of core files and from other processes of its user.
+/// Programs that it starts are as usual.
+///
+/// # Errors
+/// What the system refused.
+pub fn keep_memory_private() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
+}
+
 /// Why the cluster key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {

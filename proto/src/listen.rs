@@ -381,11 +381,11 @@ impl Hall {
 
 /// Trouble of one kind, told at most once in a while.
 #[derive(Debug, Default)]
-pub(crate) struct Complaint(Mutex<Option<(Instant, u64)>>);
+pub struct Complaint(Mutex<Option<(Instant, u64)>>);
 
 impl Complaint {
     /// Tells of it, unless that was done a moment ago; then it is counted. `tell` hears how often it happened untold.
-    pub(crate) fn tell(&self, tell: impl FnOnce(u64)) {
+    pub fn tell(&self, tell: impl FnOnce(u64)) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         match last.as_mut() {

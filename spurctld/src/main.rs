@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use spur_core::model::config::StateStore;
+use spur_proto::keys::keep_memory_private;
 use spurctld::args::Args;
 use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
@@ -57,16 +58,14 @@ fn renew(args: Args) -> anyhow::Result<()> {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
+    keep_memory_private().context("cannot keep the cluster's key out of core files")?;
     let file = ConfigFile::find(args.config);
     let config = file.read()?;
     log::begin(&config.local.log, args.verbose);
     fault::log_panics();
     detach::leave_terminal()?;
     allow_many_files();
-    let journal = match &config.local.controller.state {
-        StateStore::Sqlite(file) => file.clone(),
-        StateStore::Postgres { .. } => PathBuf::from("spurctld"),
-    };
+    let journal = config.local.controller.state.clone();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.split('.').next().unwrap_or_default();
     let beside = || detach::is_detached().then(|| journal.with_file_name("spurctld.log"));

@@ -1,6 +1,8 @@
 //! The controller put together: what is recovered, which threads there are, and in which order they end.
 
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use spur_core::cluster::{Cluster, Entry};
 use spur_core::controller::Reject;
 use spur_core::id::{HistoryId, JobId};
-use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
+use spur_core::model::config::{AuthMethod, Config, Local};
 use spur_core::text::address::HostPort;
 use spur_proto::arrival::Arrival;
 use spur_proto::channel::{
@@ -251,15 +253,11 @@ fn keyring_of(local: &Local, cluster: &str) -> anyhow::Result<Option<Keyring>> {
 
 /// The database of the journal, in a directory that exists.
 fn state_file(local: &Local) -> anyhow::Result<PathBuf> {
-    let path = match &local.controller.state {
-        StateStore::Sqlite(path) => path.clone(),
-        StateStore::Postgres { .. } => {
-            bail!("[controller] state: PostgreSQL is not supported by this release; use sqlite:///PATH")
-        }
-    };
+    let path = local.controller.state.clone();
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("[controller] state: cannot create {}", directory.display()))?;
+        // What users have asked for is in there.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.with_context(|| format!("[controller] state: cannot create {}", directory.display()))?;
     }
     Ok(path)
 }

@@ -7,6 +7,9 @@ mod support;
 #[path = "controller/limits.rs"]
 mod limits;
 
+#[path = "controller/private.rs"]
+mod private;
+
 use spur_proto::refusal::error_of;
 use spur_proto::v1;
 use spur_proto::v1::order::Order;

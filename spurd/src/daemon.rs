@@ -83,6 +83,7 @@ pub async fn run(
         spool: Arc::clone(&spool),
         keyring: keyring.clone(),
         clock: Arc::clone(&clock),
+        refused: Arc::default(),
         visits: Arc::new(Mutex::new(BTreeMap::new())),
     };
     let role = Role::Node(settings.name.as_str().into());

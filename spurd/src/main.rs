@@ -34,6 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
+    spur_proto::keys::keep_memory_private().context("cannot keep the cluster's key out of core files")?;
     let settings = Settings::load(&args, |name| std::env::var(name).ok())?;
     let detached = std::env::var_os(DETACHED).is_some();
     if !args.foreground && !detached {

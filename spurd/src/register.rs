@@ -278,6 +278,7 @@ fn token(settings: &Settings) -> String {
         group: String::new(),
         expires: now() + auth::TOKEN_SECONDS,
         node: settings.name.clone(),
+        groups: Vec::new(),
     };
     match &settings.keys {
         Some(keys) => keys.mint(&claims),

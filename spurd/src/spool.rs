@@ -20,6 +20,7 @@
 //!
 //! What the disk refuses is noted ([`Spool::fault`]): such a node takes no work until that is over.
 
+mod making;
 mod told;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use spur_core::compute::{Record, Recovered, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use tokio::sync::oneshot;
 
+use self::making::{create_durably, open_for, write_durably};
 use self::told::Told;
 use crate::condition::{Condition, News};
 use crate::step::LOST_FILE;
@@ -158,10 +160,10 @@ impl Spool {
         // Users must be able to pass through to their scripts, and to read nothing else.
         create_durably(root).map_err(at(root.to_owned()))?;
         for directory in [root.to_owned(), root.join("attempts")] {
-            DirBuilder::new().recursive(true).mode(0o711).create(&directory).map_err(at(directory))?;
+            open_for(&directory, 0o711).map_err(at(directory))?;
         }
         for directory in [root.join("spawned"), root.join("ended"), root.join("jobs")] {
-            DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(at(directory))?;
+            open_for(&directory, 0o700).map_err(at(directory))?;
         }
         let lock_path = root.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock_path);
@@ -581,30 +583,6 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
-}
-
-/// Replaces a file as a whole, durably.
-fn write_durably(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    File::open(path.parent().unwrap_or(path))?.sync_all()
-}
-
-/// Makes a directory and those above it so that their names outlast a power loss.
-fn create_durably(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    create_durably(parent)?;
-    match DirBuilder::new().mode(0o711).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    File::open(parent)?.sync_all()
 }
 
 /// The spool's own name, drawn when the spool is made, after everything else in it: its sync keeps that too.

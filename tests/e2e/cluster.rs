@@ -268,6 +268,11 @@ impl Cluster {
         kill_process(self.daemons[name].pid(), signal).expect("it runs and is ours");
     }
 
+    /// The process id of a daemon.
+    pub(crate) fn pid(&self, name: &str) -> Pid {
+        self.daemons[name].pid()
+    }
+
     /// What a daemon has said.
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.path("log").join(name)).unwrap_or_default()

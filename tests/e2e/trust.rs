@@ -2,17 +2,22 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
+use spur_proto::channel::Dialer;
+use spur_proto::client::Introduction;
 use spur_proto::keys::{ClusterKey, ClusterKeys, Keyring, Role};
 use spur_proto::listen::{Incoming, Limits};
 use spur_proto::tls;
+use spur_proto::v1::controller_client::ControllerClient;
+use spur_proto::v1::{self, TokenClaims};
 use tokio_stream::StreamExt;
+use tonic::Code;
 
 use crate::cluster::{Cluster, PATIENCE, Setup, free_port, program, said};
 
@@ -148,6 +153,9 @@ fn a_socket_of_somebody_else_is_not_believed() {
     let mut controller = Command::new(program("spurctld"));
     controller.uid(STRANGER).gid(STRANGER);
     cluster.start_controller_as(controller);
+    // Nor do others of its user look into its memory: the kernel gives such processes to root.
+    let seen = std::fs::metadata(format!("/proc/{}/environ", cluster.pid("spurctld"))).unwrap();
+    assert_eq!(seen.uid(), 0);
     // Neither root nor a third user believes it; whoever it is itself does.
     for (uid, believes) in [(0, false), (STRANGER + 1, false), (STRANGER, true)] {
         let mut command = cluster.command(&["squeue"]);
@@ -159,6 +167,40 @@ fn a_socket_of_somebody_else_is_not_believed() {
     let text = text.replace("[auth]\n", &format!("[auth]\nuser = \"{STRANGER}\"\n"));
     std::fs::write(cluster.path("spur.toml"), text).unwrap();
     cluster.ok(&["squeue"]);
+}
+
+#[test]
+fn a_forged_token_leaves_a_line_and_no_secret_any() {
+    let cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    let keys = cluster.keys().expect("it uses keys");
+    let claims = TokenClaims { user: "root".into(), expires: i64::MAX, ..TokenClaims::default() };
+    let forged = ClusterKeys::of(ClusterKey::generate().unwrap(), "e2e").mint(&claims);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(async {
+        let dialer = Dialer::expecting(&keys.public(&Role::Controller), None);
+        let channel = dialer.connect(&cluster.address()).await.unwrap();
+        let introduction = Introduction::new(&forged).unwrap();
+        let mut client = ControllerClient::with_interceptor(channel, introduction);
+        for _ in 0..50 {
+            client.ping(v1::PingRequest {}).await.unwrap_err();
+        }
+        client.ping(v1::PingRequest {}).await.unwrap_err()
+    });
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    cluster.wait_for_log("spurctld", "a call was refused: token not signed with this cluster's key");
+    assert_eq!(cluster.log("spurctld").matches("a call was refused").count(), 1, "one line for many");
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    let key = std::fs::read_to_string(cluster.path("key")).unwrap();
+    let told =
+        cluster.ok(&["squeue", "--json", "--states=all"]) + &cluster.log("spurctld") + &cluster.log("n1");
+    for secret in [key.trim(), &forged] {
+        assert!(!told.contains(secret), "{told}");
+        for name in ["spurctld", "n1"] {
+            let of = |file| std::fs::read(format!("/proc/{}/{file}", cluster.pid(name))).unwrap_or_default();
+            let shown = [of("cmdline"), of("environ")].concat();
+            assert!(!String::from_utf8_lossy(&shown).contains(secret), "{name}");
+        }
+    }
 }
 
 #[test]

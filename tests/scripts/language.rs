@@ -30,6 +30,8 @@ pub(crate) struct Session {
     cluster: Cluster,
     now: i64,
     as_user: u32,
+    /// The other groups of that user.
+    groups: Vec<Arc<str>>,
     /// A start that was planned and is on its way.
     planned: Option<Input>,
 }
@@ -45,8 +47,10 @@ impl Session {
                 self.now = rest[0].parse().expect("seconds");
                 String::new()
             }
+            // `as UID [GROUP]…`
             "as" => {
                 self.as_user = rest[0].parse().expect("a user's number");
+                self.groups = rest[1..].iter().map(|group| Arc::from(*group)).collect();
                 String::new()
             }
             "plan" => {
@@ -176,7 +180,7 @@ impl Session {
         let uid = self.as_user;
         let owner = Owner { uid, gid: uid, user: format!("u{uid}").into(), group: "users".into() };
         Input::Command {
-            caller: Caller { owner: Arc::new(owner), operator: uid == 0 },
+            caller: Caller { owner: Arc::new(owner), groups: self.groups.clone().into(), operator: uid == 0 },
             request: None,
             command,
         }

@@ -787,9 +787,9 @@ fn owner(uid: u32) -> Arc<Owner> {
 }
 
 fn user() -> Caller {
-    Caller { owner: owner(1000), operator: false }
+    Caller { owner: owner(1000), groups: Arc::default(), operator: false }
 }
 
 fn operator() -> Caller {
-    Caller { owner: owner(0), operator: true }
+    Caller { owner: owner(0), groups: Arc::default(), operator: true }
 }

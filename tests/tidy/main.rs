@@ -326,3 +326,25 @@ fn nothing_names_the_machine_it_was_written_on() {
     }
     report("paths of one machine mean nothing on another; examples use /home/alice", &broken);
 }
+
+#[test]
+fn units_are_what_systemd_reads() {
+    let mut broken = Vec::new();
+    for name in ["spurctld", "spurd"] {
+        let unit = fs::read_to_string(root().join(format!("etc/systemd/{name}.service"))).expect("a unit");
+        // The programs need not be installed where this is tried.
+        let unit = unit.replace(&format!("/usr/local/bin/{name}"), "/bin/true");
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.service"));
+        fs::write(&place, unit).expect("the build directory can be written");
+        let verified = std::process::Command::new("systemd-analyze").arg("verify").arg(&place).output();
+        let Ok(verified) = verified else {
+            println!("SKIPPED: there is no systemd-analyze");
+            return;
+        };
+        let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+        // What is wrong with other units is said, too.
+        let ours = said.lines().filter(|line| line.contains(&format!("{name}.service")));
+        broken.extend(ours.map(str::to_owned));
+    }
+    report("systemd reads our units without complaint", &broken);
+}

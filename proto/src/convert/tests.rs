@@ -96,7 +96,7 @@ impl World {
 
     fn command(&mut self, command: Command) -> Reply {
         let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
-        let caller = Caller { owner: Arc::new(owner), operator: true };
+        let caller = Caller { owner: Arc::new(owner), groups: Arc::default(), operator: true };
         self.input(Input::Command { caller, request: None, command })
     }
 

@@ -22,11 +22,21 @@ pub struct Owner {
 pub struct Caller {
     /// Who it is.
     pub owner: Arc<Owner>,
+    /// The groups that the user is in beside the primary one, by name, as the daemon of the user's host has said.
+    pub groups: Arc<[Arc<str>]>,
     /// Whether they may act on everything: root, or the user the controller runs as.
     pub operator: bool,
 }
 
 impl Caller {
+    /// Whether the caller is in one of these groups, or may go wherever it likes.
+    #[must_use]
+    pub fn is_in_any(&self, groups: &[Arc<str>]) -> bool {
+        self.operator
+            || groups.contains(&self.owner.group)
+            || self.groups.iter().any(|own| groups.contains(own))
+    }
+
     /// Whether the caller may change what `owner` owns.
     #[must_use]
     pub fn may_change(&self, owner: &Owner) -> bool {

@@ -81,8 +81,16 @@ impl Refused {
     }
 }
 
-/// Those who want a copy of the archive's cluster: the one that nobody waits for.
-pub(crate) type Copies = mpsc::Receiver<oneshot::Sender<Cluster>>;
+/// Somebody who wants a copy of the archive's cluster: the one that nobody waits for.
+pub(crate) struct CopyWanted {
+    /// The last entry that the copy must have, because somebody may have been told of it.
+    pub(crate) seen: u64,
+    /// Where it goes.
+    pub(crate) to: oneshot::Sender<Cluster>,
+}
+
+/// All of those.
+pub(crate) type Copies = mpsc::Receiver<CopyWanted>;
 
 impl Archive {
     /// Works until the feed ends.
@@ -107,9 +115,12 @@ impl Archive {
                         taken += self.take(&entries, &mut rows);
                     }
                 }
-                Some(wanted) = copies.recv() => {
+                Some(CopyWanted { seen, to }) = copies.recv() => {
+                    while self.cluster.seq() < seen && let Some(entries) = feed.recv().await {
+                        self.take(&entries, &mut rows);
+                    }
                     // Whoever does not wait any more needs no copy.
-                    let _ = wanted.send(self.cluster.clone());
+                    let _ = to.send(self.cluster.clone());
                 }
                 () = wanted.come() => {}
                 () = tokio::time::sleep(PAUSE), if behind => {

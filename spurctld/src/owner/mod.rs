@@ -300,7 +300,7 @@ pub(crate) fn daemon() -> spur_core::model::caller::Caller {
         user: "spur".into(),
         group: "spur".into(),
     };
-    spur_core::model::caller::Caller { owner: Arc::new(owner), operator: true }
+    spur_core::model::caller::Caller { owner: Arc::new(owner), groups: Arc::default(), operator: true }
 }
 
 /// Puts a policy in force before anybody is served.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spur_core::model::caller::{Caller, Owner};
 use spur_proto::auth::{self, AuthError};
 use spur_proto::keys::{ClusterKeys, Keyring, PublicKey, Role};
-use spur_proto::listen::{Peer, Proved};
+use spur_proto::listen::{Complaint, Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1::{Error, TokenClaims};
 use tonic::service::Interceptor;
@@ -28,6 +28,8 @@ pub(crate) struct Gate {
     own_uid: u32,
     /// Tokens that have been looked at and found good. Jobs of one token share their owner, too.
     known: Arc<Mutex<Tokens>>,
+    /// Tells of calls that are refused.
+    refused: Arc<Complaint>,
 }
 
 /// Good tokens.
@@ -74,6 +76,7 @@ impl Gate {
             for_nodes: false,
             own_uid: rustix::process::geteuid().as_raw(),
             known: Arc::default(),
+            refused: Arc::default(),
         }
     }
 
@@ -100,6 +103,16 @@ impl Gate {
             peer.prove(proved).map_err(|many| refusal::busy(&many.to_string()))?;
         }
         Ok(known.identified)
+    }
+
+    /// Says in the log that a call was refused because of who makes it, and nothing of what it showed.
+    fn tell(&self, request: &Request<()>, status: &Status) {
+        if !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) {
+            return;
+        }
+        let from = request.extensions().get::<Peer>().map(|peer| peer.origin.to_string());
+        let (from, why) = (from.unwrap_or_default(), status.message());
+        self.refused.tell(|more| tracing::warn!(from, more, "a call was refused: {why}"));
     }
 
     /// What a token says; one that was looked at before is remembered.
@@ -133,10 +146,11 @@ impl Gate {
             Some(keys) => keys.verify(token, now),
             None => auth::read_unverified(token, now),
         }?;
-        let TokenClaims { uid, gid, user, group, expires, node } = claims;
+        let TokenClaims { uid, gid, user, group, expires, node, groups } = claims;
         let owner = Owner { uid, gid, user: user.into(), group: group.into() };
         let operator = uid == 0 || uid == self.own_uid;
-        let caller = Caller { owner: Arc::new(owner), operator };
+        let groups = groups.into_iter().map(Arc::from).collect();
+        let caller = Caller { owner: Arc::new(owner), groups, operator };
         let node: Arc<str> = node.into();
         let keys = keys.filter(|_| !node.is_empty()).map(|keys| keys.public(&Role::Node(Arc::clone(&node))));
         Ok(Known {
@@ -157,7 +171,7 @@ fn bad_token(error: &AuthError) -> Status {
 
 impl Interceptor for Gate {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let identified = self.identify(&request)?;
+        let identified = self.identify(&request).inspect_err(|status| self.tell(&request, status))?;
         request.extensions_mut().insert(identified);
         Ok(request)
     }
@@ -193,7 +207,14 @@ mod tests {
     }
 
     fn claims(uid: u32, expires: i64) -> TokenClaims {
-        TokenClaims { uid, gid: 1, user: "alice".into(), group: "staff".into(), expires, node: String::new() }
+        TokenClaims {
+            uid,
+            gid: 1,
+            user: "alice".into(),
+            group: "staff".into(),
+            expires,
+            ..TokenClaims::default()
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spur_core::id::JobId;
 use spur_core::model::caller::Caller;
+use spur_core::model::config::Private;
 use spur_core::text::hostlist::HostList;
 use spur_proto::convert::usage::wire_usage;
 use spur_proto::convert::{BadField, reject};
@@ -41,6 +42,8 @@ impl Desk {
         };
         let steps = !request.allocations_only;
         let mut query = query(caller, request)?;
+        let hidden = self.replica.read().policy().jobs.hides(Private::Jobs, caller);
+        query.only = hidden.then_some(caller.owner.uid);
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let desk = self.clone();
         let seen = self.replica.read().seq();

@@ -25,7 +25,7 @@ impl Desk {
             }
             Some(_) => {}
         }
-        let news = self.watch(&[id])?;
+        let news = self.watch(caller, &[id])?;
         let (desk, hold) = (self.clone(), self.holders.hold(job));
         Ok(Box::pin(news.map(move |news| {
             // It is let go with the stream.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use spur_core::cluster::{Cluster, Topology};
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
+use spur_core::model::caller::Caller;
+use spur_core::model::config::Private;
 use spur_core::model::job::Job;
 use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::hostlist::{Function, FunctionKind, HostExpr, HostList};
@@ -22,6 +24,7 @@ const MAX_NAMES: usize = 65_536;
 pub(super) struct Filter {
     /// Records, in ascending order; `None` for all.
     pub(super) ids: Option<BTreeSet<JobId>>,
+    sight: Sight,
     users: Names,
     partitions: Names,
     states: States,
@@ -33,6 +36,24 @@ pub(super) struct Filter {
     /// Partitions that listings leave out, if they are to be left out.
     hidden: BTreeSet<Arc<str>>,
     wckeys: Names,
+}
+
+/// Whose jobs a caller sees, by the cluster's `private_data`.
+#[derive(Clone, Copy)]
+pub(super) struct Sight {
+    only: Option<u32>,
+}
+
+impl Sight {
+    pub(super) fn of(cluster: &Cluster, caller: &Caller) -> Self {
+        let hidden = cluster.policy().jobs.hides(Private::Jobs, caller);
+        Self { only: hidden.then_some(caller.owner.uid) }
+    }
+
+    /// Whether the caller sees a job; one that is not seen is not there.
+    pub(super) fn sees(self, job: &Job) -> bool {
+        self.only.is_none_or(|uid| job.spec.owner.uid == uid)
+    }
 }
 
 /// Names of which one has to fit; none for all.
@@ -145,6 +166,7 @@ impl Filter {
     /// Reads a filter, of which `ids` are the records that it names, if it names any.
     pub(super) fn read(
         cluster: &Cluster,
+        caller: &Caller,
         wire: &v1::JobFilter,
         ids: Option<BTreeSet<JobId>>,
     ) -> Result<Self, Status> {
@@ -162,6 +184,7 @@ impl Filter {
         };
         Ok(Self {
             ids,
+            sight: Sight::of(cluster, caller),
             users: Names::new(&wire.users),
             partitions: Names::new(&wire.partitions),
             states,
@@ -189,6 +212,7 @@ impl Filter {
         };
         let reservation = spec.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
         self.ids.as_ref().is_none_or(|ids| ids.contains(&job.id))
+            && self.sight.sees(job)
             && self.admits_state(&job.phase)
             && user()
             && partition()

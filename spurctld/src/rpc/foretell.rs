@@ -20,8 +20,10 @@ use spur_proto::v1;
 use tokio::sync::oneshot;
 use tonic::Status;
 
+use super::filter::Sight;
 use super::{Desk, odd, submit};
 use crate::answer::Answer;
+use crate::archive::CopyWanted;
 use crate::clock;
 use crate::inbox::{Ask, NoAnswer};
 
@@ -90,10 +92,14 @@ impl Desk {
     }
 
     /// A job; one that waits with the start that it has if everybody before it starts as soon as he can.
-    pub(super) async fn explain(&self, id: JobId) -> Result<v1::Job, Status> {
+    pub(super) async fn explain(&self, caller: &Caller, id: JobId) -> Result<v1::Job, Status> {
         let shown = {
             let cluster = self.replica.read();
-            let job = cluster.job(id).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
+            let sight = Sight::of(&cluster, caller);
+            let job = cluster
+                .job(id)
+                .filter(|job| sight.sees(job))
+                .ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
             let shown = job::render(&cluster, job, self.overlay.read().of(id), clock::now());
             if !matches!(job.phase, Phase::Pending(_)) {
                 return Ok(shown);
@@ -102,7 +108,7 @@ impl Desk {
         };
         self.on_copy(move |cluster| {
             let now = clock::now().max(cluster.at());
-            // The copy may be from before it was submitted.
+            // It may have been forgotten meanwhile.
             let Some(job) = cluster.job(id) else { return Ok(shown) };
             let plan = foretell(&cluster, now, &Limits, id);
             let Some(waiting) = outlook(&plan, id, now) else { return Ok(shown) };
@@ -119,8 +125,9 @@ impl Desk {
     ) -> Result<T, Status> {
         let copies = self.copies.lock().await;
         let stopping = || Status::unavailable(NoAnswer::Stopping.to_string());
-        let (wanted, copy) = oneshot::channel();
-        copies.send(wanted).await.map_err(|_| stopping())?;
+        let (to, copy) = oneshot::channel();
+        let seen = self.replica.read().seq();
+        copies.send(CopyWanted { seen, to }).await.map_err(|_| stopping())?;
         let cluster = copy.await.map_err(|_| stopping())?;
         let seen = tokio::task::spawn_blocking(move || look(cluster)).await;
         drop(copies);

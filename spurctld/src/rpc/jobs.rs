@@ -166,7 +166,7 @@ impl Desk {
         }
         let (jobs, next) = match filter.job_ids.is_empty() {
             true => self.admitted(&caller, &filter, JobId(request.after_job_id)).await?,
-            false => (self.meant(&filter, names, &mut problems)?, 0),
+            false => (self.meant(&caller, &filter, names, &mut problems)?, 0),
         };
         let name = name.part(request.steps.len());
         let signal = request.signal.map(read_signal).transpose()?;
@@ -198,7 +198,7 @@ impl Desk {
         wire: &v1::JobFilter,
         after: JobId,
     ) -> Result<(Vec<JobRef<JobId>>, u32), Status> {
-        let filter = Filter::read(&self.replica.read(), wire, None)?;
+        let filter = Filter::read(&self.replica.read(), caller, wire, None)?;
         let (mut meant, mut next) = (Vec::new(), Some(JobId(after.0.saturating_add(1))));
         while let Some(first) = next.take() {
             for (seen, job) in self.replica.read().jobs().range(first).enumerate() {
@@ -224,6 +224,7 @@ impl Desk {
     /// The jobs that a filter means which names some, whosever they are.
     fn meant(
         &self,
+        caller: &Caller,
         wire: &v1::JobFilter,
         names: Vec<JobRef<JobId>>,
         problems: &mut Vec<v1::JobProblem>,
@@ -237,7 +238,7 @@ impl Desk {
             true => v1::JobFilter { states: vec!["all".to_owned()], ..wire.clone() },
             false => wire.clone(),
         };
-        let filter = Filter::read(&cluster, &wire, None)?;
+        let filter = Filter::read(&cluster, caller, &wire, None)?;
         let mut meant = Vec::with_capacity(names.len());
         for name in &names {
             let records = cluster.jobs().meant(name);

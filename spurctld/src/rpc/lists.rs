@@ -2,12 +2,16 @@
 //! however long, makes a reply wait.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use prost::Message;
 use spur_core::cluster::Cluster;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
+use spur_core::model::caller::Caller;
+use spur_core::model::config::Private;
 use spur_core::model::job::Job;
+use spur_core::model::reservation::Reservation;
 use spur_proto::convert::job::Outlook;
 use spur_proto::convert::{BadField, job, node, partition, priority, reject, reservation, step, topology};
 use spur_proto::v1;
@@ -15,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::filter::{self, Filter};
+use super::filter::{self, Filter, Sight};
 use super::foretell::Foretold;
 use super::{Desk, Listing};
 use crate::clock;
@@ -38,6 +42,7 @@ struct Page<T> {
 impl Desk {
     pub(super) async fn jobs(
         &self,
+        caller: &Caller,
         wire: &v1::ListJobsRequest,
     ) -> Result<Listing<v1::ListJobsResponse>, Status> {
         let foretold = if wire.starts { self.foretold().await? } else { Foretold::default() };
@@ -53,28 +58,33 @@ impl Desk {
             message.allocated = alloc.map_or_else(Vec::new, |alloc| job::shares(cluster, alloc));
             vec![message]
         };
-        self.by_job(&wire.filter.clone().unwrap_or_default(), render, |jobs| v1::ListJobsResponse { jobs })
-            .await
+        let filter = wire.filter.clone().unwrap_or_default();
+        self.by_job(caller, &filter, render, |jobs| v1::ListJobsResponse { jobs }).await
     }
 
     pub(super) async fn priorities(
         &self,
+        caller: &Caller,
         wire: &v1::JobFilter,
     ) -> Result<Listing<v1::ListPrioritiesResponse>, Status> {
         let now = clock::now();
         let render = move |cluster: &Cluster, found: &Job| priority::render_all(cluster, found, now);
-        self.by_job(wire, render, |priorities| v1::ListPrioritiesResponse { priorities }).await
+        self.by_job(caller, wire, render, |priorities| v1::ListPrioritiesResponse { priorities }).await
     }
 
-    pub(super) async fn steps(&self, wire: &v1::JobFilter) -> Result<Listing<v1::ListStepsResponse>, Status> {
-        self.by_job(wire, step::render_all, |steps| v1::ListStepsResponse { steps }).await
+    pub(super) async fn steps(
+        &self,
+        caller: &Caller,
+        wire: &v1::JobFilter,
+    ) -> Result<Listing<v1::ListStepsResponse>, Status> {
+        self.by_job(caller, wire, step::render_all, |steps| v1::ListStepsResponse { steps }).await
     }
 
     /// The records that job ids name, looked up some at a time; none where none is named.
     ///
     /// # Errors
-    /// Ids none of which is a job's.
-    async fn records(&self, written: &[String]) -> Result<Option<BTreeSet<JobId>>, Status> {
+    /// Ids none of which is that of a job that the caller sees.
+    async fn records(&self, caller: &Caller, written: &[String]) -> Result<Option<BTreeSet<JobId>>, Status> {
         if written.is_empty() {
             return Ok(None);
         }
@@ -84,9 +94,10 @@ impl Desk {
         for some in once.chunks(PAGE) {
             {
                 let cluster = self.replica.read();
-                let withdrawn = |id: &JobId| cluster.job(*id).is_some_and(Job::is_withdrawn);
-                let meant = some.iter().flat_map(|id| filter::meant(&cluster, id));
-                ids.extend(meant.filter(|id| !withdrawn(id)));
+                let sight = Sight::of(&cluster, caller);
+                let shown = |job: &Job| sight.sees(job) && !job.is_withdrawn();
+                let seen = |id: &JobId| cluster.job(*id).is_some_and(shown);
+                ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)).filter(seen));
             }
             tokio::task::yield_now().await;
         }
@@ -96,12 +107,13 @@ impl Desk {
     /// Lists what jobs come to, a page at a time.
     async fn by_job<T: Message + 'static, M: Send + 'static>(
         &self,
+        caller: &Caller,
         wire: &v1::JobFilter,
         render: impl Fn(&Cluster, &Job) -> Vec<T> + Send + Sync + 'static,
         message: impl Fn(Vec<T>) -> M + Send + Sync + 'static,
     ) -> Result<Listing<M>, Status> {
-        let ids = self.records(&wire.job_ids).await?;
-        let filter = Filter::read(&self.replica.read(), wire, ids)?;
+        let ids = self.records(caller, &wire.job_ids).await?;
+        let filter = Filter::read(&self.replica.read(), caller, wire, ids)?;
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let replica = self.replica.clone();
         tokio::spawn(async move {
@@ -119,10 +131,20 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
+    /// Refuses what is hidden from the caller as a whole.
+    fn shown(&self, what: Private, caller: &Caller) -> Result<(), Status> {
+        match self.replica.read().policy().jobs.hides(what, caller) {
+            true => Err(reject::status(&Reject::AccessDenied)),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn nodes(
         &self,
+        caller: &Caller,
         request: v1::ListNodesRequest,
     ) -> Result<Listing<v1::ListNodesResponse>, Status> {
+        self.shown(Private::Nodes, caller)?;
         let v1::ListNodesRequest { nodes, partitions, states } = request;
         let wanted: Vec<NodeId> = {
             let cluster = self.replica.read();
@@ -173,9 +195,11 @@ impl Desk {
 
     pub(super) fn partitions(
         &self,
+        caller: &Caller,
         names: &[String],
         only_visible: bool,
     ) -> Result<v1::ListPartitionsResponse, Status> {
+        self.shown(Private::Partitions, caller)?;
         let cluster = self.replica.read();
         let found = match names {
             [] => cluster.partitions().iter().filter(|found| !only_visible || !found.config.hidden).collect(),
@@ -187,16 +211,22 @@ impl Desk {
         Ok(v1::ListPartitionsResponse { partitions })
     }
 
-    pub(super) fn reservations(&self, names: &[String]) -> Result<v1::ListReservationsResponse, Status> {
+    pub(super) fn reservations(
+        &self,
+        caller: &Caller,
+        names: &[String],
+    ) -> Result<v1::ListReservationsResponse, Status> {
         let cluster = self.replica.read();
+        let hidden = cluster.policy().jobs.hides(Private::Reservations, caller);
+        let seen = |found: &&Arc<Reservation>| !hidden || found.users.admit(Some(caller.owner.user.as_ref()));
         let found = match names {
-            [] => cluster.reservations().collect(),
+            [] => cluster.reservations().filter(seen).collect(),
             names => {
                 let named = |name: &String| {
                     let gone = || {
                         reject::status(&Reject::InvalidReservation(format!("there is no reservation {name}")))
                     };
-                    cluster.reservation(name).ok_or_else(gone)
+                    cluster.reservation(name).filter(seen).ok_or_else(gone)
                 };
                 names.iter().map(named).collect::<Result<Vec<_>, _>>()?
             }
@@ -208,6 +238,7 @@ impl Desk {
 
     pub(super) fn topology(
         &self,
+        caller: &Caller,
         request: &v1::ListTopologyRequest,
     ) -> Result<Listing<v1::ListTopologyResponse>, Status> {
         let cluster = self.replica.read();
@@ -227,7 +258,13 @@ impl Desk {
         };
         let facts = found.fabric.facts();
         let domains = facts.iter().filter(|facts| meant(facts));
-        let domains: Vec<_> = domains.map(|facts| topology::domain(&cluster, &found.fabric, facts)).collect();
+        let mut domains: Vec<_> =
+            domains.map(|facts| topology::domain(&cluster, &found.fabric, facts)).collect();
+        if cluster.policy().jobs.hides(Private::Nodes, caller) {
+            for domain in &mut domains {
+                (domain.free_nodes, domain.allocated_nodes, domain.down_nodes) = (0, 0, 0);
+            }
+        }
         let head = topology::head(found);
         let message = move |domains| {
             let topology = Some(v1::Topology { domains, ..head.clone() });

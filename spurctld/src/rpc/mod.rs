@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Input};
 use spur_core::id::{JobId, RequestId};
 use spur_core::model::caller::Caller;
@@ -35,13 +34,13 @@ use spur_proto::keys::Keyring;
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::controller_server::Controller;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc};
 use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::agents::Agents;
 use crate::answer::Answer;
-use crate::archive::Accounts;
+use crate::archive::{Accounts, CopyWanted};
 use crate::blobs::Blobs;
 use crate::clock;
 use crate::holders::Holders;
@@ -80,7 +79,7 @@ pub(crate) struct Desk {
     /// When it began.
     pub(crate) started: Time,
     /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
-    pub(crate) copies: Arc<Mutex<mpsc::Sender<oneshot::Sender<Cluster>>>>,
+    pub(crate) copies: Arc<Mutex<mpsc::Sender<CopyWanted>>>,
 }
 
 /// Whoever answers nobody for so long is not up.
@@ -232,8 +231,9 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ExplainJobRequest>,
     ) -> Result<Response<v1::ExplainJobResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let job = self.explain(JobId(request.into_inner().job_id)).await?;
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
+        let job = self.explain(&caller, JobId(request.into_inner().job_id)).await?;
         Ok(Response::new(v1::ExplainJobResponse { job: Some(job) }))
     }
 
@@ -319,7 +319,7 @@ impl Controller for Desk {
         if let Some(filter) = request.filter.as_mut().filter(|_| caller.operator) {
             filter.only_visible = false;
         }
-        let listing = self.jobs(&request).await?;
+        let listing = self.jobs(&caller, &request).await?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -327,8 +327,9 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListPrioritiesRequest>,
     ) -> Result<Response<Self::ListPrioritiesStream>, Status> {
-        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let listing = self.priorities(&request.into_inner().filter.unwrap_or_default()).await?;
+        let caller = caller_of(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.priorities(&caller, &request.into_inner().filter.unwrap_or_default()).await?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -336,8 +337,9 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListStepsRequest>,
     ) -> Result<Response<Self::ListStepsStream>, Status> {
-        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let listing = self.steps(&request.into_inner().filter.unwrap_or_default()).await?;
+        let caller = caller_of(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.steps(&caller, &request.into_inner().filter.unwrap_or_default()).await?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -345,8 +347,9 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<Self::ListNodesStream>, Status> {
-        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let listing = self.nodes(request.into_inner())?;
+        let caller = caller_of(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.nodes(&caller, request.into_inner())?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -357,15 +360,16 @@ impl Controller for Desk {
         let caller = caller_of(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         let v1::ListPartitionsRequest { names, only_visible } = request.into_inner();
-        self.partitions(&names, only_visible && !caller.operator).map(Response::new)
+        self.partitions(&caller, &names, only_visible && !caller.operator).map(Response::new)
     }
 
     async fn list_topology(
         &self,
         request: Request<v1::ListTopologyRequest>,
     ) -> Result<Response<Self::ListTopologyStream>, Status> {
-        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let listing = self.topology(&request.into_inner())?;
+        let caller = caller_of(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.topology(&caller, &request.into_inner())?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -391,8 +395,8 @@ impl Controller for Desk {
         &self,
         request: Request<v1::WatchJobsRequest>,
     ) -> Result<Response<Self::WatchJobsStream>, Status> {
-        caller_of(&request)?;
-        self.watch(&request.into_inner().job_ids).map(Response::new)
+        let caller = caller_of(&request)?;
+        self.watch(&caller, &request.into_inner().job_ids).map(Response::new)
     }
 
     async fn hold_allocation(
@@ -521,8 +525,9 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListReservationsRequest>,
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        self.reservations(&request.into_inner().names).map(Response::new)
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
+        self.reservations(&caller, &request.into_inner().names).map(Response::new)
     }
 
     async fn list_licenses(

@@ -143,7 +143,7 @@ mod tests {
 
     fn caller(uid: u32) -> Caller {
         let owner = Owner { uid, gid: uid, user: "u".into(), group: "g".into() };
-        Caller { owner: owner.into(), operator: uid == 0 }
+        Caller { owner: owner.into(), groups: Default::default(), operator: uid == 0 }
     }
 
     #[test]

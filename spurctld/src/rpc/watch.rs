@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spur_core::controller::Reject;
 use spur_core::id::JobId;
+use spur_core::model::caller::Caller;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
 use spur_core::text::jobid::JobRef;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
+use super::filter::Sight;
 use super::{Desk, Listing};
 use crate::clock;
 use crate::watchers::Watch;
@@ -36,7 +38,11 @@ struct Told {
 impl Desk {
     /// Every named job now, and again whenever its state, its nodes or the reason why it waits changes, until all have ended; of an
     /// array every record.
-    pub(super) fn watch(&self, ids: &[u32]) -> Result<Listing<v1::WatchJobsResponse>, Status> {
+    pub(super) fn watch(
+        &self,
+        caller: &Caller,
+        ids: &[u32],
+    ) -> Result<Listing<v1::WatchJobsResponse>, Status> {
         if ids.len() > MOST {
             let problem = format!("one request watches {MOST} jobs at most, not {}", ids.len());
             return Err(reject::bad_field(&BadField::new("job ids", problem)));
@@ -44,7 +50,12 @@ impl Desk {
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
         // Before the first look, so that nothing is missed between it and the second.
         let watch = self.watchers.watch(ids.clone());
-        let unknown = |id: &JobId| self.replica.read().jobs().meant(&JobRef::whole(*id)).is_empty();
+        let unknown = |id: &JobId| {
+            let cluster = self.replica.read();
+            let sight = Sight::of(&cluster, caller);
+            let seen = |id| cluster.job(id).is_some_and(|job| sight.sees(job));
+            !cluster.jobs().meant(&JobRef::whole(*id)).into_iter().any(seen)
+        };
         if ids.iter().any(unknown) {
             return Err(reject::status(&Reject::InvalidJobId));
         }

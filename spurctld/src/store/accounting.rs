@@ -163,10 +163,12 @@ pub struct StepRow {
 pub struct Query {
     /// Job ids; an array's id asks for all its tasks, a heterogeneous job's for all its components.
     pub job_ids: Vec<u32>,
-    /// User ids.
+    /// User ids; with names, either.
     pub uids: Vec<u32>,
     /// User names.
     pub users: Vec<String>,
+    /// The only user of whom anything is said, whoever else is asked for.
+    pub only: Option<u32>,
     /// Accounts.
     pub accounts: Vec<String>,
     /// Partitions.

@@ -99,6 +99,13 @@ impl Controller {
         Self::start_with(directory, &text).await
     }
 
+    /// The same with other text in its configuration.
+    pub(crate) async fn start_edited(name: &str, from: &str, to: &str) -> Self {
+        let directory = directory(name);
+        let text = config(&directory, "").replacen(from, to, 1);
+        Self::start_with(directory, &text).await
+    }
+
     async fn start_with(directory: PathBuf, text: &str) -> Self {
         let path = directory.join("spur.toml");
         std::fs::write(&path, text).unwrap();
@@ -196,7 +203,7 @@ pub(crate) fn claims(uid: u32) -> v1::TokenClaims {
         user: format!("u{uid}"),
         group: format!("g{uid}"),
         expires,
-        node: String::new(),
+        ..v1::TokenClaims::default()
     }
 }
 

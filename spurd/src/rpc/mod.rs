@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use spur_proto::auth::{self, AuthError, Pass};
 use spur_proto::keys::Keyring;
-use spur_proto::listen::{Peer, Proved};
+use spur_proto::listen::{Complaint, Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_server::Steps;
@@ -42,6 +42,8 @@ pub(crate) struct StepService {
     pub(crate) spool: Arc<Spool>,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) clock: Arc<ControllerClock>,
+    /// Tells of clients that are refused.
+    pub(crate) refused: Arc<Complaint>,
     /// How often each step has been attached to: tells whether its client came back.
     pub(crate) visits: Arc<Mutex<BTreeMap<StepAttempt, u64>>>,
 }
@@ -89,7 +91,7 @@ impl StepService {
         let opened = match self.open(&pass, &mut input).await {
             Ok(opened) => opened,
             Err(Refused(code, message)) => {
-                tracing::warn!("client refused: {message}");
+                self.refused.tell(|more| tracing::warn!(more, "a client was refused: {message}"));
                 let failed = v1::step_output::Output::Failed(v1::Error::new(code, message));
                 // A client that is gone needs no answer.
                 let _ = output.send(Ok(v1::StepOutput { output: Some(failed) })).await;
@@ -172,7 +174,7 @@ impl StepService {
             Some(keyring) => keyring.now().passed(pass),
             None => Pass::read_unverified(pass),
         });
-        known(request, pass)
+        self.known(request, pass)
     }
 
     /// The same for a call of another node.
@@ -181,7 +183,7 @@ impl StepService {
             Some(keyring) => keyring.now().open_peer_pass(pass, now()),
             None => auth::read_unverified_peer_pass(pass, now()),
         });
-        known(request, pass)
+        self.known(request, pass)
     }
 
     fn credential(&self, pass: &Pass, sealed: &[u8]) -> Result<v1::StepCredential, Refused> {
@@ -208,21 +210,23 @@ impl StepService {
         *visit
     }
 
+    /// Lets in who has shown something good.
+    fn known<T, P>(&self, request: &Request<T>, shown: Result<P, AuthError>) -> Result<P, Status> {
+        let peer = request.extensions().get::<Peer>();
+        let shown = shown.map_err(|error| {
+            let from = peer.map(|peer| peer.origin.to_string()).unwrap_or_default();
+            self.refused.tell(|more| tracing::warn!(from, more, "a call was refused: {error}"));
+            refusal::status(Code::Unauthenticated, &v1::Error::new(BAD_CREDENTIAL, error.to_string()))
+        })?;
+        if let Some(peer) = peer {
+            peer.prove(Proved::Known).map_err(|many| refusal::busy(&many.to_string()))?;
+        }
+        Ok(shown)
+    }
+
     fn last_visit(&self, step: StepAttempt) -> Option<u64> {
         self.visits.lock().unwrap_or_else(PoisonError::into_inner).get(&step).copied()
     }
-}
-
-/// Lets in who has shown something good.
-fn known<T, P>(request: &Request<T>, shown: Result<P, AuthError>) -> Result<P, Status> {
-    let refused = |error: AuthError| {
-        refusal::status(Code::Unauthenticated, &v1::Error::new(BAD_CREDENTIAL, error.to_string()))
-    };
-    let shown = shown.map_err(refused)?;
-    if let Some(peer) = request.extensions().get::<Peer>() {
-        peer.prove(Proved::Known).map_err(|many| refusal::busy(&many.to_string()))?;
-    }
-    Ok(shown)
 }
 
 fn attempt_of(credential: &v1::StepCredential) -> StepAttempt {

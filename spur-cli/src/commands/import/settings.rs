@@ -184,6 +184,7 @@ impl Taker<'_> {
         self.number(&mut section, "MaxBatchRequeue", "max_batch_requeue", 1_000_000);
         self.duration(&mut section, "InactiveLimit", "inactive_limit", (0, YEAR));
         self.part_limits(&mut section);
+        self.private_data(&mut section);
         (section, loopback)
     }
 
@@ -274,6 +275,21 @@ impl Taker<'_> {
             "YES" | "ALL" => section.text("enforce_part_limits", "ALL"),
             known @ ("ANY" | "NO") => section.text("enforce_part_limits", known),
             _ => self.note(section, &pair, "not one of ALL, ANY and NO"),
+        }
+    }
+
+    /// `PrivateData`, a list.
+    fn private_data(&mut self, section: &mut Section) {
+        const KNOWN: [&str; 9] =
+            ["accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"];
+        let Some(pair) = self.conf.pair("PrivateData") else { return };
+        let words: Vec<String> = pair.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
+        let (known, other): (Vec<_>, Vec<_>) =
+            words.into_iter().partition(|word| KNOWN.contains(&word.as_str()));
+        section.list("private_data", &known);
+        if !other.is_empty() {
+            let rest = Pair { value: other.join(","), ..pair.clone() };
+            self.note(section, &rest, "not one of what can be hidden");
         }
     }
 

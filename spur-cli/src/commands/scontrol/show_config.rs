@@ -102,6 +102,10 @@ fn policy(own: &Own<'_>) -> Rows {
         "fcfs" => "priority/basic".to_owned(),
         other => format!("priority/{other}"),
     };
+    let hidden = match own.text("controller.private_data") {
+        "" => "none",
+        names => names,
+    };
     let small = if own.text("scheduler.priority_favor_small") == "true" { "Yes" } else { "No" };
     vec![
         ("PreemptExemptTime", own.span("preempt.exempt_time")),
@@ -118,7 +122,7 @@ fn policy(own: &Own<'_>) -> Rows {
         ("PriorityWeightPartition", own.weight("partition")),
         ("PriorityWeightQOS", own.weight("qos")),
         ("PriorityWeightTRES", "(null)".to_owned()),
-        ("PrivateData", "none".to_owned()),
+        ("PrivateData", hidden.to_owned()),
     ]
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::super::Reject;
 use crate::cluster::{Cluster, Partition};
+use crate::model::caller::Caller;
 use crate::model::config::QosConfig;
 use crate::model::job::JobSpec;
 use crate::text::nearest::nearest;
@@ -34,15 +35,15 @@ pub(super) fn of_whole(cluster: &Cluster, first: &JobSpec, other: &mut JobSpec) 
     )))
 }
 
-/// The QOS has to be there and be open to the job's owner and account. Where none is configured a name means nothing, and
-/// everything is allowed.
-pub(super) fn check(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+/// The QOS has to be there and be open to who asks for it and to the job's account. Where none is configured a name means
+/// nothing, and everything is allowed.
+pub(super) fn check(cluster: &Cluster, caller: &Caller, spec: &JobSpec) -> Result<(), Reject> {
     let policy = cluster.policy();
     let named = spec.qos.as_deref();
     if let Some(name) = named.filter(|name| !policy.knows_qos(Some(name))) {
         return Err(unknown(&policy.qos, name));
     }
-    policy.qos_of(named).map_or(Ok(()), |qos| admit(qos, spec))
+    policy.qos_of(named).map_or(Ok(()), |qos| admit(qos, caller, spec))
 }
 
 fn unknown(known: &[QosConfig], name: &str) -> Reject {
@@ -52,10 +53,9 @@ fn unknown(known: &[QosConfig], name: &str) -> Reject {
     Reject::InvalidQos(format!("there is no '{name}'; {meant}QOS here: {}", names.join(", ")))
 }
 
-fn admit(qos: &QosConfig, spec: &JobSpec) -> Result<(), Reject> {
+fn admit(qos: &QosConfig, caller: &Caller, spec: &JobSpec) -> Result<(), Reject> {
     let QosConfig { name, allow_groups, allow_accounts, .. } = qos;
-    let owner = &spec.owner;
-    if !allow_groups.is_empty() && owner.uid != 0 && !allow_groups.contains(&owner.group) {
+    if !allow_groups.is_empty() && !caller.is_in_any(allow_groups) {
         let groups = allow_groups.join(", ");
         return Err(Reject::InvalidQos(format!("QOS {name} is for groups {groups}; ask for another")));
     }

@@ -7,7 +7,7 @@ use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::{partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::{ArrayTaskId, JobId};
-use crate::model::caller::{Caller, Owner};
+use crate::model::caller::Caller;
 use crate::model::config::EnforcePartLimits;
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::phase::Phase;
@@ -48,7 +48,7 @@ pub(super) fn check(
     let (spec, more) = resolve(cluster, caller, submission)?;
     array(cluster, &spec)?;
     dependency(cluster, &spec)?;
-    let warnings = told.into_iter().chain(more).chain(judge(cluster, now, &spec)?).collect();
+    let warnings = told.into_iter().chain(more).chain(judge(cluster, now, caller, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -81,7 +81,7 @@ fn check_het(
         let judged = resolve(cluster, caller, component).and_then(|(spec, more)| {
             let spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
             dependency(cluster, &spec)?;
-            Ok((judge(cluster, now, &spec)?, more, spec))
+            Ok((judge(cluster, now, caller, &spec)?, more, spec))
         });
         let (told, more, spec) = judged.map_err(|reject| reject.of_component(offset))?;
         warnings.extend(
@@ -234,12 +234,17 @@ fn count_nodes(spec: &mut JobSpec) -> Option<String> {
     None
 }
 
-/// Whether the request, new or changed, can be honoured; what its user should know if it can.
-pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<String>, Reject> {
+/// Whether the request, new or changed by `caller`, can be honoured; what its user should know if it can.
+pub(super) fn judge(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    spec: &JobSpec,
+) -> Result<Vec<String>, Reject> {
     for partition in partitions(cluster, spec)? {
-        admit(partition, &spec.owner, spec)?;
+        admit(partition, caller, spec)?;
     }
-    qos::check(cluster, spec)?;
+    qos::check(cluster, caller, spec)?;
     let forbids = spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
     if forbids && !cluster.policy().preempt.jobs_may_forbid {
         return Err(Reject::Invalid(
@@ -385,16 +390,16 @@ fn default_time(partitions: &[&Partition]) -> TimeLimit {
     partitions.iter().map(default).min().unwrap_or(TimeLimit::Unlimited)
 }
 
-fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Reject> {
+fn admit(partition: &Partition, caller: &Caller, spec: &JobSpec) -> Result<(), Reject> {
     let config = &partition.config;
     if !partition.queues() {
         return Err(Reject::PartitionUnavailable(Arc::clone(&config.name)));
     }
-    let root = owner.uid == 0;
+    let root = spec.owner.uid == 0;
     if (config.root_only && !root) || (config.disable_root_jobs && root) {
         return Err(Reject::PartitionForbidden(Arc::clone(&config.name)));
     }
-    if !config.allow_groups.is_empty() && owner.uid != 0 && !config.allow_groups.contains(&owner.group) {
+    if !config.allow_groups.is_empty() && !caller.is_in_any(&config.allow_groups) {
         return Err(Reject::PartitionForbidden(Arc::clone(&config.name)));
     }
     let host = spec.extra.as_ref().map_or("", |extra| &extra.submit_host);

@@ -134,7 +134,7 @@ fn changed(
         change.make(&mut spec);
     }
     if changes.iter().any(|change| matches!(change, JobChange::Qos(_))) {
-        requalify(cluster, &mut spec)?;
+        requalify(cluster, caller, &mut spec)?;
     }
     if !caller.operator {
         let longer = longer(spec.time_limit, job.spec.time_limit);
@@ -150,7 +150,7 @@ fn changed(
         if spec.dependency != job.spec.dependency {
             submit::dependency(cluster, &spec)?;
         }
-        warnings.extend(submit::judge(cluster, now, &spec)?);
+        warnings.extend(submit::judge(cluster, now, caller, &spec)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
 }
@@ -170,12 +170,12 @@ fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32
 }
 
 /// A job that gives its QOS up has the default again. One that runs has to be admitted by the new one like any other.
-fn requalify(cluster: &Cluster, spec: &mut JobSpec) -> Result<(), Reject> {
+fn requalify(cluster: &Cluster, caller: &Caller, spec: &mut JobSpec) -> Result<(), Reject> {
     if spec.qos.is_none() {
         let partitions: Vec<_> = spec.partitions.iter().filter_map(|name| cluster.partition(name)).collect();
         spec.qos = qos::default(cluster, &partitions);
     }
-    qos::check(cluster, spec)
+    qos::check(cluster, caller, spec)
 }
 
 /// Lets neighbours with the same request share it, as the tasks of an array do.

@@ -50,7 +50,7 @@ pub struct ControllerLocal {
     /// `metrics_addr`: where `/metrics` is served, if it is.
     pub metrics_addr: Option<HostPort>,
     /// `state`.
-    pub state: StateStore,
+    pub state: PathBuf,
     /// What one user may ask at a time.
     pub shares: UserShares,
     /// `mail_prog`: what sends mail, called with `-s SUBJECT USER`; none: no mail is sent.
@@ -72,20 +72,6 @@ impl Default for UserShares {
     fn default() -> Self {
         Self { requests: 1024, lists: 8, lists_per_second: 100 }
     }
-}
-
-/// `[controller] state`: where the journal is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StateStore {
-    /// An SQLite database in this file.
-    Sqlite(PathBuf),
-    /// A PostgreSQL database.
-    Postgres {
-        /// Its URL, without a password.
-        url: String,
-        /// `password_file`: the file that holds the password, if one is needed.
-        password_file: Option<PathBuf>,
-    },
 }
 
 /// `[auth]`.
@@ -254,7 +240,7 @@ impl Default for ControllerLocal {
             listen_addr,
             metrics_addr: None,
             shares: UserShares::default(),
-            state: StateStore::Sqlite("/var/lib/spur/spur.db".into()),
+            state: "/var/lib/spur/spur.db".into(),
             mail_prog: None,
         }
     }

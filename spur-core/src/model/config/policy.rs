@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::QosConfig;
+use crate::model::caller::Caller;
 use crate::model::node::NodeShape;
 use crate::model::topology::TopologyConfig;
 use crate::text::memory::MemoryMb;
@@ -59,6 +60,8 @@ pub struct JobPolicy {
     pub max_batch_requeue: u32,
     /// `enforce_part_limits`: whether a job over a limit of its partitions is refused.
     pub enforce_part_limits: EnforcePartLimits,
+    /// `private_data`: what is hidden from everybody but operators; in order, each once.
+    pub private_data: Vec<Private>,
 }
 
 /// `enforce_part_limits`: what becomes of a job that is over limits of its partitions that an administrator can raise.
@@ -72,6 +75,39 @@ pub enum EnforcePartLimits {
     Any,
     /// It is refused if one of them is against it.
     All,
+}
+
+/// `private_data`: what may be hidden, by Slurm's names. Of accounts, events, usage and users nothing is shown to
+/// anybody, and there are no nodes in clouds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Private {
+    /// Definitions of accounts.
+    Accounts,
+    /// With it, powered down nodes of a cloud are shown.
+    Cloud,
+    /// What happened to nodes.
+    Events,
+    /// Jobs and steps of others, in accounting too.
+    Jobs,
+    /// The state of nodes.
+    Nodes,
+    /// Partitions.
+    Partitions,
+    /// Reservations that a user cannot use.
+    Reservations,
+    /// What others have used.
+    Usage,
+    /// Other users.
+    Users,
+}
+
+impl JobPolicy {
+    /// Whether the caller is not to see what this means of others, or at all.
+    #[must_use]
+    pub fn hides(&self, what: Private, caller: &Caller) -> bool {
+        !caller.operator && self.private_data.contains(&what)
+    }
 }
 
 /// `[scheduler]`.
@@ -421,6 +457,7 @@ impl Default for JobPolicy {
             max_batch_requeue: 5,
             inactive_limit: Seconds(60),
             enforce_part_limits: EnforcePartLimits::default(),
+            private_data: Vec::new(),
         }
     }
 }

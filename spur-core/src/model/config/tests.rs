@@ -148,15 +148,13 @@ fn an_empty_file_has_defaults() {
 }
 
 #[test]
-fn the_state_is_a_file_or_a_database() {
+fn the_state_is_a_file() {
     let state = |text: &str| {
         let text = format!("[controller]\nstate = \"{text}\"\n");
         Config::parse(&text, "spur.toml").unwrap().local.controller.state
     };
-    assert_eq!(state("sqlite:///a/b.db"), StateStore::Sqlite("/a/b.db".into()));
-    assert_eq!(state("/a/b"), StateStore::Sqlite("/a/b/spur.db".into()));
-    let url = "postgres://spur@db/spur";
-    assert_eq!(state(url), StateStore::Postgres { url: url.into(), password_file: None });
+    assert_eq!(state("sqlite:///a/b.db"), Path::new("/a/b.db"));
+    assert_eq!(state("/a/b"), Path::new("/a/b/spur.db"));
 }
 
 #[test]

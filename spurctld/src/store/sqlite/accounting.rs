@@ -254,8 +254,19 @@ fn restrict(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
         list(sql, &query.job_ids);
         sql.push(")");
     }
-    one_of(sql, "uid", &query.uids);
-    one_of(sql, "user", &query.users);
+    if query.uids.is_empty() || query.users.is_empty() {
+        one_of(sql, "uid", &query.uids);
+        one_of(sql, "user", &query.users);
+    } else {
+        sql.push(" AND (uid IN ");
+        list(sql, &query.uids);
+        sql.push(" OR \"user\" IN ");
+        list(sql, &query.users);
+        sql.push(")");
+    }
+    if let Some(uid) = query.only {
+        sql.push(" AND uid = ").push_bind(uid);
+    }
     one_of(sql, "account", &query.accounts);
     one_of(sql, "partition", &query.partitions);
     one_of(sql, "qos", &query.qos);

@@ -6,7 +6,7 @@ use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
     AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, LogFormat, LogLevel, LogLocal,
-    StateStore, TlsListener, TlsLocal,
+    TlsListener, TlsLocal,
 };
 use crate::text::address::HostPort;
 
@@ -22,15 +22,7 @@ pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
     set!(local.shares.lists => section.integer("max_lists_per_user", 1..=1_000_000));
     set!(local.shares.lists_per_second => section.integer("lists_per_second", 1..=1_000_000));
     local.mail_prog = path(section, "mail_prog");
-    let password_file = path(section, "password_file");
     set!(local.state => state(section));
-    match &mut local.state {
-        StateStore::Postgres { password_file: file, .. } => *file = password_file,
-        StateStore::Sqlite(_) if section.has("password_file") => {
-            section.refuse("password_file", "it has no effect without `state = \"postgres://…\"`");
-        }
-        StateStore::Sqlite(_) => {}
-    }
     local
 }
 
@@ -39,30 +31,18 @@ fn addresses(section: &mut Section<'_>) -> Option<Vec<HostPort>> {
     HostPort::parse_list(text).map_err(|e| section.refuse("addr", e)).ok()
 }
 
-fn state(section: &mut Section<'_>) -> Option<StateStore> {
+/// The file of the state. A refusal never repeats what is written: it may hold a password.
+fn state(section: &mut Section<'_>) -> Option<PathBuf> {
     let text = section.name("state")?;
-    let postgres = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
-    if let Some(rest) = postgres {
-        let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        let user = authority.rsplit_once('@').map(|(user, _)| user);
-        let query = rest.split_once('?').map_or("", |(_, query)| query);
-        let in_query = query.split('&').any(|item| item.to_ascii_lowercase().starts_with("password="));
-        if user.is_some_and(|user| user.contains(':')) || in_query {
-            section.refuse("state", "a URL must not hold a password; write it into a file and name that file with `password_file`");
-            return None;
+    match text.split_once("://") {
+        None => Some(PathBuf::from(text).join(STATE_FILE)),
+        Some(("sqlite", path)) if !path.is_empty() => Some(PathBuf::from(path)),
+        Some((scheme, _)) => {
+            let help = "write `sqlite://FILE` or a plain directory";
+            section.refuse("state", format_args!("`{scheme}://` is no place for the state; {help}"));
+            None
         }
-        return Some(StateStore::Postgres { url: text.to_owned(), password_file: None });
     }
-    let path = match text.split_once("://") {
-        None => PathBuf::from(text).join(STATE_FILE),
-        Some(("sqlite", path)) if !path.is_empty() => PathBuf::from(path),
-        Some(_) => {
-            let help = "write `sqlite://FILE`, `postgres://…` or a plain directory";
-            section.refuse("state", format_args!("`{text}` is no place for the state; {help}"));
-            return None;
-        }
-    };
-    Some(StateStore::Sqlite(path))
 }
 
 /// `[auth]`; without authentication the controller listens, and is reached, on loopback only.

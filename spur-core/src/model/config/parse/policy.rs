@@ -1,6 +1,7 @@
 //! `cluster_name`, `[scheduler]`, `[preempt]`, `[recovery]`, `[licenses]`, and the part of `[controller]` that
 //! decides.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
     Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptPolicy,
-    QosConfig, RecoveryPolicy, SchedulerPolicy,
+    Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 
@@ -53,7 +54,39 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         ]),
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
     );
+    jobs.private_data = private_data(section);
     jobs
+}
+
+/// What `private_data` may name.
+const PRIVATE: [(&str, Private); 9] = [
+    ("accounts", Private::Accounts),
+    ("cloud", Private::Cloud),
+    ("events", Private::Events),
+    ("jobs", Private::Jobs),
+    ("nodes", Private::Nodes),
+    ("partitions", Private::Partitions),
+    ("reservations", Private::Reservations),
+    ("usage", Private::Usage),
+    ("users", Private::Users),
+];
+
+fn private_data(section: &mut Section<'_>) -> Vec<Private> {
+    let key = "private_data";
+    let mut hidden = BTreeSet::new();
+    for (line, word) in section.strings(key) {
+        match PRIVATE.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) {
+            Some((_, private)) => {
+                hidden.insert(*private);
+            }
+            None => {
+                let known: Vec<&str> = PRIVATE.iter().map(|(name, _)| *name).collect();
+                let problem = format!("there is no `{word}` here; known are {}", known.join(", "));
+                section.refuse_at(line, key, problem);
+            }
+        }
+    }
+    hidden.into_iter().collect()
 }
 
 pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> SchedulerPolicy {

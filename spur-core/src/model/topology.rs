@@ -1,10 +1,12 @@
 //! One `[topology]` or `[[topologies]]` table as an administrator wrote it.
 //!
-//! These types only hold what was written and where; [`Fabric::build`](super::fabric::Fabric::build) checks it
+//! These types hold what was written and where; [`Fabric::build`](super::fabric::Fabric::build) checks it
 //! against the node table and turns it into something to schedule on. They are part of the policy and are
 //! journalled with it, so every key has a default and a stable name.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::text::gather::{Gather, Placement, Switches};
 
 /// The name of the topology that a plain `[topology]` table describes.
 pub const DEFAULT_TOPOLOGY: &str = "default";
@@ -154,7 +156,7 @@ pub struct RuleConfig {
     pub max_nodes: Option<u32>,
     /// As `--gather=`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gather: Option<String>,
+    pub gather: Option<Gather>,
     /// Every leaf used is empty before, and closed to others while the job runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
@@ -163,10 +165,10 @@ pub struct RuleConfig {
     pub adjacent: Option<u32>,
     /// As `--switches=`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub switches: Option<String>,
+    pub switches: Option<Switches>,
     /// As `--placement=`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub placement: Option<String>,
+    pub placement: Option<Placement>,
     /// Where the table starts.
     #[serde(skip)]
     pub line: Line,
@@ -294,7 +296,13 @@ mod tests {
 
     #[test]
     fn unknown_keys_and_bad_weights_are_refused() {
-        for text in ["plugins = 'tree'", "weights = { speed = 1 }", "weights = { past_performance = -1 }"] {
+        for text in [
+            "plugins = 'tree'",
+            "weights = { speed = 1 }",
+            "weights = { past_performance = -1 }",
+            "rule = [{ gather = 'pod' }]",
+            "rule = [{ switches = 'two' }]",
+        ] {
             assert!(toml::from_str::<TopologyConfig>(text).is_err(), "{text}");
         }
     }

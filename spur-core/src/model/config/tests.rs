@@ -77,7 +77,7 @@ fn the_reference_is_read_as_it_says() {
     assert_eq!((partition.def_mem_per_cpu, partition.grace_time), (Some(4096), Some(Seconds(120))));
     let names: Vec<&str> = policy.topologies.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["default", "racks", "slices", "flat"]);
-    assert_eq!(policy.topologies[0].rule[0].switches.as_deref(), Some("1@30:00"));
+    assert_eq!(policy.topologies[0].rule[0].switches, "1@30:00".parse().ok());
     assert_eq!(policy.licenses, [("matlab".into(), 20)]);
     let [high, normal, low] = policy.qos.as_slice() else { panic!("{:?}", policy.qos) };
     assert_eq!((high.priority, high.preempt.as_slice()), (100, &["low".into()][..]));

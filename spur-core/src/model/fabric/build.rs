@@ -7,8 +7,6 @@ use super::table::{Faults, Table, check_name, read_link};
 use super::{Fabric, FabricError, Fault, names, tree};
 use crate::id::NodeId;
 use crate::model::topology::{Line, Plugin, TopologyConfig};
-use crate::text::ParseError;
-use crate::text::gather::{Gather, Placement, Switches};
 
 /// Sizes of the aggregates, in base blocks, where `block_sizes` does not say.
 const DEFAULT_MULTIPLES: [u32; 4] = [2, 4, 8, 16];
@@ -267,28 +265,15 @@ fn move_nodes(forest: &mut Forest<'_>, table: &Table<'_>, nodes: &[(NodeId, &str
     }
 }
 
-/// Refuses rules by size that cannot be read or name a layer that is not there.
+/// Refuses rules by size that name a layer that is not there.
 fn check_rules(config: &TopologyConfig, forest: &Forest<'_>, faults: &mut Faults<'_>) {
     let known = &forest.layers[..forest.layers.len() - usize::from(forest.hidden_top)];
-    for rule in &config.rule {
-        let mut bad = |key, text: &str, error: Option<ParseError>| {
-            if let Some(error) = error {
-                faults.add(rule.line, Fault::BadRule { key, text: text.to_owned(), why: error.problem });
-            }
-        };
-        if let Some(text) = &rule.switches {
-            bad("switches", text, text.parse::<Switches>().err());
-        }
-        if let Some(text) = &rule.placement {
-            bad("placement", text, text.parse::<Placement>().err());
-        }
-        let Some(text) = &rule.gather else { continue };
-        let gather = text.parse::<Gather>();
-        bad("gather", text, gather.as_ref().err().cloned());
-        for clause in gather.iter().flat_map(|gather| &gather.clauses) {
+    let gathers = config.rule.iter().filter_map(|rule| Some((rule.line, rule.gather.as_ref()?)));
+    for (line, gather) in gathers {
+        for clause in &gather.clauses {
             if !known.iter().any(|layer| layer == clause.layer()) {
-                let (text, layer, known) = (text.clone(), clause.layer().to_owned(), known.to_vec());
-                faults.add(rule.line, Fault::UnknownLayer { text, layer, known });
+                let (layer, known) = (clause.layer().to_owned(), known.to_vec());
+                faults.add(line, Fault::UnknownLayer { text: gather.to_string(), layer, known });
             }
         }
     }

@@ -184,16 +184,6 @@ pub enum Fault {
         /// The key.
         key: &'static str,
     },
-    /// A rule by size that cannot be read.
-    #[error("rule: {key} = {text:?}: {why}")]
-    BadRule {
-        /// The key.
-        key: &'static str,
-        /// The value as written.
-        text: String,
-        /// What is wrong with it.
-        why: String,
-    },
     /// A rule by size that names a layer that is not there.
     #[error("rule: gather = {text:?}: the topology has no layer {layer}; its layers are {}", .known.join(", "))]
     UnknownLayer {

@@ -68,12 +68,7 @@ fn limits(gather: Option<&Gather>, switches: Option<Switches>) -> impl Iterator<
 /// After how long something falls away that rules by size ask for.
 pub(crate) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
     let rules = policy.topologies.iter().flat_map(|config| &config.rule);
-    let limits = rules.flat_map(|rule| {
-        let gather = rule.gather.as_deref().and_then(|text| text.parse().ok());
-        let switches = rule.switches.as_deref().and_then(|text| text.parse().ok());
-        limits(gather.as_ref(), switches).collect::<Vec<_>>()
-    });
-    limits.collect()
+    rules.flat_map(|rule| limits(rule.gather.as_ref(), rule.switches)).collect()
 }
 
 /// Every time at which something falls away that a job asked for; or, where it asks neither for domains nor for switches, may

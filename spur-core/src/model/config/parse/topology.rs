@@ -11,7 +11,7 @@ use crate::model::topology::{
     BlockConfig, DEFAULT_TOPOLOGY, LimitsConfig, Line, Plugin, RuleConfig, ScoreBefore, SwitchConfig,
     TopologyConfig, Weight, WeightsConfig,
 };
-use crate::text::gather::{Gather, Placement, Switches, is_layer_name};
+use crate::text::gather::is_layer_name;
 
 /// The largest weight of the settable score.
 const MOST_WEIGHT: f64 = 1000.0;
@@ -124,11 +124,11 @@ fn block(mut section: Section<'_>) -> BlockConfig {
 fn rule(mut section: Section<'_>) -> RuleConfig {
     let rule = RuleConfig {
         max_nodes: section.integer("max_nodes", 1..=u32::MAX),
-        gather: section.parsed::<Gather>("gather").map(|gather| gather.to_string()),
+        gather: section.parsed("gather"),
         whole: section.boolean("whole").unwrap_or(false),
         adjacent: section.integer("adjacent", 1..=u32::MAX),
-        switches: section.parsed::<Switches>("switches").map(|switches| switches.to_string()),
-        placement: section.parsed::<Placement>("placement").map(|placement| placement.to_string()),
+        switches: section.parsed("switches"),
+        placement: section.parsed("placement"),
         line: line(&section),
     };
     section.finish();

@@ -381,15 +381,14 @@ impl Resolver<'_> {
     }
 
     fn rule(&mut self, rule: &RuleConfig) -> Result<(), AskError> {
-        // The texts were checked with the configuration; a rule that cannot be read asks for nothing.
-        if let Some(gather) = rule.gather.as_ref().and_then(|text| text.parse::<Gather>().ok()) {
-            self.gather(&gather, "[[topology.rule]] gather = ")?;
+        if let Some(gather) = &rule.gather {
+            self.gather(gather, "[[topology.rule]] gather = ")?;
         }
-        if let Some(switches) = rule.switches.as_ref().and_then(|text| text.parse::<Switches>().ok()) {
+        if let Some(switches) = rule.switches {
             self.switches(switches);
         }
         let ask = &mut self.done.ask;
-        if let Some(placement) = rule.placement.as_ref().and_then(|text| text.parse::<Placement>().ok()) {
+        if let Some(placement) = rule.placement {
             ask.mode = mode(placement);
         }
         ask.whole_leaves |= rule.whole;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::dependency;
 use super::event::{Entry, Event, Record, Split};
-use super::{Cluster, Derived};
-use crate::id::{JobId, NodeId};
+use super::{Cluster, Derived, Node};
+use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
 use crate::model::job::{BatchEnd, Job, JobSpec};
-use crate::model::node::Health;
+use crate::model::node::{Drain, Health, Registration};
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::model::step::{Step, StepNodeEnd};
 use crate::text::array::TaskSet;
@@ -30,17 +30,11 @@ impl Cluster {
         match &entry.event {
             Event::PolicyChanged { policy, keeps_edits } => self.set_policy(policy, *keeps_edits),
             Event::JobSubmitted { job, spec } => self.submit(*job, spec, at, &entry.record),
-            Event::HetJobSubmitted { jobs, specs } => {
-                for (job, spec) in jobs.iter().zip(specs) {
-                    self.submit(*job, spec, at, &Record::default());
-                }
-            }
+            Event::HetJobSubmitted { jobs, specs } => self.submit_components(jobs, specs, at),
             Event::JobUpdated { job, spec } => self.update_job(*job, spec, at),
             Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
             Event::JobReleased { job } => self.hold(*job, None, at),
-            Event::StartPromised { job, start } => {
-                self.jobs.change(*job, |job| job.promised = Some(*start));
-            }
+            Event::StartPromised { job, start } => self.jobs.change(*job, |job| job.promised = Some(*start)),
             Event::JobNominated { job, nomination } => self.nominate(*job, Some(nomination)),
             Event::NominationDropped { job } => self.nominate(*job, None),
             Event::JobPreempted { job, by, then, end_at } => {
@@ -70,14 +64,19 @@ impl Cluster {
             Event::HistoryBegun { .. } | Event::ReignBegun { .. } | Event::JournalDoubted { .. } => {
                 self.apply_to_lineage(&entry.event, entry.epoch, at);
             }
-            Event::NodeRegistered { .. }
-            | Event::ForeignDropped { .. }
-            | Event::NodeCleaned { .. }
-            | Event::NodeDowned { .. }
-            | Event::NodeDrained { .. }
-            | Event::NodeResumed { .. }
-            | Event::NodeMended { .. }
-            | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
+            Event::NodeRegistered { node, registration, stale, foreign, last_job } => {
+                self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
+                self.change_node(*node, |node| register(node, registration, stale, foreign, at));
+            }
+            Event::ForeignDropped { node } => self.change_node(*node, drop_foreign),
+            Event::NodeCleaned { node, attempt } => self.change_node(*node, |node| clean(node, *attempt)),
+            Event::NodeDowned { node, reason, silent, by } => {
+                self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
+            }
+            Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),
+            Event::NodeResumed { node } => self.change_node(*node, resume),
+            Event::NodeMended { node } => self.change_node(*node, |node| node.drain = None),
+            Event::NodeUpdated { node, .. } => self.change_node(*node, |node| node.update(&entry.event)),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
             Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
@@ -94,60 +93,24 @@ impl Cluster {
         self.note_idle(at);
     }
 
-    fn apply_to_node(&mut self, event: &Event, at: Time) {
-        let id = match event {
-            Event::NodeRegistered { node, .. }
-            | Event::ForeignDropped { node }
-            | Event::NodeCleaned { node, .. }
-            | Event::NodeDowned { node, .. }
-            | Event::NodeDrained { node, .. }
-            | Event::NodeResumed { node }
-            | Event::NodeMended { node }
-            | Event::NodeUpdated { node, .. } => *node,
-            _ => return,
-        };
+    /// Changes what is true of a node, with what follows for those that plan on it.
+    fn change_node(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
         self.derived = Derived::default();
-        if let Event::NodeRegistered { last_job: Some(seen), .. } = event {
-            self.mark.last_job = self.mark.last_job.max(*seen);
-        }
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
         let before = Arc::clone(&node.shape);
-        match event {
-            Event::NodeRegistered { registration, stale, foreign, .. } => {
-                node.register(registration, at);
-                node.stale.clone_from(stale);
-                node.foreign.clone_from(foreign);
-            }
-            Event::NodeCleaned { attempt, .. } => {
-                node.stale.retain(|stale| stale != attempt);
-                node.foreign.retain(|foreign| foreign != attempt);
-            }
-            Event::ForeignDropped { .. } => {
-                let foreign = std::mem::take(&mut node.foreign);
-                node.stale.extend(foreign);
-            }
-            Event::NodeDowned { reason, silent, by, .. } => {
-                let (reason, silent, by) = (Arc::clone(reason), *silent, by.clone());
-                node.health = Health::Down { reason, at, silent, by };
-            }
-            Event::NodeDrained { drain, .. } => node.drain = Some(drain.clone()),
-            Event::NodeMended { .. } => node.drain = None,
-            Event::NodeResumed { .. } => {
-                node.drain = None;
-                if matches!(node.health, Health::Down { .. }) {
-                    let known = node.registration.is_some();
-                    node.health = if known { Health::Up } else { Health::Unknown };
-                }
-            }
-            Event::NodeUpdated { .. } => node.update(event),
-            _ => {}
-        }
+        change(node);
         let changed = node.shape != before;
         if changed || !node.available() {
             self.renounce(id);
         }
         if changed {
             self.mark.ground = self.mark.seq;
+        }
+    }
+
+    fn submit_components(&mut self, jobs: &[JobId], specs: &[Arc<JobSpec>], at: Time) {
+        for (job, spec) in jobs.iter().zip(specs) {
+            self.submit(*job, spec, at, &Record::default());
         }
     }
 
@@ -447,4 +410,43 @@ fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, end: &Ste
 /// The exit that Slurm would keep as the derived one: the higher code, and of equal codes the one with a signal.
 fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
     if (other.code, other.signal) > (one.code, one.signal) { other } else { one }
+}
+
+fn register(
+    node: &mut Node,
+    registration: &Arc<Registration>,
+    stale: &[Attempt],
+    foreign: &[Attempt],
+    at: Time,
+) {
+    node.register(registration, at);
+    node.stale = stale.to_vec();
+    node.foreign = foreign.to_vec();
+}
+
+/// What is foreign on a node is to be ended like what is stale.
+fn drop_foreign(node: &mut Node) {
+    let foreign = std::mem::take(&mut node.foreign);
+    node.stale.extend(foreign);
+}
+
+fn clean(node: &mut Node, attempt: Attempt) {
+    node.stale.retain(|stale| *stale != attempt);
+    node.foreign.retain(|foreign| *foreign != attempt);
+}
+
+fn down(node: &mut Node, reason: &Arc<str>, silent: bool, by: Option<&Arc<str>>, at: Time) {
+    node.health = Health::Down { reason: Arc::clone(reason), at, silent, by: by.cloned() };
+}
+
+fn drain_node(node: &mut Node, drain: &Drain) {
+    node.drain = Some(drain.clone());
+}
+
+fn resume(node: &mut Node) {
+    node.drain = None;
+    if matches!(node.health, Health::Down { .. }) {
+        let known = node.registration.is_some();
+        node.health = if known { Health::Up } else { Health::Unknown };
+    }
 }

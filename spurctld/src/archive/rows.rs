@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event};
-use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::id::{Attempt, JobId, NodeId, StepId};
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
-use spur_core::model::step::Step;
+use spur_core::model::step::{Step, StepNodeEnd};
 use spur_core::model::usage::Usage;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
@@ -73,16 +73,71 @@ impl Rows {
                 }
             }
             Event::StepNodeEnded { job, step, node, end } => {
-                let Some(job) = cluster.job(*job) else { return };
-                let Some(step) = job.steps.iter().find(|running| running.id == *step) else { return };
-                let mut ended = Step::clone(step);
-                ended.end_on(*node, end);
-                if let Some(exit) = ended.exit() {
-                    let row = step_row(cluster, job, &ended, Some((exit, entry.at)));
-                    self.steps.insert((job.attempt(), i64::from(ended.id.0)), row);
-                }
+                self.end_step(cluster, *job, (*step, *node), end, entry.at);
             }
-            _ => {}
+            Event::HistoryBegun { .. }
+            | Event::ReignBegun { .. }
+            | Event::JournalDoubted { .. }
+            | Event::PolicyChanged { .. }
+            | Event::JobSubmitted { .. }
+            | Event::HetJobSubmitted { .. }
+            | Event::JobUpdated { .. }
+            | Event::JobHeld { .. }
+            | Event::JobReleased { .. }
+            | Event::StartPromised { .. }
+            | Event::JobNominated { .. }
+            | Event::NominationDropped { .. }
+            | Event::JobPreempted { .. }
+            | Event::JobSuspended { .. }
+            | Event::JobRecalled { .. }
+            | Event::CpusReturned { .. }
+            | Event::JobResumed { .. }
+            | Event::TasksSplit { .. }
+            | Event::JobStarted { .. }
+            | Event::JobWarned { .. }
+            | Event::JobNodeLost { .. }
+            | Event::JobNodesReplaced { .. }
+            | Event::JobEnding { .. }
+            | Event::JobKilled { .. }
+            | Event::NodeReleased { .. }
+            | Event::StepStarted { .. }
+            | Event::NodeRegistered { .. }
+            | Event::ForeignDropped { .. }
+            | Event::NodeCleaned { .. }
+            | Event::NodeDowned { .. }
+            | Event::NodeDrained { .. }
+            | Event::NodeResumed { .. }
+            | Event::NodeUpdated { .. }
+            | Event::NodesMoved { .. }
+            | Event::PartitionSet { .. }
+            | Event::ReservationCreated { .. }
+            | Event::ReservationUpdated { .. }
+            | Event::ReservationDeleted { .. }
+            | Event::NodeMended { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
+            | Event::PartitionEdited { .. }
+            | Event::PartitionDeleted { .. }
+            | Event::BatchEnded { .. } => {}
+        }
+    }
+
+    /// A step has its row when it has ended on all of its nodes.
+    fn end_step(
+        &mut self,
+        cluster: &Cluster,
+        job: JobId,
+        (step, node): (StepId, NodeId),
+        end: &StepNodeEnd,
+        at: Time,
+    ) {
+        let Some(job) = cluster.job(job) else { return };
+        let Some(step) = job.steps.iter().find(|running| running.id == step) else { return };
+        let mut ended = Step::clone(step);
+        ended.end_on(node, end);
+        if let Some(exit) = ended.exit() {
+            let row = step_row(cluster, job, &ended, Some((exit, at)));
+            self.steps.insert((job.attempt(), i64::from(ended.id.0)), row);
         }
     }
 
@@ -117,7 +172,38 @@ impl Rows {
                 let row = step_row(cluster, job, step, None);
                 self.steps.insert((job.attempt(), i64::from(step.id.0)), row);
             }
-            _ => {}
+            Event::HistoryBegun { .. }
+            | Event::ReignBegun { .. }
+            | Event::JournalDoubted { .. }
+            | Event::PolicyChanged { .. }
+            | Event::StartPromised { .. }
+            | Event::JobNominated { .. }
+            | Event::NominationDropped { .. }
+            | Event::JobPreempted { .. }
+            | Event::JobRecalled { .. }
+            | Event::CpusReturned { .. }
+            | Event::JobWarned { .. }
+            | Event::JobKilled { .. }
+            | Event::NodeReleased { .. }
+            | Event::JobsForgotten { .. }
+            | Event::StepNodeEnded { .. }
+            | Event::NodeRegistered { .. }
+            | Event::ForeignDropped { .. }
+            | Event::NodeCleaned { .. }
+            | Event::NodeDowned { .. }
+            | Event::NodeDrained { .. }
+            | Event::NodeResumed { .. }
+            | Event::NodeUpdated { .. }
+            | Event::NodesMoved { .. }
+            | Event::PartitionSet { .. }
+            | Event::ReservationCreated { .. }
+            | Event::ReservationUpdated { .. }
+            | Event::ReservationDeleted { .. }
+            | Event::NodeMended { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
+            | Event::PartitionEdited { .. }
+            | Event::PartitionDeleted { .. } => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! Jobs unlike any other: each has its own script of 1 KB and environment of 4 KB.
 
+use spur_chance::scatter;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest};
 
 const SCRIPT: usize = 1024;
@@ -77,7 +78,7 @@ impl Text {
     fn filled(&self, number: u64) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (line, place) in self.places.iter().enumerate() {
-            let mut value = scattered(number.wrapping_mul(0x1_0001).wrapping_add(line as u64));
+            let mut value = scatter(number.wrapping_mul(0x1_0001).wrapping_add(line as u64));
             for digit in &mut bytes[*place..*place + DIGITS] {
                 *digit = b"0123456789abcdef"[(value & 15) as usize];
                 value >>= 4;
@@ -85,13 +86,6 @@ impl Text {
         }
         bytes
     }
-}
-
-/// A number in which every bit depends on every bit (the finalizer of splitmix64).
-fn scattered(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fixedbitset::FixedBitSet;
 use rustix::time::{ClockId, clock_gettime};
+use spur_chance::Chance;
 use spur_core::id::NodeId;
 use spur_core::model::fabric::{DomainId, Fabric, Layer, Pos};
 use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig, WeightsConfig};
@@ -20,15 +21,12 @@ const MOST: u32 = 8000;
 /// What takes longer is printed.
 const AIM: Duration = Duration::from_millis(30);
 
-/// Numbers that a seed repeats (splitmix64).
-struct Random(u64);
+/// Questions that a seed repeats.
+struct Random(Chance);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.any()
     }
 
     /// A number from `low` to `high`, both included.
@@ -290,7 +288,7 @@ fn main() {
     let mut longest: BTreeMap<String, (u32, u32, u32, Duration, u64)> = BTreeMap::new();
     let mut sum = Duration::ZERO;
     for seed in seeds {
-        let mut random = Random(seed.wrapping_mul(0x2545_F491_4F6C_DD1D));
+        let mut random = Random(Chance::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D)));
         let is_whole = random.one_in(3);
         let index = random.between(0, 3);
         let fabric = fabrics.get(index as usize);

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::Signal;
 use spur_proto::v1::Job;
 
-use crate::chance::Chance;
+use crate::chance;
 use spur_proto::client::Connection;
 
 use crate::client::{Client, batch_job};
@@ -99,7 +99,7 @@ fn submit_all_the_time(
 }
 
 fn kill_at_random(cluster: &mut Cluster, acks: &Receiver<Accepted>, ledger: &mut Ledger) {
-    let mut chance = Chance::new();
+    let mut chance = chance::seeded();
     for round in 1..=KILLS {
         for _ in 0..chance.below(6) {
             ledger.note(acks.recv_timeout(PATIENCE).expect("submissions go on"));

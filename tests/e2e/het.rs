@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::chance::Chance;
+use crate::chance;
 use crate::cluster::{Cluster, Setup};
 
 /// How often the controller is killed.
@@ -111,7 +111,7 @@ fn what_is_done_to_one_is_done_to_all() {
 /// Whenever the controller is killed, it comes back with both components started or neither, and nothing is lost.
 #[test]
 fn nothing_is_half_started() {
-    let mut chance = Chance::new();
+    let mut chance = chance::seeded();
     let mut cluster = four_nodes();
     cluster.script("long.sh", "#!/bin/sh\nsleep 1000\n");
     cluster.script("short.sh", "#!/bin/sh\nsrun --het-group=0,1 -l true\n");

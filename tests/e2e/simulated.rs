@@ -15,10 +15,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::cluster::{Cluster, Setup, program};
 use crate::nodes::Nodes;
+use spur_chance::Chance;
 
 /// Workloads of an ordinary run.
 const WORKLOADS: u64 = 8;
@@ -69,7 +69,7 @@ enum Step {
 
 impl Workload {
     fn new(seed: u64) -> Self {
-        let mut chance = Chance::of(seed);
+        let mut chance = Chance::new(seed);
         let leaves: Vec<u32> =
             (0..1 + chance.below(4)).map(|_| 1 + u32::try_from(chance.below(6)).expect("few")).collect();
         let nodes = u64::from(leaves.iter().sum::<u32>());

@@ -4,7 +4,6 @@
 //! A run is a function of its seed, so a failure is a number: `SPUR_SIM_SEED=17 cargo test -p spur-tests --test sim`.
 //! `SPUR_SIM_SEEDS=5000` runs more of them.
 
-mod chance;
 mod checks;
 mod controller;
 mod disk;

@@ -9,7 +9,7 @@ use spur_core::model::node::NodeShape;
 use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig};
 use spur_core::text::time::Seconds;
 
-use crate::chance::Chance;
+use spur_chance::Chance;
 
 /// A partition of the same nodes whose jobs preempt those of the other.
 pub(crate) fn add_tier(policy: &mut Policy, chance: &mut Chance) {

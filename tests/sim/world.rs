@@ -20,7 +20,6 @@ use spur_core::text::nodes::NodeCount;
 use spur_core::text::signal::Signal;
 use spur_core::text::time::{Time, TimeLimit};
 
-use crate::chance::Chance;
 use crate::checks;
 use crate::controller::Controller;
 use crate::disk::Disk;
@@ -28,6 +27,7 @@ use crate::ledger::Ledger;
 use crate::node::{Deed, Node, Order};
 use crate::planner;
 use crate::policy;
+use spur_chance::Chance;
 
 /// Faults stop at this time, milliseconds, and what is left must then come to an end.
 const CALM: u64 = 400_000;

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use spur_chance::Chance;
+
 use crate::record::{Action, Record, TraceError};
 
 /// What a disk writes as a whole or not at all, in bytes.
@@ -164,7 +166,7 @@ impl Disk {
 
     /// The directory as it is found when the power is back.
     pub fn image(&self, loss: Loss) -> Image {
-        let mut chance = Chance(match loss {
+        let mut chance = Chance::new(match loss {
             Loss::Some { seed } => seed,
             Loss::Unsynced | Loss::Nothing => 0,
         });
@@ -284,19 +286,6 @@ fn sectors(offset: u64, content: &Range<usize>) -> impl Iterator<Item = Edit> {
 /// SQLite's index of its log is a shared mapping, which no file system keeps for anyone.
 fn volatile(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.ends_with("-shm"))
-}
-
-/// A small generator of chance (splitmix64), so that a seed always means the same cut.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
 }
 
 /// A directory with all that is in it; paths are relative to it.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use fixedbitset::FixedBitSet;
+use spur_chance::Chance;
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
@@ -11,19 +12,16 @@ use crate::sched::place::{Score, Strategy};
 
 use super::{Ask, Slots, Weights};
 
-/// A source of numbers that a seed repeats (splitmix64).
-pub(super) struct Random(u64);
+/// A source of questions that a seed repeats.
+pub(super) struct Random(Chance);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1))
+        Self(Chance::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1)))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.any()
     }
 
     /// A number from `low` to `high`, both included.
@@ -112,7 +110,7 @@ impl Random {
     }
 
     fn build(&mut self, config: &TopologyConfig) -> Fabric {
-        let count = self.0 % 2; // nodes in no domain
+        let count = self.0.seed() % 2; // nodes in no domain
         let used: u64 = {
             let lists = config.switches.iter().filter_map(|switch| switch.nodes.as_deref());
             let lists = lists.chain(config.blocks.iter().map(|block| block.nodes.as_str()));

@@ -8,33 +8,28 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::Pos;
-use crate::sched::request::lens::NOWHERE;
-use crate::sched::request::lens::{DomainTable, Domains, Kind, Lens, slots_by_position};
+use crate::sched::request::domains::{DomainTable, Domains, Kind};
+use crate::sched::request::lens::{Lens, NOWHERE, slots_by_position};
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::room::{Amount, CPUS, RoomId};
+use crate::sched::timeline::known::Needs;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
 
-use super::super::place::{self, Ask, Lost, Placement, Slots, View};
+use super::super::place::{self, Lost, Placement, Slots, View};
 use super::super::request::Need;
 use super::super::space::{Hit, Hunt};
-use super::super::state::{MAX_TRIES, RIVALS, layer};
+use super::super::state::{MAX_TRIES, RIVALS};
 use super::ledger::Books;
 use super::sight::Sights;
 
-/// A number of slots that has not been worked out.
-const UNKNOWN: u32 = u32::MAX;
 /// Needs of which it is kept how often they fit which room.
 const MOST_NEEDS: usize = 4_096;
 
 /// What has been found out about needs, domains and sizes.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
-    numbers: BTreeMap<Need, usize>,
-    needs: Vec<Need>,
-    smaller: Smaller,
-    /// By need, by room: slots.
-    slots: Vec<Vec<u32>>,
+    needs: Needs,
     domains: DomainTable,
     pub(super) stairs: Stairs,
     tally: Tally,
@@ -48,29 +43,22 @@ pub(super) struct Finder {
 impl Finder {
     /// Forgets what was found about rooms: their numbers mean something else now.
     pub(super) fn forget_rooms(&mut self) {
-        self.slots.iter_mut().for_each(Vec::clear);
+        self.needs.forget_rooms();
     }
 
     /// Whether requests have asked for too many different things.
     pub(super) fn is_full(&self) -> bool {
-        self.needs.len() > MOST_NEEDS
+        self.needs.count() > MOST_NEEDS
     }
 
     /// The number of a need: equal needs have the same.
     pub(super) fn need(&mut self, need: &Need) -> usize {
-        if let Some(known) = self.numbers.get(need) {
-            return *known;
-        }
-        self.slots.push(Vec::new());
-        self.needs.push(need.clone());
-        self.smaller.add(&self.needs);
-        self.numbers.insert(need.clone(), self.needs.len() - 1);
-        self.needs.len() - 1
+        self.needs.number(need)
     }
 
     /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
     pub(super) fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
-        (&mut self.stairs, &self.smaller)
+        (&mut self.stairs, self.needs.smaller())
     }
 
     /// The earliest start in a stretch of time, and whether the search for it was given up.
@@ -115,21 +103,7 @@ impl Finder {
 
     /// Slots of a numbered room.
     fn slots_of(&mut self, books: &Books, need: (usize, &Need), room: RoomId) -> u32 {
-        let (rooms, known) = (books.held.rooms(), &mut self.slots[need.0]);
-        if known.len() <= room.index() {
-            known.resize(rooms.len(), UNKNOWN);
-        }
-        if known[room.index()] == UNKNOWN {
-            let shape = rooms.shape(rooms.class_of(room));
-            known[room.index()] = need.1.slots(shape, rooms.amount(room));
-        }
-        known[room.index()]
-    }
-
-    fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
-        let layer = layer(lens, ask);
-        let table = self.domains.entry((lens.outline, layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(lens, layer))))
+        self.needs.known(need.0).slots(books.held.rooms(), need.1, room)
     }
 }
 
@@ -151,7 +125,7 @@ type Found = (Time, (Placement, Vec<Lost>, bool));
 impl Search<'_> {
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
     fn walk(&mut self, finder: &mut Finder, Range { start: from, end: until }: Range<Time>) -> Option<Found> {
-        let domains = finder.domains(self.lens, self.stage.ask());
+        let domains = finder.domains.of(self.lens, self.stage.ask());
         let wanted = (
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             self.hunt.request.min_slots(),

@@ -1,6 +1,5 @@
 //! Which nodes a job may use at all, and how its fabric sees them: shared by all jobs that say the same.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
@@ -8,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::cluster::Past;
 use crate::id::NodeId;
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::fabric::{Fabric, Pos};
 use crate::model::job::Shape;
 use crate::model::reservation::Reservation;
 use crate::sched::place::{Slots, View, Weights, open};
@@ -281,69 +280,6 @@ pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, Str
     Ok(names.iter().collect())
 }
 
-/// What the domains of a layer are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The whole fabric is the one domain, with the number 0.
-    Whole,
-    /// Each node is one, with its own number.
-    Nodes,
-    /// They are domains of the fabric, with their numbers.
-    Domains,
-}
-
-/// For every node that may be used the domain that counts for a layer (`None`: the whole fabric), and how many numbers that
-/// takes.
-#[derive(Clone, Debug)]
-pub(crate) struct Domains {
-    pub(crate) kind: Kind,
-    pub(crate) of_node: Vec<u32>,
-    pub(crate) count: usize,
-    /// Those that count, where they are domains of the fabric.
-    pub(crate) ids: Vec<DomainId>,
-    /// Whether they are leaves of the fabric, all of them.
-    pub(crate) are_leaves: bool,
-    /// Positions of the largest of those, whether they may be used or not.
-    pub(crate) largest: usize,
-}
-
-impl Domains {
-    /// The domains of one layer.
-    pub(crate) fn of(lens: &Lens, layer: Option<Layer>) -> Self {
-        let fabric = &lens.fabric;
-        let nodes = lens.seats.len();
-        let mut of_node = vec![NOWHERE; nodes];
-        for index in 0..fabric.len() {
-            let domain = match layer {
-                None => Some(0),
-                Some(Layer::NODE) => Some(fabric.node(pos(index)).0),
-                Some(layer) => fabric.domain_at(pos(index), layer).map(|id| id.0),
-            };
-            let node = fabric.node(pos(index));
-            if lens.pos(node.0).is_some() {
-                of_node[node.index()] = domain.unwrap_or(NOWHERE);
-            }
-        }
-        let (kind, ids) = match layer {
-            None => (Kind::Whole, Vec::new()),
-            Some(Layer::NODE) => (Kind::Nodes, Vec::new()),
-            Some(layer) => (Kind::Domains, fabric.domains_covering(layer)),
-        };
-        let count = match kind {
-            Kind::Whole => 1,
-            Kind::Nodes => nodes,
-            Kind::Domains => fabric.domain_count(),
-        };
-        let are_leaves =
-            kind == Kind::Domains && ids.iter().all(|id| fabric.domain(*id).children().is_empty());
-        let largest = ids.iter().map(|id| fabric.domain(*id).range().len()).max().unwrap_or(0);
-        Self { kind, of_node, count, ids, are_leaves, largest }
-    }
-}
-
-/// Domains by outline and layer.
-pub(crate) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
-
 /// What a need sees of an idle cluster, given what it sees of each class of nodes.
 fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need, of_class: &[u32]) -> Slots {
     let slots_of = |node: NodeId| match admitted.contains(node.index()) {
@@ -378,6 +314,6 @@ fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
     Slots::whole(fabric, open(slots))
 }
 
-fn pos(index: usize) -> Pos {
+pub(super) fn pos(index: usize) -> Pos {
     Pos(u32::try_from(index).expect("positions are u32"))
 }

@@ -6,6 +6,7 @@
 //! fit a room and what they take.
 
 pub(super) mod counts;
+pub(super) mod domains;
 pub(super) mod lens;
 pub(super) mod part;
 mod standing;

@@ -1,11 +1,10 @@
 //! What a pass knows of nodes and time, and the one question it asks of it: where and when does this job fit?
 
-mod known;
 mod space;
 pub(super) mod together;
 mod trial;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -13,31 +12,30 @@ use smallvec::SmallVec;
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
-use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::fabric::DomainId;
 use crate::model::phase::Phase;
-use crate::model::topology::Plugin;
 use crate::sched::forecast::Forecast;
-use crate::sched::request::lens::{Canvas, DomainTable, Domains, Lens};
+use crate::sched::request::domains::{DomainTable, layer};
+use crate::sched::request::lens::{Canvas, Lens};
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
+use crate::sched::timeline::known::{Needs, Seen};
 use crate::sched::timeline::licenses::Licenses;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::scout::Scout;
 use crate::sched::timeline::second::length;
 use crate::sched::timeline::shelves::Measure;
-use crate::sched::timeline::stairs::{Smaller, Stairs};
+use crate::sched::timeline::stairs::Stairs;
 use crate::sched::timeline::standing::{Counts, Moment, Standing};
 use crate::sched::timeline::sweep::{Counters, Search};
 use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
-use super::place::{Ask, BlockRule, Slots, Strategy};
-use super::request::Need;
+use super::place::Slots;
 use super::scene::{Scene, SceneNode};
 use super::space::{Hit, Hunt};
 use super::timeline::Timeline;
-use known::{Known, Seen};
 use trial::{Trial, placed};
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
@@ -69,12 +67,7 @@ pub(super) struct State {
     idle: Vec<RoomId>,
     /// What was last worked out to be taken of a node: often the next takes the same.
     taken: Arc<[u64]>,
-    needs: BTreeMap<Need, usize>,
-    /// The needs by their numbers.
-    known_needs: Vec<Need>,
-    smaller: Smaller,
-    /// By need: the slots of rooms.
-    slots: Vec<Known>,
+    needs: Needs,
     domains: DomainTable,
     counters: Counters,
     tails: Tails,
@@ -167,11 +160,8 @@ impl State {
             rooms,
             idle,
             taken: Arc::default(),
-            needs: BTreeMap::new(),
-            known_needs: Vec::new(),
-            smaller: Smaller::default(),
-            slots: Vec::new(),
-            domains: DomainTable::new(),
+            needs: Needs::default(),
+            domains: DomainTable::default(),
             counters: Counters::new(scene.nodes.len()),
             tails: Tails::default(),
             scout: Scout::new(scene.nodes.len()),
@@ -194,7 +184,7 @@ impl State {
         lens: &Arc<Lens>,
         times: std::ops::Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let domains = self.domains(lens, stage.ask());
+        let domains = self.domains.of(lens, stage.ask());
         self.timelines[hunt.realm].settle(&mut self.rooms);
         let timeline = &self.timelines[hunt.realm];
         let mut judge = Trial {
@@ -202,7 +192,7 @@ impl State {
             lens,
             need: &hunt.request.need,
             rooms: &self.rooms,
-            known: &mut self.slots[hunt.need],
+            known: self.needs.known(hunt.need),
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
@@ -284,7 +274,7 @@ impl State {
 
     /// A start at this moment.
     fn look(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>) -> Option<Hit> {
-        let domains = self.domains(lens, stage.ask());
+        let domains = self.domains.of(lens, stage.ask());
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
         let min_slots = hunt.request.min_slots();
         let names = self.names_rivals;
@@ -315,45 +305,10 @@ impl State {
         let realm = hunt.realm;
         let moment = Moment { realm, timeline: &self.timelines[realm], run_time: hunt.run_time };
         let need = &hunt.request.need;
-        let mut seen = Seen { known: &mut self.slots[hunt.need], rooms: &self.rooms, need };
+        let mut seen = Seen { known: self.needs.known(hunt.need), rooms: &self.rooms, need };
         seen.known.learn(seen.rooms, need);
         self.standing.look(lens, hunt.need, &moment, &mut seen, look)
     }
-
-    fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
-        let layer = layer(lens, ask);
-        let table = self.domains.entry((lens.outline, layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(lens, layer))))
-    }
-}
-
-/// The layer of which one domain has to hold the job; `None`: the whole fabric.
-pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
-    let top = lens.fabric.top();
-    match ask.strategy {
-        Strategy::Flat => ask.must,
-        Strategy::Tree => {
-            // What lies side by side has one parent.
-            let parents = ask.adjacent.and_then(|_| above_leaves(&lens.fabric));
-            Some(ask.must.into_iter().chain(parents).min().unwrap_or(top))
-        }
-        // A segment is held by itself, so that nothing is known of the whole.
-        Strategy::Block if ask.segment.is_some() => Some(ask.must.unwrap_or(top)),
-        Strategy::Block => {
-            let most = ask.nodes.map_or(0, |(_, max)| max);
-            let slots = if ask.nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
-            let rule = BlockRule::new(&lens.fabric, &lens.idle).containment(most, slots).within;
-            Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
-        }
-    }
-}
-
-/// The layer of which some domain holds all leaves that lie side by side, whichever they are; `None` where they need no
-/// parent for that.
-fn above_leaves(fabric: &Fabric) -> Option<Layer> {
-    let is_leaf = |id: &DomainId| fabric.domain(*id).layer() == Layer::LEAF;
-    let parents = fabric.inner().filter(|(_, domain, _)| domain.children().iter().any(is_leaf));
-    parents.map(|(_, domain, _)| domain.layer()).max().filter(|_| fabric.plugin() == Plugin::Tree)
 }
 
 /// What a node has free at this moment, and what it will have as its jobs end.

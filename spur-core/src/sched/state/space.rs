@@ -20,7 +20,6 @@ use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
 
-use super::known::Known;
 use super::trial::occupied;
 use crate::sched::request::part::Part;
 use crate::sched::space::{Hit, Hunt};
@@ -45,20 +44,13 @@ impl Space for State {
     }
 
     fn need(&mut self, need: &Need) -> usize {
-        if let Some(known) = self.needs.get(need) {
-            return *known;
-        }
-        self.slots.push(Known::default());
-        self.known_needs.push(need.clone());
-        self.smaller.add(&self.known_needs);
-        self.needs.insert(need.clone(), self.slots.len() - 1);
-        self.slots.len() - 1
+        self.needs.number(need)
     }
 
     fn doubt(&mut self) {}
 
     fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
-        (&mut self.stairs, &self.smaller)
+        (&mut self.stairs, self.needs.smaller())
     }
 
     fn search(

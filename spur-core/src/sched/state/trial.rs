@@ -8,13 +8,13 @@ use crate::sched::request::Need;
 use crate::sched::request::lens::{Canvas, Lens};
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::timeline::Timeline;
+use crate::sched::timeline::known::Known;
 use crate::sched::timeline::second::Second;
 use crate::sched::timeline::standing::Counts;
 use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
 use crate::sched::timeline::tails::Earliest;
 use crate::text::time::Time;
 
-use super::known::Known;
 use super::{MAX_TRIES, RIVALS};
 
 /// Tries to place a job at the times a sweep comes up with.

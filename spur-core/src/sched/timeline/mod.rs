@@ -15,6 +15,7 @@
 pub(super) mod held;
 pub(super) mod holding;
 pub(super) mod holes;
+pub(super) mod known;
 pub(super) mod licenses;
 pub(super) mod realm;
 pub(super) mod scout;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Pos};
-use crate::sched::request::lens::Kind;
+use crate::sched::request::domains::Kind;
 
 use super::Timeline;
 use super::holes::Hole;

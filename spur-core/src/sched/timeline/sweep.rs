@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Slots;
-use crate::sched::request::lens::{Domains, Kind, Lens};
-use crate::sched::request::lens::{NOWHERE, UNKNOWN};
+use crate::sched::request::domains::{Domains, Kind};
+use crate::sched::request::lens::{Lens, NOWHERE, UNKNOWN};
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
 

@@ -1,15 +1,63 @@
-//! How many slots rooms have for a need, worked out once for each.
+//! Needs by number, and how many slots rooms have for each, worked out once.
+
+use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
 use crate::sched::request::Need;
 use crate::sched::request::lens::UNKNOWN;
 use crate::sched::scene::room::{ClassId, RoomId, Rooms};
+use crate::sched::timeline::stairs::Smaller;
 use crate::sched::timeline::standing::Counts;
+
+/// Needs: equal ones have one number.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    numbers: BTreeMap<Need, usize>,
+    /// By number.
+    all: Vec<Need>,
+    known: Vec<Known>,
+    smaller: Smaller,
+}
+
+impl Needs {
+    /// The number of a need.
+    pub(crate) fn number(&mut self, need: &Need) -> usize {
+        if let Some(number) = self.numbers.get(need) {
+            return *number;
+        }
+        let number = self.all.len();
+        self.all.push(need.clone());
+        self.known.push(Known::default());
+        self.smaller.add(&self.all);
+        self.numbers.insert(need.clone(), number);
+        number
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Which needs are no larger than which.
+    pub(crate) fn smaller(&self) -> &Smaller {
+        &self.smaller
+    }
+
+    /// What is known of a need, by its number.
+    pub(crate) fn known(&mut self, number: usize) -> &mut Known {
+        &mut self.known[number]
+    }
+
+    /// Forgets what was found about rooms: their numbers mean something else now.
+    pub(crate) fn forget_rooms(&mut self) {
+        self.known.fill_with(Known::default);
+    }
+}
 
 /// What is known of one need.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// By room. It is looked up for every hole that a search meets, so that it has to be small.
     slots: Vec<u16>,
     /// By class of nodes: what a slot takes, see [`Need::floor`].
@@ -19,7 +67,7 @@ pub(super) struct Known {
 impl Known {
     /// How many slots a room has; `need` is always the same.
     #[inline]
-    pub(super) fn slots(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
+    pub(crate) fn slots(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
         match self.slots.get(room.index()) {
             Some(slots) if *slots != UNKNOWN => u32::from(*slots),
             _ => self.find(rooms, need, room),
@@ -27,12 +75,12 @@ impl Known {
     }
 
     /// By room, as far as they are known.
-    pub(super) fn by_room(&self) -> &[u16] {
+    pub(crate) fn by_room(&self) -> &[u16] {
         &self.slots
     }
 
     /// Works out what all rooms have that there are by now, where that is easy.
-    pub(super) fn learn(&mut self, rooms: &Rooms, need: &Need) {
+    pub(crate) fn learn(&mut self, rooms: &Rooms, need: &Need) {
         self.learn_classes(rooms, need);
         let Self { slots, floors } = self;
         for (class, amounts) in rooms.runs_from(slots.len()) {
@@ -93,10 +141,10 @@ impl Floor {
 }
 
 /// What is known of one need, and what is not known yet is worked out from.
-pub(super) struct Seen<'a> {
-    pub(super) known: &'a mut Known,
-    pub(super) rooms: &'a Rooms,
-    pub(super) need: &'a Need,
+pub(crate) struct Seen<'a> {
+    pub(crate) known: &'a mut Known,
+    pub(crate) rooms: &'a Rooms,
+    pub(crate) need: &'a Need,
 }
 
 impl Counts for Seen<'_> {

@@ -1,0 +1,112 @@
+//! Domains of the layer of which one has to hold the whole job, numbered so that they can be counted in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::topology::Plugin;
+use crate::sched::place::{Ask, BlockRule, Strategy};
+
+use super::lens::{Lens, NOWHERE, pos};
+
+/// What the domains of a layer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The whole fabric is the one domain, with the number 0.
+    Whole,
+    /// Each node is one, with its own number.
+    Nodes,
+    /// They are domains of the fabric, with their numbers.
+    Domains,
+}
+
+/// For every node that may be used the domain that counts for a layer (`None`: the whole fabric), and how many numbers that
+/// takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Domains {
+    pub(crate) kind: Kind,
+    pub(crate) of_node: Vec<u32>,
+    pub(crate) count: usize,
+    /// Those that count, where they are domains of the fabric.
+    pub(crate) ids: Vec<DomainId>,
+    /// Whether they are leaves of the fabric, all of them.
+    pub(crate) are_leaves: bool,
+    /// Positions of the largest of those, whether they may be used or not.
+    pub(crate) largest: usize,
+}
+
+impl Domains {
+    /// The domains of one layer.
+    pub(crate) fn of(lens: &Lens, layer: Option<Layer>) -> Self {
+        let fabric = &lens.fabric;
+        let nodes = lens.seats().len();
+        let mut of_node = vec![NOWHERE; nodes];
+        for index in 0..fabric.len() {
+            let domain = match layer {
+                None => Some(0),
+                Some(Layer::NODE) => Some(fabric.node(pos(index)).0),
+                Some(layer) => fabric.domain_at(pos(index), layer).map(|id| id.0),
+            };
+            let node = fabric.node(pos(index));
+            if lens.pos(node.0).is_some() {
+                of_node[node.index()] = domain.unwrap_or(NOWHERE);
+            }
+        }
+        let (kind, ids) = match layer {
+            None => (Kind::Whole, Vec::new()),
+            Some(Layer::NODE) => (Kind::Nodes, Vec::new()),
+            Some(layer) => (Kind::Domains, fabric.domains_covering(layer)),
+        };
+        let count = match kind {
+            Kind::Whole => 1,
+            Kind::Nodes => nodes,
+            Kind::Domains => fabric.domain_count(),
+        };
+        let are_leaves =
+            kind == Kind::Domains && ids.iter().all(|id| fabric.domain(*id).children().is_empty());
+        let largest = ids.iter().map(|id| fabric.domain(*id).range().len()).max().unwrap_or(0);
+        Self { kind, of_node, count, ids, are_leaves, largest }
+    }
+}
+
+/// The domains that were asked for, by outline and layer.
+#[derive(Debug, Default)]
+pub(crate) struct DomainTable(BTreeMap<(usize, Option<Layer>), Arc<Domains>>);
+
+impl DomainTable {
+    /// The domains of which one has to hold a job.
+    pub(crate) fn of(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
+        let layer = layer(lens, ask);
+        let known = self.0.entry((lens.outline, layer));
+        Arc::clone(known.or_insert_with(|| Arc::new(Domains::of(lens, layer))))
+    }
+}
+
+/// The layer of which one domain has to hold the job; `None`: the whole fabric.
+pub(crate) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
+    let top = lens.fabric.top();
+    match ask.strategy {
+        Strategy::Flat => ask.must,
+        Strategy::Tree => {
+            // What lies side by side has one parent.
+            let parents = ask.adjacent.and_then(|_| above_leaves(&lens.fabric));
+            Some(ask.must.into_iter().chain(parents).min().unwrap_or(top))
+        }
+        // A segment is held by itself, so that nothing is known of the whole.
+        Strategy::Block if ask.segment.is_some() => Some(ask.must.unwrap_or(top)),
+        Strategy::Block => {
+            let most = ask.nodes.map_or(0, |(_, max)| max);
+            let slots = if ask.nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
+            let rule = BlockRule::new(&lens.fabric, &lens.idle).containment(most, slots).within;
+            Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
+        }
+    }
+}
+
+/// The layer of which some domain holds all leaves that lie side by side, whichever they are; `None` where they need no
+/// parent for that.
+fn above_leaves(fabric: &Fabric) -> Option<Layer> {
+    let is_leaf = |id: &DomainId| fabric.domain(*id).layer() == Layer::LEAF;
+    let parents = fabric.inner().filter(|(_, domain, _)| domain.children().iter().any(is_leaf));
+    parents.map(|(_, domain, _)| domain.layer()).max().filter(|_| fabric.plugin() == Plugin::Tree)
+}

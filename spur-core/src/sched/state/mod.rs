@@ -23,7 +23,6 @@ use crate::sched::timeline::holding;
 use crate::sched::timeline::known::{Needs, Seen};
 use crate::sched::timeline::licenses::Licenses;
 use crate::sched::timeline::realm::{OPEN, Realms};
-use crate::sched::timeline::scout::Scout;
 use crate::sched::timeline::second::length;
 use crate::sched::timeline::shelves::Measure;
 use crate::sched::timeline::stairs::Stairs;
@@ -71,7 +70,6 @@ pub(super) struct State {
     domains: DomainTable,
     counters: Counters,
     tails: Tails,
-    scout: Scout,
     canvas: Canvas,
     stairs: Stairs,
     licenses: Licenses,
@@ -164,7 +162,6 @@ impl State {
             domains: DomainTable::default(),
             counters: Counters::new(scene.nodes.len()),
             tails: Tails::default(),
-            scout: Scout::new(scene.nodes.len()),
             canvas: Canvas::default(),
             stairs: Stairs::default(),
             licenses,
@@ -224,11 +221,7 @@ impl State {
         // A search of one moment is told of what there is even if it is not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, hunt.need, layer));
         let answer = key.and_then(|key| {
-            let found =
-                self.tails.earliest(key, &search, timeline, |room| judge.slots(room)).or_else(|| {
-                    judge.known.learn(judge.rooms, judge.need);
-                    self.scout.earliest(&search, timeline, &mut judge)
-                })?;
+            let found = self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
             search.from = found.at.min(search.until);
             judge.settle(found, &search, timeline, &mut self.counters)
         });

@@ -18,7 +18,6 @@ pub(super) mod holes;
 pub(super) mod known;
 pub(super) mod licenses;
 pub(super) mod realm;
-pub(super) mod scout;
 pub(super) mod second;
 pub(super) mod shelves;
 pub(super) mod stairs;

@@ -26,7 +26,7 @@ use super::shelves::Measure;
 use super::standing::Counts;
 
 /// Shelves that a sweep usually goes on to walk along.
-pub(super) const SHELVES: usize = 32;
+const SHELVES: usize = 32;
 
 /// What is looked for.
 pub(crate) struct Search<'a> {
@@ -466,14 +466,14 @@ impl Search<'_> {
 }
 
 /// A place among the holes of a shelf behind those that are open where a sweep begins.
-pub(super) struct Cursor<'a> {
+struct Cursor<'a> {
     chunks: Reaching<'a>,
     holes: std::slice::Iter<'a, Hole>,
 }
 
 impl<'a> Cursor<'a> {
     /// Shows `see` the holes that are open at a moment, and stands behind them.
-    pub(super) fn behind(mut chunks: Reaching<'a>, at: Second, mut see: impl FnMut(&'a [Hole])) -> Self {
+    fn behind(mut chunks: Reaching<'a>, at: Second, mut see: impl FnMut(&'a [Hole])) -> Self {
         let open = |hole: &Hole| hole.start <= at;
         let next = chunks.find_map(|holes| {
             let all_open = holes.last().is_some_and(open);
@@ -488,27 +488,6 @@ impl<'a> Cursor<'a> {
     /// It with the next hole that is long enough, if there is one.
     fn with_next(mut self, search: &Search<'_>) -> Option<(&'a Hole, Self)> {
         Some((self.next(search)?, self))
-    }
-
-    /// When the next hole begins.
-    pub(super) fn next_start(&mut self) -> Option<Second> {
-        while self.holes.as_slice().is_empty() {
-            self.holes = self.chunks.next()?.iter();
-        }
-        self.holes.as_slice().first().map(|hole| hole.start)
-    }
-
-    /// Shows `see` the holes that begin before a moment, and stands behind them; says how many they are.
-    pub(super) fn before(&mut self, moment: Second, mut see: impl FnMut(&'a [Hole])) -> usize {
-        let mut shown = 0;
-        while self.next_start().is_some_and(|start| start < moment) {
-            let holes = self.holes.as_slice();
-            let (before, behind) = holes.split_at(holes.partition_point(|hole| hole.start < moment));
-            see(before);
-            shown += before.len();
-            self.holes = behind.iter();
-        }
-        shown
     }
 
     /// The next hole that is long enough.

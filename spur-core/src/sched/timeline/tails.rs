@@ -26,7 +26,7 @@ const FAR: usize = 512;
 /// Holes that end, up to which they are looked at one by one.
 const FEW: usize = 64;
 /// Nodes of a domain, up to which its times are kept in order, and up to which it is looked at hole by hole.
-pub(super) const SMALL: usize = 128;
+const SMALL: usize = 128;
 
 /// What is known, by realm, outline, need and layer.
 #[derive(Clone, Debug, Default)]

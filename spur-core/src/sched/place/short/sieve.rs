@@ -70,8 +70,6 @@ pub(super) struct Sieve {
     /// What the k parts that have most take beyond the toll, and what the last of them does.
     worth: u64,
     last: u64,
-    /// The least that a part takes without which the others do not hold the job.
-    least: u64,
 }
 
 /// What there is to choose: so many pieces of so many parts.
@@ -106,7 +104,6 @@ impl Sieve {
         })?;
         chosen.truncate(count);
         let last = rooms[chosen[count - 1]];
-        let least = amount - (sum - last);
         let mut best = Self {
             amount,
             parts: count,
@@ -117,7 +114,6 @@ impl Sieve {
             slack: sum - amount,
             worth: sum,
             last,
-            least,
         };
         let (mut sizes, mut last) = (Vec::new(), None);
         for _ in 0..ROUNDS {
@@ -210,7 +206,6 @@ impl Sieve {
             slack: u64::MAX,
             worth: 0,
             last: 0,
-            least: 0,
         }
     }
 
@@ -286,33 +281,12 @@ impl Sieve {
         (self.least_pieces == self.known_pieces).then_some(self.known_pieces)
     }
 
-    /// The toll that leaves least slack; 0 where none helps.
-    pub(super) fn toll(&self) -> u32 {
-        u32::try_from(self.toll).unwrap_or(u32::MAX)
-    }
-
     /// What exactly there is to choose; None where that is not known.
     pub(super) fn terms(&self) -> Option<Terms> {
         let Self { parts, toll, worth, last, amount, .. } = *self;
         let pieces = self.pieces().filter(|_| self.least_parts == parts)?;
         let slack = pieces.checked_mul(toll)?.checked_add(worth)?.checked_sub(amount)?;
         Some(Terms { parts, pieces: usize::try_from(pieces).ok()?, toll, last, slack })
-    }
-
-    /// What using a part takes of the slack; None where it cannot belong to the best choice.
-    pub(super) fn admits(&self, pieces: impl Iterator<Item = u32>) -> Option<u64> {
-        let (mut room, mut more) = (0, 0);
-        for takes in pieces.map(u64::from) {
-            room += takes;
-            more += takes.saturating_sub(self.toll);
-        }
-        let lacks = self.last.saturating_sub(more);
-        (lacks <= self.slack && room >= self.least).then_some(lacks)
-    }
-
-    /// Whether a piece of a part that takes so much of the slack may belong to the best choice.
-    pub(super) fn admits_piece(&self, lacks: u64, takes: u32) -> bool {
-        takes > 0 && lacks + self.toll.saturating_sub(takes.into()) <= self.slack
     }
 }
 

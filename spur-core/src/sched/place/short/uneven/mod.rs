@@ -6,7 +6,6 @@
 //! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`walk`].
 
 mod choice;
-mod fine;
 mod fit;
 mod order;
 mod stock;
@@ -332,8 +331,8 @@ fn in_one_domain(
     holders: &[DomainId],
 ) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
     let mut best: Option<Choice> = None;
-    for (id, bound) in stock.in_order(holders) {
-        if best.as_ref().is_some_and(|best| stock.is_behind(id, bound, best.holder(), &best.nodes)) {
+    for (id, members) in stock.in_order(holders) {
+        if best.as_ref().is_some_and(|best| stock.is_behind(id, members, best.holder(), &best.nodes)) {
             continue;
         }
         let found = match best_below(stock, id) {

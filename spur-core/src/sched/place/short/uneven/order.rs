@@ -6,44 +6,18 @@ use crate::sched::place::short::sieve::{fewest, largest};
 use super::stock::Stock;
 use super::walk::{Beside, Candidate};
 
-/// No fewer nodes of a domain hold the job, as a number shows that what they take is compared with.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Bound {
-    nodes: u64,
-    number: u32,
-    /// Nor do fewer members.
-    members: usize,
-}
-
 impl Stock<'_, '_> {
-    /// Of domains that can hold the job, those that may hold the best placement, and what is known of the nodes that
-    /// each needs: those that need fewest before the others, then those that leave least.
-    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, Bound)> {
-        if let Some(nodes) = self.number_of_nodes() {
-            let bound = |&id: &DomainId| {
-                (id, Bound { members: self.fewest_members_with(id, nodes), ..Bound::default() })
-            };
-            let mut order: Vec<(DomainId, Bound)> = holders.iter().map(bound).collect();
-            order.sort_by(|(one, bound), (other, than)| {
-                bound.members.cmp(&than.members).then_with(|| self.by_waste(*one, *other))
-            });
-            return order;
-        }
-        let suited = self.with_fewest_members(holders);
-        let sieve = match suited.as_slice() {
-            [first, _, ..] if self.lies_over_nodes(*first) => {
-                let leaves = self.problem.fabric.domain(*first).children();
-                let parts: Vec<_> = leaves.iter().map(|&leaf| self.pieces(*first, leaf)).collect();
-                self.sieve(&parts)
-            }
-            _ => None,
+    /// Of domains that can hold the job, those that may hold the best placement, and how few members of each may do: those
+    /// that need fewest before the others, then those that leave least.
+    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, usize)> {
+        let Some(nodes) = self.number_of_nodes() else {
+            return self.with_fewest_members(holders).into_iter().map(|id| (id, 0)).collect();
         };
-        // A toll of nothing says nothing about nodes.
-        let sieve = sieve.filter(|sieve| sieve.toll() > 0);
-        let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, Bound::default())).collect() };
-        let mut order: Vec<(DomainId, Bound)> =
-            (suited.into_iter()).map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll()))).collect();
-        order.sort_by_key(|(_, bound)| bound.nodes);
+        let members = holders.iter().map(|&id| (id, self.fewest_members_with(id, nodes)));
+        let mut order: Vec<(DomainId, usize)> = members.collect();
+        order.sort_by(|(one, members), (other, than)| {
+            members.cmp(than).then_with(|| self.by_waste(*one, *other))
+        });
         order
     }
 
@@ -67,7 +41,7 @@ impl Stock<'_, '_> {
 
     /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
     /// and what the nodes of the leaves that have most of it take beyond that number.
-    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> Bound {
+    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> u64 {
         let children = self.problem.fabric.domain(id).children();
         let mut beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
         if leaves < beyond.len() {
@@ -75,8 +49,7 @@ impl Stock<'_, '_> {
             beyond.truncate(leaves);
         }
         let most: u64 = beyond.iter().sum();
-        let nodes = u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into());
-        Bound { nodes, number, members: leaves }
+        u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into())
     }
 
     /// No fewer members of a domain have so many nodes that hold the job.
@@ -107,9 +80,15 @@ impl Stock<'_, '_> {
 
     /// Whether no placement in a domain, of whose nodes something is known, can be as good as one in another that needs
     /// as few members for it.
-    pub(super) fn is_behind(&self, id: DomainId, bound: Bound, than: DomainId, nodes: &[Candidate]) -> bool {
+    pub(super) fn is_behind(
+        &self,
+        id: DomainId,
+        members: usize,
+        than: DomainId,
+        nodes: &[Candidate],
+    ) -> bool {
         if self.number_of_nodes().is_some() {
-            let fewer = bound.members.cmp(&self.members_used(than, nodes));
+            let fewer = members.cmp(&self.members_used(than, nodes));
             // Equally many members may have more of what is below them in one domain than in the other.
             let is_told = [id, than].into_iter().all(|id| !self.are_members_divided(id));
             return if is_told { fewer.then_with(|| self.by_waste(id, than)).is_gt() } else { fewer.is_gt() };
@@ -127,7 +106,7 @@ impl Stock<'_, '_> {
         let most = nodes.len() as u64 - u64::from(self.by_waste(id, than).is_gt());
         let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
         let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
-        bound.nodes > most || bound.number != last && self.fewest_nodes(id, used, last).nodes > most
+        self.fewest_nodes(id, used, last) > most
     }
 
     /// Whether members of a domain consist of further domains.

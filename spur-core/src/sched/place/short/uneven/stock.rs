@@ -12,7 +12,6 @@ use crate::sched::place::short::layers;
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::slots::Takes;
 
-use super::fine::Fine;
 use super::fit::Slots;
 use super::walk::{Beside, Candidate};
 
@@ -439,70 +438,13 @@ impl<'s, 'a> Stock<'s, 'a> {
         let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
         let mut sizes = Parts::default();
         parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
-        if let Some(nodes) = nodes {
-            let best =
-                Slots::new(self, holder, members, &parts).and_then(|slots| slots.best_of(&sizes, nodes));
-            let all = || children.iter().flat_map(|&child| self.all_below(child)).collect();
-            return best.map_or_else(|| Nodes::Open(all()), Nodes::Best);
-        }
-        let Some(sieve) = Sieve::new(&sizes, self.problem.amount) else {
-            return Nodes::Open(children.iter().flat_map(|&child| self.all_below(child)).collect());
-        };
-        let best = Slots::new(self, holder, members, &parts).and_then(|slots| slots.best(&sizes, &sieve));
-        best.map_or_else(|| Nodes::Open(self.admitted(holder, parts, &sieve)), Nodes::Best)
-    }
-
-    /// The nodes below a domain that a sieve lets through.
-    fn admitted(&self, holder: DomainId, parts: Vec<Vec<(Piece, u32)>>, sieve: &Sieve) -> Vec<Candidate> {
-        let mut nodes = Vec::new();
-        if self.problem.fabric.domain(holder).layer().0 == Layer::LEAF.0 + 2
-            && self.problem.per_node.is_none()
-        {
-            return self.nodes_of_leaves(&parts, sieve);
-        }
-        for part in parts {
-            let Some(lacks) = sieve.admits(part.iter().map(|(_, takes)| *takes)) else { continue };
-            for (piece, _) in part.into_iter().filter(|(_, takes)| sieve.admits_piece(lacks, *takes)) {
-                match piece {
-                    Piece::Node(node) => nodes.push(node),
-                    Piece::Domain(id) => nodes.extend(self.all_below(id)),
-                }
-            }
-        }
-        nodes
-    }
-
-    /// The same in a domain two layers above the leaves, where the fewest members come first, then the fewest leaves, then
-    /// the fewest nodes.
-    fn nodes_of_leaves(&self, parts: &[Vec<(Piece, u32)>], sieve: &Sieve) -> Vec<Candidate> {
-        let admitted = parts.iter().filter_map(|part| {
-            let lacks = sieve.admits(part.iter().map(|(_, takes)| *takes))?;
-            let leaves = part.iter().filter_map(|(piece, takes)| match piece {
-                Piece::Domain(leaf) if sieve.admits_piece(lacks, *takes) => Some((*leaf, u64::from(*takes))),
-                _ => None,
-            });
-            Some(leaves.collect())
+        let slots = Slots::new(self, holder, members, &parts);
+        let best = slots.and_then(|slots| match nodes {
+            Some(nodes) => slots.best_of(&sizes, nodes),
+            None => slots.best(&sizes, &Sieve::new(&sizes, self.problem.amount)?),
         });
-        let parts: Vec<Vec<(DomainId, u64)>> = admitted.collect();
-        let beyond = |leaf, toll| self.beyond(leaf, toll);
-        let atoms = |leaf, sizes: &mut Vec<u32>| self.each_of(leaf, |_, takes| sizes.push(takes));
-        let fine = Fine::new(sieve, &parts, self.problem.amount, beyond, atoms);
-        let mut nodes = Vec::new();
-        for leaves in parts {
-            let Some(fine) = &fine else {
-                leaves.iter().for_each(|&(leaf, _)| nodes.extend(self.trimmed(leaf)));
-                continue;
-            };
-            let beyond: Vec<u64> = leaves.iter().map(|&(leaf, _)| self.beyond(leaf, fine.toll())).collect();
-            let Some(lacks) = fine.admits(beyond.iter().copied()) else { continue };
-            for ((leaf, _), beyond) in leaves.into_iter().zip(beyond) {
-                let Some(lacks) = fine.admits_piece(lacks, beyond) else { continue };
-                nodes.extend(
-                    self.trimmed(leaf).into_iter().filter(|node| fine.admits_atom(lacks, node.takes)),
-                );
-            }
-        }
-        nodes
+        let all = || children.iter().flat_map(|&child| self.all_below(child)).collect();
+        best.map_or_else(|| Nodes::Open(all()), Nodes::Best)
     }
 
     /// The nodes of a domain, but for those that can never be used.
@@ -516,13 +458,6 @@ impl<'s, 'a> Stock<'s, 'a> {
             }
         }
         nodes
-    }
-
-    /// What every best choice of some parts has in common, where the fewest of them come first.
-    pub(super) fn sieve(&self, parts: &[Vec<(Piece, u32)>]) -> Option<Sieve> {
-        let mut sizes = Parts::default();
-        parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
-        Sieve::new(&sizes, self.problem.amount)
     }
 
     /// What a member of a domain consists of, as far as fewer of those come next: what counts for the layer below it, and

@@ -3,8 +3,8 @@
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
-//! with the fewest slots in sum, of those the first, as [`leaves`] finds them, and [`layers`](super::layers) where that is
-//! too much for a walk.
+//! with the fewest slots in sum, of those the first, as [`leaves`] finds them, [`shared`] where nodes are shared, and
+//! [`layers`](super::layers) where that is too much.
 
 mod leaves;
 mod rivals;

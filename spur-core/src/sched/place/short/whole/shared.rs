@@ -9,11 +9,50 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::short::sieve::Sieve;
-use crate::sched::place::short::spend::Prices;
+use crate::sched::place::short::choice::NoChoice;
+use crate::sched::place::short::sieve::{Parts, Sieve, fewest_of};
+use crate::sched::place::short::spend::{Prices, Used, choose};
 use crate::sched::place::short::standing::order;
 
-use super::leaves::{Members, Sift};
+use super::rooms::Rooms;
+
+/// Pieces that room is made for at once.
+const MANY: usize = 1 << 12;
+
+/// The domains of two layers below the holder.
+#[derive(Default)]
+struct Members {
+    parts: Vec<DomainId>,
+    /// What the parts consist of, part after part.
+    pieces: Vec<DomainId>,
+    /// What the pieces have room for, in units.
+    sizes: Parts,
+}
+
+impl Members {
+    fn piece(&self, part: usize, piece: usize) -> DomainId {
+        self.pieces[self.sizes.start(part) + piece]
+    }
+
+    /// The best choice of some of the parts; None where that is not told soon.
+    fn cheapest(&self, sieve: &Sieve, admitted: &[usize], prices: &impl Prices) -> Option<Vec<Used>> {
+        let mut fewer = sieve.of_fewer_parts(&self.sizes);
+        let found = fewer.find_map(|sieve| match choose(&self.sizes, &sieve, admitted, prices) {
+            Err(NoChoice::Nowhere) => None,
+            found => Some(found),
+        });
+        let known = || choose(&self.sizes, &sieve.of_known_parts(), admitted, prices);
+        found.unwrap_or_else(known).ok()
+    }
+
+    fn sieve(&self, amount: u32, are_parts_first: bool) -> Option<Sieve> {
+        if are_parts_first {
+            Sieve::new(&self.sizes, amount)
+        } else {
+            Sieve::of_fewest_pieces(&self.sizes, amount)
+        }
+    }
+}
 
 /// Fewer slots of parts are better, then fewer of leaves, then fewer of nodes.
 struct BySlots<'s, 'a> {
@@ -82,26 +121,76 @@ fn worth_it(problem: &Problem<'_>, members: &Members, count: usize) -> Vec<usize
     all.filter(is_worth_it).collect()
 }
 
-impl Sift<'_, '_, '_> {
-    /// The leaves of the best choice and how many nodes each gives; None where that is not told soon.
-    pub(super) fn shares(&self) -> Option<Vec<(DomainId, u32)>> {
-        let problem = self.rooms.problem;
-        let unit = problem.unit(Layer::LEAF);
-        let amount = problem.amount / unit;
-        let layers = order(problem, problem.fabric.domain(self.holder).layer());
-        let (first, second) = match layers[..] {
-            [only] => (only, only),
-            [first, second] => (first, second),
-            _ => return None,
-        };
-        let members = self.members(first, second, unit);
-        let sieve = members.sieve(amount, first >= second)?;
-        let prices = BySlots::new(problem, &members, &sieve, unit)?;
-        let used = members.cheapest(&sieve, &worth_it(problem, &members, sieve.parts()), &prices)?;
-        let share = used.into_iter().map(|used| {
-            let size = members.sizes.of(used.part)[used.piece] as usize - used.less;
-            Some((members.piece(used.part, used.piece), u32::try_from(size).ok()? * unit))
-        });
-        share.collect()
+/// Those of some domains without which the largest of the others, as many as there have to be, do not hold the job.
+fn large_enough(rooms: &Rooms<'_, '_>, mut domains: Vec<DomainId>) -> Vec<DomainId> {
+    let mut sizes: Vec<u32> = domains.iter().map(|&id| rooms.room(id)).collect();
+    let least = fewest_of(&mut sizes, rooms.problem.amount.into()).map_or(0, |(_, least)| least);
+    domains.retain(|&id| rooms.room(id) >= least);
+    domains
+}
+
+/// What each of as few domains of a layer below a holder as hold the job takes at least.
+fn least_of_few(rooms: &Rooms<'_, '_>, holder: DomainId, layer: Layer) -> u32 {
+    let mut sizes = Vec::with_capacity(MANY);
+    rooms.each_below(holder, layer, |_, room| sizes.push(room));
+    fewest_of(&mut sizes, rooms.problem.amount.into()).map_or(0, |(_, least)| least)
+}
+
+/// The domains of two layers, as few of the first of them as hold the job and then of the other: those of the higher one,
+/// each with those of the lower one in it, as far as they have room and are not too small for so few.
+fn members(rooms: &Rooms<'_, '_>, holder: DomainId, (first, second): (Layer, Layer), unit: u32) -> Members {
+    let mut members = Members::default();
+    if first < second {
+        let least = least_of_few(rooms, holder, first);
+        for part in rooms.below(holder, second) {
+            let Members { parts, pieces, sizes } = &mut members;
+            let start = pieces.len();
+            rooms.each_below(part, first, |piece, room| {
+                if room >= least {
+                    pieces.push(piece);
+                    sizes.add(room / unit);
+                }
+            });
+            if pieces.len() > start {
+                parts.push(part);
+                sizes.close();
+            }
+        }
+        return members;
     }
+    members.parts = large_enough(rooms, rooms.below(holder, first));
+    let open = rooms.problem.view.slots.nodes_of(holder) as usize;
+    members.pieces.reserve(open.min(MANY));
+    members.sizes.reserve(members.parts.len(), open.min(MANY));
+    let Members { parts, pieces, sizes } = &mut members;
+    for &part in &*parts {
+        rooms.each_below(part, second, |piece, room| {
+            pieces.push(piece);
+            sizes.add(room / unit);
+        });
+        sizes.close();
+    }
+    members
+}
+
+/// The leaves of the best choice and how many nodes each gives; None where that is not told soon.
+pub(super) fn shares(rooms: &Rooms<'_, '_>, holder: DomainId) -> Option<Vec<(DomainId, u32)>> {
+    let problem = rooms.problem;
+    let unit = problem.unit(Layer::LEAF);
+    let amount = problem.amount / unit;
+    let layers = order(problem, problem.fabric.domain(holder).layer());
+    let (first, second) = match layers[..] {
+        [only] => (only, only),
+        [first, second] => (first, second),
+        _ => return None,
+    };
+    let members = members(rooms, holder, (first, second), unit);
+    let sieve = members.sieve(amount, first >= second)?;
+    let prices = BySlots::new(problem, &members, &sieve, unit)?;
+    let used = members.cheapest(&sieve, &worth_it(problem, &members, sieve.parts()), &prices)?;
+    let share = used.into_iter().map(|used| {
+        let size = members.sizes.of(used.part)[used.piece] as usize - used.less;
+        Some((members.piece(used.part, used.piece), u32::try_from(size).ok()? * unit))
+    });
+    share.collect()
 }

@@ -83,10 +83,7 @@ impl Cluster {
             | Event::PartitionSet { .. }
             | Event::PartitionEdited { .. }
             | Event::PartitionDeleted { .. } => self.apply_edit(&entry.event),
-            Event::ReservationCreated { reservation } => {
-                self.mark.last_reservation += 1;
-                self.reserve(reservation);
-            }
+            Event::ReservationCreated { reservation } => self.create_reservation(reservation),
             Event::ReservationUpdated { reservation } => self.reserve(reservation),
             Event::ReservationDeleted { name } => self.unreserve(name),
         }

@@ -10,6 +10,12 @@ use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
+    /// Puts a new reservation in force.
+    pub(super) fn create_reservation(&mut self, reservation: &Arc<Reservation>) {
+        self.mark.last_reservation += 1;
+        self.reserve(reservation);
+    }
+
     /// Puts a reservation in force. Unless it only goes on to its next window, as plans have known it would, no start that
     /// was promised holds any more. What is kept of its nodes for jobs that wait is given up.
     pub(super) fn reserve(&mut self, reservation: &Arc<Reservation>) {

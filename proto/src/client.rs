@@ -31,7 +31,7 @@ use crate::v1::{
     CancelJobsRequest, CreateNodesRequest, CreatePartitionRequest, CreateReservationRequest,
     CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest, DeleteReservationRequest,
     EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest,
-    SuspendJobsRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
+    SuspendJobsRequest, TopJobsRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
     UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
@@ -48,6 +48,8 @@ pub const BUSY_PATIENCE: Duration = Duration::from_secs(300);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A call that has come to nothing for so long is told of.
+const TELL_AFTER: Duration = Duration::from_millis(500);
 /// A token that expires sooner than this is not used any more, in seconds.
 const TOKEN_MARGIN: i64 = 30;
 
@@ -203,6 +205,7 @@ mutations!(
     UpdateReservationRequest,
     DeleteReservationRequest,
     EndAllocationRequest,
+    TopJobsRequest,
 );
 
 /// Puts token and protocol version into every call.
@@ -240,6 +243,25 @@ pub struct Connection {
     /// With the end of the token's life, in epoch seconds.
     open: Option<(Controller, i64)>,
     patience: Duration,
+    /// Whom to tell that somebody is waited for.
+    notice: Option<Notice>,
+}
+
+/// Is told why something takes long.
+type Notice = Arc<dyn Fn(&CallError) + Send + Sync>;
+
+/// Whom to tell that a call takes long, and when.
+struct Wait {
+    notice: Option<Notice>,
+    tell_at: Instant,
+}
+
+impl Wait {
+    fn tell(&mut self, why: &CallError) {
+        if let Some(notice) = self.notice.take() {
+            notice(why);
+        }
+    }
 }
 
 impl Connection {
@@ -252,7 +274,7 @@ impl Connection {
             return Err(AddressError(String::new()).into());
         }
         let controllers = controllers.iter().map(|address| (address.to_string(), address.clone())).collect();
-        Ok(Connection { controllers, current: 0, identity, open: None, patience: PATIENCE })
+        Ok(Connection { controllers, current: 0, identity, open: None, patience: PATIENCE, notice: None })
     }
 
     /// The same with another patience; none at all asks every controller once.
@@ -263,6 +285,17 @@ impl Connection {
     /// From now on asks again for so long; not at all asks every controller once.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    /// From now on tells why a call takes long: once for each, when it has waited for half a second for a controller that
+    /// cannot be reached, and goes on waiting.
+    pub fn set_notice(&mut self, notice: impl Fn(&CallError) + Send + Sync + 'static) {
+        self.notice = Some(Arc::new(notice));
+    }
+
+    /// How many hosts the controller may be on.
+    pub fn controllers(&self) -> usize {
+        self.controllers.len()
     }
 
     /// The address of the controller that is asked.
@@ -324,9 +357,11 @@ impl Connection {
         let mut give_up = Instant::now() + self.patience;
         let busy_until = Instant::now() + BUSY_PATIENCE;
         let mut attempt = 0_usize;
+        let notice = self.notice.clone().filter(|_| !self.patience.is_zero());
+        let mut wait = Wait { notice, tell_at: Instant::now() + TELL_AFTER };
         loop {
             let (begun, known) = (Instant::now(), self.open.is_some());
-            let error = match self.attempt(limit, request(attempt > 0), &call).await {
+            let error = match self.attempt(limit, request(attempt > 0), &call, &mut wait).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -364,6 +399,9 @@ impl Connection {
             if Instant::now() + pause > give_up {
                 return Err(error);
             }
+            if Instant::now() + pause > wait.tell_at {
+                wait.tell(&error);
+            }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -374,8 +412,19 @@ impl Connection {
         limit: Option<Duration>,
         request: Q,
         call: &impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
+        wait: &mut Wait,
     ) -> Result<A, CallError> {
-        let controller = self.controller().await?;
+        let address = self.address().to_owned();
+        let controller = {
+            let mut reached = std::pin::pin!(self.controller());
+            match tokio::time::timeout_at(wait.tell_at, &mut reached).await {
+                Ok(controller) => controller?,
+                Err(late) => {
+                    wait.tell(&CallError::Unreachable { address, source: late.into() });
+                    reached.await?
+                }
+            }
+        };
         let answer = call(controller, Request::new(request));
         let answer = match limit {
             None => answer.await,

@@ -32,6 +32,12 @@ pub enum Command {
     Sacct,
     /// `sstat`
     Sstat,
+    /// `sacctmgr`
+    Sacctmgr,
+    /// `sshare`
+    Sshare,
+    /// `sreport`
+    Sreport,
     /// `sdiag`
     Sdiag,
     /// `seff`
@@ -84,6 +90,19 @@ const COMMANDS: &[Entry] = &[
         about: "show how much of its share a job used",
     },
     Entry { command: Command::Sstat, name: "sstat", linked: true, about: "show what running steps use" },
+    Entry {
+        command: Command::Sacctmgr,
+        name: "sacctmgr",
+        linked: true,
+        about: "show what there is of Slurm's accounting database",
+    },
+    Entry {
+        command: Command::Sshare,
+        name: "sshare",
+        linked: true,
+        about: "show the shares of associations",
+    },
+    Entry { command: Command::Sreport, name: "sreport", linked: true, about: "show what was used, by whom" },
     Entry { command: Command::Sdiag, name: "sdiag", linked: true, about: "show what the controller does" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
@@ -171,6 +190,9 @@ impl Command {
             Command::Scancel => commands::scancel::run(session, args).await,
             Command::Sacct => commands::sacct::run(session, args).await,
             Command::Sstat => commands::sstat::run(session, args).await,
+            Command::Sacctmgr => commands::sacctmgr::run(session, args).await,
+            Command::Sshare => commands::sshare::run(session, args).await,
+            Command::Sreport => commands::sreport::run(session, args).await,
             Command::Sdiag => commands::sdiag::run(session, args).await,
             Command::Seff => commands::seff::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,

@@ -24,6 +24,11 @@ pub struct Failure {
     pub code: u8,
 }
 
+/// An error that Slurm's command says without its own name before it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Bare(pub String);
+
 impl Failure {
     /// An error with the usual exit code.
     pub fn new(text: impl Into<String>) -> Failure {
@@ -43,8 +48,11 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     }
     let option = error.chain().find_map(|cause| cause.downcast_ref::<OptionError>());
     let getopts = option.is_some_and(OptionError::is_about_usage) && error.chain().count() == 1;
+    let bare = error.downcast_ref::<Bare>().is_some();
     for line in render(error).lines() {
-        if getopts {
+        if bare {
+            session.say(line);
+        } else if getopts {
             // As `getopt_long` prints it.
             let name = session.name;
             session.say(&format!("{name}: {line}"));
@@ -120,6 +128,14 @@ mod tests {
             text,
             "sbatch: error: Batch job submission failed: cannot read x: No such file or directory\n"
         );
+    }
+
+    #[test]
+    fn what_slurm_says_without_a_name_has_none() {
+        let (code, text) = reported(Bare("invalid keyword: foo".into()).into());
+        assert_eq!((code, text.as_str()), (1, "invalid keyword: foo\n"));
+        let error = Err::<(), _>(not_found()).context(Bare("slurm_update error".into())).unwrap_err();
+        assert_eq!(reported(error).1, "slurm_update error: No such file or directory\n");
     }
 
     #[test]

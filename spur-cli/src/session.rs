@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use nix::unistd::{Uid, User};
 use spur_proto::client::Connection;
@@ -86,7 +86,14 @@ impl Session {
     pub fn connection(&mut self) -> anyhow::Result<&mut Connection> {
         if self.connection.is_none() {
             let settings = Settings::load(&|name| self.env(name))?;
-            self.connection = Some(Connection::new(&settings.controllers, settings.identity(claims)?)?);
+            let mut connection = Connection::new(&settings.controllers, settings.identity(claims)?)?;
+            let name = self.name;
+            connection.set_notice(move |why| {
+                // A terminal that passes everything through needs to be told to go back to the beginning of a line.
+                let end = if std::io::stderr().is_terminal() { "\r" } else { "" };
+                let _ = writeln!(std::io::stderr(), "{name}: error: {why}; trying again{end}");
+            });
+            self.connection = Some(connection);
         }
         Ok(self.connection.as_mut().expect("it was made above"))
     }

@@ -210,6 +210,10 @@ impl Controller for Fake {
             .jobs_heard(if request.resume { "SuspendJobs resume" } else { "SuspendJobs" }, &request.job_ids))
     }
 
+    async fn top_jobs(&self, request: Request<v1::TopJobsRequest>) -> Answer<v1::JobsChangedResponse> {
+        Ok(self.jobs_heard("TopJobs", &request.into_inner().job_ids))
+    }
+
     async fn get_script(&self, request: Request<v1::GetScriptRequest>) -> Answer<v1::GetScriptResponse> {
         self.heard("GetScript", &[("job", request.into_inner().job_id)]);
         let script = "#!/bin/sh\ntrue\n".into();
@@ -380,6 +384,12 @@ impl Controller for Fake {
         _: Request<v1::GetStatisticsRequest>,
     ) -> Answer<v1::GetStatisticsResponse> {
         Ok(Response::new(v1::GetStatisticsResponse::default()))
+    }
+
+    async fn set_debug(&self, request: Request<v1::SetDebugRequest>) -> Answer<v1::SetDebugResponse> {
+        let v1::SetDebugRequest { level, flags_on, flags_off } = request.into_inner();
+        self.heard("SetDebug", &[("level", level), ("on", flags_on.join(" ")), ("off", flags_off.join(" "))]);
+        Ok(Response::new(v1::SetDebugResponse {}))
     }
 
     async fn create_reservation(

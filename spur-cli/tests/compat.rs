@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use spur_cli::commands::{sacct, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sstat};
+use spur_cli::commands::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use spur_cli::format::Field;
 use spur_cli::format::fields::{accounting, job, node, priority, step};
 use spur_cli::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -79,6 +79,9 @@ fn rows(table: &str) -> Vec<Row> {
         "sstat options" => options(&sstat::LINE),
         "sdiag options" => options(&sdiag::LINE),
         "seff options" => options(&seff::LINE),
+        "sacctmgr options" => options(&sacctmgr::LINE),
+        "sshare options" => options(&sshare::LINE),
+        "sreport options" => options(&sreport::LINE),
         "scancel options" => options(&scancel::LINE),
         "sacct options" => options(&sacct::LINE),
         "sacct fields" => accounting_fields(),
@@ -86,7 +89,7 @@ fn rows(table: &str) -> Vec<Row> {
     }
 }
 
-const TABLES: usize = 17;
+const TABLES: usize = 20;
 
 #[test]
 fn every_option_and_field_is_in_the_tables() {

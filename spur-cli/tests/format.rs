@@ -112,11 +112,12 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
 
 /// `scontrol show ENTITY [NAME]` with what the controller would answer.
 fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<String> {
-    let mut settings = scontrol::Settings::default();
-    let operands = match scontrol::LINE.settle(words, &|_| None, &mut settings)? {
+    let mut call = scontrol::Call::default();
+    let operands = match scontrol::LINE.settle(words, &|_| None, &mut call)? {
         Settled::Show(text) => return Ok(text),
         Settled::Run(operands) => operands,
     };
+    let settings = call.settings();
     let name = operands.get(2).cloned().unwrap_or_default();
     let is = |other: &str| name.is_empty() || name == other;
     Ok(match operands[1].as_str() {

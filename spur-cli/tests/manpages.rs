@@ -6,10 +6,13 @@ use std::fs::File;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
-use spur_cli::commands::{sacct, scancel, sinfo, sprio, squeue};
+use spur_cli::commands::{sacct, scancel, scontrol, sinfo, sprio, squeue};
 use spur_cli::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
 use spur_cli::options::submission::Submission;
 use spur_cli::options::{CommandLine, Effect};
+use spur_core::model::change;
+use spur_core::model::config::edit;
+use spur_core::model::reservation;
 
 /// A page without its fonts and escapes; `None` where it is not installed.
 fn page(command: &str) -> Option<String> {
@@ -57,6 +60,79 @@ fn slurms_options_and_variables_are_known() {
     }
 }
 
+/// The first words of the paragraphs of a section, those of keys up to their `=`; and the same of lists within them.
+fn heads(page: &str, section: &str) -> (Vec<String>, Vec<String>) {
+    let (mut heads, mut within, mut depth, mut is_head) = (Vec::new(), Vec::new(), 0, false);
+    let begin = format!(".SH \"{section}\"");
+    let lines = page.lines().skip_while(|line| !line.starts_with(&begin)).skip(1);
+    for line in lines.take_while(|line| !line.starts_with(".SH")) {
+        match line {
+            ".RS" => depth += 1,
+            ".RE" => depth -= 1,
+            _ if is_head => {
+                let end = line.find(|c: char| !c.is_ascii_alphanumeric() && !"-_!/".contains(c));
+                let word = line[..end.unwrap_or(line.len())].to_owned();
+                if depth == 0 { &mut heads } else { &mut within }.push(word);
+            }
+            _ => {}
+        }
+        is_head = line.starts_with(".TP");
+    }
+    (heads, within)
+}
+
+/// Prints how many of some words work, and gives both numbers.
+fn words(what: &str, words: &[String], works: impl Fn(&str) -> bool) -> (usize, usize) {
+    let missing: Vec<&str> = words.iter().map(String::as_str).filter(|word| !works(word)).collect();
+    let all = words.len();
+    println!("scontrol: {} of {all} {what} work; not {}", all - missing.len(), missing.join(" "));
+    (all - missing.len(), all)
+}
+
+#[test]
+fn most_of_scontrols_commands_and_keys_work() {
+    let Some(page) = page("scontrol") else {
+        println!("SKIPPED: there is no man page of scontrol");
+        return;
+    };
+    let is = |known: &str, word: &str| known.eq_ignore_ascii_case(word);
+    let section = |name: &str| heads(&page, name);
+    let (mut verbs, shown) = section("COMMANDS");
+    verbs.extend(section("INTERACTIVE COMMANDS").0);
+    // What stands within the paragraph of `show`, and what narrows one of them or `requeue`.
+    let narrows = ["users", "accounts", "qos", "flags", "Incomplete", "State"];
+    let shown: Vec<String> = shown.into_iter().filter(|word| !narrows.contains(&word.as_str())).collect();
+    // Its name stands with a slip of the pen in the page.
+    let (jobs, _) = section("JOBS - SPECIFICATIONS FOR UPDATE COMMAND");
+    let jobs: Vec<String> = jobs.into_iter().map(|key| key.replace("IRequeue", "Requeue")).collect();
+    let (nodes, _) = section("NODES - SPECIFICATIONS FOR UPDATE COMMAND");
+    let (partitions, _) = section("PARTITIONS - SPECIFICATIONS FOR CREATE, UPDATE, AND DELETE COMMANDS");
+    let (reservations, _) = section("RESERVATIONS - SPECIFICATIONS FOR CREATE, UPDATE, AND DELETE COMMANDS");
+    let counts = [
+        words("commands", &verbs, |word| {
+            word == "!!" || scontrol::commands().any(|(name, works)| works && is(name, word))
+        }),
+        words("entities", &shown, |word| {
+            scontrol::entities().any(|name| is(name.trim_end_matches('s'), word.trim_end_matches('s')))
+        }),
+        words("keys of jobs", &jobs, |word| {
+            ["Clusters", "JobId", "UserID"].iter().any(|key| is(key, word))
+                || change::keys().any(|key| is(key, word))
+        }),
+        words("keys of nodes", &nodes, |word| scontrol::update::NODE_KEYS.iter().any(|key| is(key, word))),
+        words("keys of partitions", &partitions, |word| {
+            is("PartitionName", word) || edit::PARTITION_KEYS.iter().any(|key| is(key, word))
+        }),
+        words("keys of reservations", &reservations, |word| {
+            is("Reservation", word) || reservation::KEYS.iter().any(|key| is(key, word))
+        }),
+    ];
+    let (works, all) = counts.iter().fold((0, 0), |(works, all), (more, of)| (works + more, all + of));
+    println!("scontrol: {works} of {all} work");
+    assert!(all > 190, "only {all} words were found in the page");
+    assert!(works * 10 >= all * 9, "{works} of {all}");
+}
+
 #[test]
 fn options_of_the_other_commands_are_known() {
     fn of<S>(line: &CommandLine<S>) {
@@ -70,11 +146,12 @@ fn options_of_the_other_commands_are_known() {
     of(&sacct::LINE);
     of(&scancel::LINE);
     of(&sprio::LINE);
+    of(&scontrol::LINE);
 }
 
 /// Counts what works, has no effect and is refused, and wants nothing to be unknown.
 fn count<S>(line: &CommandLine<S>, page: &str) {
-    let (mut works, mut nothing, mut refused, mut unknown) = (0_u32, Vec::new(), Vec::new(), Vec::new());
+    let (mut works, mut nothing, mut refused, mut unknown) = (0, Vec::new(), Vec::new(), Vec::new());
     for name in options(page) {
         let mut known =
             line.options().filter(|option| option.long == name || option.aliases.contains(&name.as_str()));
@@ -86,7 +163,7 @@ fn count<S>(line: &CommandLine<S>, page: &str) {
             None => unknown.push(name),
         }
     }
-    let all = works + u32::try_from(nothing.len() + refused.len()).expect("not that many");
+    let all = works + nothing.len() + refused.len();
     println!(
         "{}: {works} of {all} options work, {} are without effect ({}), {} are refused ({})",
         line.name,

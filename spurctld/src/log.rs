@@ -1,17 +1,53 @@
-//! Where messages go: standard error, as text or as JSON, which may become a file.
+//! Where messages go: standard error, as text or as JSON, which may become a file; and how many there are, which
+//! `scontrol setdebug` changes.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use spur_core::model::config::{LogFormat, LogLevel, LogLocal};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::reload;
+
+const LEVELS: [LevelFilter; 5] =
+    [LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
+
+/// Slurm's debug flags that stand for something here, and where that is.
+const FLAGS: [(&str, &str); 14] = [
+    ("Agent", "spurctld::agents"),
+    ("Backfill", "spurctld::planner"),
+    ("BackfillMap", "spurctld::planner"),
+    ("DB_Job", "spurctld::archive"),
+    ("DB_Step", "spurctld::archive"),
+    ("License", "spur_core::sched"),
+    ("Network", "spur_proto"),
+    ("Priority", "spur_core::sched"),
+    ("Protocol", "spurctld::rpc"),
+    ("Reservation", "spur_core::sched"),
+    ("Route", "spurctld::agents"),
+    ("SelectType", "spur_core::sched"),
+    ("Steps", "spurctld::owner"),
+    ("TraceJobs", "spurctld::owner"),
+];
+
+/// What is logged now.
+#[derive(Debug, Default)]
+struct Said {
+    /// Index into [`LEVELS`].
+    level: usize,
+    /// What is logged down to [`LevelFilter::TRACE`].
+    more: BTreeSet<&'static str>,
+}
+
+static SAID: Mutex<Said> = Mutex::new(Said { level: 2, more: BTreeSet::new() });
+/// Puts another filter in force.
+static FILTER: OnceLock<Box<dyn Fn(EnvFilter) -> bool + Send + Sync>> = OnceLock::new();
 
 /// Begins to log. `more` levels beyond the configured one; `RUST_LOG` overrides both.
 pub fn begin(config: &LogLocal, more: u8) {
-    let levels =
-        [LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
     let configured = match config.level {
         LogLevel::Error => 0,
         LogLevel::Warn => 1,
@@ -19,17 +55,21 @@ pub fn begin(config: &LogLocal, more: u8) {
         LogLevel::Debug => 3,
         LogLevel::Trace => 4,
     };
-    let level = levels[(configured + usize::from(more)).min(levels.len() - 1)];
-    // Below the highest level the libraries underneath are of no interest.
-    let filter = match level {
-        LevelFilter::TRACE => EnvFilter::new("trace"),
-        level => EnvFilter::new(format!("warn,spurctld={level},spur_core={level},spur_proto={level}")),
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or(filter);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    said.level = (configured + usize::from(more)).min(LEVELS.len() - 1);
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(said.filter()));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let begun = match config.format {
-        LogFormat::Plain => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Plain => {
+            let builder = builder.with_ansi(false).with_filter_reloading();
+            keep(builder.reload_handle());
+            builder.try_init()
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            keep(builder.reload_handle());
+            builder.try_init()
+        }
     };
     if let Err(error) = begun {
         tracing::warn!(%error, "logging was begun before");
@@ -42,5 +82,86 @@ pub fn write_to(path: &Path) {
     let file = File::options().create(true).append(true).mode(0o640).open(path);
     if let Err(error) = file.and_then(|file| rustix::stdio::dup2_stderr(&file).map_err(Into::into)) {
         tracing::warn!(%error, log = %path.display(), "the log stays where it was");
+    }
+}
+
+impl Said {
+    fn filter(&self) -> String {
+        // Below the highest level the libraries underneath are of no interest.
+        let mut filter = match LEVELS[self.level] {
+            LevelFilter::TRACE => "trace".to_owned(),
+            level => format!("warn,spurctld={level},spur_core={level},spur_proto={level}"),
+        };
+        for target in &self.more {
+            filter.push_str(&format!(",{target}=trace"));
+        }
+        filter
+    }
+
+    /// What Slurm's words make of it.
+    fn changed(&self, level: &str, on: &[String], off: &[String]) -> Result<Said, String> {
+        let mut said = Said { level: self.level, more: self.more.clone() };
+        match level {
+            "" => {}
+            "quiet" | "fatal" | "error" => said.level = 0,
+            "info" | "verbose" => said.level = 2,
+            "debug" => said.level = 3,
+            debug if debug.starts_with("debug") => said.level = 4,
+            _ => return Err(format!("invalid debug level: {level}")),
+        }
+        let target = |flag: &String| {
+            let known = FLAGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(flag));
+            let names = || FLAGS.map(|(name, _)| name).join(", ");
+            known
+                .map(|(_, target)| *target)
+                .ok_or_else(|| format!("invalid debug flag: {flag}; there are {}", names()))
+        };
+        for flag in on {
+            said.more.insert(target(flag)?);
+        }
+        for flag in off {
+            said.more.remove(target(flag)?);
+        }
+        Ok(said)
+    }
+}
+
+/// Logs more or less from now on: a level and flags in Slurm's words.
+///
+/// # Errors
+/// A level or a flag that there is not; nothing is changed then.
+pub fn change(level: &str, on: &[String], off: &[String]) -> Result<(), String> {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = said.changed(level, on, off)?;
+    let filter = changed.filter();
+    if FILTER.get().is_some_and(|set| set(EnvFilter::new(&filter))) {
+        tracing::info!(filter, "the log says more or less now");
+    }
+    *said = changed;
+    Ok(())
+}
+
+fn keep<S: 'static>(handle: reload::Handle<EnvFilter, S>) {
+    let _ = FILTER.set(Box::new(move |filter| handle.reload(filter).is_ok()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slurms_words_change_what_is_logged() {
+        let said = Said { level: 2, ..Said::default() };
+        let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let more = said.changed("", &words("Backfill Agent"), &[]).unwrap();
+        assert_eq!(
+            more.filter(),
+            "warn,spurctld=info,spur_core=info,spur_proto=info,spurctld::agents=trace,spurctld::planner=trace"
+        );
+        let less = more.changed("error", &[], &words("backfill")).unwrap();
+        assert!(less.filter().starts_with("warn,spurctld=error") && !less.filter().contains("planner"));
+        assert_eq!(said.changed("debug5", &[], &[]).unwrap().filter(), "trace");
+        assert!(said.changed("loud", &[], &[]).is_err());
+        assert!(said.changed("", &words("Foo"), &[]).unwrap_err().starts_with("invalid debug flag: Foo"));
     }
 }

@@ -113,7 +113,7 @@ impl Cluster {
         }
         for name in [
             "spur", "sbatch", "salloc", "srun", "squeue", "sinfo", "sprio", "scancel", "scontrol", "sacct",
-            "sdiag", "seff", "sstat",
+            "sdiag", "sacctmgr", "sshare", "sreport", "seff", "sstat",
         ] {
             std::os::unix::fs::symlink(program("spur"), cluster.path("bin").join(name)).expect("it is empty");
         }

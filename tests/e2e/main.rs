@@ -7,6 +7,7 @@ mod arrays;
 mod chance;
 mod client;
 mod cluster;
+mod commands;
 mod crash;
 mod disk;
 mod edits;

@@ -78,7 +78,7 @@ fn a_stopped_job_ends_as_others_do() {
     let names = |jobs: &[u32]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let jobs: Vec<u32> = (0..3).map(|_| cluster.sbatch(&["job.sh"])).collect();
     jobs.iter().for_each(|_| ready.wait());
-    assert!(cluster.fails(&["scontrol", "resume", &names(&jobs[..1])]).contains("the job is not suspended"));
+    assert!(cluster.fails(&["scontrol", "resume", &names(&jobs[..1])]).contains("Job is not suspended"));
     cluster.ok(&["scontrol", "suspend", &names(&jobs)]);
     jobs.iter().for_each(|job| drop(client.wait_for(*job, "SUSPENDED")));
     assert_eq!(cluster.ok(&["squeue", "-h", "-t", "S", "-o", "%t"]), "S\nS\nS\n");

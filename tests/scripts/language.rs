@@ -107,6 +107,7 @@ impl Session {
             "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
             "release" => self.ask(Command::Release { jobs: jobs(rest) }),
             "suspend" => self.ask(Command::Suspend { jobs: jobs(rest) }),
+            "top" => self.ask(Command::Top { jobs: jobs(rest) }),
             "resume-job" => self.ask(Command::Resume { jobs: jobs(rest) }),
             "requeue" => self.ask(Command::Requeue { jobs: jobs(rest), hold: false }),
             "update" => {

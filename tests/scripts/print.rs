@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Event, Node, Topology};
 use spur_core::controller::{Effect, Reply};
-use spur_core::id::NodeId;
+use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, Replacement};
 use spur_core::model::config::NodeConfig;
+use spur_core::model::job::JobSpec;
 use spur_core::model::node::Health;
 use spur_core::model::phase::{Outcome, Then};
 use spur_core::model::reservation::Reservation;
@@ -61,9 +62,7 @@ fn alloc(alloc: &Alloc) -> String {
     format!("{}{}", parts.collect::<Vec<_>>().join(" "), if alloc.exclusive { " exclusive" } else { "" })
 }
 
-fn submitted(
-    (job, spec): (&spur_core::id::JobId, &std::sync::Arc<spur_core::model::job::JobSpec>),
-) -> String {
+fn submitted((job, spec): (&JobId, &Arc<JobSpec>)) -> String {
     format!("{job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
 }
 
@@ -75,7 +74,7 @@ pub(crate) fn event(event: &Event) -> String {
             let all: Vec<_> = jobs.iter().zip(specs).map(submitted).collect();
             format!("HetJobSubmitted {}", all.join(" : "))
         }
-        Event::JobUpdated { job, spec } => format!("JobUpdated {job} limit={}", spec.time_limit),
+        Event::JobUpdated { job, spec } => updated(*job, spec),
         Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),
         Event::JobReleased { job } => format!("JobReleased {job}"),
         Event::StartPromised { job, start } => format!("StartPromised {job} {}", start.0),
@@ -138,6 +137,11 @@ pub(crate) fn event(event: &Event) -> String {
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
         Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
     }
+}
+
+fn updated(job: JobId, spec: &JobSpec) -> String {
+    let nice = if spec.nice == 0 { String::new() } else { format!(" nice={}", spec.nice) };
+    format!("JobUpdated {job} limit={}{nice}", spec.time_limit)
 }
 
 /// What an operator has changed of a node or a partition.

@@ -39,6 +39,8 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::NodesBusy(_)
         | Reject::ReservationBusy(_)
         | Reject::PartitionInUse(_)
+        | Reject::Held
+        | Reject::NotRunning
         | Reject::ReservationBegun
         | Reject::ReservationOverlap(_)
         | Reject::TooManyJobs(_)

@@ -284,6 +284,8 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
     let extra = Extra {
         comment: boxed(&wire.comment),
         wckey: boxed(&wire.wckey),
+        // A job is born without.
+        admin_comment: None,
         licenses: licenses(&wire.licenses).map_err(|problem| BadField::new("--licenses", problem))?,
         reservation: boxed(&wire.reservation),
         no_kill: wire.no_kill,

@@ -116,6 +116,8 @@ impl<A: Answers> Controller for Fake<A> {
         delete_partition(DeletePartitionRequest) -> DeletePartitionResponse;
         get_statistics(GetStatisticsRequest) -> GetStatisticsResponse;
         list_usage(ListUsageRequest) -> ListUsageResponse;
+        set_debug(SetDebugRequest) -> SetDebugResponse;
+        top_jobs(TopJobsRequest) -> JobsChangedResponse;
         create_reservation(CreateReservationRequest) -> CreateReservationResponse;
         update_reservation(UpdateReservationRequest) -> UpdateReservationResponse;
         delete_reservation(DeleteReservationRequest) -> DeleteReservationResponse;

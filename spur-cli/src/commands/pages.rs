@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::{sacct, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sstat};
+use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
 use crate::options::{CommandLine, Settled, build};
 use crate::session::Session;
@@ -66,6 +66,9 @@ fn pages() -> Vec<Page> {
         page(&sstat::LINE),
         page(&sdiag::LINE),
         page(&seff::LINE),
+        page(&sacctmgr::LINE),
+        page(&sshare::LINE),
+        page(&sreport::LINE),
     ]
 }
 

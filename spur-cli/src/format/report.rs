@@ -1,10 +1,22 @@
-//! The tables of `sacct`: a line of dashes, a plus where a text is cut, or values with bars between.
+//! The tables of `sacct`, `sacctmgr`, `sshare` and `sreport`: a line of dashes, a plus where a text is cut, or values with bars between.
 
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::AccountingRow;
 
 use super::Show;
-use super::fields::accounting::{AccountingField, FIELDS};
+use super::fields::accounting::FIELDS;
+
+/// A column that a report can have.
+pub struct Column<R: 'static> {
+    /// The name, matched without regard to case, also by its beginning.
+    pub name: &'static str,
+    /// What stands above it.
+    pub header: &'static str,
+    /// Its characters; negative for texts that stand at the left.
+    pub width: isize,
+    /// The text of one row.
+    pub text: fn(&R, &Show) -> String,
+}
 
 /// A list of fields that cannot be printed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,30 +49,40 @@ pub enum Layout {
 }
 
 /// The columns of a report: fields with their widths, negative where texts stand at the left.
-pub struct Report {
-    columns: Vec<(&'static AccountingField, isize)>,
+pub struct Report<R: 'static> {
+    columns: Vec<(&'static Column<R>, isize)>,
 }
 
-impl Report {
+impl Report<AccountingRow> {
+    /// A report of accounting: see [`Report::of`].
+    ///
+    /// # Errors
+    /// A name that is none, a width that is none.
+    pub fn parse(text: &str) -> Result<Self, ReportError> {
+        Report::of(FIELDS, text)
+    }
+}
+
+impl<R> Report<R> {
     /// Reads `name[%[-]width]` with commas between; `ALL` stands for every field.
     ///
     /// # Errors
     /// A name that is none, a width that is none.
-    pub fn parse(text: &str) -> Result<Report, ReportError> {
+    pub fn of(fields: &'static [Column<R>], text: &str) -> Result<Report<R>, ReportError> {
         let mut columns = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             let (name, width) =
                 item.split_once('%').map_or((item, None), |(name, width)| (name, Some(width)));
             if name.eq_ignore_ascii_case("all") {
-                columns.extend(FIELDS.iter().map(|field| (field, field.width)));
+                columns.extend(fields.iter().map(|field| (field, field.width)));
                 continue;
             }
-            let begins = |field: &&AccountingField| {
+            let begins = |field: &&Column<R>| {
                 field.name.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
             };
-            let field = FIELDS.iter().find(begins).ok_or_else(|| ReportError::Field {
+            let field = fields.iter().find(begins).ok_or_else(|| ReportError::Field {
                 name: name.to_owned(),
-                nearest: nearest(name, FIELDS.iter().map(|field| field.name)),
+                nearest: nearest(name, fields.iter().map(|field| field.name)),
             })?;
             let width = match width {
                 None => field.width,
@@ -76,11 +98,11 @@ impl Report {
     }
 
     /// All rows, each line ended.
-    pub fn render(&self, rows: &[AccountingRow], layout: &Layout, with_header: bool, show: &Show) -> String {
+    pub fn render(&self, rows: &[R], layout: &Layout, with_header: bool, show: &Show) -> String {
         let mut out = String::new();
         if with_header {
             self.line(&mut out, layout, |field, width| {
-                field.name.chars().take(width.unsigned_abs()).collect()
+                field.header.chars().take(width.unsigned_abs()).collect()
             });
             if *layout == Layout::Columns {
                 self.line(&mut out, layout, |_, width| "-".repeat(width.unsigned_abs()));
@@ -92,12 +114,7 @@ impl Report {
         out
     }
 
-    fn line(
-        &self,
-        out: &mut String,
-        layout: &Layout,
-        text: impl Fn(&'static AccountingField, isize) -> String,
-    ) {
+    fn line(&self, out: &mut String, layout: &Layout, text: impl Fn(&'static Column<R>, isize) -> String) {
         match layout {
             Layout::Columns => {
                 for &(field, width) in &self.columns {

@@ -5,23 +5,6 @@ use std::str::FromStr;
 
 use super::submission::{Export, Propagate};
 
-/// The events of `--mail-type`.
-const MAIL_TYPES: &[&str] = &[
-    "NONE",
-    "BEGIN",
-    "END",
-    "FAIL",
-    "REQUEUE",
-    "ALL",
-    "INVALID_DEPEND",
-    "STAGE_OUT",
-    "TIME_LIMIT",
-    "TIME_LIMIT_90",
-    "TIME_LIMIT_80",
-    "TIME_LIMIT_50",
-    "ARRAY_TASKS",
-];
-
 /// The limits of `--propagate`, without `RLIMIT_`.
 pub const RESOURCE_LIMITS: &[&str] =
     &["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
@@ -173,15 +156,6 @@ pub(super) fn on_off(value: &str) -> Result<bool, String> {
         "off" | "no" => Ok(false),
         other => Err(format!("`{other}` is not known; leave the value out, or say off")),
     }
-}
-
-/// The events of `--mail-type`, in capitals, and the words that are none: for want of mail no job is refused.
-pub(super) fn mail_types(value: &str) -> (String, Vec<String>) {
-    let words = value.to_ascii_uppercase();
-    let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let (known, unknown): (Vec<&str>, Vec<&str>) = words.partition(|word| MAIL_TYPES.contains(word));
-    let told = |word| format!("--mail-type={word} has no effect: it is none of {}", MAIL_TYPES.join(", "));
-    (known.join(","), unknown.into_iter().map(told).collect())
 }
 
 /// The limits of `--propagate`.

@@ -171,6 +171,11 @@ pub enum Command {
         /// Which.
         jobs: Vec<JobRef<JobId>>,
     },
+    /// Put jobs that wait before all others of the same user, partition, account and QOS.
+    Top {
+        /// The first goes first.
+        jobs: Vec<JobRef<JobId>>,
+    },
     /// Change what a job asks for.
     UpdateJob {
         /// Which.

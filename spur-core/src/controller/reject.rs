@@ -109,11 +109,17 @@ pub enum Reject {
     /// Only running jobs can be changed so.
     #[error("Job is pending execution")]
     Pending,
+    /// Only running jobs have an end that can be changed.
+    #[error("Job is not running")]
+    NotRunning,
+    /// Somebody holds it.
+    #[error("Job is in held state, pending scheduler release")]
+    Held,
     /// Only running jobs can be suspended.
     #[error("Requested operation is presently disabled: the job is ending")]
     Ending,
     /// Only suspended jobs can go on.
-    #[error("Requested operation is presently disabled: the job is not suspended")]
+    #[error("Job is not suspended")]
     NotSuspended,
     /// It is stopped, and starts and hears nothing.
     #[error("Job/step is suspended; scontrol resume lets it go on")]
@@ -233,6 +239,8 @@ impl Reject {
             Reject::NotWholeHetJob(_) => "ESLURM_NOT_WHOLE_HET_JOB",
             Reject::NotPending => "ESLURM_JOB_NOT_PENDING",
             Reject::Pending => "ESLURM_JOB_PENDING",
+            Reject::Held => "ESLURM_JOB_HELD",
+            Reject::NotRunning => "ESLURM_JOB_NOT_RUNNING",
             Reject::NotRequeueable | Reject::Ending | Reject::NotSuspended => "ESLURM_DISABLED",
             Reject::Suspended => "ESLURM_TRANSITION_STATE_NO_UPDATE",
             Reject::InvalidStep { .. } => "ESLURM_INVALID_JOB_STEP",

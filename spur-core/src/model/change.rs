@@ -12,6 +12,7 @@ use crate::text::gather::{Gather, Switches};
 use crate::text::gres::{GresList, GresSpec};
 use crate::text::hostlist::HostExpr;
 use crate::text::length::{self, TooLong};
+use crate::text::mail;
 use crate::text::nearest;
 use crate::text::nodes::NodeCount;
 use crate::text::time::{Time, TimeLimit};
@@ -87,6 +88,52 @@ pub enum JobChange {
     Reservation(Option<Box<str>>),
     /// `ArrayTaskThrottle=`; 0 is no limit.
     ArrayTaskThrottle(u32),
+    /// `TasksPerNode=`
+    TasksPerNode(u32),
+    /// `ReqSockets=`, `ReqCores=`, `ReqThreads=`: of each node, socket and core.
+    Cores(CorePart, u32),
+    /// `NumCPUs=`, `ReqProcs=`: of the whole job, shared out among its tasks
+    Cpus(u32),
+    /// `Prefer=`: a domain
+    Prefer(Option<Arc<str>>),
+    /// `EndTime=` of a job that runs: its limit is what that leaves.
+    End(Time),
+    /// `MailType=`, checked
+    MailType(Box<str>),
+    /// `MailUser=`
+    MailUser(Box<str>),
+    /// `WCKey=`
+    WcKey(Option<Box<str>>),
+    /// `AdminComment=`; operators only
+    AdminComment(Option<Box<str>>),
+    /// `WorkDir=`
+    WorkDir(Box<str>),
+    /// `StdIn=`, `StdOut=`, `StdErr=`
+    File(Stream, Option<Box<str>>),
+    /// What means nothing here, or is so anyway: `DelayBoot=`, `Reboot=no`
+    Nothing,
+}
+
+/// A part of a node that a job asks for so many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CorePart {
+    /// On each node.
+    Sockets,
+    /// On each socket.
+    Cores,
+    /// On each core.
+    Threads,
+}
+
+/// What a batch script reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard input.
+    Input,
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
 }
 
 /// Which components of a het job a change is about.
@@ -106,6 +153,12 @@ pub enum ChangeError {
     /// Nothing of this name can be changed.
     #[error("Update of this parameter is not supported: {key}{}", suggestion(key))]
     UnknownKey {
+        /// What was written.
+        key: String,
+    },
+    /// Slurm has it, and Spur has nothing for it.
+    #[error("Requested operation not supported on this system: {key}")]
+    Unsupported {
         /// What was written.
         key: String,
     },
@@ -130,7 +183,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 37] = [
+const KEYS: [&str; 60] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -168,7 +221,39 @@ const KEYS: [&str; 37] = [
     "EligibleTime",
     "ReservationName",
     "ArrayTaskThrottle",
+    "AdminComment",
+    "CPUsPerTask",
+    "CoreSpec",
+    "DelayBoot",
+    "EndTime",
+    "MailType",
+    "MailUser",
+    "NodeList",
+    "NumCPUs",
+    "Prefer",
+    "Reboot",
+    "ReqCores",
+    "ReqNodes",
+    "ReqProcs",
+    "ReqSockets",
+    "ReqThreads",
+    "StdErr",
+    "StdIn",
+    "StdOut",
+    "TasksPerNode",
+    "ThreadSpec",
+    "WCKey",
+    "WorkDir",
 ];
+
+/// Keys that Slurm has and that stand for nothing here.
+pub const UNSUPPORTED: [&str; 5] =
+    ["BurstBuffer", "ClusterFeatures", "Clusters", "ResetAccrueTime", "SiteFactor"];
+
+/// Keys that can be changed, with Slurm's spelling.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter()
+}
 
 fn suggestion(key: &str) -> String {
     nearest::nearest(key, KEYS).map_or_else(String::new, |near| format!("; did you mean {near}?"))
@@ -181,6 +266,9 @@ impl JobChange {
     /// An unknown key, with the nearest known one, or a value that does not fit it.
     pub fn parse(key: &str, value: &str) -> Result<Self, ChangeError> {
         let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
+        if UNSUPPORTED.iter().any(|known| known.eq_ignore_ascii_case(key)) {
+            return Err(ChangeError::Unsupported { key: key.to_owned() });
+        }
         let Some(known) = known else { return Err(ChangeError::UnknownKey { key: key.to_owned() }) };
         let most = match *known {
             "Dependency" => length::DEPENDENCY,
@@ -213,6 +301,12 @@ impl JobChange {
                 | JobChange::Priority(_)
                 | JobChange::Nice(_)
                 | JobChange::ArrayTaskThrottle(_)
+                | JobChange::End(_)
+                | JobChange::MailType(_)
+                | JobChange::MailUser(_)
+                | JobChange::WcKey(_)
+                | JobChange::AdminComment(_)
+                | JobChange::Nothing
         )
     }
 
@@ -233,6 +327,11 @@ impl JobChange {
             | JobChange::TimeLimitBy(_)
             | JobChange::TimeMin(_)
             | JobChange::Name(_)
+            | JobChange::End(_)
+            | JobChange::MailType(_)
+            | JobChange::MailUser(_)
+            | JobChange::WcKey(_)
+            | JobChange::AdminComment(_)
             | JobChange::Comment(_) => Reach::AllOrOne,
             JobChange::Partition(_)
             | JobChange::Reservation(_)
@@ -253,13 +352,42 @@ impl JobChange {
             | JobChange::Switches(_)
             | JobChange::Segment(_)
             | JobChange::Gather(_)
+            | JobChange::TasksPerNode(_)
+            | JobChange::Cpus(_)
+            | JobChange::Cores(..)
+            | JobChange::Prefer(_)
+            | JobChange::WorkDir(_)
+            | JobChange::File(..)
+            | JobChange::Nothing
             | JobChange::ArrayTaskThrottle(_) => Reach::One,
         }
     }
 
-    /// Makes the change.
+    /// Makes the change. What `EndTime=` makes of the limit depends on what the job has run.
     pub fn make(&self, spec: &mut JobSpec) {
         match self.clone() {
+            JobChange::Cpus(cpus) => {
+                let tasks = spec.shape.tasks.or(spec.shape.nodes.as_ref().map(|nodes| nodes.min));
+                spec.shape.cpus_per_task = Some(cpus.div_ceil(tasks.unwrap_or(1).max(1)).max(1));
+            }
+            JobChange::TasksPerNode(tasks) => spec.shape.tasks_per_node = Some(tasks),
+            JobChange::Cores(part, count) => {
+                let cores = spec.shape.cores.get_or_insert_default();
+                let count = Some(count);
+                match part {
+                    CorePart::Sockets => cores.sockets_per_node = count,
+                    CorePart::Cores => cores.cores_per_socket = count,
+                    CorePart::Threads => cores.threads_per_core = count,
+                }
+            }
+            JobChange::Prefer(domain) => fabric(spec).prefer = domain,
+            JobChange::MailType(_)
+            | JobChange::MailUser(_)
+            | JobChange::WcKey(_)
+            | JobChange::AdminComment(_)
+            | JobChange::WorkDir(_)
+            | JobChange::File(..) => self.make_beside(spec),
+            JobChange::End(_) | JobChange::Nothing => {}
             JobChange::TimeLimit(limit) => spec.time_limit = limit,
             JobChange::TimeLimitBy(seconds) => {
                 if let TimeLimit::Seconds(limit) = spec.time_limit {
@@ -308,6 +436,32 @@ impl JobChange {
             }
         }
     }
+
+    /// The same for what does not bear on where and when it runs.
+    fn make_beside(&self, spec: &mut JobSpec) {
+        let extra = spec.extra.get_or_insert_default();
+        match self.clone() {
+            JobChange::MailType(types) => extra.mail.get_or_insert_default().0 = types,
+            JobChange::MailUser(user) => extra.mail.get_or_insert_default().1 = user,
+            JobChange::WcKey(key) => extra.wckey = key,
+            JobChange::AdminComment(comment) => extra.admin_comment = comment,
+            JobChange::WorkDir(path) => {
+                if let Some(batch) = &mut spec.batch {
+                    batch.work_dir = path;
+                }
+            }
+            JobChange::File(stream, path) => {
+                if let Some(batch) = &mut spec.batch {
+                    match stream {
+                        Stream::Input => batch.stdin = path,
+                        Stream::Output => batch.stdout = path,
+                        Stream::Error => batch.stderr = path,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 fn fabric(spec: &mut JobSpec) -> &mut FabricAsk {
@@ -320,9 +474,9 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "TimeLimit" => time_limit(value)?,
         "TimeMin" => JobChange::TimeMin(optional(value)?),
         "Partition" if set => JobChange::Partition(value.split(',').map(Arc::from).collect()),
-        "NumNodes" => JobChange::Nodes(read(value)?),
+        "NumNodes" | "ReqNodes" => JobChange::Nodes(read(value)?),
         "NumTasks" => JobChange::Tasks(positive(value)?),
-        "CPUs/Task" => JobChange::CpusPerTask(positive(value)?),
+        "CPUs/Task" | "CPUsPerTask" => JobChange::CpusPerTask(positive(value)?),
         "MinMemoryNode" => JobChange::Memory(MemoryNeed::PerNode(memory(value)?)),
         "MinMemoryCPU" => JobChange::Memory(MemoryNeed::PerCpu(memory(value)?)),
         "MinCPUsNode" => JobChange::MinCpus(read(value)?),
@@ -346,13 +500,46 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "StartTime" | "EligibleTime" => JobChange::Begin(time(value)?),
         "Deadline" => JobChange::Deadline(time(value)?),
         "Features" => JobChange::Features(optional(value)?.map(Box::new)),
-        "ReqNodeList" => JobChange::Nodelist(optional(value)?.map(Box::new)),
+        "ReqNodeList" | "NodeList" => JobChange::Nodelist(optional(value)?.map(Box::new)),
         "ExcNodeList" => JobChange::Exclude(optional(value)?.map(Box::new)),
         "Switches" => JobChange::Switches(optional(value)?),
         "SegmentSize" => JobChange::Segment(Some(read(value)?).filter(|size| *size > 0)),
         "Gather" => JobChange::Gather(optional(value)?),
         "ReservationName" => JobChange::Reservation(set.then(|| value.into())),
         "ArrayTaskThrottle" => JobChange::ArrayTaskThrottle(read(value)?),
+        _ => return parse_more(key, value),
+    })
+}
+
+/// The keys that are written less often.
+fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
+    let set = !value.is_empty();
+    let text = || set.then(|| Box::from(value));
+    Ok(match key {
+        "TasksPerNode" => JobChange::TasksPerNode(positive(value)?),
+        "ReqSockets" => JobChange::Cores(CorePart::Sockets, positive(value)?),
+        "ReqCores" => JobChange::Cores(CorePart::Cores, positive(value)?),
+        "ReqThreads" => JobChange::Cores(CorePart::Threads, positive(value)?),
+        "Prefer" => JobChange::Prefer(set.then(|| value.into())),
+        "EndTime" if set => JobChange::End(Time(read(value)?)),
+        "MailType" => match mail::types(value) {
+            (known, unknown) if unknown.is_empty() => JobChange::MailType(known.into()),
+            (_, unknown) => return Err(format!("`{}` is none of {}", unknown[0], mail::TYPES.join(", "))),
+        },
+        "MailUser" => JobChange::MailUser(value.into()),
+        "WCKey" => JobChange::WcKey(text()),
+        "AdminComment" => JobChange::AdminComment(text()),
+        "WorkDir" if value.starts_with('/') => JobChange::WorkDir(value.into()),
+        "WorkDir" => return Err("write an absolute path".to_owned()),
+        "StdIn" => JobChange::File(Stream::Input, text()),
+        "StdOut" => JobChange::File(Stream::Output, text()),
+        "StdErr" => JobChange::File(Stream::Error, text()),
+        "DelayBoot" => JobChange::Nothing,
+        "Reboot" if !flag(value)? => JobChange::Nothing,
+        "Reboot" => return Err("nodes are not booted by jobs".to_owned()),
+        // As Slurm where AllowSpecResourcesUsage is not set.
+        "CoreSpec" | "ThreadSpec" => return Err("Access/permission denied".to_owned()),
+        "NumCPUs" | "ReqProcs" => JobChange::Cpus(read::<NodeCount>(value)?.min),
         _ => return Err("must not be empty".to_owned()),
     })
 }
@@ -466,6 +653,15 @@ mod tests {
         assert!(JobChange::parse("Licenses", "matlab:0").is_err());
         let long = JobChange::parse("comment", &"x".repeat(2000)).map_err(|error| error.to_string());
         assert_eq!(long, Err("Comment: 2000 bytes are too many; at most 1024 can be given".to_owned()));
+        assert_eq!(JobChange::parse("ReqSockets", "2"), Ok(JobChange::Cores(CorePart::Sockets, 2)));
+        assert_eq!(JobChange::parse("mailtype", "end,fail"), Ok(JobChange::MailType("END,FAIL".into())));
+        assert_eq!(JobChange::parse("StdOut", ""), Ok(JobChange::File(Stream::Output, None)));
+        assert_eq!(JobChange::parse("CPUsPerTask", "2"), JobChange::parse("CPUs/Task", "2"));
+        for (key, value) in
+            [("MailType", "SOMETIMES"), ("WorkDir", "here"), ("Reboot", "yes"), ("Clusters", "x")]
+        {
+            assert!(JobChange::parse(key, value).is_err(), "{key}");
+        }
         assert_eq!(JobChange::parse("oversubscribe", "no"), Ok(JobChange::Sharing(Sharing::Exclusive)));
     }
 }

@@ -404,6 +404,9 @@ pub struct Extra {
     pub comment: Option<Box<str>>,
     /// `--wckey`.
     pub wckey: Option<Box<str>>,
+    /// What an operator says of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_comment: Option<Box<str>>,
     /// `--licenses`, name and count.
     pub licenses: Vec<(Box<str>, u32)>,
     /// `--reservation`: names with commas between.

@@ -16,7 +16,7 @@ use super::caller::Owner;
 use crate::id::NodeId;
 use crate::text::time::{Time, TimeLimit};
 
-pub use ask::{AskError, Edit, NodesAsk, ReservationAsk};
+pub use ask::{AskError, Edit, KEYS, NodesAsk, ReservationAsk};
 
 /// Seconds of a day. A change of the clock is not followed.
 const DAY: u64 = 86_400;

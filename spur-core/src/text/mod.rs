@@ -17,6 +17,7 @@ pub mod hostlist;
 pub mod jobid;
 pub mod length;
 pub mod license;
+pub mod mail;
 pub mod memory;
 pub mod nearest;
 pub mod nodes;

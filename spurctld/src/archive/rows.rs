@@ -480,6 +480,7 @@ fn requested(job: &Job) -> JobRow {
     if let Some(extra) = &spec.extra {
         let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();
         (row.comment, row.wckey) = (text(&extra.comment), text(&extra.wckey));
+        row.admin_comment = text(&extra.admin_comment);
         row.submit_line = text(&extra.submit_line);
         let held = job.phase.alloc().and_then(|alloc| alloc.reservation.as_deref());
         row.reservation = held.map_or_else(|| text(&extra.reservation), str::to_owned);

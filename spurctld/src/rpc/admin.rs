@@ -15,6 +15,7 @@ use tonic::Status;
 use super::{Desk, Name, filter, no_answer, odd};
 use crate::answer::Answer;
 use crate::clock;
+use crate::log;
 use crate::reload::ReloadError;
 
 /// How long the daemons of nodes that are told to end are waited for.
@@ -150,6 +151,19 @@ impl Desk {
         figures.jobs_pending = u32::try_from(cluster.jobs().pending_count()).unwrap_or(u32::MAX);
         figures.jobs_running = u32::try_from(cluster.jobs().active().count()).unwrap_or(u32::MAX);
         Ok(figures)
+    }
+
+    /// Logs more or less, until the controller starts again.
+    pub(super) fn log_more(
+        caller: &Caller,
+        request: &v1::SetDebugRequest,
+    ) -> Result<v1::SetDebugResponse, Status> {
+        if !caller.operator {
+            return Err(reject::status(&Reject::AccessDenied));
+        }
+        log::change(&request.level, &request.flags_on, &request.flags_off)
+            .map_err(|problem| reject::status(&Reject::Invalid(problem)))?;
+        Ok(v1::SetDebugResponse {})
     }
 
     pub(super) async fn reserve(

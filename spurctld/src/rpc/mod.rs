@@ -300,6 +300,17 @@ impl Controller for Desk {
         self.change(caller, name, &job_ids, command).await.map(Response::new)
     }
 
+    async fn top_jobs(
+        &self,
+        request: Request<v1::TopJobsRequest>,
+    ) -> Result<Response<v1::JobsChangedResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
+        let v1::TopJobsRequest { job_ids, request_id, retry } = request.into_inner();
+        let name = Name::read(&request_id, retry)?;
+        self.change(caller, name, &job_ids, |jobs| Command::Top { jobs }).await.map(Response::new)
+    }
+
     async fn get_script(
         &self,
         request: Request<v1::GetScriptRequest>,
@@ -495,6 +506,14 @@ impl Controller for Desk {
         let caller = caller_of(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.figures(&caller, request.into_inner()).map(Response::new)
+    }
+
+    async fn set_debug(
+        &self,
+        request: Request<v1::SetDebugRequest>,
+    ) -> Result<Response<v1::SetDebugResponse>, Status> {
+        let caller = caller_of(&request)?;
+        Self::log_more(&caller, &request.into_inner()).map(Response::new)
     }
 
     async fn create_reservation(

@@ -1,11 +1,28 @@
 //! `scontrol listpids`: the processes of running steps.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
+use spur_core::text::jobid::JobRef;
 use spur_proto::v1::LiveStep;
 
+use super::bare;
+use crate::commands::sstat;
+use crate::session::Session;
+
+/// Prints the processes of a job or of one of its steps, on one node or on all.
+pub(super) async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let Some((job, node)) = words.split_first() else { return Ok(0) };
+    let mut steps = Vec::new();
+    for job in JobRef::parse_list(job).map_err(|error| bare(error.to_string()))? {
+        steps.extend(sstat::live_steps(session, &job, true).await?);
+    }
+    write!(session.out, "{}", text(&steps, node.first().map(String::as_str)))?;
+    Ok(0)
+}
+
 /// The lines for the processes of these steps, on one node or on all.
-pub(super) fn text(steps: &[LiveStep], node: Option<&str>) -> String {
+fn text(steps: &[LiveStep], node: Option<&str>) -> String {
     let mut text =
         format!("{:<8} {:<8} {:<8} {:<7} {:<8}\n", "PID", "JOBID", "STEPID", "LOCALID", "GLOBALID");
     for step in steps {

@@ -1,13 +1,20 @@
 //! `scontrol`: shows everything there is in full, and changes it.
 
 mod completing;
+mod controller;
 mod entity;
+mod errnumstr;
+mod help;
 pub mod hostnames;
+mod interactive;
 mod list_pids;
+mod queue;
 mod record;
 pub mod reservation;
 mod show;
+mod show_assoc;
 pub mod show_config;
+mod show_host;
 pub mod show_job;
 pub mod show_license;
 pub mod show_node;
@@ -17,33 +24,32 @@ pub mod show_step;
 pub mod show_topology;
 pub mod update;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::json;
-use spur_core::text::jobid::JobRef;
+use spur_core::model::change::{ChangeError, JobChange};
 use spur_core::text::nearest::nearest;
-use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
+use spur_proto::client::{Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
-    CreateReservationRequest, GetScriptRequest, HoldJobsRequest, JobFilter, JobsChangedResponse, PingRequest,
-    PingResponse, ReconfigureRequest, ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
-    SuspendJobsRequest, UpdateJobRequest, UpdateReservationRequest,
+    CreateReservationRequest, GetScriptRequest, JobFilter, UpdateJobRequest, UpdateReservationRequest,
 };
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::listing::{self, Common, Listing};
 use super::query;
-use crate::error::{FAILURE, Failure};
-use crate::format::json::{self, Wish};
+use crate::error::{Bare, Failure};
+use crate::format::json::Wish;
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
+pub use controller::ping;
 use entity::{Creation, Deletion};
+use help::HELP;
 use update::Update;
 
-/// What the options say.
+/// How records are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Hidden partitions, too.
@@ -58,114 +64,120 @@ pub struct Settings {
     pub wish: Option<Wish>,
 }
 
-type SettingsOpt = Opt<Settings>;
+/// What the options say, and between commands what those say that are named like options.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    common: Common,
+    oneline: bool,
+    details: bool,
+    own: bool,
+}
 
-const OPTIONS: &[SettingsOpt] = &[
-    SettingsOpt::flag("all", Some('a'), "hidden partitions, too", |settings, _| {
-        settings.all = true;
-        Ok(())
-    })
-    .env(&["SCONTROL_ALL"]),
-    SettingsOpt::flag("details", Some('d'), "show more of each record", |settings, _| {
-        settings.details = true;
-        Ok(())
-    }),
-    SettingsOpt::value(
-        "json",
-        None,
-        "SHAPE",
-        "as JSON: v0.0.41, spur, or list for the shapes there are",
-        |s, text| {
-            s.wish = Some(Wish::read(text, false)?);
-            Ok(())
-        },
-    )
-    .optional(),
-    SettingsOpt::flag("oneliner", Some('o'), "show each record on one line", |settings, _| {
-        settings.oneline = true;
+impl Call {
+    /// How records are shown.
+    pub fn settings(&self) -> Settings {
+        let Call { oneline, details, own, .. } = *self;
+        Settings { all: self.common.all, oneline, details, own, wish: self.common.wish }
+    }
+}
+
+impl Listing for Call {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
+}
+
+type CallOpt = Opt<Call>;
+
+const OPTIONS: &[CallOpt] = &[
+    listing::all(&["SCONTROL_ALL"]),
+    listing::clusters(),
+    CallOpt::flag("details", Some('d'), "show more of each record", |call, _| {
+        call.details = true;
         Ok(())
     }),
-    SettingsOpt::flag("spur", None, "show what only Spur knows of each record as well", |settings, _| {
-        settings.own = true;
+    listing::federation(&["SCONTROL_FEDERATION"]),
+    CallOpt::flag("future", Some('F'), "nodes in the state FUTURE", |_, _| Ok(()))
+        .env(&["SCONTROL_FUTURE"])
+        .without_effect("no node is in that state"),
+    listing::hide(),
+    listing::json(),
+    listing::local(&["SCONTROL_LOCAL"]),
+    CallOpt::flag("oneliner", Some('o'), "show each record on one line", |call, _| {
+        call.oneline = true;
         Ok(())
     }),
-    SettingsOpt::value("yaml", None, "SHAPE", "the same as YAML", |s, text| {
-        s.wish = Some(Wish::read(text, true)?);
+    CallOpt::flag("quiet", Some('Q'), "say no more than errors", |_, _| Ok(()))
+        .without_effect("no more is said anyway"),
+    listing::sibling(&["SCONTROL_SIBLING"]),
+    CallOpt::flag("spur", None, "show what only Spur knows of each record as well", |call, _| {
+        call.own = true;
         Ok(())
-    })
-    .optional(),
+    }),
+    CallOpt::value("uid", Some('u'), "UID", "change jobs in the name of that user", |_, _| Ok(()))
+        .refused("whoever may change the jobs of others does so in his own name"),
+    listing::verbose(),
+    listing::yaml(),
 ];
 
 /// How `scontrol` is called.
-pub const LINE: CommandLine<Settings> = CommandLine {
+pub const LINE: CommandLine<Call> = CommandLine {
     name: "scontrol",
-    synopsis: "[OPTIONS] COMMAND [ARGUMENTS]; `scontrol help` lists the commands",
-    about: "Shows and changes jobs, nodes, partitions and the controller.",
+    synopsis: "[OPTIONS] [COMMAND [ARGUMENTS]]; `scontrol help` lists the commands",
+    about: "Shows and changes jobs, nodes, partitions and the controller. Without a command it asks for one line after another.",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &["SCONTROL_"],
     permute: true,
 };
 
-const KEYWORDS: [&str; 20] = [
-    "completing",
-    "create",
-    "delete",
-    "help",
-    "hold",
-    "holdu",
-    "listpids",
-    "ping",
-    "reconfigure",
-    "release",
-    "requeue",
-    "requeuehold",
-    "resume",
-    "show",
-    "shutdown",
-    "suspend",
-    "uhold",
-    "update",
-    "version",
-    "write",
-];
+/// As many arguments as there may be.
+const ANY: usize = usize::MAX;
 
-const HELP: &str = "\
-scontrol [OPTIONS] COMMAND [ARGUMENTS]
-    hold JOBS                       keep jobs from starting
-    uhold JOBS, holdu JOBS          the same, and their owners may release them
-    release JOBS                    undo hold
-    requeue JOBS                    put running or ended jobs back into the queue
-    requeuehold JOBS                the same, held
-    suspend JOBS                    stop running jobs; others may have their CPUs, not their memory or devices
-    resume JOBS                     let them go on, as soon as their CPUs are free
-    update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Gres= Comment= Extra=
-                                    Topology= Foreign=END
-    update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE MaxTime= Nodes= (also += and -=) Default= AllowAccounts= …
-    create PartitionName=NAME …     a partition, with the same keys; it stays until it is deleted
-    create NodeName=NODES State=CLOUD …
-                                    nodes that are not in the configuration: CPUs= RealMemory= Gres= Features= Topology= …
-    delete PartitionName=NAME, delete NodeName=NODES
-    create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
-                                    Licenses= Features= Users= Accounts= Flags= Comment=
-    update ReservationName=NAME …   the same keys; Duration, Nodes, Users, Accounts and Flags also with += and -=
-    delete ReservationName=NAME     end a reservation; jobs that wait for it are held
-    show job|node|partition|reservation|step|license [NAMES]
-    listpids JOB[.STEP] [NODE]      processes of running steps, on one node or on all
-    completing                      jobs that have ended and still hold nodes
-    show topology [NAME] [unit=NAME] [node=NODES]
-    show config
-    show hostnames [LIST]           names, one on a line; by default those of the job
-    show hostlist|hostlistsorted [LIST]
-    write batch_script JOB [FILE]   write a job's script; - is the standard output
-    ping                            whether the controller is there; also with --json
-    reconfigure                     read the configuration again
-    shutdown [controller|slurmctld] end the controller and the daemons of the nodes, or it alone; jobs go on
-    version                         show the version
-    help                            show this
-JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]. Words may be cut where no other begins like them.
-";
+/// The commands, with the fewest and the most arguments of each.
+const KEYWORDS: [(&str, usize, usize); 41] = [
+    ("abort", 0, ANY),
+    ("all", 0, 0),
+    ("cancel_reboot", 1, 1),
+    ("cluster", 0, 1),
+    ("completing", 0, 0),
+    ("create", 1, ANY),
+    ("delete", 1, ANY),
+    ("details", 0, 0),
+    ("errnumstr", 1, 1),
+    ("exit", 0, 0),
+    ("fsdampeningfactor", 1, 1),
+    ("help", 0, 0),
+    ("hide", 0, 0),
+    ("hold", 1, ANY),
+    ("holdu", 1, ANY),
+    ("listpids", 1, 2),
+    ("oneliner", 0, 0),
+    ("ping", 0, 0),
+    ("quiet", 0, 0),
+    ("quit", 0, 0),
+    ("reboot", 0, ANY),
+    ("reconfigure", 0, 0),
+    ("release", 1, ANY),
+    ("requeue", 1, ANY),
+    ("requeuehold", 1, ANY),
+    ("resume", 1, ANY),
+    ("schedloglevel", 1, 1),
+    ("setdebug", 1, 1),
+    ("setdebugflags", 1, ANY),
+    ("show", 1, ANY),
+    ("shutdown", 0, 1),
+    ("suspend", 1, ANY),
+    ("takeover", 0, 1),
+    ("token", 0, ANY),
+    ("top", 1, ANY),
+    ("uhold", 1, ANY),
+    ("update", 1, ANY),
+    ("verbose", 0, 0),
+    ("version", 0, 0),
+    ("wait_job", 1, 1),
+    ("write", 1, 3),
+];
 
 /// The word of `known` that is meant: the word itself, or the only one that begins like it.
 fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
@@ -178,92 +190,143 @@ fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     }
 }
 
+/// The command that is meant.
+fn meant_command(word: &str) -> Option<&'static str> {
+    meant(word, &KEYWORDS.map(|(name, ..)| name))
+}
+
+/// What is wrong with the command line, as Slurm says it: without a name before it.
+fn bare(text: impl Into<String>) -> Bare {
+    Bare(text.into())
+}
+
 /// Runs `scontrol`.
 ///
 /// # Errors
 /// A command that cannot be carried out.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
-    let mut settings = Settings::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut settings)? {
+    let mut words = words;
+    // `-Backfill` is a flag that is to go, not options.
+    if let Some(at) = words.iter().position(|word| !word.starts_with('-'))
+        && meant_command(&words[at]) == Some("setdebugflags")
+    {
+        words.insert(at + 1, "--".to_owned());
+    }
+    let mut call = Call::default();
+    let operands = match LINE.settle(&words, &|name| session.env(name), &mut call)? {
         Settled::Show(text) => {
             write!(session.out, "{text}")?;
             return Ok(0);
         }
         Settled::Run(operands) => operands,
     };
-    if settings.wish.is_some_and(|wish| wish.list) {
+    if call.common.wish.is_some_and(|wish| wish.list) {
         write!(session.out, "{}", Wish::list())?;
         return Ok(0);
     }
-    let Some((word, rest)) = operands.split_first() else {
-        return Err(Failure::new("no command given; `scontrol help` lists them").into());
-    };
-    let Some(keyword) = meant(word, &KEYWORDS) else {
-        let hint = nearest(word, KEYWORDS).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-        return Err(Failure::new(format!("invalid keyword: {word}{hint}")).into());
-    };
-    let least = match keyword {
-        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume"
-        | "update" | "show" | "create" | "delete" => 1,
-        "write" => 2,
-        _ => 0,
-    };
-    if rest.len() < least {
-        return Err(Failure::new(format!("too few arguments for keyword:{keyword}")).into());
-    }
-    let most = match keyword {
-        "listpids" => 2,
-        "shutdown" => 1,
-        _ => 0,
-    };
-    if least == 0 && rest.len() > most {
-        return Err(Failure::new(format!("too many arguments for keyword:{keyword}")).into());
-    }
-    match keyword {
-        "show" => show::run(session, settings, rest).await,
-        "update" => {
-            let (zone, now) = (TimeZone::system(), Timestamp::now());
-            match reservation::change(rest, &zone, now)? {
-                Some(request) => change_reservation(session, request).await,
-                None => change(session, update::read(rest, &zone, now)?).await,
-            }
-        }
-        "create" => create(session, rest).await,
-        "delete" => delete(session, rest).await,
-        "write" => write_script(session, rest).await,
-        "completing" => show_completing(session).await,
-        "listpids" => list_pids(session, rest).await,
-        "help" => {
-            write!(session.out, "{HELP}")?;
-            Ok(0)
-        }
-        "version" => {
-            write!(session.out, "{}", crate::version::version())?;
-            Ok(0)
-        }
-        "ping" => is_there(session, settings.wish).await,
-        "reconfigure" => reconfigure(session).await,
-        "shutdown" => shut_down(session, rest.first().map(String::as_str)).await,
-        _ => queue(session, keyword, rest).await,
+    listing::check_clusters(session, &call.common.clusters).await?;
+    if operands.is_empty() {
+        interactive::run(session, call).await
+    } else {
+        command(session, &mut call, &operands).await
     }
 }
 
-async fn list_pids(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let (job, node) = match words {
-        [job] => (job, None),
-        [job, node] => (job, Some(node.as_str())),
-        _ => {
-            return Err(Failure::new(
-                "a job and perhaps a node are expected: scontrol listpids JOB[.STEP] [NODE]",
-            )
-            .into());
-        }
+/// Carries out one command.
+async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> anyhow::Result<u8> {
+    let Some((word, rest)) = words.split_first() else { return Ok(0) };
+    let Some(&(keyword, least, most)) =
+        meant_command(word).and_then(|word| KEYWORDS.iter().find(|(name, ..)| *name == word))
+    else {
+        let hint = nearest(word, KEYWORDS.map(|(name, ..)| name));
+        let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        return Err(bare(format!("invalid keyword: {word}{hint}")).into());
     };
-    let mut steps = Vec::new();
-    for job in JobRef::parse_list(job).map_err(|error| Failure::new(error.to_string()))? {
-        steps.extend(super::sstat::live_steps(session, &job, true).await?);
+    if rest.len() < least {
+        let text = match keyword {
+            // Slurm has its own words for these.
+            "errnumstr" => "one arguments required for keyword:errnumstr".to_owned(),
+            "update" => "too few arguments for update keyword".to_owned(),
+            _ => format!("too few arguments for keyword:{keyword}"),
+        };
+        return Err(bare(text).into());
     }
-    write!(session.out, "{}", list_pids::text(&steps, node))?;
+    if rest.len() > most {
+        return Err(bare(format!("too many arguments for keyword:{keyword}")).into());
+    }
+    match keyword {
+        "show" => show::run(session, call.settings(), rest).await,
+        "update" => change(session, rest).await,
+        "create" => create(session, rest).await,
+        "delete" => delete(session, rest).await,
+        "write" => write(session, rest).await,
+        "completing" => show_completing(session).await,
+        "listpids" => list_pids::run(session, rest).await,
+        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" | "top" => {
+            queue::queue(session, keyword, rest).await
+        }
+        "wait_job" => queue::wait_job(session, &rest[0]).await,
+        "ping" => controller::is_there(session, call.common.wish).await,
+        "reconfigure" => controller::reconfigure(session).await,
+        "shutdown" => controller::shut_down(session, rest.first().map(String::as_str)).await,
+        "takeover" => controller::take_over(session, rest.first().map(String::as_str)).await,
+        "setdebug" => controller::set_debug(session, &rest[0]).await,
+        "setdebugflags" => controller::set_debug_flags(session, rest).await,
+        "schedloglevel" => controller::set_scheduler_log(session, &rest[0]).await,
+        "errnumstr" => controller::error_words(session, &rest[0]),
+        "cluster" => {
+            listing::check_clusters(session, rest).await?;
+            Ok(0)
+        }
+        "help" => say(session, HELP),
+        "version" => {
+            let version = crate::version::version();
+            say(session, &version)
+        }
+        _ => set_or_refuse(call, keyword, rest),
+    }
+}
+
+fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
+    write!(session.out, "{text}")?;
+    Ok(0)
+}
+
+/// Commands of Slurm's that there are not, and what is said of them.
+const REFUSED: [(&str, &str); 5] = [
+    ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
+    ("cancel_reboot", "slurm_update error: Invalid node state specified: Spur reboots no nodes"),
+    ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: there is no fair share"),
+    ("reboot", "scontrol_reboot_nodes error: RebootProgram isn't defined: Spur reboots no nodes"),
+    ("token", "Error fetching token: each command gets its own from the daemon of its host"),
+];
+
+/// The commands there are, and whether each works.
+pub fn commands() -> impl Iterator<Item = (&'static str, bool)> {
+    KEYWORDS.iter().map(|(name, ..)| (*name, !REFUSED.iter().any(|(refused, _)| refused == name)))
+}
+
+/// What can be shown.
+pub fn entities() -> impl Iterator<Item = &'static str> {
+    show::ENTITIES.into_iter()
+}
+
+/// Commands that are like options and count for those after them, and commands that there are not.
+fn set_or_refuse(call: &mut Call, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
+    if keyword == "reboot" && words.is_empty() {
+        return Err(bare("Missing node list. Specify ALL|<NodeList>").into());
+    }
+    if let Some((_, why)) = REFUSED.iter().find(|(name, _)| *name == keyword) {
+        return Err(bare(*why).into());
+    }
+    match keyword {
+        "all" => call.common.all = true,
+        "hide" => call.common.all = false,
+        "details" => call.details = true,
+        "oneliner" => call.oneline = true,
+        // exit and quit alone on a command line, quiet and verbose: there is nothing to do.
+        _ => {}
+    }
     Ok(0)
 }
 
@@ -273,146 +336,6 @@ async fn show_completing(session: &mut Session) -> anyhow::Result<u8> {
     let jobs = query::jobs(session.connection()?, filter).await?;
     write!(session.out, "{}", completing::text(&jobs, &show))?;
     Ok(0)
-}
-
-/// Asks the controller whether it is there: what it says of itself.
-///
-/// # Errors
-/// No answer.
-pub async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
-    let call = async |mut controller: Controller, request| controller.ping(request).await;
-    Ok(session.connection()?.read(PingRequest {}, call).await?)
-}
-
-/// What stands below the configuration, and is all that `ping` prints.
-fn is_up(answer: &PingResponse) -> String {
-    let but = match answer.old_copy.as_str() {
-        "" => String::new(),
-        why => format!(
-            " and starts nothing: it has an old copy of its journal ({why}); see spurctld --new-history"
-        ),
-    };
-    format!("Slurmctld(primary) at {} is UP{but}", answer.hostname)
-}
-
-/// Says whether the controller is there; fails if it is not.
-async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyhow::Result<u8> {
-    session.connection()?.set_patience(Duration::ZERO);
-    let answer = match ping(session).await {
-        Err(error) if !error.is::<CallError>() => return Err(error),
-        other => other,
-    };
-    let address = session.connection()?.address().to_owned();
-    let text = match (&answer, wish) {
-        (Ok(answer), Some(wish)) => {
-            let mut show = query::show(&|name| session.env(name))?;
-            show.cluster.clone_from(&answer.cluster_name);
-            let pings = || json!([pinged(&answer.hostname, Some(answer), wish.spur)]);
-            wish.listing(&show, "pings", pings(), pings)
-        }
-        (Ok(answer), None) => format!("{}\n", is_up(answer)),
-        (Err(_), Some(wish)) => {
-            let show = query::show(&|name| session.env(name))?;
-            let pings = || json!([pinged(&address, None, wish.spur)]);
-            wish.listing(&show, "pings", pings(), pings)
-        }
-        (Err(_), None) => format!("Slurmctld(primary) at {address} is DOWN\n"),
-    };
-    write!(session.out, "{text}")?;
-    answer.map(|_| 0)
-}
-
-/// What `ping` found, under Slurm's names, and what the controller says of itself.
-fn pinged(host: &str, answer: Option<&PingResponse>, own: bool) -> serde_json::Value {
-    let mut found = json!({
-        "hostname": host,
-        "pinged": if answer.is_some() { "UP" } else { "DOWN" },
-        "responding": answer.is_some(),
-        "mode": "primary",
-        "primary": true,
-        "latency": 0,
-    });
-    if let Some(answer) = answer.filter(|_| own) {
-        found["controller"] = json::to_value(answer);
-    }
-    found
-}
-
-async fn reconfigure(session: &mut Session) -> anyhow::Result<u8> {
-    let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
-    let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
-    for change in answer.changes {
-        session.inform(&change);
-    }
-    Ok(0)
-}
-
-/// Ends the daemons; the controller's alone if only it is named.
-async fn shut_down(session: &mut Session, whose: Option<&str>) -> anyhow::Result<u8> {
-    let controller_only = match whose.map(|whose| (whose, meant(whose, &["controller", "slurmctld"]))) {
-        None => false,
-        Some((_, Some(_))) => true,
-        Some((other, None)) => {
-            let message =
-                format!("invalid option for keyword:shutdown: {other}; controller, slurmctld or none");
-            return Err(Failure::new(message).into());
-        }
-    };
-    let call = async |mut controller: Controller, request| controller.shutdown(request).await;
-    session.connection()?.read(ShutdownRequest { controller_only }, call).await?;
-    Ok(0)
-}
-
-/// Holds, releases, requeues, suspends or resumes jobs.
-async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
-    let mut job_ids = Vec::new();
-    for word in words {
-        let lower = word.to_ascii_lowercase();
-        let prefix = ["jobid=", "job="].into_iter().find(|prefix| lower.starts_with(prefix));
-        job_ids.extend(update::job_ids(&word[prefix.unwrap_or_default().len()..])?);
-    }
-    // Who requeues the job that it runs in is asked to end at once, and still has to say how it went.
-    let stays = keyword.starts_with("requeue").then(|| signal(SignalKind::terminate()));
-    let _stay = stays.transpose().context("cannot listen for signals")?;
-    let mut code = 0;
-    for some in job_ids.chunks(JOBS_AT_ONCE) {
-        let answer = queue_some(session, keyword, some.to_vec()).await?;
-        code = code.max(report(session, answer));
-    }
-    Ok(code)
-}
-
-async fn queue_some(
-    session: &mut Session,
-    keyword: &str,
-    job_ids: Vec<String>,
-) -> anyhow::Result<JobsChangedResponse> {
-    let connection = session.connection()?;
-    Ok(match keyword {
-        "release" => {
-            let request = ReleaseJobsRequest { job_ids, ..ReleaseJobsRequest::default() };
-            let call = async |mut controller: Controller, request| controller.release_jobs(request).await;
-            connection.change(request, call).await?
-        }
-        "requeue" | "requeuehold" => {
-            let hold = keyword == "requeuehold";
-            let request = RequeueJobsRequest { job_ids, hold, ..RequeueJobsRequest::default() };
-            let call = async |mut controller: Controller, request| controller.requeue_jobs(request).await;
-            connection.change(request, call).await?
-        }
-        "suspend" | "resume" => {
-            let resume = keyword == "resume";
-            let request = SuspendJobsRequest { job_ids, resume, ..SuspendJobsRequest::default() };
-            let call = async |mut controller: Controller, request| controller.suspend_jobs(request).await;
-            connection.change(request, call).await?
-        }
-        _ => {
-            let by_user = keyword != "hold";
-            let request = HoldJobsRequest { job_ids, by_user, ..HoldJobsRequest::default() };
-            let call = async |mut controller: Controller, request| controller.hold_jobs(request).await;
-            connection.change(request, call).await?
-        }
-    })
 }
 
 /// Creates a partition, nodes or a reservation.
@@ -425,11 +348,11 @@ async fn create(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     match creation {
         Creation::Partition(request) => {
             let call = async |mut controller: Controller, request| controller.create_partition(request).await;
-            connection.change(request, call).await.context("Error creating the partition")?;
+            connection.change(request, call).await.context(bare("Error creating the partition"))?;
         }
         Creation::Nodes(request) => {
             let call = async |mut controller: Controller, request| controller.create_nodes(request).await;
-            connection.change(request, call).await.context("Error creating the node(s)")?;
+            connection.change(request, call).await.context(bare("Error creating the node(s)"))?;
         }
     }
     Ok(0)
@@ -437,21 +360,23 @@ async fn create(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
 
 /// Deletes a partition, nodes or a reservation.
 async fn delete(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let written = words.join(" ");
     let Some(deletion) = entity::delete(words)? else {
         let request = reservation::delete(words)?;
         let call = async |mut controller: Controller, request| controller.delete_reservation(request).await;
-        session.connection()?.change(request, call).await?;
+        let deleted = session.connection()?.change(request, call).await;
+        deleted.context(bare(format!("delete_reservation {written}")))?;
         return Ok(0);
     };
     let connection = session.connection()?;
     match deletion {
         Deletion::Partition(request) => {
-            let context = format!("delete_partition {}", request.name);
+            let context = bare(format!("delete_partition {written}"));
             let call = async |mut controller: Controller, request| controller.delete_partition(request).await;
             connection.change(request, call).await.context(context)?;
         }
         Deletion::Nodes(request) => {
-            let context = format!("delete_node {}", request.nodes);
+            let context = bare(format!("delete_node {written}"));
             let call = async |mut controller: Controller, request| controller.delete_nodes(request).await;
             connection.change(request, call).await.context(context)?;
         }
@@ -474,57 +399,106 @@ async fn change_reservation(session: &mut Session, request: UpdateReservationReq
     Ok(0)
 }
 
-async fn change(session: &mut Session, update: Update) -> anyhow::Result<u8> {
-    let connection = session.connection()?;
+/// Changes jobs, nodes, a partition or a reservation.
+async fn change(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let (zone, now) = (TimeZone::system(), Timestamp::now());
+    if let Some(request) = reservation::change(words, &zone, now)? {
+        return change_reservation(session, request).await;
+    }
+    let update = update::read(words, &zone, now).map_err(|failure| bare(failure.text))?;
     match update {
-        Update::Job(request) => {
-            let call = async |mut controller: Controller, request| controller.update_job(request).await;
-            let (mut code, changes) = (0, request.changes);
-            for some in request.job_ids.chunks(JOBS_AT_ONCE) {
-                let (job_ids, changes) = (some.to_vec(), changes.clone());
-                let request = UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() };
-                let answer = session.connection()?.change(request, call).await?;
-                code = code.max(report(session, answer));
+        Update::Job(mut request) => {
+            only_here(session, &mut request.changes).await?;
+            known(&request.changes)?;
+            return change_jobs(session, request).await;
+        }
+        Update::Named { name, user, mut changes } => {
+            only_here(session, &mut changes).await?;
+            known(&changes)?;
+            let names = vec![name];
+            let users = user.into_iter().collect();
+            let filter = JobFilter { names, users, ..JobFilter::default() };
+            let jobs = query::jobs(session.connection()?, filter).await?;
+            let job_ids = jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>();
+            if job_ids.is_empty() {
+                return Err(bare("Invalid job id specified").into());
             }
-            return Ok(code);
+            let request = UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() };
+            return change_jobs(session, request).await;
         }
         Update::Nodes(request) => {
             let call = async |mut controller: Controller, request| controller.update_nodes(request).await;
-            connection.change(request, call).await?;
+            session.connection()?.change(request, call).await.context(bare("slurm_update error"))?;
         }
         Update::Partition(request) => {
             let call = async |mut controller: Controller, request| controller.update_partition(request).await;
-            connection.change(request, call).await?;
+            session.connection()?.change(request, call).await.context(bare("slurm_update error"))?;
         }
     }
     Ok(0)
 }
 
-/// Tells what became of jobs and gives the exit code.
-fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
-    for warning in &answer.warnings {
-        session.warn(warning);
+/// Changes jobs, some of them at a time.
+async fn change_jobs(session: &mut Session, request: UpdateJobRequest) -> anyhow::Result<u8> {
+    if request.changes.is_empty() {
+        return Ok(0);
     }
-    for problem in &answer.problems {
-        let message = problem.error.as_ref().map_or("Unspecified error", |error| error.message.as_str());
-        session.error(&format!("{message} for job {}", problem.job_id));
+    let call = async |mut controller: Controller, request| controller.update_job(request).await;
+    let (mut code, changes) = (0, request.changes);
+    for some in request.job_ids.chunks(JOBS_AT_ONCE) {
+        let (job_ids, changes) = (some.to_vec(), changes.clone());
+        let request = UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() };
+        let answer = session.connection()?.change(request, call).await?;
+        code = code.max(queue::report(session, answer));
     }
-    if answer.problems.is_empty() { 0 } else { FAILURE }
+    Ok(code)
+}
+
+/// `Clusters=` is all right where it names this cluster, and changes nothing.
+async fn only_here(session: &mut Session, changes: &mut HashMap<String, String>) -> anyhow::Result<()> {
+    let key = changes.keys().find(|key| key.eq_ignore_ascii_case("Clusters")).cloned();
+    if let Some(named) = key.and_then(|key| changes.remove(&key)) {
+        listing::check_clusters(session, &query::list(&named)).await?;
+    }
+    Ok(())
+}
+
+/// Refuses changes that are none before anybody is asked, as Slurm does.
+fn known(changes: &HashMap<String, String>) -> anyhow::Result<()> {
+    for (key, value) in changes {
+        match JobChange::parse(key, value) {
+            Ok(_) => {}
+            Err(error @ ChangeError::UnknownKey { .. }) => {
+                return Err(bare(format!(
+                    "{}\nRequest aborted",
+                    error.to_string().replacen(key, &format!("{key}={value}"), 1)
+                ))
+                .into());
+            }
+            Err(ChangeError::BadValue { key, value, problem }) => {
+                return Err(Failure::new(format!("Invalid {key} value: {value}: {problem}")).into());
+            }
+            Err(error) => return Err(Failure::new(error.to_string()).into()),
+        }
+    }
+    Ok(())
 }
 
 /// `write batch_script JOB [FILE]`.
-async fn write_script(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let [what, job, file @ ..] = words else {
-        return Err(Failure::new("too few arguments for keyword:write").into());
+async fn write(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let what = words.first().map_or("", String::as_str);
+    match meant(what, &["batch_script", "config"]) {
+        Some("batch_script") => {}
+        Some(_) => {
+            let text = "write config: not supported by Spur: the configuration is spur.toml, and scontrol show partition \
+                        and show node tell what commands have changed beside it";
+            return Err(bare(text).into());
+        }
+        None => return Err(bare(format!("invalid write argument:{what}")).into()),
+    }
+    let [_, job, file @ ..] = words else {
+        return Err(bare("too few arguments for keyword:write").into());
     };
-    if meant(what, &["batch_script"]).is_none() {
-        return Err(
-            Failure::new(format!("invalid entity:{what} for keyword:write; write batch_script")).into()
-        );
-    }
-    if file.len() > 1 {
-        return Err(Failure::new("too many arguments for keyword:write").into());
-    }
     let ids = update::job_ids(job)?;
     let [job_id] = &ids[..] else {
         return Err(Failure::new(format!("{job}: name one job")).into());
@@ -563,13 +537,13 @@ mod tests {
             ("foo", None),
             ("", None),
         ] {
-            assert_eq!(meant(word, &KEYWORDS), wanted, "{word}");
+            assert_eq!(meant_command(word), wanted, "{word}");
         }
     }
 
     #[test]
     fn help_has_every_command() {
-        for keyword in KEYWORDS {
+        for (keyword, ..) in KEYWORDS {
             assert!(HELP.contains(&format!(" {keyword}")), "{keyword}");
         }
     }

@@ -3,25 +3,35 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
+use anyhow::Context;
 use spur_core::model::config::Config;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::{JobFilter, KeyValue, PingResponse};
 
+use super::controller::is_up;
 use super::hostnames::Form;
 use super::{
-    Settings, hostnames, is_up, meant, ping, show_config, show_job, show_license, show_node, show_partition,
-    show_reservation, show_step, show_topology, update,
+    Settings, bare, hostnames, meant, ping, show_assoc, show_config, show_host, show_job, show_license,
+    show_node, show_partition, show_reservation, show_step, show_topology, update,
 };
-use crate::commands::query;
+use crate::commands::{qos, query};
 use crate::error::{FAILURE, Failure};
 use crate::format::fields::step;
 use crate::format::{Show, json};
 use crate::session::Session;
 
-const ENTITIES: [&str; 11] = [
+pub(super) const ENTITIES: [&str; 20] = [
+    "aliases",
+    "assoc_mgr",
+    "bbstat",
+    "burstbuffer",
     "config",
+    "daemons",
+    "dwstat",
+    "federation",
+    "frontend",
     "hostlist",
     "hostlistsorted",
     "hostnames",
@@ -30,6 +40,7 @@ const ENTITIES: [&str; 11] = [
     "nodes",
     "partitions",
     "reservations",
+    "slurmd",
     "steps",
     "topology",
 ];
@@ -76,10 +87,10 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
     let other = OTHER_NAMES.iter().find(|(other, _)| word.eq_ignore_ascii_case(other));
     let Some(entity) = other.map(|(_, entity)| *entity).or_else(|| meant(word, &ENTITIES)) else {
         let hint = nearest(word, ENTITIES).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-        return Err(Failure::new(format!("invalid entity:{word} for keyword:show{hint}")).into());
+        return Err(bare(format!("invalid entity:{word} for keyword:show{hint}")).into());
     };
-    if names.len() > 1 && entity != "topology" {
-        return Err(Failure::new("too many arguments for keyword:show").into());
+    if names.len() > 1 && !matches!(entity, "topology" | "assoc_mgr" | "bbstat" | "dwstat") {
+        return Err(bare("too many arguments for keyword:show").into());
     }
     let name = names.first().map_or("", String::as_str);
     let Shown { text, complaints } = match entity {
@@ -91,6 +102,19 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         "reservations" => reservations(session, settings, name).await?,
         "steps" => steps(session, settings, name).await?.into(),
         "topology" => topology(session, settings, names).await?.into(),
+        "aliases" => show_host::aliases(session, name).await?.into(),
+        "assoc_mgr" => {
+            let wanted = show_assoc::wanted(names)?;
+            show_assoc::text(&wanted, &qos::all(session).await?).into()
+        }
+        // There are none, and Slurm says nothing of them either where there are none.
+        "bbstat" | "burstbuffer" | "dwstat" | "federation" => Shown::default(),
+        "frontend" => "No nodes in the system\n".to_owned().into(),
+        "daemons" => show_host::daemons(session).await?.into(),
+        "slurmd" => {
+            let show = surroundings(session, settings).await?;
+            show_host::slurmd(session, name, &show).await?.into()
+        }
         "hostlist" => hosts(session, name, Form::List).await?.into(),
         "hostlistsorted" => hosts(session, name, Form::Sorted).await?.into(),
         _ => hosts(session, name, Form::Names).await?.into(),
@@ -121,7 +145,8 @@ async fn surroundings(session: &mut Session, settings: Settings) -> anyhow::Resu
 
 async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
     let show = surroundings(session, settings).await?;
-    let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
+    let job_ids = if name.is_empty() { Ok(Vec::new()) } else { update::job_ids(name) };
+    let job_ids = job_ids.map_err(|_| bare("scontrol_print_job error: Invalid job id specified"))?;
     let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
     let details = settings.details || settings.wish.is_some();
     let mut jobs = match query::jobs_with(session.connection()?, filter, details).await {
@@ -212,7 +237,8 @@ async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow:
         _ => Some(name.parse::<JobRef>()?),
     };
     filter.job_ids.extend(wanted.iter().map(|wanted| wanted.job.to_string()));
-    let mut steps = query::steps(session.connection()?, filter).await?;
+    let steps = query::steps(session.connection()?, filter).await;
+    let mut steps = steps.context(bare("slurm_get_job_steps error"))?;
     if let Some(wanted) = &wanted {
         steps.retain(|step| step::is_meant(step, wanted));
     }

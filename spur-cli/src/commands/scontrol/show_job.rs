@@ -188,11 +188,15 @@ fn resources(r: &mut Record, job: &Job, details: bool, show: &Show) {
 fn files(r: &mut Record, job: &Job) {
     r.line([("Command", or_null(&job.command))]);
     r.line([("WorkDir", or_null(&job.work_dir))]);
+    r.line_if("AdminComment", &job.admin_comment);
     r.line_if("Comment", &job.comment);
     if job.batch {
         r.line([("StdErr", job.stderr.clone())]);
         r.line([("StdIn", job.stdin.clone())]);
         r.line([("StdOut", job.stdout.clone())]);
+    }
+    if !job.mail_type.is_empty() || !job.mail_user.is_empty() {
+        r.line([("MailUser", or_null(&job.mail_user)), ("MailType", or(&job.mail_type, "NONE"))]);
     }
 }
 

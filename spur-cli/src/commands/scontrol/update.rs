@@ -25,10 +25,35 @@ pub enum Update {
     Nodes(UpdateNodesRequest),
     /// Of a partition.
     Partition(UpdatePartitionRequest),
+    /// Jobs by their name.
+    Named {
+        /// The name.
+        name: String,
+        /// Only those of this user.
+        user: Option<String>,
+        /// As in a request about jobs by number.
+        changes: HashMap<String, String>,
+    },
 }
 
 /// Keys of jobs whose values are points in time; the user's zone is known only here.
-const TIMES: [&str; 3] = ["StartTime", "EligibleTime", "Deadline"];
+const TIMES: [&str; 4] = ["StartTime", "EligibleTime", "EndTime", "Deadline"];
+/// Keys of nodes.
+pub const NODE_KEYS: [&str; 13] = [
+    "NodeName",
+    "CpuBind",
+    "State",
+    "Reason",
+    "Weight",
+    "Features",
+    "AvailableFeatures",
+    "ActiveFeatures",
+    "Gres",
+    "Comment",
+    "Extra",
+    "Topology",
+    "Foreign",
+];
 const NODE_STATES: [&str; 4] = ["DOWN", "DRAIN", "RESUME", "UNDRAIN"];
 /// States that Slurm has for nodes that it reboots, switches off or makes up.
 const OTHER_STATES: [&str; 11] = [
@@ -76,7 +101,10 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
     let position = |whole| pairs.iter().position(|(key, _)| is(key, whole));
     if let Some(at) = position("JobId") {
         let (_, ids) = pairs.remove(at);
-        return job(&ids, pairs, zone, now).map(Update::Job);
+        // Whose it is its number says.
+        pairs.retain(|(key, _)| !key.eq_ignore_ascii_case("UserID"));
+        let (job_ids, changes) = (job_ids(&ids)?, changes(pairs, zone, now)?);
+        return Ok(Update::Job(UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() }));
     }
     if let Some(at) = position("NodeName") {
         let (_, names) = pairs.remove(at);
@@ -86,8 +114,16 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
         let (_, name) = pairs.remove(at);
         return partition(name, pairs).map(Update::Partition);
     }
+    let mut taken = |whole: &str| {
+        let at = pairs.iter().position(|(key, _)| key.eq_ignore_ascii_case(whole))?;
+        Some(pairs.remove(at).1)
+    };
+    if let Some(name) = taken("JobName") {
+        let user = taken("UserID");
+        return Ok(Update::Named { name, user, changes: changes(pairs, zone, now)? });
+    }
     let text = "No valid entity in update command\n\
-                Input line must include \"JobId\", \"NodeName\", \"PartitionName\" or \"ReservationName\"";
+                Input line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"";
     Err(Failure::new(text))
 }
 
@@ -95,13 +131,12 @@ fn unsupported(word: &str, help: &str) -> Failure {
     Failure::new(format!("Update of this parameter is not supported: {word}; {help}\nRequest aborted"))
 }
 
-fn job(
-    ids: &str,
+/// What is to be changed of jobs, key by key.
+fn changes(
     pairs: Vec<(&str, String)>,
     zone: &TimeZone,
     now: Timestamp,
-) -> Result<UpdateJobRequest, Failure> {
-    let job_ids = job_ids(ids)?;
+) -> Result<HashMap<String, String>, Failure> {
     let mut changes = HashMap::new();
     for (key, value) in pairs {
         let moment = TIMES.iter().find(|name| name.eq_ignore_ascii_case(key));
@@ -118,7 +153,7 @@ fn job(
     if changes.is_empty() {
         return Err(Failure::new("No changes specified"));
     }
-    Ok(UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() })
+    Ok(changes)
 }
 
 /// Reads jobs as users name them, with commas between.
@@ -142,6 +177,7 @@ pub(super) fn point(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Strin
 fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest, Failure> {
     names.parse::<HostExpr>().map_err(|e| Failure::new(e.to_string()))?;
     let mut request = UpdateNodesRequest { nodes: names, ..UpdateNodesRequest::default() };
+    let mut unbound = false;
     for (key, value) in pairs {
         match key.to_ascii_lowercase().as_str() {
             "state" => {
@@ -174,6 +210,10 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
                 request.topology = Some(places.to_string());
             }
+            // How tasks are bound steps say.
+            "cpubind" if ["", "none", "off"].contains(&value.to_ascii_lowercase().as_str()) => {
+                unbound = true;
+            }
             "comment" => request.comment = Some(value),
             "extra" => request.extra = Some(value),
             "gres" => {
@@ -188,9 +228,8 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 return Err(Failure::new(text));
             }
             _ => {
-                let help =
-                    "nodes have State, Reason, Weight, Features, Gres, Comment, Extra, Topology and Foreign";
-                return Err(unsupported(&format!("{key}={value}"), help));
+                let help = format!("nodes have {}", NODE_KEYS[1..].join(", "));
+                return Err(unsupported(&format!("{key}={value}"), &help));
             }
         }
     }
@@ -200,7 +239,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
     }
     let asks = request.weight.is_some() || request.features.is_some() || request.topology.is_some();
     let texts = request.gres.is_some() || request.comment.is_some() || request.extra.is_some();
-    let asks = asks || request.end_foreign || texts;
+    let asks = asks || request.end_foreign || texts || unbound;
     if !asks && request.state.is_empty() && request.reason.is_empty() {
         return Err(Failure::new("No changes specified"));
     }

@@ -4,24 +4,18 @@ use spur_proto::v1::{AccountingRow, Spread, Usage};
 
 use super::job::cut;
 use crate::format::Show;
+use crate::format::report::Column;
 use crate::format::value::{exit, long_limit, memory, or, time};
 
 /// A field of accounting. Its name is its header.
-pub struct AccountingField {
-    /// The name, matched without regard to case, also by its beginning.
-    pub name: &'static str,
-    /// Characters of its column; negative for texts that stand at the left.
-    pub width: isize,
-    /// The text of one row.
-    pub text: fn(&AccountingRow, &Show) -> String,
-}
+pub type AccountingField = Column<AccountingRow>;
 
 const fn field(
     name: &'static str,
     width: isize,
     text: fn(&AccountingRow, &Show) -> String,
 ) -> AccountingField {
-    AccountingField { name, width, text }
+    Column { name, header: name, width, text }
 }
 
 fn unknown(_: &AccountingRow, _: &Show) -> String {

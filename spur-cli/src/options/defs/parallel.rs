@@ -4,10 +4,11 @@
 
 use spur_core::text::array::ArraySpec;
 use spur_core::text::dependency::Dependency;
+use spur_core::text::mail;
 use spur_core::text::signal::WarnSignal;
 use spur_core::text::time::{TimeLimit, When};
 
-use super::super::values::{mail_types, number, number_or, on_off, parsed, parsed_or_none, text, yes_no};
+use super::super::values::{number, number_or, on_off, parsed, parsed_or_none, text, yes_no};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
 pub(super) const OPTIONS: &[Def] = &[
@@ -115,9 +116,10 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_LICENSES", "SALLOC_LICENSES", "SLURM_LICENSES"]),
     Def::value("mail-type", None, "type", "notify on state change: BEGIN, END, FAIL or ALL", |s, v| {
-        let (known, unknown) = mail_types(v);
+        let (known, unknown) = mail::types(v);
         s.spec.mail_type = known;
-        s.notes.extend(unknown);
+        let told = |word| format!("--mail-type={word} has no effect: it is none of {}", mail::TYPES.join(", "));
+        s.notes.extend(unknown.into_iter().map(told));
         Ok(())
     })
     .only(JOB),

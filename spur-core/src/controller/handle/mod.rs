@@ -25,6 +25,7 @@ pub(super) mod start;
 mod submit;
 mod suspend;
 mod target;
+mod top;
 mod unsupported;
 mod update_job;
 mod update_nodes;
@@ -147,6 +148,10 @@ fn command_of(
         }
         Command::Suspend { jobs } => stop(ctx, caller, &jobs),
         Command::Resume { jobs } => go_on(ctx, caller, &jobs),
+        Command::Top { jobs } => {
+            let decision = top::check(ctx.cluster(), ctx.now(), caller, &jobs)?;
+            Ok(top::enact(ctx, decision))
+        }
         Command::UpdateJob { job, changes } => {
             let decision = update_job::check(ctx.cluster(), ctx.now(), caller, &job, &changes)?;
             Ok(update_job::enact(ctx, decision))

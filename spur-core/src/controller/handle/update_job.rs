@@ -128,6 +128,11 @@ fn changed(
                 continue;
             }
         }
+        match change {
+            JobChange::End(end) => spec.time_limit = until(now, job, *end)?,
+            JobChange::AdminComment(_) if !caller.operator => return Err(Reject::AccessDenied),
+            _ => {}
+        }
         if matches!(change, JobChange::ArrayTaskThrottle(_)) && job.array.is_none() {
             return Err(Reject::InvalidArray(format!("job {} is no job array", job.id)));
         }
@@ -153,6 +158,17 @@ fn changed(
         warnings.extend(submit::judge(cluster, now, caller, &spec)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// The limit with which a job that runs ends at that time.
+fn until(now: Time, job: &Job, end: Time) -> Result<TimeLimit, Reject> {
+    if !matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
+        return Err(Reject::NotRunning);
+    }
+    if end <= now {
+        return Err(Reject::InvalidTime("EndTime is not in the future".to_owned()));
+    }
+    Ok(TimeLimit::Seconds(job.phase.run_time(now) + end.since(now)))
 }
 
 /// The nice value with which a job that waits has a lower priority now, for its owner: a fixed one would stay where it is when

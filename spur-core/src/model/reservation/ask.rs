@@ -72,7 +72,7 @@ pub struct ReservationAsk {
 pub struct AskError(String);
 
 /// Keys, with Slurm's spelling; read without regard to case, and from their beginnings alone where these say which.
-const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 17] = [
     "ReservationName",
     "Reservation",
     "StartTime",

@@ -1,0 +1,184 @@
+//! `scontrol` about the controller itself: whether it is there, what it reads, how much it says, that it ends.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+use spur_proto::client::{CallError, Controller};
+use spur_proto::v1::{PingRequest, PingResponse, ReconfigureRequest, SetDebugRequest, ShutdownRequest};
+
+use super::{bare, errnumstr, meant};
+use crate::commands::query;
+use crate::error::Failure;
+use crate::format::json::{self, Wish};
+use crate::session::Session;
+
+/// For how long another controller may take to take over.
+const TAKEOVER: Duration = Duration::from_secs(60);
+
+/// Asks the controller whether it is there: what it says of itself.
+///
+/// # Errors
+/// No answer.
+pub async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
+    let call = async |mut controller: Controller, request| controller.ping(request).await;
+    Ok(session.connection()?.read(PingRequest {}, call).await?)
+}
+
+/// What stands below the configuration, and is all that `ping` prints.
+pub(super) fn is_up(answer: &PingResponse) -> String {
+    let but = match answer.old_copy.as_str() {
+        "" => String::new(),
+        why => format!(
+            " and starts nothing: it has an old copy of its journal ({why}); see spurctld --new-history"
+        ),
+    };
+    format!("Slurmctld(primary) at {} is UP{but}", answer.hostname)
+}
+
+/// Says whether the controller is there; fails if it is not.
+pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyhow::Result<u8> {
+    session.connection()?.set_patience(Duration::ZERO);
+    let answer = match ping(session).await {
+        Err(error) if !error.is::<CallError>() => return Err(error),
+        other => other,
+    };
+    let address = session.connection()?.address().to_owned();
+    let text = match (&answer, wish) {
+        (Ok(answer), Some(wish)) => {
+            let mut show = query::show(&|name| session.env(name))?;
+            show.cluster.clone_from(&answer.cluster_name);
+            let pings = || json!([pinged(&answer.hostname, Some(answer), wish.spur)]);
+            wish.listing(&show, "pings", pings(), pings)
+        }
+        (Ok(answer), None) => format!("{}\n", is_up(answer)),
+        (Err(_), Some(wish)) => {
+            let show = query::show(&|name| session.env(name))?;
+            let pings = || json!([pinged(&address, None, wish.spur)]);
+            wish.listing(&show, "pings", pings(), pings)
+        }
+        (Err(_), None) => format!("Slurmctld(primary) at {address} is DOWN\n"),
+    };
+    write!(session.out, "{text}")?;
+    answer.map(|_| 0)
+}
+
+/// What `ping` found, under Slurm's names, and what the controller says of itself.
+fn pinged(host: &str, answer: Option<&PingResponse>, own: bool) -> serde_json::Value {
+    let mut found = json!({
+        "hostname": host,
+        "pinged": if answer.is_some() { "UP" } else { "DOWN" },
+        "responding": answer.is_some(),
+        "mode": "primary",
+        "primary": true,
+        "latency": 0,
+    });
+    if let Some(answer) = answer.filter(|_| own) {
+        found["controller"] = json::to_value(answer);
+    }
+    found
+}
+
+/// Has the configuration read again and tells what that has changed.
+pub(super) async fn reconfigure(session: &mut Session) -> anyhow::Result<u8> {
+    let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
+    let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
+    for change in answer.changes {
+        session.inform(&change);
+    }
+    Ok(0)
+}
+
+/// Ends the daemons; the controller's alone if only it is named.
+pub(super) async fn shut_down(session: &mut Session, whose: Option<&str>) -> anyhow::Result<u8> {
+    let controller_only = match whose.map(|whose| (whose, meant(whose, &["controller", "slurmctld"]))) {
+        None => false,
+        Some((_, Some(_))) => true,
+        Some((other, None)) => {
+            let message =
+                format!("invalid option for keyword:shutdown: {other}; controller, slurmctld or none");
+            return Err(bare(message).into());
+        }
+    };
+    end(session, controller_only).await?;
+    Ok(0)
+}
+
+async fn end(session: &mut Session, controller_only: bool) -> Result<(), anyhow::Error> {
+    let call = async |mut controller: Controller, request| controller.shutdown(request).await;
+    session.connection()?.read(ShutdownRequest { controller_only }, call).await?;
+    Ok(())
+}
+
+/// Ends the controller in charge, so that another one takes over, and waits until that answers.
+pub(super) async fn take_over(session: &mut Session, index: Option<&str>) -> anyhow::Result<u8> {
+    let others = session.connection()?.controllers() - 1;
+    let index = index.unwrap_or("1");
+    if !index.parse::<usize>().is_ok_and(|index| (1..=others).contains(&index)) {
+        let text = match others {
+            0 => "slurm_takeover error: Unable to contact slurm controller (connect failure): there is no other".to_owned(),
+            _ => format!("takeover: invalid backup controller index ({index})"),
+        };
+        return Err(bare(text).into());
+    }
+    let before = ping(session).await?;
+    end(session, true).await?;
+    session.connection()?.set_patience(TAKEOVER);
+    let now = ping(session).await?;
+    if (&now.hostname, now.pid) == (&before.hostname, before.pid) {
+        return Err(Failure::new(format!("{} is still in charge", now.hostname)).into());
+    }
+    session.inform(&is_up(&now));
+    Ok(0)
+}
+
+/// Slurm's levels, by their numbers.
+const LEVELS: [&str; 10] =
+    ["quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"];
+
+/// `setdebug LEVEL`.
+pub(super) async fn set_debug(session: &mut Session, level: &str) -> anyhow::Result<u8> {
+    let number = level.parse::<usize>().ok().or_else(|| LEVELS.iter().position(|name| *name == level));
+    let Some(name) = number.and_then(|number| LEVELS.get(number)) else {
+        return Err(bare(format!("invalid debug level: {level}")).into());
+    };
+    ask_debug(session, SetDebugRequest { level: (*name).to_owned(), ..SetDebugRequest::default() }).await
+}
+
+/// `setdebugflags [+|-]FLAG …`.
+pub(super) async fn set_debug_flags(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let mut request = SetDebugRequest::default();
+    for word in words {
+        match word.strip_prefix('-') {
+            Some(flag) => request.flags_off.push(flag.to_owned()),
+            None => request.flags_on.push(word.strip_prefix('+').unwrap_or(word).to_owned()),
+        }
+    }
+    ask_debug(session, request).await
+}
+
+/// `schedloglevel 0|1|disable|enable`: what the planner does is logged, or no more.
+pub(super) async fn set_scheduler_log(session: &mut Session, level: &str) -> anyhow::Result<u8> {
+    let flag = vec!["Backfill".to_owned()];
+    let request = match level.to_ascii_lowercase().as_str() {
+        "1" | "enable" => SetDebugRequest { flags_on: flag, ..SetDebugRequest::default() },
+        "0" | "disable" => SetDebugRequest { flags_off: flag, ..SetDebugRequest::default() },
+        _ => return Err(bare(format!("invalid schedlog level: {level}")).into()),
+    };
+    ask_debug(session, request).await
+}
+
+async fn ask_debug(session: &mut Session, request: SetDebugRequest) -> anyhow::Result<u8> {
+    let call = async |mut controller: Controller, request| controller.set_debug(request).await;
+    session.connection()?.read(request, call).await?;
+    Ok(0)
+}
+
+/// `errnumstr NUMBER`.
+pub(super) fn error_words(session: &mut Session, number: &str) -> anyhow::Result<u8> {
+    let Ok(number) = number.parse() else {
+        return Err(bare("numeric arguments required for keyword:errnumstr").into());
+    };
+    writeln!(session.out, "{}", errnumstr::words(number))?;
+    Ok(0)
+}

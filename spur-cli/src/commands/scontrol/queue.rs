@@ -1,0 +1,149 @@
+//! `scontrol` on jobs that wait or run: hold, release, requeue, suspend, top, and waiting until one is ready.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
+use spur_proto::v1::{
+    HoldJobsRequest, JobFilter, JobsChangedResponse, ReleaseJobsRequest, RequeueJobsRequest,
+    SuspendJobsRequest, TopJobsRequest,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{bare, update};
+use crate::commands::query;
+use crate::error::{FAILURE, Failure};
+use crate::session::Session;
+
+/// Between two looks at a job whose nodes are not ready.
+const READY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The jobs that words name: by number, or all of a name (`jobname=test`), which are looked up.
+async fn named(session: &mut Session, words: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut job_ids = Vec::new();
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or(("", word));
+        match key.to_ascii_lowercase().as_str() {
+            "" | "jobid" | "job" => job_ids.extend(update::job_ids(value)?),
+            "jobname" | "name" => {
+                let filter = JobFilter { names: vec![value.to_owned()], ..JobFilter::default() };
+                let found = query::jobs(session.connection()?, filter).await?;
+                if found.is_empty() {
+                    return Err(bare(format!("Job name {value} not found")).into());
+                }
+                job_ids.extend(found.iter().map(|job| job.id.to_string()));
+            }
+            _ => return Err(Failure::new(format!("{word}: name jobs by number, or with jobname=")).into()),
+        }
+    }
+    Ok(job_ids)
+}
+
+/// Holds, releases, requeues, suspends or resumes jobs, or puts them first.
+pub(super) async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
+    let mut words = words;
+    if keyword.starts_with("requeue")
+        && let Some((word, rest)) = words.split_first()
+    {
+        match word.to_ascii_lowercase().as_str() {
+            // Which is what is done anyway: ended jobs are named among the problems.
+            "incomplete" => words = rest,
+            special if special.starts_with("state=") => {
+                return Err(Failure::new(format!("{word}: not supported by Spur")).into());
+            }
+            _ => {}
+        }
+    }
+    let job_ids = named(session, words).await?;
+    if job_ids.is_empty() {
+        return Err(bare(format!("too few arguments for keyword:{keyword}")).into());
+    }
+    // Who requeues the job that it runs in is asked to end at once, and still has to say how it went.
+    let stays = keyword.starts_with("requeue").then(|| signal(SignalKind::terminate()));
+    let _stay = stays.transpose().context("cannot listen for signals")?;
+    let mut code = 0;
+    for some in job_ids.chunks(JOBS_AT_ONCE) {
+        let answer = queue_some(session, keyword, some.to_vec()).await?;
+        code = code.max(report(session, answer));
+    }
+    Ok(code)
+}
+
+async fn queue_some(
+    session: &mut Session,
+    keyword: &str,
+    job_ids: Vec<String>,
+) -> anyhow::Result<JobsChangedResponse> {
+    let connection = session.connection()?;
+    Ok(match keyword {
+        "release" => {
+            let request = ReleaseJobsRequest { job_ids, ..ReleaseJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.release_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        "requeue" | "requeuehold" => {
+            let hold = keyword == "requeuehold";
+            let request = RequeueJobsRequest { job_ids, hold, ..RequeueJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.requeue_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        "suspend" | "resume" => {
+            let resume = keyword == "resume";
+            let request = SuspendJobsRequest { job_ids, resume, ..SuspendJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.suspend_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        "top" => {
+            let request = TopJobsRequest { job_ids, ..TopJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.top_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        _ => {
+            let by_user = keyword != "hold";
+            let request = HoldJobsRequest { job_ids, by_user, ..HoldJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.hold_jobs(request).await;
+            connection.change(request, call).await?
+        }
+    })
+}
+
+/// Tells what became of jobs and gives the exit code.
+pub(super) fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
+    for warning in &answer.warnings {
+        session.warn(warning);
+    }
+    for problem in &answer.problems {
+        let message = problem.error.as_ref().map_or("Unspecified error", |error| error.message.as_str());
+        session.say(&format!("{message} for job {}", problem.job_id));
+    }
+    if answer.problems.is_empty() { 0 } else { FAILURE }
+}
+
+/// `wait_job JOB`: until all of its nodes are ready for use. As with Slurm one that does not run is not waited for.
+pub(super) async fn wait_job(session: &mut Session, written: &str) -> anyhow::Result<u8> {
+    let ids = update::job_ids(written)?;
+    let [job_id] = &ids[..] else { return Err(bare(format!("{written}: name one job")).into()) };
+    loop {
+        let filter =
+            JobFilter { job_ids: vec![job_id.clone()], states: vec!["all".into()], ..JobFilter::default() };
+        let found = match query::jobs(session.connection()?, filter).await {
+            Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
+            Err(error @ CallError::Refused { .. }) => return Err(error.into()),
+            answer => answer?,
+        };
+        match found.first().map(|job| job.state.as_str()) {
+            None => return said(session, &format!("Problem running job {job_id}")),
+            Some("RUNNING" | "SUSPENDED") => {
+                session.inform(&format!("Nodes are ready for job {job_id}"));
+                return Ok(0);
+            }
+            Some("CONFIGURING") => tokio::time::sleep(READY_PAUSE).await,
+            Some(_) => return said(session, &format!("Job {job_id} no longer running")),
+        }
+    }
+}
+
+fn said(session: &mut Session, text: &str) -> anyhow::Result<u8> {
+    session.inform(text);
+    Ok(FAILURE)
+}

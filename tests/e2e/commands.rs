@@ -1,0 +1,114 @@
+//! Commands beside those that jobs need: what administrators and programs ask, and what everybody is told who has to wait.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::cluster::{Cluster, Setup, said};
+
+#[test]
+fn whoever_waits_for_the_controller_is_told_so_before_it_is_there() {
+    let mut cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    let job = cluster.sbatch(&["-H", "--wrap", "true"]);
+    cluster.kill("spurctld");
+    for words in [&["squeue", "-h", "-o", "%i"][..], &["srun", "-V"][..1]] {
+        let mut command = cluster.command(words);
+        if words[0] == "srun" {
+            command.arg("true");
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        assert!(line.starts_with(words[0]) && line.ends_with("; trying again\n"), "{line}");
+        if words[0] == "srun" {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            continue;
+        }
+        // It goes on waiting, and gets what it asked for.
+        cluster.start_controller();
+        let told = said(child.wait_with_output().unwrap());
+        assert_eq!((told.code, told.out), (Some(0), format!("{job}\n")));
+        cluster.kill("spurctld");
+    }
+}
+
+#[test]
+fn scontrol_reads_commands_line_by_line() {
+    let cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    let job = cluster.sbatch(&["-H", "--wrap", "true"]);
+    let mut command = cluster.command(&["scontrol"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = format!(
+        "update JobId={job} Comment=\"two words\" MailUser=joe MailType=end AdminComment=seen WorkDir=/tmp\n\
+         oneliner\nshow job {job}\nshow node n9\n!!\nquit\nshow partition\n"
+    );
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let told = said(child.wait_with_output().unwrap());
+    let shown = told.out.lines().find(|line| line.starts_with("JobId=")).unwrap();
+    for part in ["Comment=two words", "AdminComment=seen", "WorkDir=/tmp", "MailUser=joe", "MailType=END"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(told.out.matches("Node n9 not found").count(), 2, "{}", told.out);
+    assert!(!told.out.contains("PartitionName="), "{}", told.out);
+    assert_eq!(told.code, Some(1));
+}
+
+#[test]
+fn operators_put_jobs_first_and_change_when_they_end() {
+    let more = "[scheduler]\norder = \"multifactor\"\npriority_weight_age = 1000\n";
+    let cluster = Cluster::start(&Setup { nodes: 1, cpus: 1, more, ..Setup::default() });
+    let mut client = cluster.client();
+    let runs = cluster.sbatch(&["--wrap", "sleep 600"]);
+    client.wait_for(runs, "RUNNING");
+    assert!(cluster.run(&["scontrol", "wait_job", &runs.to_string()]).err.contains("Nodes are ready"));
+    let waits: Vec<String> = (0..3).map(|_| cluster.sbatch(&["--wrap", "true"]).to_string()).collect();
+    cluster.ok(&["scontrol", "top", &waits[2]]);
+    let order = cluster.ok(&["squeue", "-h", "-t", "PD", "-S", "-p", "-o", "%i"]);
+    assert_eq!(order.lines().next(), Some(waits[2].as_str()));
+    assert!(cluster.fails(&["scontrol", "wait_job", &waits[0]]).contains("no longer running"));
+    assert!(cluster.fails(&["scontrol", "top", &runs.to_string()]).contains("no longer pending"));
+    cluster.ok(&["scontrol", "update", &format!("JobId={runs}"), "EndTime=now+2hours"]);
+    let limit = client.job(runs).time_limit.unwrap();
+    assert!((7_190..=7_300).contains(&limit), "{limit}");
+    assert!(
+        cluster
+            .fails(&["scontrol", "update", &format!("JobId={}", waits[0]), "EndTime=now+1hour"])
+            .contains("Job is not running")
+    );
+    cluster.ok(&["scancel", &runs.to_string()]);
+    client.wait_for(waits[1].parse().unwrap(), "COMPLETED");
+}
+
+#[test]
+fn the_controller_says_more_when_it_is_told_to() {
+    let cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    cluster.ok(&["scontrol", "setdebugflags", "+Backfill"]);
+    cluster.wait_for_log("spurctld", "spurctld::planner=trace");
+    cluster.ok(&["scontrol", "setdebug", "debug5"]);
+    cluster.wait_for_log("spurctld", "TRACE");
+    assert!(cluster.fails(&["scontrol", "setdebugflags", "Foo"]).contains("invalid debug flag: Foo"));
+    assert_eq!(cluster.ok(&["scontrol", "show", "daemons"]), "slurmctld slurmd\n");
+    assert!(cluster.ok(&["scontrol", "show", "slurmd"]).contains("Actual CPUs "));
+}
+
+#[test]
+fn programs_that_ask_for_accounts_get_what_there_is() {
+    let more = "[[qos]]\nname = \"high\"\npriority = 10\n[[qos]]\nname = \"low\"\n";
+    let cluster = Cluster::start(&Setup { nodes: 1, more, ..Setup::default() });
+    let name = cluster.ok(&["sacctmgr", "-nP", "show", "cluster", "format=cluster"]);
+    assert_eq!(cluster.ok(&["sacctmgr", "-nP", "show", "qos", "format=name,priority"]), "high|10\nlow|0\n");
+    assert_eq!(cluster.ok(&["sacctmgr", "-nP", "show", "assoc"]), "");
+    assert_eq!(cluster.ok(&["sacctmgr", "-n", "-s", "list", "user", "root", "format=account%256"]), "");
+    assert_eq!(
+        cluster.ok(&["sacctmgr", "-nP", "list", "users", "root", "format=user,admin"]),
+        "root|Administrator\n"
+    );
+    assert_eq!(cluster.ok(&["sshare", "-U", "-n", "-P"]), "");
+    assert!(cluster.fails(&["sacctmgr", "-i", "add", "account", "x"]).contains("not supported by Spur"));
+    assert!(cluster.fails(&["sacctmgr", "show", "foo"]).contains("No valid entity in list command"));
+    let used = cluster.ok(&["sreport", "-nP", "cluster", "utilization", "format=cluster,allocated"]);
+    assert_eq!(used, format!("{}|0\n", name.trim()));
+    assert_eq!(cluster.ok(&["sreport", "-nP", "user", "top"]), "");
+}

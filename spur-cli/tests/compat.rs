@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use spur_cli::commands::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
+use spur_cli::commands::{
+    sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat,
+};
 use spur_cli::format::Field;
 use spur_cli::format::fields::{accounting, job, node, priority, step};
 use spur_cli::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};

@@ -118,7 +118,8 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("mail-type", None, "type", "notify on state change: BEGIN, END, FAIL or ALL", |s, v| {
         let (known, unknown) = mail::types(v);
         s.spec.mail_type = known;
-        let told = |word| format!("--mail-type={word} has no effect: it is none of {}", mail::TYPES.join(", "));
+        let told =
+            |word| format!("--mail-type={word} has no effect: it is none of {}", mail::TYPES.join(", "));
         s.notes.extend(unknown.into_iter().map(told));
         Ok(())
     })

@@ -269,6 +269,7 @@ fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<O
     let plugin = match plugin {
         "" | "none" => return Ok(None),
         "pmi2" => MpiPlugin::Pmi2,
+        "pmix" => MpiPlugin::Pmix,
         other => return Err(format!("this node does not know --mpi={other}")),
     };
     let node = |part: &v1::CredentialNode| Ok(MpiNode { name: part.name.clone(), ranks: ranks_on(part)? });

@@ -81,6 +81,8 @@ pub struct MpiOrder {
 pub enum MpiPlugin {
     /// PMI-1 and PMI-2, served by spurstepd.
     Pmi2,
+    /// PMIx, served by the system's library in a process of its own.
+    Pmix,
 }
 
 /// A node of a step as its MPI programs see it.

@@ -64,6 +64,8 @@ pub enum LaunchStage {
     Limits,
     /// The task prolog.
     TaskProlog,
+    /// What serves MPI programs.
+    Mpi,
     /// Making a process.
     Fork,
 }

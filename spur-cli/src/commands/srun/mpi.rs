@@ -7,6 +7,8 @@ use std::str::FromStr;
 pub(super) enum Mpi {
     /// PMI-1 and PMI-2.
     Pmi2,
+    /// PMIx, by the library that nodes have.
+    Pmix,
     /// None: every task is alone.
     None,
     /// The question which there are.
@@ -15,12 +17,13 @@ pub(super) enum Mpi {
 
 impl Mpi {
     /// What `--mpi=list` prints.
-    pub(super) const LIST: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n";
+    pub(super) const LIST: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n";
 
     /// As nodes know it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mpi::Pmi2 => "pmi2",
+            Mpi::Pmix => "pmix",
             Mpi::None | Mpi::List => "none",
         }
     }
@@ -38,6 +41,8 @@ impl FromStr for Mpi {
         Ok(match text {
             // Programs that find no server start alone, each as the first of one, and nobody notices: so there is one.
             "" | "pmi2" => Mpi::Pmi2,
+            // Slurm names a plugin for each version of the library; here the library itself knows.
+            "pmix" | "pmix_v2" | "pmix_v3" | "pmix_v4" | "pmix_v5" => Mpi::Pmix,
             "none" => Mpi::None,
             "list" => Mpi::List,
             other => return Err(InvalidMpi(other.to_owned())),
@@ -53,6 +58,7 @@ mod tests {
     fn programs_are_served_unless_somebody_says_otherwise() {
         assert_eq!("".parse(), Ok(Mpi::Pmi2));
         assert_eq!("none".parse(), Ok(Mpi::None));
+        assert_eq!("pmix_v4".parse(), Ok(Mpi::Pmix));
         let refused = "foo".parse::<Mpi>().unwrap_err().to_string();
         assert_eq!(refused, "Invalid MPI type 'foo', --mpi=list for acceptable types");
     }

@@ -40,10 +40,19 @@ pub(super) struct Pipes {
     pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: Option<OwnedFd>,
     pub(super) stderr: Option<OwnedFd>,
-    /// The task's end of the way to its MPI server, and the variables that belong to it.
-    pub(super) mpi: Option<(OwnedFd, Vec<(&'static str, String)>)>,
+    /// What an MPI library in the task finds its server by.
+    pub(super) mpi: MpiEnd,
     /// The terminal that takes the place of all three.
     pub(super) terminal: Option<OwnedFd>,
+}
+
+/// A task's end of the way to its MPI server.
+#[derive(Debug, Default)]
+pub(super) struct MpiEnd {
+    /// The socket for PMI.
+    pub(super) socket: Option<OwnedFd>,
+    /// What goes into the task's environment.
+    pub(super) variables: Vec<(String, String)>,
 }
 
 /// What one child is to become.
@@ -153,7 +162,7 @@ fn prepare(
     die_with(parent).map_err(|error| failed(Order, "parent death signal", &error))?;
     rustix::process::umask(Mode::from_bits_truncate(plan.order.umask));
     let fallback = enter(&plan.order.cwd);
-    let mpi = pipes.mpi.take();
+    let mpi = std::mem::take(&mut pipes.mpi);
     standard_files(plan, pipes, channel).map_err(|(what, error)| failed(StandardFiles, &what, &error))?;
     if let Some(error) = fallback {
         say(&format!(
@@ -169,11 +178,11 @@ fn prepare(
     if let Some(prolog) = plan.order.task_prolog.as_ref().filter(|_| plan.is_task) {
         task_prolog(prolog, &mut environment)?;
     }
-    if let Some((socket, variables)) = mpi {
+    if let Some(socket) = mpi.socket {
         let number = keep_open(socket).map_err(|error| failed(StandardFiles, "MPI socket", &error))?;
         environment.insert("PMI_FD".into(), number.to_string().into());
-        environment.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     }
+    environment.extend(mpi.variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     Ok(environment)
 }
 
@@ -194,7 +203,7 @@ fn say(message: &str) {
 }
 
 /// Undoes what spurstepd blocks or ignores; both would be inherited.
-fn reset_signals() -> io::Result<()> {
+pub(super) fn reset_signals() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is installed, only the default action.
     unsafe { nix::sys::signal::sigaction(NixSignal::SIGPIPE, &default) }?;
@@ -244,7 +253,7 @@ fn set_limit(limit: &Limit) -> io::Result<()> {
     }
 }
 
-fn become_user(who: &Identity) -> io::Result<()> {
+pub(super) fn become_user(who: &Identity) -> io::Result<()> {
     use rustix::process::{Gid, Uid};
     if !rustix::process::geteuid().is_root() {
         // Orders for somebody else were refused before; there is nothing to change and no right to.
@@ -259,7 +268,7 @@ fn become_user(who: &Identity) -> io::Result<()> {
 }
 
 /// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.
-fn die_with(parent: Pid) -> io::Result<()> {
+pub(super) fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) {
         Ok(())

@@ -15,6 +15,7 @@ mod mpi;
 mod nursery;
 mod peers;
 mod pmi;
+mod pmix;
 mod setup;
 mod stream;
 mod suspend;
@@ -117,6 +118,7 @@ enum Source {
     Group,
     Memory,
     Pmi(usize),
+    Pmix,
 }
 
 /// The step.
@@ -147,7 +149,8 @@ struct Shim {
     kill_at: Option<Instant>,
     /// When its own time limit ends it.
     limit_at: Option<Instant>,
-    /// Processes that write notices, and until when they may.
+    /// Processes of spurstepd's own that are about to end: those that write notices, and what served the tasks. And until
+    /// when they may.
     notices: Vec<Pid>,
     notices_until: Option<Instant>,
     /// There is no child left to wait for.
@@ -168,6 +171,8 @@ impl Shim {
         self.handle(0, early);
         if self.failure.is_some() {
             self.terminate(Some(Duration::ZERO));
+        } else {
+            self.start_mpi();
         }
         self.launch_next();
         self.settle();
@@ -262,6 +267,7 @@ impl Shim {
             }
             Source::Input => self.input.advance(),
             Source::Pmi(index) => self.serve_pmi(index),
+            Source::Pmix => self.serve_pmix(),
             Source::Group => {}
             Source::Memory => self.memory_is_short(),
         }
@@ -288,6 +294,9 @@ impl Shim {
             self.look();
         }
         self.settle_mpi();
+        if self.all_ended() {
+            self.end_mpi();
+        }
         if self.all_ended() && self.record.is_none() && self.emptied() && !self.tell_of_memory() {
             self.end();
         }
@@ -429,7 +438,8 @@ impl Shim {
 
     /// Starts the next task; one at a time, so that the first to use a file has emptied it before the next writes.
     fn launch_next(&mut self) {
-        if self.launching.is_some() || self.terminated || self.stopped {
+        let unserved = self.mpi.as_ref().is_some_and(Mpi::is_starting);
+        if unserved || self.launching.is_some() || self.terminated || self.stopped {
             return;
         }
         let Some(index) = self.tasks.iter().position(|task| task.pid.is_none()) else {
@@ -474,7 +484,7 @@ impl Shim {
             task.stderr = Some(Outgoing::new(kept));
         }
         if let Some(mpi) = &mut self.mpi {
-            pipes.mpi = Some(mpi.connect(index)?);
+            pipes.mpi = mpi.connect(index)?;
         }
         let truncate = task::first_users(&self.tasks, index);
         let plan = Plan {
@@ -564,6 +574,9 @@ impl Shim {
             task.epilog = None;
             return;
         }
+        if self.mpi_helper_ended(pid) {
+            return;
+        }
         let Some(index) = self.tasks.iter().position(|task| task.pid == Some(pid) && task.exit.is_none())
         else {
             return;
@@ -608,8 +621,10 @@ impl Shim {
             Some(group) => group.members(),
             None => {
                 let all = tree::descendants(rustix::process::getpid().as_raw_pid());
-                let notices: Vec<i32> = self.notices.iter().map(|pid| pid.as_raw_pid()).collect();
-                all.into_iter().filter(|process| !notices.contains(&process.pid)).collect()
+                let helper = self.mpi.as_ref().and_then(Mpi::helper);
+                let own: Vec<i32> =
+                    self.notices.iter().copied().chain(helper).map(|pid| pid.as_raw_pid()).collect();
+                all.into_iter().filter(|process| !own.contains(&process.pid)).collect()
             }
         }
     }

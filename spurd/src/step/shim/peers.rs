@@ -25,6 +25,15 @@ pub(super) enum Arrival {
     Reply(v1::PeerReply),
 }
 
+/// The tasks that meet in fences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Group {
+    /// The numbers of their nodes; none: all.
+    pub(super) nodes: Vec<u32>,
+    /// Their ranks, as text; empty: all.
+    pub(super) ranks: String,
+}
+
 /// What is under way between this node and the others of its step.
 #[derive(Debug)]
 pub(super) struct Peers {
@@ -32,9 +41,9 @@ pub(super) struct Peers {
     /// How many nodes the step has.
     count: u32,
     /// What has come for each fence, by node. Only the first node gathers.
-    gathers: BTreeMap<(Vec<u32>, u64), BTreeMap<u32, Bytes>>,
-    /// The last fence of each set of nodes that is over: one of them may ask again.
-    over: BTreeMap<Vec<u32>, v1::FenceWhole>,
+    gathers: BTreeMap<(Group, u64), BTreeMap<u32, Bytes>>,
+    /// The last fence of each group that is over: one of its nodes may ask again.
+    over: BTreeMap<Group, v1::FenceWhole>,
     /// Messages without an answer, and who is to answer.
     unanswered: Vec<(u32, Message)>,
     /// Messages to be sent, and to whom.
@@ -57,9 +66,14 @@ impl Peers {
         }
     }
 
-    /// Brings this node's part to a fence of `nodes` (none: all), the `number`th of theirs.
-    pub(super) fn bring(&mut self, nodes: Vec<u32>, number: u64, data: Vec<u8>) {
-        let part = v1::FencePart { nodes, number, from: self.own, data: data.into() };
+    /// Brings this node's part to a fence of a group, the `number`th of theirs.
+    pub(super) fn bring(&mut self, Group { nodes, ranks }: Group, number: u64, data: Vec<u8>) {
+        if nodes == [self.own] {
+            let whole = v1::FenceWhole { nodes, number, data: data.into(), ranks };
+            self.arrived.push_back(Arrival::Whole(whole));
+            return;
+        }
+        let part = v1::FencePart { nodes, number, from: self.own, data: data.into(), ranks };
         if self.own == FIRST {
             self.gather(part);
         } else {
@@ -87,7 +101,8 @@ impl Peers {
             Message::Whole(whole) => {
                 let before = self.unanswered.len();
                 self.unanswered.retain(|(_, asked)| {
-                    !matches!(asked, Message::Part(part) if part.nodes == whole.nodes && part.number == whole.number)
+                    !matches!(asked, Message::Part(part)
+                        if part.nodes == whole.nodes && part.ranks == whole.ranks && part.number == whole.number)
                 });
                 // Of one that comes twice the second answers nothing.
                 if self.unanswered.len() < before {
@@ -126,8 +141,8 @@ impl Peers {
 
     /// The nodes that a fence under way waits for.
     pub(super) fn missing(&self) -> Vec<u32> {
-        let Some(((nodes, _), parts)) = self.gathers.first_key_value() else { return Vec::new() };
-        self.members(nodes).into_iter().filter(|node| !parts.contains_key(node)).collect()
+        let Some(((group, _), parts)) = self.gathers.first_key_value() else { return Vec::new() };
+        self.members(&group.nodes).into_iter().filter(|node| !parts.contains_key(node)).collect()
     }
 
     fn members(&self, nodes: &[u32]) -> Vec<u32> {
@@ -140,22 +155,24 @@ impl Peers {
     }
 
     fn gather(&mut self, part: v1::FencePart) {
-        let v1::FencePart { nodes, number, from, data } = part;
-        if let Some(over) = self.over.get(&nodes).filter(|over| over.number >= number) {
+        let v1::FencePart { nodes, number, from, data, ranks } = part;
+        let group = Group { nodes, ranks };
+        if let Some(over) = self.over.get(&group).filter(|over| over.number >= number) {
             if over.number == number {
                 self.outgoing.push_back((from, Message::Whole(over.clone())));
             }
             return;
         }
-        let members = self.members(&nodes);
-        let parts = self.gathers.entry((nodes.clone(), number)).or_default();
+        let members = self.members(&group.nodes);
+        let parts = self.gathers.entry((group.clone(), number)).or_default();
         parts.insert(from, data);
         if !members.iter().all(|node| parts.contains_key(node)) {
             return;
         }
         let data: Vec<u8> = parts.values().flat_map(|part| part.iter().copied()).collect();
-        self.gathers.remove(&(nodes.clone(), number));
-        let whole = v1::FenceWhole { nodes: nodes.clone(), number, data: data.into() };
+        self.gathers.remove(&(group.clone(), number));
+        let (nodes, ranks) = (group.nodes.clone(), group.ranks.clone());
+        let whole = v1::FenceWhole { nodes, number, data: data.into(), ranks };
         for node in members {
             if node == self.own {
                 self.arrived.push_back(Arrival::Whole(whole.clone()));
@@ -163,7 +180,7 @@ impl Peers {
                 self.outgoing.push_back((node, Message::Whole(whole.clone())));
             }
         }
-        self.over.insert(nodes, whole);
+        self.over.insert(group, whole);
     }
 
     fn route_call(&mut self, call: v1::PeerCall) {
@@ -226,14 +243,14 @@ mod tests {
             let mut nodes = star(3);
             for number in 0..2 {
                 for at in [2, 0] {
-                    nodes[at].bring(vec![], number, vec![b'a' + at as u8]);
+                    nodes[at].bring(Group::default(), number, vec![b'a' + at as u8]);
                 }
                 settle(&mut nodes, twice);
                 assert_eq!(nodes[0].missing(), [1]);
                 assert!(nodes.iter_mut().all(|node| node.next_arrival().is_none()));
-                nodes[1].bring(vec![], number, b"b".to_vec());
+                nodes[1].bring(Group::default(), number, b"b".to_vec());
                 settle(&mut nodes, twice);
-                let whole = v1::FenceWhole { nodes: vec![], number, data: "abc".into() };
+                let whole = v1::FenceWhole { number, data: "abc".into(), ..v1::FenceWhole::default() };
                 for node in &mut nodes {
                     assert_eq!(node.next_arrival(), Some(Arrival::Whole(whole.clone())));
                     assert_eq!(node.next_arrival(), None);
@@ -242,24 +259,46 @@ mod tests {
         }
     }
 
+    fn group(nodes: &[u32], ranks: &str) -> Group {
+        Group { nodes: nodes.to_vec(), ranks: ranks.to_owned() }
+    }
+
     #[test]
-    fn a_fence_may_be_of_some_nodes() {
+    fn a_fence_may_be_of_some_tasks() {
         let mut nodes = star(3);
-        nodes[1].bring(vec![1, 2], 0, b"b".to_vec());
-        nodes[2].bring(vec![1, 2], 0, b"c".to_vec());
+        nodes[1].bring(group(&[1, 2], "1,2"), 0, b"b".to_vec());
+        // Others of the same nodes, who come in another order.
+        nodes[2].bring(group(&[1, 2], "4-5"), 0, b"C".to_vec());
+        nodes[2].bring(group(&[1, 2], "1,2"), 0, b"c".to_vec());
         settle(&mut nodes, false);
         assert_eq!(nodes[0].next_arrival(), None);
-        assert!(matches!(nodes[2].next_arrival(), Some(Arrival::Whole(whole)) if whole.data == "bc"));
+        let whole = |data: &str, ranks: &str| {
+            let (nodes, data, ranks) = (vec![1, 2], data.to_owned().into(), ranks.to_owned());
+            Some(Arrival::Whole(v1::FenceWhole { nodes, number: 0, data, ranks }))
+        };
+        assert_eq!(nodes[2].next_arrival(), whole("bc", "1,2"));
+        assert_eq!(nodes[2].next_arrival(), None);
+        nodes[1].bring(group(&[1, 2], "4-5"), 0, b"B".to_vec());
+        settle(&mut nodes, false);
+        assert_eq!(nodes[2].next_arrival(), whole("BC", "4-5"));
+    }
+
+    #[test]
+    fn a_fence_of_one_node_needs_no_other() {
+        let mut nodes = star(2);
+        nodes[1].bring(group(&[1], "2-3"), 0, b"b".to_vec());
+        assert!(matches!(nodes[1].next_arrival(), Some(Arrival::Whole(whole)) if whole.data == "b"));
+        assert!(nodes[1].next_outgoing(|_| true).is_none());
     }
 
     #[test]
     fn what_was_not_answered_is_sent_again() {
         let mut nodes = star(2);
-        nodes[1].bring(vec![], 0, b"b".to_vec());
+        nodes[1].bring(Group::default(), 0, b"b".to_vec());
         assert!(nodes[1].next_outgoing(|_| true).is_some(), "it is lost with the connection");
         assert!(nodes[1].has_words_for(FIRST));
         nodes[1].connected(FIRST);
-        nodes[0].bring(vec![], 0, b"a".to_vec());
+        nodes[0].bring(Group::default(), 0, b"a".to_vec());
         settle(&mut nodes, false);
         assert!(matches!(nodes[1].next_arrival(), Some(Arrival::Whole(whole)) if whole.data == "ab"));
         assert!(!nodes[1].has_words_for(FIRST));

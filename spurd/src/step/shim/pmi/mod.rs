@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// Gives a task its socket; what is returned goes into the task's environment, beside the number of its end.
-    pub(super) fn connect(&mut self, index: usize, socket: UnixStream) -> Vec<(&'static str, String)> {
+    pub(super) fn connect(&mut self, index: usize, socket: UnixStream) -> Vec<(String, String)> {
         let client = &mut self.clients[index];
         let variables = vec![
             ("PMI_RANK", client.rank.to_string()),
@@ -89,7 +89,7 @@ impl Server {
             ("PMI_JOBID", self.space.clone()),
         ];
         client.connect(socket);
-        variables
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// The sockets to watch, and whether something waits to be written.

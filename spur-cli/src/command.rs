@@ -18,6 +18,14 @@ pub enum Command {
     Salloc,
     /// `srun`
     Srun,
+    /// `sattach`
+    Sattach,
+    /// `sbcast`
+    Sbcast,
+    /// `spur exec`
+    Exec,
+    /// `spur logs`
+    Logs,
     /// `sprio`
     Sprio,
     /// `squeue`
@@ -77,6 +85,10 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
     Entry { command: Command::Salloc, name: "salloc", linked: true, about: "run a shell in an allocation" },
     Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
+    Entry { command: Command::Sattach, name: "sattach", linked: true, about: "show what a step writes" },
+    Entry { command: Command::Sbcast, name: "sbcast", linked: true, about: "copy a file to a job's nodes" },
+    Entry { command: Command::Exec, name: "exec", linked: false, about: "run a command in a job that runs" },
+    Entry { command: Command::Logs, name: "logs", linked: false, about: "show what a batch job writes" },
     Entry { command: Command::Sprio, name: "sprio", linked: true, about: "show what makes up priorities" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
@@ -156,6 +168,8 @@ impl Command {
     pub fn title(self) -> &'static str {
         match self {
             Command::Demo => "spur demo",
+            Command::Exec => "spur exec",
+            Command::Logs => "spur logs",
             Command::Links => "spur links",
             Command::Import => "spur import",
             Command::Config => "spur config",
@@ -183,6 +197,10 @@ impl Command {
             Command::Sbatch => commands::sbatch::run(session, args).await,
             Command::Salloc => commands::salloc::run(session, args).await,
             Command::Srun => commands::srun::run(session, args).await,
+            Command::Sattach => commands::srun::attach::run(session, args).await,
+            Command::Sbcast => commands::srun::bcast::run(session, args).await,
+            Command::Exec => commands::srun::exec::run(session, args).await,
+            Command::Logs => commands::srun::logs::run(session, args).await,
             Command::Sprio => commands::sprio::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,

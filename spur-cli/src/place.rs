@@ -116,6 +116,11 @@ pub fn limits(propagate: &Propagate) -> Vec<Limit> {
     chosen.map(|&(name, resource)| Limit { name: name.to_owned(), soft: soft(resource) }).collect()
 }
 
+/// How nice this process is to others, from -20 to 19.
+pub fn niceness() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
+}
+
 /// Reads the files of hosts that `--nodefile`, `--nodelist` and `--exclude` name: names with blanks, commas or ends of
 /// lines between.
 ///

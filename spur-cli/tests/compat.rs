@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use spur_cli::commands::srun::{attach, bcast};
 use spur_cli::commands::{
     sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat,
 };
@@ -70,6 +71,8 @@ fn rows(table: &str) -> Vec<Row> {
         "sbatch options" => options(&SBATCH_LINE),
         "salloc options" => options(&SALLOC_LINE),
         "srun options" => options(&SRUN_LINE),
+        "sattach options" => options(&attach::LINE),
+        "sbcast options" => options(&bcast::LINE),
         "squeue options" => options(&squeue::LINE),
         "squeue fields" => fields(job::FIELDS),
         "squeue step fields" => fields(step::FIELDS),

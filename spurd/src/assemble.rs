@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::idset::IdSet;
+use spur_core::text::gpubind::GpuBind;
+use spur_core::text::jobid::StepRef;
 use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_proto::{convert, v1};
 
@@ -86,6 +88,7 @@ impl NodeFacts {
         variables.push(("ENVIRONMENT".to_owned(), "BATCH".to_owned()));
         let task = TaskOrder {
             global: 0,
+            argv: Vec::new(),
             env: task_variables(0, 0, 0, "0"),
             cpus: self.kernel_cpus(cpus.iter()),
             stdin: stdin(&batch.stdin, &context)?,
@@ -114,7 +117,11 @@ impl NodeFacts {
     ///
     /// # Errors
     /// What about it cannot be carried out.
-    pub fn step(&self, credential: &v1::StepCredential, launch: v1::StepLaunch) -> Result<Prepared, String> {
+    pub fn step(
+        &self,
+        credential: &v1::StepCredential,
+        mut launch: v1::StepLaunch,
+    ) -> Result<Prepared, String> {
         let attempt = Attempt { job: JobId(credential.job_id), restart: credential.restart };
         let number = credential.nodes.iter().position(|node| node.name == self.name);
         let number = number.ok_or_else(|| format!("the step has no tasks on node {}", self.name))?;
@@ -123,12 +130,17 @@ impl NodeFacts {
             return Err("the step has no command".to_owned());
         }
         let cpus = cpu_set(&part.cpus)?;
-        let given: Vec<(String, String)> =
-            launch.job_environment.into_iter().map(|variable| (variable.key, variable.value)).collect();
+        let given: Vec<(String, String)> = std::mem::take(&mut launch.job_environment)
+            .into_iter()
+            .map(|variable| (variable.key, variable.value))
+            .collect();
         let mut variables = given.clone();
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
         variables.extend(self.common(&cpus, &devices)?);
         let gpus = self.held_gpus(&devices)?;
+        if !gpus.is_empty() {
+            variables.push(("SLURM_STEP_GPUS".to_owned(), listed(&gpus, |_| true)));
+        }
         if !part.topology_address.is_empty() {
             variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
             variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
@@ -137,24 +149,27 @@ impl NodeFacts {
         let ranks: Vec<u32> = own_ranks.iter().collect();
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let terminal = launch.terminal.as_ref().map(window);
-        let writes = |rank| if terminal.is_some() && rank > 0 { Output::Null } else { Output::Stream };
-        let reads = |rank| !launch.no_stdin && launch.stdin_task.is_none_or(|task| task == rank);
-        let tasks = ranks.iter().zip(0..).map(|(&rank, local)| TaskOrder {
-            global: rank,
-            env: [
-                task_variables(rank, local, number, &all),
-                gpus_of_task(&gpus, local as usize, credential.gpus_per_task as usize),
-            ]
-            .concat(),
-            cpus: if launch.unbound {
-                Vec::new()
-            } else {
-                self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task)
-            },
-            stdin: if reads(rank) { Input::Stream } else { Input::Null },
-            stdout: writes(rank),
-            stderr: if terminal.is_some() && rank == 0 { Output::Stdout } else { writes(rank) },
-        });
+        let bind = gpu_bind(&launch.gpu_bind, credential.gpus_per_task)?;
+        let programs = programs(&launch.programs)?;
+        let task = |rank: u32, local: u32| -> Result<TaskOrder, String> {
+            let (stdin, stdout, stderr) = self.files(&launch, credential, (number, rank))?;
+            let own = programs.iter().find(|(ranks, _)| ranks.contains(rank));
+            Ok(TaskOrder {
+                global: rank,
+                argv: own.map(|(_, argv)| argv.clone()).unwrap_or_default(),
+                env: [task_variables(rank, local, number, &all), gpus_of_task(&gpus, local, &bind)].concat(),
+                cpus: if launch.unbound {
+                    Vec::new()
+                } else {
+                    self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task)
+                },
+                stdin,
+                stdout,
+                stderr,
+            })
+        };
+        let tasks: Vec<TaskOrder> =
+            ranks.iter().zip(0..).map(|(&rank, local)| task(rank, local)).collect::<Result<_, _>>()?;
         let user = v1::User {
             uid: credential.uid,
             gid: credential.gid,
@@ -166,7 +181,9 @@ impl NodeFacts {
             argv: launch.argv,
             umask: launch.umask,
             limits: limits(&launch.limits)?,
-            tasks: tasks.collect(),
+            tasks,
+            own_task_prolog: path(launch.task_prolog),
+            own_task_epilog: path(launch.task_epilog),
             mpi: mpi(&launch.mpi, number, credential)?,
             time_limit: launch.time_limit,
             terminal,
@@ -180,6 +197,42 @@ impl NodeFacts {
             cpus: self.kernel_cpus(cpus.iter()),
             site_environment: given,
         })
+    }
+
+    /// Where a task of a step reads and writes.
+    fn files(
+        &self,
+        launch: &v1::StepLaunch,
+        credential: &v1::StepCredential,
+        (number, rank): (usize, u32),
+    ) -> Result<(Input, Output, Output), String> {
+        let said = launch.files.clone().unwrap_or_default();
+        let context = PatternContext {
+            job: credential.job_id,
+            array: said.array_job_id.zip(said.array_task_id),
+            step: Some(StepRef::Number(credential.step_id)),
+            node: &self.name,
+            node_number: u32::try_from(number).unwrap_or(u32::MAX),
+            task: rank,
+            user: &credential.user,
+            job_name: &credential.job_name,
+            restarts: credential.restart,
+        };
+        let stream = |pattern: &str| -> Result<Output, String> {
+            Ok(match pattern {
+                "" if launch.terminal.is_some() && rank > 0 => Output::Null,
+                "" => Output::Stream,
+                pattern => Output::File { path: expand(pattern, &context)?, append: said.append },
+            })
+        };
+        let stdin = match said.stdin.as_str() {
+            "" if !launch.no_stdin && launch.stdin_task.is_none_or(|task| task == rank) => Input::Stream,
+            "" => Input::Null,
+            pattern => Input::File(expand(pattern, &context)?),
+        };
+        let joined = said.joined || (launch.terminal.is_some() && rank == 0);
+        let stderr = if joined { Output::Stdout } else { stream(&said.stderr)? };
+        Ok((stdin, stream(&said.stdout)?, stderr))
     }
 
     fn order(&self, attempt: StepAttempt, identity: Identity, cwd: String) -> StepOrder {
@@ -196,6 +249,8 @@ impl NodeFacts {
             confinement: None,
             task_prolog: self.task_prolog.clone(),
             task_epilog: self.task_epilog.clone(),
+            own_task_prolog: None,
+            own_task_epilog: None,
             terminal: None,
             output_wait_ms: OUTPUT_WAIT_MS,
             mpi: None,
@@ -332,9 +387,37 @@ fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
 }
 
 /// The variables of a task that has GPUs of its own.
-fn gpus_of_task(gpus: &[HeldGpu], local: usize, each: usize) -> Vec<(String, String)> {
-    let own = gpus.iter().skip(local * each).take(each).copied().collect::<Vec<_>>();
+fn gpus_of_task(gpus: &[HeldGpu], local: u32, bind: &GpuBind) -> Vec<(String, String)> {
+    let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+    let places = bind.places(local, count).unwrap_or_default();
+    let own = places.into_iter().filter_map(|place| gpus.get(place as usize).copied()).collect::<Vec<_>>();
     visible(&own)
+}
+
+/// How tasks share GPUs: as was said, or each has as many as were asked for it.
+fn gpu_bind(said: &str, per_task: u32) -> Result<GpuBind, String> {
+    let bind: GpuBind = said.parse().map_err(|error| format!("--gpu-bind: {error}"))?;
+    Ok(if bind == GpuBind::None && said.is_empty() && per_task > 0 {
+        GpuBind::PerTask(per_task)
+    } else {
+        bind
+    })
+}
+
+/// What tasks run that do not run what the step does.
+fn programs(wire: &[v1::StepProgram]) -> Result<Vec<(IdSet, Vec<String>)>, String> {
+    let one = |program: &v1::StepProgram| {
+        let ranks: IdSet = program.ranks.parse().map_err(|error| format!("--multi-prog: {error}"))?;
+        if program.argv.is_empty() {
+            return Err("--multi-prog: tasks without a program".to_owned());
+        }
+        Ok((ranks, program.argv.clone()))
+    };
+    wire.iter().map(one).collect()
+}
+
+fn path(text: String) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 fn device_part(device: &v1::CredentialDevices) -> v1::DevicePart {

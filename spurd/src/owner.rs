@@ -410,14 +410,8 @@ impl Owner {
 
     fn terminate(&mut self, step: StepAttempt, kill: bool) {
         let notice = (!kill).then(|| {
-            let what = match step.step {
-                StepId::BATCH => format!("JOB {}", step.attempt.job),
-                number => format!("STEP {}.{number}", step.attempt.job),
-            };
-            let now = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S");
-            let cause = self.causes.get(&step.attempt).filter(|cause| !cause.is_empty());
-            let cause = cause.map_or(String::new(), |cause| format!(" {cause}"));
-            format!("spurstepd: error: *** {what} ON {} CANCELLED AT {now}{cause} ***", self.tools.facts.name)
+            let cause = self.causes.get(&step.attempt).map_or("", String::as_str);
+            running::cancelled(step, &self.tools.facts.name, cause)
         });
         self.ask(step, Request::Terminate { kill_wait_ms: kill.then_some(0), notice });
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nix::unistd::{Gid, Uid};
 use spur_core::compute::{Input, StepEnd};
+use spur_core::id::StepId;
 use spur_core::text::exit::ExitCode;
 use tokio::sync::{mpsc, oneshot};
 
@@ -180,6 +181,17 @@ fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
             Some(StepEnd::Lost)
         }
     }
+}
+
+/// What the user is told in the standard error of a step that is ended on a node before its time.
+pub(crate) fn cancelled(step: StepAttempt, node: &str, cause: &str) -> String {
+    let what = match step.step {
+        StepId::BATCH => format!("JOB {}", step.attempt.job),
+        number => format!("STEP {}.{number}", step.attempt.job),
+    };
+    let now = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S");
+    let cause = if cause.is_empty() { String::new() } else { format!(" {cause}") };
+    format!("spurstepd: error: *** {what} ON {node} CANCELLED AT {now}{cause} ***")
 }
 
 async fn tell(inbox: &mpsc::Sender<Message>, step: StepAttempt, end: StepEnd) {

@@ -52,18 +52,32 @@ impl Client {
 
     /// All jobs there are, ended or not.
     pub(crate) fn jobs(&mut self) -> Vec<Job> {
+        self.list().expect("the list goes on")
+    }
+
+    /// The same, asking again where the list breaks off because the controller does.
+    pub(crate) fn jobs_patiently(&mut self) -> Vec<Job> {
+        let begun = std::time::Instant::now();
+        loop {
+            match self.list() {
+                Ok(jobs) => return jobs,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "no list comes whole: {error}"),
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Job>, CallError> {
         let filter = JobFilter { states: vec!["all".to_owned()], ..JobFilter::default() };
         let request = v1::ListJobsRequest { filter: Some(filter), ..v1::ListJobsRequest::default() };
         let connection = &mut self.connection;
         self.runtime.block_on(async {
-            let pages =
-                connection.read(request, async |mut controller, r| controller.list_jobs(r).await).await;
-            let mut pages = pages.expect("jobs are listed");
+            let mut pages =
+                connection.read(request, async |mut controller, r| controller.list_jobs(r).await).await?;
             let mut all = Vec::new();
-            while let Some(page) = pages.message().await.expect("the list goes on") {
+            while let Some(page) = connection.next(&mut pages).await? {
                 all.extend(page.jobs);
             }
-            all
+            Ok(all)
         })
     }
 

@@ -112,8 +112,8 @@ impl Cluster {
             fs::create_dir(cluster.path(name)).expect("the directory is ours");
         }
         for name in [
-            "spur", "sbatch", "salloc", "srun", "squeue", "sinfo", "sprio", "scancel", "scontrol", "sacct",
-            "sdiag", "sacctmgr", "sshare", "sreport", "seff", "sstat",
+            "spur", "sbatch", "salloc", "srun", "sattach", "sbcast", "squeue", "sinfo", "sprio", "scancel",
+            "scontrol", "sacct", "sdiag", "sacctmgr", "sshare", "sreport", "seff", "sstat",
         ] {
             std::os::unix::fs::symlink(program("spur"), cluster.path("bin").join(name)).expect("it is empty");
         }
@@ -271,6 +271,17 @@ impl Cluster {
     /// The process id of a daemon.
     pub(crate) fn pid(&self, name: &str) -> Pid {
         self.daemons[name].pid()
+    }
+
+    /// The processes of the cluster that run this program, in the order of their numbers.
+    pub(crate) fn processes(&self, program: &str) -> Vec<Pid> {
+        let own = self.directory.path().as_os_str().as_encoded_bytes();
+        let named =
+            |pid: Pid| fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default();
+        let mut found = processes_with(own);
+        found.retain(|&pid| named(pid).trim_end() == program);
+        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
+        found
     }
 
     /// What a daemon has said.

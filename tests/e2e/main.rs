@@ -4,6 +4,7 @@
 
 mod again;
 mod arrays;
+mod beside;
 mod chance;
 mod client;
 mod cluster;
@@ -18,6 +19,7 @@ mod identity;
 mod interactive;
 mod life;
 mod logs;
+mod matrix;
 mod mpi;
 mod no_kill;
 mod nodes;

@@ -133,7 +133,11 @@ int main(int argc, char **argv) {
 
 /// The ring, built by an MPI's own compiler; without that the test is skipped.
 fn ring(cluster: &Cluster, compiler: &str) -> Option<()> {
-    std::fs::write(cluster.work("ring.c"), RING).expect("the directory is ours");
+    built(cluster, compiler, RING)
+}
+
+fn built(cluster: &Cluster, compiler: &str, program: &str) -> Option<()> {
+    std::fs::write(cluster.work("ring.c"), program).expect("the directory is ours");
     let built =
         Command::new(compiler).args(["-o", "ring", "ring.c"]).current_dir(cluster.path("work")).status();
     match built {
@@ -152,10 +156,84 @@ fn whole_ring() -> Vec<String> {
     (0..8).map(|rank| format!("{rank}/8 {} 8", if rank == 0 { 8 } else { rank })).collect()
 }
 
+/// What OpenMPI needs to be told here: root may use it, several nodes share one host, whose shared memory they would
+/// take for their own, and that host has fewer cores than they.
+const OPENMPI: &str = "export OMPI_MCA_btl=tcp,self OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1";
+
+/// A program of an MPI that is not there can be no test.
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: there is no {program}");
+    }
+    found
+}
+
+fn assert_whole_ring(cluster: &Cluster, script: &str) {
+    let (out, err) = batch(cluster, &["-N4", "--ntasks-per-node=2"], script);
+    assert_eq!(sorted(&out), whole_ring(), "{err}");
+}
+
 #[test]
 fn mpich_runs_over_four_nodes() {
     let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
     let Some(()) = ring(&cluster, "mpicc.mpich") else { return };
-    let (out, err) = batch(&cluster, &["-N4", "-n8"], "srun ./ring");
-    assert_eq!(sorted(&out), whole_ring(), "{err}");
+    assert_whole_ring(&cluster, "srun ./ring");
+    if is_there("mpiexec.hydra") {
+        assert_whole_ring(&cluster, "mpiexec.hydra ./ring");
+        assert_whole_ring(&cluster, "mpiexec.hydra -bootstrap slurm -n 8 ./ring");
+    }
+}
+
+#[test]
+fn openmpi_runs_over_four_nodes() {
+    let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
+    let Some(()) = ring(&cluster, "mpicc.openmpi") else { return };
+    assert_whole_ring(&cluster, &format!("{OPENMPI}\nsrun --mpi=pmix ./ring"));
+    if is_there("mpirun.openmpi") {
+        assert_whole_ring(&cluster, &format!("{OPENMPI}\nmpirun.openmpi ./ring"));
+    }
+}
+
+/// OpenMPI 5 starts its daemons in another way; no distribution that the tests know has it, so a variable names one.
+#[test]
+fn openmpi_5_runs_over_four_nodes() {
+    let Some(prefix) = std::env::var_os("SPUR_OPENMPI5").map(std::path::PathBuf::from) else {
+        return eprintln!("SKIPPED: SPUR_OPENMPI5 names no OpenMPI 5");
+    };
+    let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
+    let program = |name: &str| prefix.join("bin").join(name).display().to_string();
+    let Some(()) = ring(&cluster, &program("mpicc")) else { return };
+    assert_whole_ring(&cluster, &format!("{OPENMPI}\nsrun --mpi=pmix ./ring"));
+    assert_whole_ring(&cluster, &format!("{OPENMPI}\n{} --bind-to none ./ring", program("mpirun")));
+}
+
+const END_BADLY: &str = r#"
+#include <mpi.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 1 && argv[1][0] == 'a') MPI_Abort(MPI_COMM_WORLD, 7);
+    if (rank == 1) _exit(3);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return MPI_Finalize();
+}
+"#;
+
+#[test]
+fn a_pmix_step_ends_when_one_of_its_tasks_deserts_or_aborts() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let Some(()) = built(&cluster, "mpicc.openmpi", END_BADLY) else { return };
+    let script = format!("{OPENMPI}\nsrun --mpi=pmix ./ring a; echo $?\nsrun --mpi=pmix ./ring d; echo $?");
+    let (out, err) = batch(&cluster, &["-N2", "-n2"], &script);
+    assert_eq!(out, "137\n137\n", "{err}");
+    for said in [
+        "srun: error: n2: task 1: called abort with exit code 7; StepId=1.0 is ended",
+        "srun: error: n2: task 1: ended without MPI_Finalize (exit code 3), and others wait for it; StepId=1.1 is ended",
+    ] {
+        assert!(err.lines().any(|line| line == said), "{err}");
+    }
 }

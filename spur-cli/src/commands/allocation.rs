@@ -21,6 +21,8 @@ use crate::commands::watch;
 use crate::options::submission::Submission;
 use crate::session::Session;
 
+/// For how long a controller is waited for that is to hear of the end: without that the job ends as an abandoned one.
+const END_PATIENCE: Duration = Duration::from_secs(300);
 /// Between two attempts to reach the controller again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -149,6 +151,7 @@ impl Allocation {
             ..EndAllocationRequest::default()
         };
         let Ok(connection) = session.connection() else { return };
+        let mut connection = connection.clone().with_patience(END_PATIENCE);
         let ended =
             connection.change(request, async |mut controller, r| controller.end_allocation(r).await).await;
         self.over = true;

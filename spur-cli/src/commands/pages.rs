@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use super::srun::{attach, bcast};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
 use crate::options::{CommandLine, Settled, build};
@@ -57,6 +58,8 @@ fn pages() -> Vec<Page> {
         page(&SBATCH_LINE),
         page(&SALLOC_LINE),
         page(&SRUN_LINE),
+        page(&attach::LINE),
+        page(&bcast::LINE),
         page(&squeue::LINE),
         page(&sinfo::LINE),
         page(&scontrol::LINE),

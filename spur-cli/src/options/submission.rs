@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spur_core::text::dependency::Dependency;
+use spur_core::text::gpubind::GpuBind;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::v1::{CoreAsk, JobSpec};
 
@@ -192,6 +193,20 @@ pub struct StepWishes {
     pub unbound: bool,
     /// `--gres`, if something was said.
     pub gres: Option<String>,
+    /// `--gpu-bind`.
+    pub gpu_bind: GpuBind,
+    /// `--multi-prog`.
+    pub multi_prog: bool,
+    /// `--bcast`, with its value, which may be empty.
+    pub bcast: Option<String>,
+    /// `--prolog`: run here before the step.
+    pub prolog: Option<String>,
+    /// `--epilog`: run here after it.
+    pub epilog: Option<String>,
+    /// `--task-prolog`.
+    pub task_prolog: Option<String>,
+    /// `--task-epilog`.
+    pub task_epilog: Option<String>,
 }
 
 /// What must be known of the world to know what a time, or the number of a job, means.
@@ -310,7 +325,7 @@ impl Submission {
 
     /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), GPUs of
     /// a node from those of its sockets, and the node count of `--use-min-nodes`.
-    fn derive(&mut self) -> Result<(), OptionError> {
+    pub(crate) fn derive(&mut self) -> Result<(), OptionError> {
         if let Some(each) = &self.gpus_per_socket {
             let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
             let sockets = sockets.ok_or_else(|| {

@@ -68,6 +68,9 @@ impl Desk {
             if !caller.may_change(&found.spec.owner) {
                 return Err(reject::status(&Reject::AccessDenied));
             }
+            if step == StepId::BATCH {
+                return self.batch(&cluster, found);
+            }
             match found.steps.iter().find(|known| known.id == step) {
                 Some(known) => (found.attempt(), Arc::clone(known)),
                 None if step < found.next_step => return Ok(self.without_step(&cluster, found)),
@@ -75,6 +78,36 @@ impl Desk {
             }
         };
         self.created(attempt, &step)
+    }
+
+    /// Where the script of a job runs, and what shows the node that somebody may read what it writes.
+    fn batch(&self, cluster: &Cluster, job: &Job) -> Result<v1::CreateStepResponse, Status> {
+        let first =
+            job.phase.alloc().and_then(|alloc| alloc.nodes.first()).and_then(|part| cluster.node(part.node));
+        let (Some(node), Some(_)) = (first, &job.spec.batch) else {
+            return Err(reject::status(&Reject::InvalidStep { job: job.id, step: StepId::BATCH }));
+        };
+        let attempt = job.attempt();
+        let credential = v1::StepCredential {
+            job_id: attempt.job.0,
+            restart: attempt.restart,
+            step_id: StepId::BATCH.0,
+            epoch: self.epoch,
+            history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
+            issued_ms: clock::now_ms(),
+            ..v1::StepCredential::default()
+        };
+        let keys = self.keyring.as_ref().map(Keyring::now);
+        let sealed = match &keys {
+            Some(keys) => keys.seal(&credential),
+            None => auth::unsealed(&credential),
+        };
+        Ok(v1::CreateStepResponse {
+            step_id: StepId::BATCH.0,
+            nodes: vec![self.whereabouts(node, keys.as_deref())],
+            credential: sealed.into(),
+            ..v1::CreateStepResponse::default()
+        })
     }
 
     /// Where the nodes of a job are whose step has ended.

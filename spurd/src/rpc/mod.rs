@@ -1,7 +1,9 @@
 //! The node's own service: clients launch their steps here, read what these write, and feed them.
 
+mod logs;
 mod peer;
 mod session;
+mod watcher;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -56,6 +58,18 @@ type Output = Result<v1::StepOutput, Status>;
 /// A refusal for the client: Slurm's name of it, and the sentence.
 pub(crate) struct Refused(&'static str, String);
 
+/// What a client wants of a step.
+enum Opened {
+    /// It is the step's client, and goes on from there.
+    Own(Step, Vec<v1::StepOffset>),
+    /// It looks on.
+    Watched(Step),
+    /// It reads what a batch script writes.
+    Logs(Step, v1::StepLogs),
+    /// It has left.
+    Nothing,
+}
+
 #[tonic::async_trait]
 impl Steps for StepService {
     type RunStream = Pin<Box<dyn Stream<Item = Output> + Send>>;
@@ -98,10 +112,16 @@ impl StepService {
                 return;
             }
         };
-        let Some((step, from)) = opened else { return };
+        let (step, from) = match opened {
+            Opened::Own(step, from) => (step, from),
+            Opened::Watched(step) => return watcher::serve(&step, &output).await,
+            Opened::Logs(step, asked) => return logs::serve(&step, &asked, &output).await,
+            Opened::Nothing => return,
+        };
         let attempt = step.attempt();
         let visit = self.visit(attempt);
-        let session = Session::new(step.clone(), input, output, from, Arc::clone(&self.spool));
+        let node = self.facts.borrow().name.clone();
+        let session = Session::new((step.clone(), node), input, output, from, Arc::clone(&self.spool));
         match session.run().await {
             Left::Done => {
                 self.visits.lock().unwrap_or_else(PoisonError::into_inner).remove(&attempt);
@@ -120,24 +140,22 @@ impl StepService {
         }
     }
 
-    /// Reads the first message and does what it asks for; the live step, and where its client wants to go on.
-    async fn open(
-        &self,
-        pass: &Pass,
-        input: &mut Streaming<v1::StepInput>,
-    ) -> Result<Option<(Step, Vec<v1::StepOffset>)>, Refused> {
+    /// Reads the first message and does what it asks for.
+    async fn open(&self, pass: &Pass, input: &mut Streaming<v1::StepInput>) -> Result<Opened, Refused> {
         use v1::step_input::Input;
         // A client that leaves without a word wanted nothing.
-        let Ok(Some(first)) = input.message().await else { return Ok(None) };
+        let Ok(Some(first)) = input.message().await else { return Ok(Opened::Nothing) };
+        let named = async |credential: &[u8]| {
+            let credential = self.credential(pass, credential)?;
+            self.find(attempt_of(&credential)).await
+        };
         match first.input {
             Some(Input::Launch(launch)) => {
-                self.launch(pass, launch).await.map(|step| Some((step, Vec::new())))
+                self.launch(pass, launch).await.map(|step| Opened::Own(step, Vec::new()))
             }
-            Some(Input::Attach(attach)) => {
-                let credential = self.credential(pass, &attach.credential)?;
-                let step = self.find(attempt_of(&credential)).await?;
-                Ok(Some((step, attach.from)))
-            }
+            Some(Input::Attach(attach)) => Ok(Opened::Own(named(&attach.credential).await?, attach.from)),
+            Some(Input::Watch(attach)) => named(&attach.credential).await.map(Opened::Watched),
+            Some(Input::Logs(asked)) => Ok(Opened::Logs(named(&asked.credential).await?, asked)),
             _ => Err(Refused(
                 "SLURM_UNEXPECTED_MSG_ERROR",
                 "the first message is neither launch nor attach".into(),

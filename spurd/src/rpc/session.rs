@@ -12,6 +12,7 @@ use tonic::Streaming;
 
 use super::Output;
 use crate::assemble;
+use crate::running;
 use crate::spool::Spool;
 use crate::step::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
 use crate::step::message::{
@@ -44,6 +45,8 @@ struct Progress {
 
 pub(super) struct Session {
     step: Step,
+    /// The node's name, for notices.
+    node: String,
     input: Streaming<v1::StepInput>,
     output: mpsc::Sender<Output>,
     spool: Arc<Spool>,
@@ -62,7 +65,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(
-        step: Step,
+        (step, node): (Step, String),
         input: Streaming<v1::StepInput>,
         output: mpsc::Sender<Output>,
         from: Vec<v1::StepOffset>,
@@ -73,6 +76,7 @@ impl Session {
         };
         Session {
             step,
+            node,
             input,
             output,
             spool,
@@ -235,6 +239,11 @@ impl Session {
                 let signal = i32::try_from(signal).unwrap_or(0);
                 writer.request(Request::Signal { signal, scope: SignalScope::All }).await
             }
+            Input::Terminate(v1::StepTerminate { kill_wait_ms }) => {
+                let notice = running::cancelled(self.step.attempt(), &self.node, "");
+                let request = Request::Terminate { kill_wait_ms: Some(kill_wait_ms), notice: Some(notice) };
+                writer.request(request).await
+            }
             Input::Window(window) => {
                 writer.request(Request::Resize { window: assemble::window(&window) }).await
             }
@@ -245,7 +254,9 @@ impl Session {
                 let (taken, end) = (progress.taken, progress.length == Some(progress.taken));
                 writer.acknowledge(task, stream, taken, end).await
             }
-            Input::Launch(_) | Input::Attach(_) => Err(io::Error::other("a second launch on one stream")),
+            Input::Launch(_) | Input::Attach(_) | Input::Watch(_) | Input::Logs(_) => {
+                Err(io::Error::other("a second launch on one stream"))
+            }
         }
     }
 
@@ -313,7 +324,7 @@ fn stream(stderr: bool) -> Stream {
     if stderr { Stream::Stderr } else { Stream::Stdout }
 }
 
-fn task_ended(exit: TaskExit) -> Out {
+pub(super) fn task_ended(exit: TaskExit) -> Out {
     Out::TaskEnded(v1::TaskEnded {
         task: exit.global,
         exit_code: exit.status.code.into(),

@@ -140,7 +140,18 @@ impl Step {
         let (reading, mut writing) = wire(connect(&self.directory).await?);
         writing.send(&Frame::Request(Request::Subscribe)).await?;
         writing.send(&Frame::Request(Request::Attach)).await?;
-        Ok((StreamReader { reading }, StreamWriter { writing }))
+        Ok((StreamReader { reading, writing: None }, StreamWriter { writing }))
+    }
+
+    /// Looks on: hears of the step's events, first of its state, and gets a copy of what its tasks write from now on.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn watch(&self) -> io::Result<StreamReader> {
+        let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Watch)).await?;
+        writing.send(&Frame::Request(Request::Subscribe)).await?;
+        Ok(StreamReader { reading, writing: Some(writing) })
     }
 
     /// What its tasks here have used until now, and its processes.
@@ -527,6 +538,9 @@ pub enum StreamEvent {
 #[derive(Debug)]
 pub struct StreamReader {
     reading: Reading,
+    /// Of one that only looks on; the connection is open as long as both of its halves are.
+    #[expect(dead_code, reason = "it is kept for its drop")]
+    writing: Option<Writing>,
 }
 
 impl StreamReader {

@@ -64,6 +64,8 @@ pub enum Request {
     },
     /// This connection takes over the step's streams.
     Attach,
+    /// This connection gets a copy of what tasks write from now on, as far as it keeps up.
+    Watch,
     /// Nobody will read the step's output any more: throw it away.
     Discard,
     /// What has been used until now?

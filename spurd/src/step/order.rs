@@ -39,6 +39,12 @@ pub struct StepOrder {
     pub task_prolog: Option<PathBuf>,
     /// A program run as the user after each task.
     pub task_epilog: Option<PathBuf>,
+    /// The user's own program before each task, after the site's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_task_prolog: Option<PathBuf>,
+    /// The user's own program after each task, before the site's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_task_epilog: Option<PathBuf>,
     /// The first task of the step has a terminal of this size, if it is here; the others read and write nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Window>,
@@ -152,6 +158,9 @@ pub enum LimitedResource {
 pub struct TaskOrder {
     /// The task's rank in the step (`SLURM_PROCID`).
     pub global: u32,
+    /// The task's own program and its arguments; empty: the step's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
     /// Variables of this task alone; they win over the step's environment.
     pub env: Vec<(String, String)>,
     /// CPUs, by the operating system's numbers, that the task is bound to; empty leaves it unbound.

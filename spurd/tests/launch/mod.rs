@@ -28,6 +28,8 @@ pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
         confinement: None,
         task_prolog: None,
         task_epilog: None,
+        own_task_prolog: None,
+        own_task_epilog: None,
         terminal: None,
         output_wait_ms: 60_000,
         mpi: None,

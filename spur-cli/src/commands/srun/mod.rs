@@ -3,19 +3,25 @@
 //! The controller lays the step out and signs a credential; with it, the command talks to each node directly, one
 //! stream each. What tasks write comes here line by line; how they end decides the exit code.
 
+pub mod attach;
+pub mod bcast;
+pub mod exec;
 mod group;
+mod input;
+mod launch;
+pub mod logs;
 mod mpi;
 mod node;
 mod output;
 mod outside;
+mod programs;
 mod states;
 mod stdin;
 mod terminal;
 mod wish;
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -25,8 +31,8 @@ use spur_core::text::signal::Signal;
 use spur_proto::client::{CallError, Connection};
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
-    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, KeyValue, StepLaunch,
-    StepNodeLayout, StepSignal, StepWindow,
+    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepNodeLayout, StepSignal,
+    StepTerminate,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -38,16 +44,15 @@ use crate::options::Settled;
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
 use crate::place;
-use crate::session::{Session, whoami};
+use crate::session::Session;
+use input::Input;
 use mpi::Mpi;
-use node::{Event, Launch, Node};
-use output::{Names, Outputs, Own};
+use node::{Event, Node};
+use output::{Outputs, Own};
 use spur_proto::v1::step_input::Input as StepInputKind;
 use states::{State, States};
 use terminal::Raw;
 
-/// How much of standard input is read at a time, in bytes.
-const STDIN_BYTES: usize = 64 << 10;
 /// Events that may wait for this command to take them.
 const EVENTS: usize = 256;
 /// The signals that are taken; most are for the tasks.
@@ -58,6 +63,10 @@ const WINCH: u8 = 28;
 const QUIET_WAIT: Duration = Duration::from_secs(1);
 /// For how long what the controller said of where nodes are is news.
 const NEWS: Duration = Duration::from_secs(1);
+/// From SIGTERM to SIGKILL for tasks that are ended because others have.
+const TERM_WAIT: Duration = Duration::from_secs(5);
+/// How a task ends whose files cannot be opened.
+const NO_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
 /// A second interrupt within this time ends the step.
 const TWICE: Duration = Duration::from_secs(1);
 
@@ -87,13 +96,15 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
+    programs::read(session, &mut wishes, &argv)?;
     verbose::tell(session, &wishes);
     let mut signals = Signals::listen(TAKEN)?;
     if let Some(name) = wishes.step.job.clone() {
         let job = group::named(session, &name).await?;
         return run_in(session, vec![(job, wishes)], &argv, &mut signals).await.map(ExitCode::shell);
     }
-    if !group::is_inside(session) {
+    // What an allocation would get is asked in jobs, too.
+    if wishes.test_only || !group::is_inside(session) {
         return outside::run(session, wishes, &argv, &mut signals).await;
     }
     let parts = group::parts(session, wishes, words)?;
@@ -132,7 +143,19 @@ async fn run_in(
             ((*job, step.step_id), step.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>())
         })
         .collect();
-    match Party::launch(session, laid_out, argv) {
+    let first = laid_out.first().map(|first| (first.wishes.clone(), (first.job, first.step.step_id)));
+    for LaidOut { job, wishes, step } in &laid_out {
+        if let Err(error) = bcast::executable(session, *job, wishes, step, argv).await {
+            for (step, nodes) in all {
+                abandon(session, step, nodes, FAILURE).await;
+            }
+            return Err(error);
+        }
+    }
+    if let Some((wishes, step)) = &first {
+        programs::beside(session, ("prolog", wishes.step.prolog.as_deref()), *step, argv).await;
+    }
+    let ended = match Party::launch(session, laid_out, argv) {
         Ok(mut party) => party.follow_through(session, signals).await,
         Err(error) => {
             for (step, nodes) in all {
@@ -140,7 +163,11 @@ async fn run_in(
             }
             Err(error)
         }
+    };
+    if let Some((wishes, step)) = &first {
+        programs::beside(session, ("epilog", wishes.step.epilog.as_deref()), *step, argv).await;
     }
+    ended
 }
 
 /// A step that the controller has laid out.
@@ -155,7 +182,10 @@ async fn abandon(session: &mut Session, (job_id, step_id): (u32, u32), nodes: Ve
     let request = AbandonStepRequest { job_id, step_id, nodes, exit_code: exit_code.into() };
     let Ok(connection) = session.connection() else { return };
     let told = connection.read(request, async |mut controller, r| controller.abandon_step(r).await).await;
-    if let Err(error) = told {
+    // One that says no knows of the end already.
+    if let Err(error) = told
+        && error.code().is_none()
+    {
         session.error(&format!("cannot tell the controller that the step was not launched: {error}"));
     }
 }
@@ -265,6 +295,7 @@ impl Party {
         let (tell, events) = mpsc::channel(EVENTS);
         let mut runs: Vec<Run> = Vec::with_capacity(steps.len());
         let mut input: Option<Input> = None;
+        let alone = steps.len() == 1;
         for laid_out in steps {
             let first = runs.iter().map(|run| run.nodes.len()).sum();
             let come_in = match &input {
@@ -273,14 +304,11 @@ impl Party {
                     let said = laid_out.wishes.files.input.as_deref();
                     let tasks = laid_out.step.nodes.iter().map(|node| node.tasks).sum();
                     let said = said.or_else(|| laid_out.wishes.step.pty.then_some("0"));
-                    let come_in = Input::of(said, tasks, Path::new(&directory))?;
-                    let all = (come_in.task(), matches!(come_in, Input::None));
-                    input = Some(come_in);
-                    all
+                    input.insert(Input::of(said, tasks, Path::new(&directory))?).wanted(true)
                 }
-                Some(input) => (None, matches!(input, Input::None | Input::Task(_))),
+                Some(input) => input.wanted(false),
             };
-            runs.push(Run::launch(session, laid_out, argv, (first, tell.clone()), come_in)?);
+            runs.push(Run::launch(session, laid_out, argv, (first, tell.clone()), come_in, alone)?);
         }
         if let Some(input) = input {
             let fed = runs.iter().take(if input.task().is_some() { 1 } else { usize::MAX });
@@ -332,69 +360,6 @@ impl Party {
 }
 
 impl Run {
-    fn launch(
-        session: &Session,
-        LaidOut { job, mut wishes, step }: LaidOut,
-        argv: &[String],
-        (first, tell): (usize, mpsc::Sender<(usize, Event)>),
-        (stdin_task, no_stdin): (Option<u32>, bool),
-    ) -> anyhow::Result<Run> {
-        let directory = place::directory(wishes.chdir.as_deref())?;
-        if wishes.step.pty {
-            (wishes.step.unbuffered, wishes.step.label) = (true, false);
-        }
-        let tasks = step.nodes.iter().map(|node| node.tasks).sum();
-        let names = names(session, job, &step, PathBuf::from(&directory));
-        let outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
-        let environment = place::exported(session.environment(), &wishes.export);
-        let window = wishes.step.pty.then(terminal::window);
-        let mut job_environment = step.environment;
-        if let Some(StepWindow { rows, columns }) = window {
-            for (key, value) in [("SLURM_PTY_WIN_ROW", rows), ("SLURM_PTY_WIN_COL", columns)] {
-                job_environment.push(KeyValue { key: key.to_owned(), value: value.to_string() });
-            }
-        }
-        let launch = StepLaunch {
-            credential: step.credential.clone(),
-            argv: argv.to_vec(),
-            environment: place::packed(&environment)?.into(),
-            job_environment,
-            work_dir: directory,
-            umask: wishes.umask.unwrap_or_else(place::file_mask),
-            limits: place::limits(&wishes.propagate),
-            stdin_task,
-            no_stdin,
-            mpi: wishes.step.mpi.parse::<Mpi>()?.name().to_owned(),
-            unbound: wishes.step.unbound,
-            time_limit: wishes.spec.time_limit,
-            terminal: window,
-        };
-        let plan = Arc::new(Launch { credential: step.credential, launch });
-        let layouts = (first..).zip(step.nodes);
-        let nodes: Vec<Node> =
-            layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
-        Ok(Run {
-            job,
-            step: step.step_id,
-            wishes,
-            open: nodes.len(),
-            first,
-            nodes,
-            outputs,
-            states: States::new(tasks),
-            whereabouts: None,
-            raw: None,
-            exit: ExitCode::default(),
-            rest_until: None,
-            interrupted: None,
-            kill_at: None,
-            killed: false,
-            deaf: None,
-            never_launched: Vec::new(),
-            out_of_reach: false,
-        })
-    }
-
     /// The first task ended so long ago that the rest is ended now, if it is time.
     fn end_rest(&mut self, session: &mut Session) {
         if self.kill_at.is_some_and(|kill_at| kill_at <= Instant::now()) {
@@ -404,8 +369,15 @@ impl Run {
         }
         if self.rest_until.is_some_and(|rest_until| rest_until <= Instant::now()) {
             self.rest_until = None;
-            session.error(&format!("Timed out waiting for the rest of step {}.{}", self.job, self.step));
-            self.kill();
+            let waited = self.wishes.step.wait.unwrap_or_default().as_secs();
+            session.inform(&format!("First task exited {waited}s ago"));
+            let step = format!("StepId={}.{}", self.job, self.step);
+            self.states.lines(&step).iter().for_each(|line| session.inform(line));
+            self.terminate();
+            session.inform(&format!(
+                "Job step aborted: Waiting up to {} seconds for job step to finish.",
+                TERM_WAIT.as_secs()
+            ));
         }
     }
 
@@ -427,13 +399,21 @@ impl Run {
     async fn renew(&mut self, session: &mut Session, renewed: oneshot::Sender<Bytes>) {
         let Ok(connection) = session.connection() else { return };
         match ask_again(connection, self.job, self.step).await {
-            Ok(answer) if answer.credential.is_empty() => {
-                session.error("no newer credential for the step: it has ended");
-            }
+            Ok(answer) if answer.credential.is_empty() => session.error(&self.cut_off("")),
             // One that has given up needs none.
             Ok(answer) => drop(renewed.send(answer.credential)),
+            Err(error) if error.code().is_some() => session.error(&self.cut_off(&format!(" ({error})"))),
             Err(error) => session.error(&format!("no newer credential for the step: {error}")),
         }
+    }
+
+    /// What is told where a daemon that starts anew finds a launch begun: whether tasks ran cannot be known, so none may run
+    /// again.
+    fn cut_off(&self, why: &str) -> String {
+        format!(
+            "StepId={}.{} is lost: the daemon of a node ended while the step was launched there{why}",
+            self.job, self.step
+        )
     }
 
     /// Says where a node is now, if the controller answers at once; what it says of all nodes serves those that ask soon
@@ -520,6 +500,12 @@ impl Run {
     fn task_ended(&mut self, session: &mut Session, index: usize, task: u32, code: u32, signal: u32) {
         let small = |number| u8::try_from(number).unwrap_or(u8::MAX);
         let exit = ExitCode { code: small(code), signal: small(signal) };
+        if exit == NO_FILES {
+            // The node says which; and nothing has run.
+            self.states.set(task, State::FailedToStart);
+            self.exit = states::worse(self.exit, ExitCode::exited(FAILURE));
+            return;
+        }
         let state = if exit.is_success() { State::Exited } else { State::ExitedAbnormally };
         self.states.set(task, state);
         if exit.is_success() && self.wishes.verbose > 0 {
@@ -529,8 +515,9 @@ impl Run {
             let name = &self.nodes[index].layout.name;
             session.error(&format!("{name}: task {task}: {}", ending(exit)));
             self.exit = states::worse(self.exit, exit);
-            if self.wishes.step.kill_on_bad_exit {
-                self.abort(session);
+            if self.wishes.step.kill_on_bad_exit && !self.killed && self.open > 0 {
+                session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
+                self.terminate();
             }
         }
         if let Some(wait) = self.wishes.step.wait
@@ -546,6 +533,16 @@ impl Run {
         if !self.killed && self.open > 0 {
             session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
             self.kill();
+        }
+    }
+
+    /// Ends all tasks, which have a moment to do so by themselves; nodes see to that.
+    fn terminate(&mut self) {
+        self.killed = true;
+        let kill_wait_ms = u64::try_from(TERM_WAIT.as_millis()).unwrap_or(u64::MAX);
+        for node in &self.nodes {
+            // A node that has ended needs no end.
+            let _ = node.orders.send(StepInputKind::Terminate(StepTerminate { kill_wait_ms }));
         }
     }
 
@@ -641,20 +638,6 @@ fn is_recent(interrupted: Instant) -> bool {
     interrupted.elapsed() < TWICE
 }
 
-fn names(session: &Session, job: u32, step: &CreateStepResponse, directory: PathBuf) -> Names {
-    let number = |name: &str| session.env(name).and_then(|text| text.parse::<u32>().ok());
-    Names {
-        job,
-        array: number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID")),
-        step: step.step_id,
-        user: whoami().user,
-        job_name: session.env("SLURM_JOB_NAME").unwrap_or_default(),
-        restarts: number("SLURM_RESTART_COUNT").unwrap_or(0),
-        nodes: step.nodes.iter().map(|node| (node.name.clone(), ranks(node))).collect(),
-        directory,
-    }
-}
-
 /// How a task ended, in Slurm's words.
 fn ending(exit: ExitCode) -> String {
     let Some(signal) = Signal::new(exit.signal) else {
@@ -676,76 +659,6 @@ fn ending(exit: ExitCode) -> String {
     }
 }
 
-/// Where the tasks' standard input comes from.
-enum Input {
-    /// This command's own, for all tasks.
-    All,
-    /// This command's own, for one task.
-    Task(u32),
-    /// Nothing.
-    None,
-    /// A file, for all tasks.
-    File(std::fs::File),
-}
-
-impl Input {
-    fn of(said: Option<&str>, tasks: u32, directory: &Path) -> anyhow::Result<Input> {
-        match said {
-            None | Some("all") => Ok(Input::All),
-            Some("none") => Ok(Input::None),
-            Some(text) => match text.parse() {
-                Ok(task) if task < tasks => Ok(Input::Task(task)),
-                Ok(task) => bail!(
-                    "--input: there is no task {task}; the step has tasks 0 to {}",
-                    tasks.saturating_sub(1)
-                ),
-                Err(_) if text.contains('%') => {
-                    bail!("--input: one file feeds all tasks; `{text}` would be several")
-                }
-                Err(_) => {
-                    let path = directory.join(text);
-                    let file = std::fs::File::open(&path);
-                    file.map(Input::File).with_context(|| format!("--input: cannot read {}", path.display()))
-                }
-            },
-        }
-    }
-
-    fn task(&self) -> Option<u32> {
-        match self {
-            Input::Task(task) => Some(*task),
-            _ => None,
-        }
-    }
-
-    /// Reads the input on a thread of its own, for it may block for ever, and passes it to every node.
-    fn broadcast(self, nodes: Vec<mpsc::Sender<Option<Bytes>>>) {
-        let source: Box<dyn io::Read + Send> = match self {
-            Input::None => return,
-            Input::All | Input::Task(_) => Box::new(io::stdin()),
-            Input::File(file) => Box::new(file),
-        };
-        std::thread::spawn(move || read_to_nodes(source, &nodes));
-    }
-}
-
-fn read_to_nodes(mut source: Box<dyn io::Read + Send>, nodes: &[mpsc::Sender<Option<Bytes>>]) {
-    let mut buffer = vec![0; STDIN_BYTES];
-    loop {
-        let data = match source.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Ok(0) | Err(_) => None,
-            Ok(length) => Some(Bytes::copy_from_slice(&buffer[..length])),
-        };
-        let end = data.is_none();
-        // A node that has ended takes nothing any more.
-        let taken = nodes.iter().filter(|node| node.blocking_send(data.clone()).is_ok()).count();
-        if end || taken == 0 {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -755,16 +668,5 @@ mod tests {
         assert_eq!(ending(ExitCode::exited(3)), "Exited with exit code 3");
         assert_eq!(ending(ExitCode::signaled(9)), "Killed");
         assert_eq!(ending(ExitCode::signaled(10)), "Ended by signal USR1");
-    }
-
-    #[test]
-    fn input_may_be_for_one_task_or_none() {
-        let of = |said| Input::of(said, 4, Path::new("/"));
-        assert!(matches!(of(None), Ok(Input::All)));
-        assert!(matches!(of(Some("none")), Ok(Input::None)));
-        assert_eq!(of(Some("3")).unwrap().task(), Some(3));
-        assert!(of(Some("4")).is_err_and(|error| error.to_string().contains("tasks 0 to 3")));
-        assert!(of(Some("in-%t")).is_err());
-        assert!(of(Some("no-such-file")).is_err());
     }
 }

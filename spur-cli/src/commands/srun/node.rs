@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
 use super::stdin::Stdin;
@@ -94,8 +95,8 @@ struct Follower {
     layout: StepNodeLayout,
     plan: Arc<Launch>,
     credential: Bytes,
-    /// Whether a newer credential was asked for.
-    renewed: bool,
+    /// When a newer credential was asked for.
+    renewed: Option<Instant>,
     events: mpsc::Sender<(usize, Event)>,
     source: mpsc::Receiver<Option<Bytes>>,
     stdin: Stdin,
@@ -124,7 +125,7 @@ pub(super) fn follow(
         index,
         layout: layout.clone(),
         credential: plan.credential.clone(),
-        renewed: false,
+        renewed: None,
         plan,
         events,
         source: stdin_end,
@@ -186,11 +187,13 @@ impl Follower {
         }
     }
 
-    /// Gets a newer credential, once: the node's daemon may have been started since this one was issued.
+    /// Gets a newer credential: the node's daemon may have been started since this one was issued. One that has just come
+    /// and is refused is no better for being asked for again.
     async fn renew(&mut self) -> bool {
-        if std::mem::replace(&mut self.renewed, true) {
+        if self.renewed.is_some_and(|asked| asked.elapsed() < LAUNCH_PATIENCE) {
             return false;
         }
+        self.renewed = Some(Instant::now());
         let (renewed, newer) = oneshot::channel();
         self.tell(Event::Expired { renewed }).await;
         match newer.await {
@@ -224,34 +227,20 @@ impl Follower {
     /// One connection, from its first message to its end.
     async fn connection(&mut self, first: Input, launched: &mut bool) -> End {
         let (inputs, outgoing) = mpsc::channel(QUEUE);
-        let address = match self.layout.address.parse::<HostPort>() {
-            Ok(address) => address,
-            Err(error) => return End::Refused(error.to_string()),
-        };
-        let pass = auth::pass(&self.credential).map(|pass| format!("{}{pass}", auth::STEP_SCHEME));
-        let Some(pass) = pass.ok().and_then(|pass| MetadataValue::try_from(pass).ok()) else {
-            return End::Refused("the controller gave a credential that is none".to_owned());
-        };
-        let channel = match dialer(&self.layout).connect(&address).await {
+        let channel = match dial(&self.layout).await {
             Ok(channel) => channel,
-            Err(error @ DialError::Unreachable(_)) => {
-                return End::Away(format!("cannot connect to {address}: {error}"));
-            }
-            Err(error) => return End::Refused(error.to_string()),
+            Err(end) => return end,
         };
         *launched = true;
         self.stdin.connected(matches!(first, Input::Attach(_)));
-        let mut steps = StepsClient::new(channel)
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
         if inputs.send(StepInput { input: Some(first) }).await.is_err() {
             return End::Broken("the connection was closed".to_owned());
         }
-        let mut request = Request::new(ReceiverStream::new(outgoing));
-        let version = MetadataValue::from_static(refusal::PROTOCOL);
-        request.metadata_mut().insert(refusal::VERSION_KEY, version);
-        request.metadata_mut().insert("authorization", pass);
-        match steps.run(request).await {
+        let request = match request(&self.credential, outgoing) {
+            Ok(request) => request,
+            Err(end) => return end,
+        };
+        match client(channel).run(request).await {
             Ok(answer) => self.exchange(inputs, answer.into_inner()).await,
             Err(status) => ended_by(&status),
         }
@@ -329,6 +318,65 @@ impl Follower {
         // Nobody listens any more when the command is ending.
         let _ = self.events.send((self.index, event)).await;
     }
+}
+
+/// Looks on at a step on a node: its answers to `first`, as long as the sender is kept.
+///
+/// # Errors
+/// A node that cannot be reached or says no.
+pub(super) async fn look_on(
+    layout: &StepNodeLayout,
+    credential: &[u8],
+    first: Input,
+) -> anyhow::Result<(mpsc::Sender<StepInput>, Streaming<StepOutput>)> {
+    let failed = |end: End| anyhow::anyhow!("{}: {}", layout.name, end.why());
+    let (inputs, outgoing) = mpsc::channel(QUEUE);
+    let channel = dial(layout).await.map_err(failed)?;
+    // There is room in it, and its other end is here.
+    let _ = inputs.send(StepInput { input: Some(first) }).await;
+    let request = request(credential, outgoing).map_err(failed)?;
+    let answer = client(channel).run(request).await.map_err(|status| failed(ended_by(&status)))?;
+    Ok((inputs, answer.into_inner()))
+}
+
+impl End {
+    fn why(&self) -> &str {
+        match self {
+            End::Done => "the step has ended",
+            End::Refused(why) | End::Expired(why) | End::Away(why) | End::Broken(why) => why,
+        }
+    }
+}
+
+async fn dial(layout: &StepNodeLayout) -> Result<Channel, End> {
+    let address: HostPort =
+        layout.address.parse().map_err(|error| End::Refused(format!("its address: {error}")))?;
+    match dialer(layout).connect(&address).await {
+        Ok(channel) => Ok(channel),
+        Err(error @ DialError::Unreachable(_)) => {
+            Err(End::Away(format!("cannot connect to {address}: {error}")))
+        }
+        Err(error) => Err(End::Refused(error.to_string())),
+    }
+}
+
+fn client(channel: Channel) -> StepsClient<Channel> {
+    StepsClient::new(channel).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)
+}
+
+/// A call with what a node has to see before it reads anything of it.
+fn request(
+    credential: &[u8],
+    outgoing: mpsc::Receiver<StepInput>,
+) -> Result<Request<ReceiverStream<StepInput>>, End> {
+    let pass = auth::pass(credential).map(|pass| format!("{}{pass}", auth::STEP_SCHEME));
+    let pass = pass.ok().and_then(|pass| MetadataValue::try_from(pass).ok());
+    let none = || End::Refused("the controller gave a credential that is none".to_owned());
+    let mut request = Request::new(ReceiverStream::new(outgoing));
+    let version = MetadataValue::from_static(refusal::PROTOCOL);
+    request.metadata_mut().insert(refusal::VERSION_KEY, version);
+    request.metadata_mut().insert("authorization", pass.ok_or_else(none)?);
+    Ok(request)
 }
 
 /// The node is whom the controller says it is.

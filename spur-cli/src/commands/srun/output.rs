@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use spur_core::model::idset::IdSet;
 use spur_core::text::pattern::{FilePattern, PatternContext};
+use spur_proto::v1::StepFiles;
 
 use crate::options::submission::{Files, StepWishes};
 
@@ -86,6 +87,44 @@ impl Outputs {
             begun: BTreeMap::new(),
             files: BTreeMap::new(),
         })
+    }
+
+    /// Leaves to the nodes the files that only one of them writes: `one_node` if there is no other.
+    pub(super) fn give_away(&mut self, one_node: bool) -> StepFiles {
+        // A node writes no labels.
+        let labelled = self.label.is_some();
+        let own = |route: &Route| match route {
+            Route::Files(pattern) if !labelled && (one_node || pattern.per_node() || pattern.per_task()) => {
+                pattern.to_string()
+            }
+            _ => String::new(),
+        };
+        let (stdout, stderr) = (own(&self.stdout), own(&self.stderr));
+        let joined = matches!(self.stderr, Route::WithOutput) && !stdout.is_empty();
+        if !stdout.is_empty() {
+            self.stdout = Route::Nowhere;
+        }
+        if joined || !stderr.is_empty() {
+            self.stderr = Route::Nowhere;
+        }
+        StepFiles { stdout, stderr, joined, append: self.append, ..StepFiles::default() }
+    }
+
+    /// Opens the files that are left, so that they are there whatever tasks write.
+    ///
+    /// # Errors
+    /// What the system says of a file.
+    pub(super) fn open(&mut self, tasks: u32) -> anyhow::Result<()> {
+        for task in 0..tasks {
+            for route in [&self.stdout, &self.stderr] {
+                let Route::Files(pattern) = route else { continue };
+                let path = self.names.path(pattern, task);
+                if !self.files.contains_key(&path) {
+                    self.files.insert(path.clone(), open(&path, self.append)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes what a task has written. `out` and `err` are the command's own streams.

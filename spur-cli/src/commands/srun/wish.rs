@@ -20,6 +20,18 @@ pub(super) fn request(
     wishes: &Submission,
     program: String,
 ) -> anyhow::Result<CreateStepRequest> {
+    let mut wishes = wishes.clone();
+    if let Some(each) = wishes.tasks_per_gpu.filter(|_| !asks_for_gpus(&wishes)) {
+        wishes.tasks_per_gpu = None;
+        let of_job = session.env("SLURM_NTASKS_PER_GPU").is_some_and(|said| said == each.to_string());
+        let gpus = session.env("SLURM_GPUS_ON_NODE").and_then(|count| count.parse::<u32>().ok());
+        // What was said of the job has made its tasks; what is said of the step counts the GPUs that the job has here.
+        if !of_job {
+            wishes.spec.tasks_per_node =
+                gpus.map(|gpus| gpus.saturating_mul(each)).filter(|tasks| *tasks > 0);
+        }
+    }
+    wishes.derive()?;
     let (spec, step) = (&wishes.spec, &wishes.step);
     let nodes: Option<NodeCount> = match spec.nodes.as_str() {
         "" => None,
@@ -65,6 +77,13 @@ pub(super) fn request(
         environment_tasks_per_node: number("SLURM_NTASKS_PER_NODE"),
         ..CreateStepRequest::default()
     })
+}
+
+/// Whether something is said of GPUs, or of tasks, from which their number follows.
+fn asks_for_gpus(wishes: &Submission) -> bool {
+    let spec = &wishes.spec;
+    let named = [&spec.gpus, &spec.gpus_per_node, &spec.gpus_per_task, &spec.gres];
+    spec.tasks.is_some() || named.iter().any(|said| !said.is_empty())
 }
 
 /// The part of `--distribution` that is about nodes: what stands before the first colon, without what comes after a

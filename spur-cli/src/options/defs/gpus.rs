@@ -1,5 +1,6 @@
 //! Devices.
 
+use spur_core::text::gpubind::GpuBind;
 use spur_core::text::gres::GresList;
 use spur_core::text::memory::MemoryMb;
 
@@ -22,7 +23,10 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_GRES", "SALLOC_GRES", "SLURM_GRES", "SLURM_STEP_GRES"]),
     Def::value("gres-flags", None, "opts", "flags related to GRES management", |_, v| {
         match v.to_ascii_lowercase().as_str() {
-            "disable-binding" | "enforce-binding" | "allow-task-sharing" | "multiple-tasks-per-sharing"
+            "disable-binding"
+            | "enforce-binding"
+            | "allow-task-sharing"
+            | "multiple-tasks-per-sharing"
             | "one-task-per-sharing" => Ok(()),
             _ => Err(format!("Invalid --gres-flags specification: {v}")),
         }
@@ -81,17 +85,12 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_NTASKS_PER_GPU", "SALLOC_NTASKS_PER_GPU", "SLURM_NTASKS_PER_GPU"]),
     Def::value("gpu-bind", None, "type", "task to gpu binding options", |s, v| {
+        s.step.gpu_bind = parsed::<GpuBind>(v)?;
         s.advise("SLURM_GPU_BIND", v);
-        match v.strip_prefix("verbose,").or(v.strip_prefix("v,")).unwrap_or(v) {
-            "none" | "closest" | "" => Ok(()),
-            other => Err(format!(
-                "`{other}` cannot be honoured: every task sees all GPUs of its job on the node; say none, or nothing"
-            )),
-        }
+        Ok(())
     })
     .only(JOB)
-    .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"])
-    .without_effect("every task sees all GPUs of its job on the node"),
+    .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"]),
     Def::value("gpu-freq", None, "freqs", "frequency and voltage of GPUs", |s, v| {
         s.advise("SLURM_GPU_FREQ", v);
         Ok(())

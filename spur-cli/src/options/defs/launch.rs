@@ -9,6 +9,11 @@ use super::{Def, SRUN, nothing};
 
 const PMI1: &str = "it is for PMI 1 of MPICH2 and MVAPICH2, whose messages srun does not carry";
 
+/// A program that is run beside the step; `none` is none.
+fn program(value: &str) -> Option<String> {
+    Some(value.to_owned()).filter(|value| !value.is_empty() && !value.eq_ignore_ascii_case("none"))
+}
+
 pub(super) const OPTIONS: &[Def] = &[
     Def::flag("label", Some('l'), "prepend task number to lines of stdout/err", |s, _| {
         s.step.label = true;
@@ -93,9 +98,11 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .only(SRUN),
-    Def::flag("multi-prog", None, "the program names a file that says what each task runs", nothing)
-        .only(SRUN)
-        .refused("every task of a step runs the same program"),
+    Def::flag("multi-prog", None, "the program names a file that says what each task runs", |s, _| {
+        s.step.multi_prog = true;
+        Ok(())
+    })
+    .only(SRUN),
     Def::flag("pty", None, "run task zero in pseudo terminal", |s, _| {
         s.step.pty = true;
         Ok(())
@@ -111,41 +118,51 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::flag("interactive", None, "the step that salloc runs its shell in", nothing)
         .only(SRUN)
         .refused("salloc has a shell of its own"),
-    Def::value("bcast", None, "dest", "copy executable file to compute nodes", nothing)
-        .optional()
-        .only(SRUN)
-        .env(&["SLURM_BCAST"])
-        .refused("programs are run from where they lie; copy the program with a step of its own"),
+    Def::value("bcast", None, "dest", "copy executable file to compute nodes", |s, v| {
+        s.step.bcast = Some(v.to_owned());
+        Ok(())
+    })
+    .optional()
+    .only(SRUN)
+    .env(&["SLURM_BCAST"]),
     Def::value("bcast-exclude", None, "paths", "shared objects that --bcast leaves out", nothing)
         .only(SRUN)
         .env(&["SLURM_BCAST_EXCLUDE"])
-        .without_effect("it is about --bcast"),
+        .without_effect("--bcast sends no shared objects"),
     Def::value("compress", None, "library", "compress what --bcast sends", nothing)
         .optional()
         .only(SRUN)
         .env(&["SLURM_COMPRESS"])
-        .without_effect("it is about --bcast"),
+        .without_effect("--bcast sends the file as it is"),
     Def::value("send-libs", None, "yes|no", "send shared objects along with --bcast", nothing)
         .optional()
         .only(SRUN)
         .env(&["SLURM_SEND_LIBS"])
-        .without_effect("it is about --bcast"),
-    Def::value("prolog", None, "program", "run \"program\" before launching job step", nothing)
-        .only(SRUN)
-        .env(&["SLURM_PROLOG"])
-        .refused("run it before srun"),
-    Def::value("epilog", None, "program", "run \"program\" after launching job step", nothing)
-        .only(SRUN)
-        .env(&["SLURM_EPILOG"])
-        .refused("run it after srun"),
-    Def::value("task-prolog", None, "program", "run \"program\" before launching task", nothing)
-        .only(SRUN)
-        .env(&["SLURM_TASK_PROLOG"])
-        .refused("let the task run it"),
-    Def::value("task-epilog", None, "program", "run \"program\" after task has ended", nothing)
-        .only(SRUN)
-        .env(&["SLURM_TASK_EPILOG"])
-        .refused("let the task run it"),
+        .without_effect("--bcast sends no shared objects; copy those that nodes lack with sbcast"),
+    Def::value("prolog", None, "program", "run \"program\" before launching job step", |s, v| {
+        s.step.prolog = program(v);
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_PROLOG"]),
+    Def::value("epilog", None, "program", "run \"program\" after launching job step", |s, v| {
+        s.step.epilog = program(v);
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_EPILOG"]),
+    Def::value("task-prolog", None, "program", "run \"program\" before launching task", |s, v| {
+        s.step.task_prolog = program(v);
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_TASK_PROLOG"]),
+    Def::value("task-epilog", None, "program", "run \"program\" after task has ended", |s, v| {
+        s.step.task_epilog = program(v);
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_TASK_EPILOG"]),
     Def::flag("disable-status", Some('X'), "disable Ctrl-C status feature", |s, _| {
         s.step.quit_on_interrupt = true;
         Ok(())

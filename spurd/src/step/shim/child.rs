@@ -175,7 +175,8 @@ fn prepare(
     if plan.is_task && plan.order.attempt.step == StepId::BATCH {
         log_in(who.uid, &mut environment);
     }
-    if let Some(prolog) = plan.order.task_prolog.as_ref().filter(|_| plan.is_task) {
+    let prologs = [&plan.order.task_prolog, &plan.order.own_task_prolog];
+    for prolog in prologs.into_iter().flatten().filter(|_| plan.is_task) {
         task_prolog(prolog, &mut environment)?;
     }
     if let Some(socket) = mpi.socket {

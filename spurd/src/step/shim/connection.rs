@@ -20,6 +20,8 @@ pub(super) struct Connection {
     pub(super) subscribed: bool,
     /// It reads the step's output and writes its input.
     pub(super) attached: bool,
+    /// It gets a copy of the step's output.
+    pub(super) watching: bool,
     /// It leads to the step's part on the node of this number.
     pub(super) peer: Option<u32>,
 }
@@ -35,6 +37,7 @@ impl Connection {
             closed: false,
             subscribed: false,
             attached: false,
+            watching: false,
             peer: None,
         })
     }

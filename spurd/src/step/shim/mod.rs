@@ -6,6 +6,7 @@
 
 mod child;
 mod connection;
+mod epilog;
 mod fork;
 mod group;
 mod login;
@@ -22,6 +23,7 @@ mod suspend;
 mod task;
 mod terminal;
 mod tree;
+mod watch;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -261,8 +263,9 @@ impl Shim {
                 }
             }
             Source::Output(index, stream) => {
-                if let Some(outgoing) = self.tasks[index].stream(stream) {
-                    outgoing.fill();
+                let filled = self.tasks[index].stream(stream).and_then(stream::Outgoing::fill);
+                if let Some((offset, bytes)) = filled {
+                    self.show(index, stream, offset, bytes);
                 }
             }
             Source::Input => self.input.advance(),
@@ -383,6 +386,7 @@ impl Shim {
                 }
             }
             Request::Attach => self.attach(index),
+            Request::Watch => self.connections[index].watching = true,
             Request::Discard => {
                 let streams = self.tasks.iter_mut().flat_map(Task::streams_mut);
                 streams.for_each(|(_, outgoing)| outgoing.discard());
@@ -487,11 +491,12 @@ impl Shim {
             pipes.mpi = mpi.connect(index)?;
         }
         let truncate = task::first_users(&self.tasks, index);
+        let task = &self.tasks[index].order;
         let plan = Plan {
             order: &self.order,
-            task: &self.tasks[index].order,
+            task,
             environment: &self.environment,
-            argv: &self.argv,
+            argv: if task.argv.is_empty() { &self.argv } else { &task.argv },
             truncate,
             group: self.group.as_ref(),
             is_task: true,
@@ -555,7 +560,9 @@ impl Shim {
 
     /// Whether it is a process of spurstepd's own, which the step need not answer for.
     fn is_ours(&self, pid: Pid) -> bool {
-        self.notices.contains(&pid) || self.tasks.iter().any(|task| task.epilog == Some(pid))
+        self.notices.contains(&pid)
+            || self.tasks.iter().any(|task| task.epilog == Some(pid))
+            || self.mpi.as_ref().and_then(Mpi::helper) == Some(pid)
     }
 
     fn reaped(&mut self, pid: Pid, status: i32) {
@@ -570,9 +577,8 @@ impl Shim {
             self.notices_until = self.notices_until.filter(|_| !self.notices.is_empty());
             return;
         }
-        if let Some(task) = self.tasks.iter_mut().find(|task| task.epilog == Some(pid)) {
-            task.epilog = None;
-            return;
+        if let Some(index) = self.tasks.iter().position(|task| task.epilog == Some(pid)) {
+            return self.next_epilog(index);
         }
         if self.mpi_helper_ended(pid) {
             return;
@@ -584,30 +590,7 @@ impl Shim {
         let exit = self.tasks[index].ended(status, self.failure.as_ref());
         self.tell(&Event::TaskEnded(exit));
         self.mpi_task_ended(index);
-        self.task_epilog(index);
-    }
-
-    fn task_epilog(&mut self, index: usize) {
-        let Some(epilog) = self.order.task_epilog.as_ref().filter(|_| !self.tasks[index].failed) else {
-            return;
-        };
-        let argv = [epilog.display().to_string()];
-        let plan = Plan {
-            order: &self.order,
-            task: &self.tasks[index].epilog_order(),
-            environment: &self.environment,
-            argv: &argv,
-            truncate: (false, false),
-            group: self.group.as_ref(),
-            is_task: false,
-        };
-        match child::spawn(&plan, Pipes::default()) {
-            Ok(child) => {
-                self.childless = false;
-                self.tasks[index].epilog = Some(child.pid);
-            }
-            Err(error) => eprintln!("spurstepd: task epilog: {error}"),
-        }
+        self.next_epilog(index);
     }
 
     /// Nothing that was begun for a task is under way.

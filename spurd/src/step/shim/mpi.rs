@@ -277,8 +277,9 @@ impl Mpi {
             Up::Abort(v1::PmixAbort { rank, status, message }) => {
                 let Service::Pmix(pmix) = &self.service else { return };
                 let task = pmix.helper.as_ref().and_then(|helper| helper.index(rank));
-                let said = message.trim();
-                let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+                // OpenMPI says `N/A` where the program has said nothing.
+                let said = Some(message.trim()).filter(|said| !["", "N/A"].contains(said));
+                let said = said.map_or(String::new(), |said| format!(": {said}"));
                 self.abort(task, format!("called abort with exit code {status}{said}"));
             }
             Up::Ready(_) | Up::Connected(_) | Up::Finalized(_) => {}

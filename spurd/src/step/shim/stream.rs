@@ -47,22 +47,29 @@ impl Outgoing {
         self.pipe.as_ref().filter(|_| self.discarded || self.buffer.len() < CAPACITY).map(AsFd::as_fd)
     }
 
-    /// Takes what the pipe holds, at most what there is room for.
-    pub(super) fn fill(&mut self) {
-        let Some(pipe) = &self.pipe else { return };
+    /// Takes what the pipe holds, at most what there is room for; that, with its offset.
+    pub(super) fn fill(&mut self) -> Option<(u64, Vec<u8>)> {
+        let pipe = self.pipe.as_ref()?;
         let mut bytes = [0; MAX_STREAM_PART];
         match rustix::io::read(pipe, &mut bytes) {
             Ok(0) => self.pipe = None,
-            Ok(count) if self.discarded => self.base += count as u64,
-            Ok(count) => self.buffer.extend(&bytes[..count]),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Ok(count) => return Some((self.insert(&bytes[..count]), bytes[..count].to_vec())),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
             Err(_) => self.pipe = None,
         }
+        Some((self.base + self.buffer.len() as u64, Vec::new()))
     }
 
-    /// Adds bytes of spurstepd's own.
-    pub(super) fn insert(&mut self, bytes: &[u8]) {
-        self.buffer.extend(bytes);
+    /// Adds bytes; their offset.
+    pub(super) fn insert(&mut self, bytes: &[u8]) -> u64 {
+        let offset = self.base + self.buffer.len() as u64;
+        if self.discarded {
+            self.base += bytes.len() as u64;
+            self.sent = self.base;
+        } else {
+            self.buffer.extend(bytes);
+        }
+        offset
     }
 
     /// The next part for the reader, if there is something that it has not been sent.

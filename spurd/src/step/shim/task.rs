@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 use spur_core::text::exit::ExitCode;
 
 use super::super::message::Stream;
-use super::super::order::{Input, Output, TaskOrder};
+use super::super::order::{Input, Output, StepOrder, TaskOrder};
 use super::super::record::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, TaskExit};
 use super::stream::Outgoing;
 use super::{now_ms, receive_with_descriptor};
@@ -24,6 +24,8 @@ pub(super) struct Task {
     pub(super) exit: Option<TaskExit>,
     /// The task epilog, while it runs.
     pub(super) epilog: Option<Pid>,
+    /// How many of its epilogs were begun.
+    epilogs: usize,
     pub(super) stdout: Option<Outgoing>,
     pub(super) stderr: Option<Outgoing>,
     /// The file behind its standard error, for notices.
@@ -38,6 +40,7 @@ impl Task {
             failed: false,
             exit: None,
             epilog: None,
+            epilogs: 0,
             stdout: None,
             stderr: None,
             stderr_file: None,
@@ -83,6 +86,14 @@ impl Task {
         let exit = TaskExit { global: self.order.global, status, core_dumped, at_ms: now_ms() };
         self.exit = Some(exit);
         exit
+    }
+
+    /// The epilog that comes next, if the task ran.
+    pub(super) fn next_epilog<'a>(&mut self, order: &'a StepOrder) -> Option<&'a Path> {
+        let all = [&order.own_task_epilog, &order.task_epilog].into_iter().flatten();
+        let next = all.filter(|_| !self.failed).nth(self.epilogs);
+        self.epilogs += 1;
+        next.map(PathBuf::as_path)
     }
 
     /// The order for this task's epilog: the same variables, no streams.

@@ -1,0 +1,200 @@
+//! `sattach`: shows what the tasks of a step write from now on, beside its `srun`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use spur_proto::convert::step::ranks;
+use spur_proto::v1::step_input::Input;
+use spur_proto::v1::step_output::Output;
+use spur_proto::v1::{CreateStepResponse, StepAttach, StepData, StepOutput};
+use tokio::sync::mpsc;
+
+use super::launch::names;
+use super::output::{Outputs, Own};
+use super::{ask_again, group, node};
+use crate::error::Failure;
+use crate::options::submission::{Files, StepWishes};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+
+/// Events that may wait for this command to take them.
+const EVENTS: usize = 64;
+
+/// What the options of `sattach` say.
+#[derive(Debug, Default)]
+pub struct Args {
+    layout: bool,
+    label: bool,
+    quiet: bool,
+    output: Option<String>,
+    error: Option<String>,
+}
+
+/// `sattach`.
+pub const LINE: CommandLine<Args> = CommandLine {
+    name: "sattach",
+    synopsis: "[OPTIONS] JOB.STEP",
+    about: "Shows what the tasks of a step that runs write from now on; its srun goes on to get it, too. Ctrl-C ends only this \
+            command.",
+    options: &[
+        Opt::flag("label", Some('l'), "prepend task number to lines of stdout/err", |args: &mut Args, _| {
+            args.label = true;
+            Ok(())
+        }),
+        Opt::flag("layout", None, "print where the tasks run, and nothing else", |args: &mut Args, _| {
+            args.layout = true;
+            Ok(())
+        }),
+        Opt::value(
+            "output-filter",
+            None,
+            "task",
+            "only the standard output of this task",
+            |args: &mut Args, v| {
+                args.output = Some(filter(v)?);
+                Ok(())
+            },
+        ),
+        Opt::value(
+            "error-filter",
+            None,
+            "task",
+            "only the standard error of this task",
+            |args: &mut Args, v| {
+                args.error = Some(filter(v)?);
+                Ok(())
+            },
+        ),
+        Opt::value("input-filter", None, "task", "only this task reads", |_: &mut Args, v| {
+            filter(v).map(|_| ())
+        })
+        .without_effect("standard input stays with srun"),
+        Opt::flag("pty", None, "take over the terminal of task zero", |_: &mut Args, _| Ok(()))
+            .refused("a terminal belongs to its srun; srun --overlap --pty has one of its own"),
+        Opt::flag(
+            "quiet",
+            Some('Q'),
+            "quiet mode (suppress informational messages)",
+            |args: &mut Args, _| {
+                args.quiet = true;
+                Ok(())
+            },
+        ),
+        Opt::flag("verbose", Some('v'), "verbose mode", |_: &mut Args, _| Ok(()))
+            .without_effect("there is nothing more to say"),
+    ],
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+fn filter(value: &str) -> Result<String, String> {
+    match value {
+        "all" | "none" => Ok(value.to_owned()),
+        number => number
+            .parse::<u32>()
+            .map(|task| task.to_string())
+            .map_err(|_| "say the number of a task".to_owned()),
+    }
+}
+
+/// Runs `sattach`.
+///
+/// # Errors
+/// A step that does not run, a node that cannot be reached.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut args = Args::default();
+    let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    let [name] = &operands[..] else {
+        bail!(Failure::new("one step is expected: sattach 42.0"));
+    };
+    let (job, number) =
+        name.rsplit_once('.').with_context(|| format!("`{name}` names no step; say JOB.STEP"))?;
+    if ["batch", "extern", "interactive"].contains(&number) {
+        bail!("the {number} step has no streams to attach to; spur logs shows what a script writes");
+    }
+    let number: u32 = number.parse().with_context(|| format!("`{name}` names no step; say JOB.STEP"))?;
+    let job = group::named(session, job).await?;
+    let step = ask_again(session.connection()?, job, number).await?;
+    if step.credential.is_empty() {
+        bail!("Invalid job step specified: step {job}.{number} has ended");
+    }
+    if args.layout {
+        return layout(session, &step).map(|()| 0);
+    }
+    follow(session, job, step, &args).await.map(|()| 0)
+}
+
+fn layout(session: &mut Session, step: &CreateStepResponse) -> anyhow::Result<()> {
+    let tasks: u32 = step.nodes.iter().map(|node| node.tasks).sum();
+    let names: Vec<&str> = step.nodes.iter().map(|node| node.name.as_str()).collect();
+    let list = spur_core::text::hostlist::HostList::from_names(&names);
+    writeln!(session.out, "Job step layout:\n\t{tasks} tasks, {} nodes ({list})\n", names.len())?;
+    for (number, node) in step.nodes.iter().enumerate() {
+        let ranks: Vec<String> = ranks(node).iter().map(|rank| format!("{rank} ")).collect();
+        writeln!(session.out, "\tNode {number} ({}), {} task(s): {}", node.name, node.tasks, ranks.concat())?;
+    }
+    Ok(())
+}
+
+async fn follow(
+    session: &mut Session,
+    job: u32,
+    step: CreateStepResponse,
+    args: &Args,
+) -> anyhow::Result<()> {
+    let tasks = step.nodes.iter().map(|node| node.tasks).sum();
+    let files = Files { output: args.output.clone(), error: args.error.clone(), ..Files::default() };
+    let wishes = StepWishes { label: args.label, ..StepWishes::default() };
+    let mut outputs = Outputs::new(&files, &wishes, names(session, job, &step, PathBuf::new()), tasks)?;
+    let (tell, mut told) = mpsc::channel(EVENTS);
+    let mut kept = Vec::new();
+    for layout in &step.nodes {
+        let first = StepAttach { credential: step.credential.clone(), from: Vec::new() };
+        let (inputs, mut answers) = node::look_on(layout, &step.credential, Input::Watch(first)).await?;
+        kept.push(inputs);
+        let (tell, name) = (tell.clone(), layout.name.clone());
+        tokio::spawn(async move {
+            loop {
+                let next = answers.message().await.map_err(|status| format!("{name}: {}", status.message()));
+                let over = !matches!(next, Ok(Some(_)));
+                // Nobody listens any more when the command is ending.
+                if tell.send(next).await.is_err() || over {
+                    return;
+                }
+            }
+        });
+    }
+    drop(tell);
+    let mut taken: BTreeMap<(u32, bool), u64> = BTreeMap::new();
+    while let Some(next) = told.recv().await {
+        let output = next.map_err(anyhow::Error::msg)?.and_then(|StepOutput { output }| output);
+        let (out, mut err) = session.streams();
+        let mut own = Own { out, err: &mut err };
+        match output {
+            Some(Output::Data(StepData { task, stderr, offset, data })) => {
+                let known = taken.insert((task, stderr), offset + data.len() as u64);
+                outputs.write((task, stderr), &data, &mut own)?;
+                own.out.flush()?;
+                drop(err);
+                if known.is_some_and(|known| known < offset) && !args.quiet {
+                    session.warn(&format!(
+                        "task {task}: some of its output was missed: it writes faster than this shows"
+                    ));
+                }
+            }
+            Some(Output::Failed(error)) => bail!(error.message),
+            _ => {}
+        }
+    }
+    let (out, mut err) = session.streams();
+    outputs.finish_all(&mut Own { out, err: &mut err })
+}

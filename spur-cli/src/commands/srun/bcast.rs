@@ -1,0 +1,236 @@
+//! Copies of a file on the nodes of a job: `sbcast`, and `srun --bcast`.
+//!
+//! A step of its own writes them, one task on each node, as the user and under the job's control; the file is its input. A
+//! copy has its name only when it is whole.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use spur_core::text::exit::ExitCode;
+use spur_proto::convert::step::ranks;
+use spur_proto::v1::{CreateStepResponse, StepProgram};
+
+use super::{TAKEN, group, run_in};
+use crate::commands::signals::Signals;
+use crate::error::Failure;
+use crate::options::submission::Submission;
+use crate::options::{CommandLine, Opt, Settled};
+use crate::place;
+use crate::session::Session;
+
+/// What each node runs: DEST MODE SIZE FORCE TIME.
+const COPY: &str = r#"
+case $4 in 0) [ ! -e "$1" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: File exists; --force replaces it" >&2; exit 17; };; esac
+umask 077
+part=$1.part.$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME
+trap 'rm -f "$part"' EXIT
+cat >"$part" || exit
+[ "$(wc -c <"$part")" -eq "$3" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: the file has not come whole" >&2; exit 5; }
+chmod "$2" "$part" || exit
+[ -z "$5" ] || touch -d "@$5" "$part" || exit
+mv -f "$part" "$1"
+"#;
+
+/// What the options of `sbcast` say.
+#[derive(Debug, Default)]
+pub struct Args {
+    force: bool,
+    preserve: bool,
+    job: Option<String>,
+    verbose: bool,
+}
+
+/// `sbcast`.
+pub const LINE: CommandLine<Args> = CommandLine {
+    name: "sbcast",
+    synopsis: "[OPTIONS] SOURCE DEST",
+    about: "Copies a file to all nodes of the job it is called in.",
+    options: &[
+        Opt::value(
+            "jobid",
+            Some('j'),
+            "id",
+            "the job; without it the one that sbcast is called in",
+            |args: &mut Args, v| {
+                args.job = Some(v.to_owned());
+                Ok(())
+            },
+        ),
+        Opt::flag("force", Some('f'), "replace a file that is there", |args: &mut Args, _| {
+            args.force = true;
+            Ok(())
+        })
+        .env(&["SBCAST_FORCE"]),
+        Opt::flag("preserve", Some('p'), "keep the time of the last change", |args: &mut Args, _| {
+            args.preserve = true;
+            Ok(())
+        })
+        .env(&["SBCAST_PRESERVE"]),
+        Opt::flag("verbose", Some('v'), "say more", |args: &mut Args, _| {
+            args.verbose = true;
+            Ok(())
+        }),
+        Opt::value("compress", Some('C'), "library", "compress what is sent", nothing)
+            .optional()
+            .env(&["SBCAST_COMPRESS"])
+            .without_effect("the file is sent as it is"),
+        Opt::value("fanout", Some('F'), "number", "how many nodes are sent to at once", nothing)
+            .env(&["SBCAST_FANOUT"])
+            .without_effect("all nodes are sent to at once"),
+        Opt::value("size", Some('s'), "bytes", "how much is sent at once", nothing)
+            .env(&["SBCAST_SIZE"])
+            .without_effect("as much is sent as nodes take"),
+        Opt::value("timeout", Some('t'), "seconds", "time to wait for a message", nothing)
+            .env(&["SBCAST_TIMEOUT"])
+            .without_effect("a node that is silent is found out by its connection"),
+        Opt::value("send-libs", None, "yes|no", "send shared objects along", nothing)
+            .optional()
+            .env(&["SBCAST_SEND_LIBS"])
+            .refused("shared objects are not looked for; copy those that nodes lack one by one"),
+        Opt::value("exclude", None, "paths", "shared objects that --send-libs leaves out", nothing)
+            .env(&["SBCAST_EXCLUDE"])
+            .without_effect("it is about --send-libs"),
+    ],
+    mask: 1,
+    env_prefixes: &["SBCAST_"],
+    permute: true,
+};
+
+fn nothing(_: &mut Args, _: &str) -> Result<(), String> {
+    Ok(())
+}
+
+/// Runs `sbcast`.
+///
+/// # Errors
+/// A file that cannot be read, a job that is not there, a node that cannot write.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut args = Args::default();
+    let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    let [source, destination] = &operands[..] else {
+        bail!(Failure::new(format!("Need two file names, have {} names", operands.len())));
+    };
+    let job = match args.job.or_else(|| session.env("SLURM_JOB_ID")) {
+        Some(job) => group::named(session, &job).await?,
+        None => bail!("Need a job id to run this command.  Run from within a Slurm job or use --jobid."),
+    };
+    let ended = copy(session, job, source, destination, (args.force, args.preserve), &[]).await?;
+    if args.verbose && ended.is_success() {
+        session.inform(&format!("{source} is at {destination} on all nodes of job {job}"));
+    }
+    Ok(ended.shell())
+}
+
+/// Copies a file to nodes of a job: those named, or all of them.
+async fn copy(
+    session: &mut Session,
+    job: u32,
+    source: &str,
+    destination: &str,
+    (force, preserve): (bool, bool),
+    nodes: &[String],
+) -> anyhow::Result<ExitCode> {
+    let what = || format!("Can't open `{source}`");
+    let about = File::open(source).with_context(what)?.metadata().with_context(what)?;
+    if !about.is_file() {
+        bail!("Can't copy `{source}`: it is no file");
+    }
+    let mut destination = destination.to_owned();
+    if destination.ends_with('/') {
+        let name = Path::new(source).file_name().map(|name| name.to_string_lossy().into_owned());
+        destination.push_str(&name.unwrap_or_default());
+    }
+    let mut wishes = Submission { quiet: true, ..Submission::default() };
+    wishes.files.input = Some(std::path::absolute(source)?.display().to_string());
+    wishes.files.output = Some("none".to_owned());
+    wishes.step.external = true;
+    wishes.step.mpi = "none".to_owned();
+    wishes.spec.tasks_per_node = Some(1);
+    wishes.spec.nodelist = nodes.join(",");
+    wishes.spec.name = "sbcast".to_owned();
+    let time = if preserve { about.mtime().to_string() } else { String::new() };
+    let mode = format!("{:o}", about.mode() & 0o7777);
+    let (size, force) = (about.len().to_string(), u8::from(force).to_string());
+    let argv = ["/bin/sh", "-c", COPY, "sbcast", &destination, &mode, &size, &force, &time];
+    let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
+    let mut signals = Signals::listen(TAKEN)?;
+    // The step that copies is one like any other, and copies nothing itself.
+    Box::pin(run_in(session, vec![(job, wishes)], &argv, &mut signals)).await
+}
+
+/// Copies the program of a step to its nodes, if `--bcast` asks for that.
+///
+/// # Errors
+/// As of [`run`].
+pub(super) async fn executable(
+    session: &mut Session,
+    job: u32,
+    wishes: &Submission,
+    step: &CreateStepResponse,
+    argv: &[String],
+) -> anyhow::Result<()> {
+    if wishes.step.bcast.is_none() {
+        return Ok(());
+    }
+    let source = super::programs::path(argv.first().map(String::as_str), session, &place::directory(None)?);
+    let mut places: Vec<(String, Vec<String>)> = Vec::new();
+    for node in &step.nodes {
+        let place = place_on(job, wishes, step, &node.name)?;
+        match places.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, nodes)) => nodes.push(node.name.clone()),
+            None => places.push((place, vec![node.name.clone()])),
+        }
+    }
+    for (place, nodes) in places {
+        let ended = copy(session, job, &source, &place, (true, true), &nodes).await?;
+        if !ended.is_success() {
+            bail!("--bcast: {source} cannot be copied to {place} on {}", nodes.join(","));
+        }
+    }
+    Ok(())
+}
+
+/// Where the program is on a node: where `--bcast` says, or below that under a name that is this node's.
+fn place_on(job: u32, wishes: &Submission, step: &CreateStepResponse, node: &str) -> anyhow::Result<String> {
+    let said = wishes.step.bcast.as_deref().unwrap_or_default();
+    if !said.is_empty() && !said.ends_with('/') {
+        return Ok(said.to_owned());
+    }
+    let directory =
+        if said.is_empty() { place::directory(wishes.chdir.as_deref())? } else { said.to_owned() };
+    Ok(format!("{}/slurm_bcast_{job}.{}_{node}", directory.trim_end_matches('/'), step.step_id))
+}
+
+/// What tasks run where `--bcast` has put the program; `None` without it.
+///
+/// # Errors
+/// The working directory is gone.
+pub(super) fn copies(
+    job: u32,
+    wishes: &Submission,
+    step: &CreateStepResponse,
+    argv: &[String],
+) -> anyhow::Result<Option<Vec<StepProgram>>> {
+    if wishes.step.bcast.is_none() {
+        return Ok(None);
+    }
+    let one = |node| {
+        let mut own = argv.to_vec();
+        own[0] = place_on(job, wishes, step, &node_name(node))?;
+        Ok(StepProgram { ranks: ranks(node).to_string(), argv: own })
+    };
+    step.nodes.iter().map(one).collect::<anyhow::Result<_>>().map(Some)
+}
+
+fn node_name(node: &spur_proto::v1::StepNodeLayout) -> String {
+    node.name.clone()
+}

@@ -1,0 +1,59 @@
+//! `spur exec`: runs a command in a job that runs, beside what it does: the short way for
+//! `srun --jobid=JOB --overlap --pty`.
+
+use std::io::{IsTerminal, Write, stdin, stdout};
+
+use crate::error::Failure;
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+
+#[derive(Debug, Default)]
+struct Args {
+    node: Option<String>,
+}
+
+/// `spur exec`.
+const LINE: CommandLine<Args> = CommandLine {
+    name: "spur exec",
+    synopsis: "[--node=NODE] JOB [COMMAND [ARGUMENTS]]",
+    about: "Runs a command, or a shell where none is named, in a job that runs: as the job's user, on its first node, with all \
+            that the job has there, whatever its steps use. A terminal here is one there, too.",
+    options: &[Opt::value("node", Some('w'), "node", "on this node of the job", |args: &mut Args, v| {
+        args.node = Some(v.to_owned());
+        Ok(())
+    })],
+    mask: 1,
+    env_prefixes: &[],
+    permute: false,
+};
+
+/// Runs `spur exec`.
+///
+/// # Errors
+/// Whatever keeps the command from being run to its end.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut args = Args::default();
+    let mut operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    if operands.is_empty() {
+        return Err(Failure::new("a job is expected: spur exec 42 nvidia-smi").into());
+    }
+    let command = operands.split_off(1);
+    let job = operands.remove(0);
+    let mut asked = vec![format!("--jobid={job}")];
+    asked.extend(["--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet"].map(str::to_owned));
+    asked.extend(args.node.map(|node| format!("--nodelist={node}")));
+    if stdin().is_terminal() && stdout().is_terminal() {
+        asked.push("--pty".to_owned());
+    }
+    if command.is_empty() {
+        asked.push(session.env("SHELL").unwrap_or_else(|| "/bin/sh".to_owned()));
+    }
+    asked.extend(command);
+    super::run(session, asked).await
+}

@@ -1,0 +1,123 @@
+//! Where the tasks' standard input comes from, and the thread that reads it.
+
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use spur_core::text::pattern::FilePattern;
+use tokio::sync::mpsc;
+
+/// How much of standard input is read at a time, in bytes.
+const STDIN_BYTES: usize = 64 << 10;
+
+/// Where the tasks' standard input comes from.
+pub(super) enum Input {
+    /// This command's own, for all tasks.
+    All,
+    /// This command's own, for one task.
+    Task(u32),
+    /// Nothing.
+    None,
+    /// A file, for all tasks.
+    File(std::fs::File),
+    /// Files of nodes or tasks, which these open themselves.
+    Pattern(String),
+}
+
+/// What one of several steps reads.
+pub(super) struct Wanted {
+    /// Only this task.
+    pub task: Option<u32>,
+    /// Nothing of this command's.
+    pub none: bool,
+    /// Files of its own; empty: none.
+    pub pattern: String,
+}
+
+impl Input {
+    /// What `--input` says, for a step of so many tasks.
+    ///
+    /// # Errors
+    /// A task that is not there, a file that cannot be read.
+    pub(super) fn of(said: Option<&str>, tasks: u32, directory: &Path) -> anyhow::Result<Input> {
+        match said {
+            None | Some("all") => Ok(Input::All),
+            Some("none") => Ok(Input::None),
+            Some(text) => match text.parse() {
+                Ok(task) if task < tasks => Ok(Input::Task(task)),
+                Ok(task) => bail!(
+                    "--input: there is no task {task}; the step has tasks 0 to {}",
+                    tasks.saturating_sub(1)
+                ),
+                Err(_) if text.contains('%') => {
+                    let pattern: FilePattern = text.parse().context("--input")?;
+                    Ok(Input::Pattern(pattern.to_string()))
+                }
+                Err(_) => {
+                    let path = directory.join(text);
+                    let file = std::fs::File::open(&path);
+                    file.map(Input::File).with_context(|| format!("--input: cannot read {}", path.display()))
+                }
+            },
+        }
+    }
+
+    /// What the first or another of the steps reads.
+    pub(super) fn wanted(&self, first: bool) -> Wanted {
+        let pattern = if let Input::Pattern(pattern) = self { pattern.clone() } else { String::new() };
+        let none = matches!(self, Input::None | Input::Pattern(_)) || (self.task().is_some() && !first);
+        Wanted { task: self.task().filter(|_| first), none, pattern }
+    }
+
+    pub(super) fn task(&self) -> Option<u32> {
+        match self {
+            Input::Task(task) => Some(*task),
+            _ => None,
+        }
+    }
+
+    /// Reads the input on a thread of its own, for it may block for ever, and passes it to every node.
+    pub(super) fn broadcast(self, nodes: Vec<mpsc::Sender<Option<Bytes>>>) {
+        let source: Box<dyn io::Read + Send> = match self {
+            Input::None | Input::Pattern(_) => return,
+            Input::All | Input::Task(_) => Box::new(io::stdin()),
+            Input::File(file) => Box::new(file),
+        };
+        std::thread::spawn(move || read_to_nodes(source, &nodes));
+    }
+}
+
+fn read_to_nodes(mut source: Box<dyn io::Read + Send>, nodes: &[mpsc::Sender<Option<Bytes>>]) {
+    let mut buffer = vec![0; STDIN_BYTES];
+    loop {
+        let data = match source.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => None,
+            Ok(length) => Some(Bytes::copy_from_slice(&buffer[..length])),
+        };
+        let end = data.is_none();
+        // A node that has ended takes nothing any more.
+        let taken = nodes.iter().filter(|node| node.blocking_send(data.clone()).is_ok()).count();
+        if end || taken == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_may_be_for_one_task_or_none() {
+        let of = |said| Input::of(said, 4, Path::new("/"));
+        assert!(matches!(of(None), Ok(Input::All)));
+        assert!(matches!(of(Some("none")), Ok(Input::None)));
+        assert_eq!(of(Some("3")).unwrap().task(), Some(3));
+        assert!(of(Some("4")).is_err_and(|error| error.to_string().contains("tasks 0 to 3")));
+        assert!(matches!(of(Some("in-%t")), Ok(Input::Pattern(_))));
+        assert!(of(Some("in-%q")).is_err());
+        assert!(of(Some("no-such-file")).is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! What nodes are told to launch.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use spur_core::text::exit::ExitCode;
+use spur_core::text::gpubind::GpuBind;
+use spur_proto::convert::step::ranks;
+use spur_proto::v1::{CreateStepResponse, KeyValue, StepFiles, StepLaunch, StepNodeLayout, StepWindow};
+use tokio::sync::mpsc;
+
+use super::input::Wanted;
+use super::mpi::Mpi;
+use super::node::{self, Event, Launch, Node};
+use super::output::{Names, Outputs};
+use super::states::States;
+use super::{LaidOut, Run, bcast, programs, terminal};
+use crate::place;
+use crate::session::{Session, whoami};
+
+impl Run {
+    /// Launches a step that was laid out. `alone`: no other step writes the same files.
+    pub(super) fn launch(
+        session: &Session,
+        LaidOut { job, mut wishes, step }: LaidOut,
+        argv: &[String],
+        (first, tell): (usize, mpsc::Sender<(usize, Event)>),
+        wanted: Wanted,
+        alone: bool,
+    ) -> anyhow::Result<Run> {
+        let directory = place::directory(wishes.chdir.as_deref())?;
+        if wishes.step.pty {
+            (wishes.step.unbuffered, wishes.step.label) = (true, false);
+        }
+        let tasks = step.nodes.iter().map(|node| node.tasks).sum();
+        let names = names(session, job, &step, PathBuf::from(&directory));
+        let array = names.array;
+        let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
+        let files = if wishes.step.pty {
+            StepFiles::default()
+        } else {
+            // Elsewhere the same name may mean another file.
+            let here = |node: &StepNodeLayout| session.env("SLURMD_NODENAME").as_ref() == Some(&node.name);
+            outputs.give_away(alone && matches!(&step.nodes[..], [only] if here(only)))
+        };
+        outputs.open(tasks)?;
+        let environment = place::exported(session.environment(), &wishes.export);
+        let window = wishes.step.pty.then(terminal::window);
+        let mut job_environment = step.environment.clone();
+        if let Some(StepWindow { rows, columns }) = window {
+            for (key, value) in [("SLURM_PTY_WIN_ROW", rows), ("SLURM_PTY_WIN_COL", columns)] {
+                job_environment.push(KeyValue { key: key.to_owned(), value: value.to_string() });
+            }
+        }
+        let umask = wishes.umask.unwrap_or_else(place::file_mask);
+        let mpi = wishes.step.mpi.parse::<Mpi>()?.name();
+        for (key, value) in of_srun(&step, umask, mpi) {
+            job_environment.push(KeyValue { key: key.to_owned(), value });
+        }
+        let own = match bcast::copies(job, &wishes, &step, argv)? {
+            Some(own) => own,
+            None => programs::of_tasks(&wishes, tasks, argv)?,
+        };
+        let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
+        let bind = &wishes.step.gpu_bind;
+        let launch = StepLaunch {
+            credential: step.credential.clone(),
+            argv: argv.to_vec(),
+            environment: place::packed(&environment)?.into(),
+            job_environment,
+            umask,
+            limits: place::limits(&wishes.propagate),
+            stdin_task: wanted.task,
+            no_stdin: wanted.none,
+            mpi: mpi.to_owned(),
+            unbound: wishes.step.unbound,
+            time_limit: wishes.spec.time_limit,
+            terminal: window,
+            task_prolog: found(&wishes.step.task_prolog),
+            task_epilog: found(&wishes.step.task_epilog),
+            programs: own,
+            gpu_bind: if *bind == GpuBind::None { String::new() } else { bind.to_string() },
+            files: Some(StepFiles {
+                stdin: wanted.pattern,
+                array_job_id: array.map(|(job, _)| job),
+                array_task_id: array.map(|(_, index)| index),
+                ..files
+            }),
+            work_dir: directory,
+        };
+        let plan = Arc::new(Launch { credential: step.credential, launch });
+        let layouts = (first..).zip(step.nodes);
+        let nodes: Vec<Node> =
+            layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
+        Ok(Run {
+            job,
+            step: step.step_id,
+            wishes,
+            open: nodes.len(),
+            first,
+            nodes,
+            outputs,
+            states: States::new(tasks),
+            whereabouts: None,
+            raw: None,
+            exit: ExitCode::default(),
+            rest_until: None,
+            interrupted: None,
+            kill_at: None,
+            killed: false,
+            deaf: None,
+            never_launched: Vec::new(),
+            out_of_reach: false,
+        })
+    }
+}
+
+/// What tasks are told of the command that launches them.
+fn of_srun(step: &CreateStepResponse, umask: u32, mpi: &str) -> Vec<(&'static str, String)> {
+    let mut variables =
+        vec![("SLURM_UMASK", format!("{umask:04o}")), ("SLURM_PRIO_PROCESS", place::niceness().to_string())];
+    if mpi != "none" {
+        variables.push(("SLURM_MPI_TYPE", mpi.to_owned()));
+    }
+    // The address at which the first node sees this host.
+    if let Some(own) = step.nodes.first().and_then(|node| own_address(&node.address)) {
+        variables.push(("SLURM_LAUNCH_NODE_IPADDR", own.clone()));
+        variables.push(("SLURM_SRUN_COMM_HOST", own));
+    }
+    variables
+}
+
+/// This host's address on the way to a node. Nothing is sent.
+fn own_address(node: &str) -> Option<String> {
+    let node = node.to_socket_addrs().ok()?.next()?;
+    let any: IpAddr =
+        if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(node).ok()?;
+    socket.local_addr().ok().map(|own| own.ip().to_string())
+}
+
+/// What the names of a step's files are made from.
+pub(super) fn names(session: &Session, job: u32, step: &CreateStepResponse, directory: PathBuf) -> Names {
+    let number = |name: &str| session.env(name).and_then(|text| text.parse::<u32>().ok());
+    Names {
+        job,
+        array: number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID")),
+        step: step.step_id,
+        user: whoami().user,
+        job_name: session.env("SLURM_JOB_NAME").unwrap_or_default(),
+        restarts: number("SLURM_RESTART_COUNT").unwrap_or(0),
+        nodes: step.nodes.iter().map(|node| (node.name.clone(), ranks(node))).collect(),
+        directory,
+    }
+}

@@ -1,0 +1,220 @@
+//! The file of `srun --multi-prog`: which program each task of a step runs.
+//!
+//! A line is `RANKS PROGRAM ARGUMENTS`; ranks are `0`, `1-2,5` or, in the last line, `*` for the rest. `#` begins a
+//! comment where it begins a line, a backslash at the end of a line continues it, `'…'` keeps blanks together, and `\x` is
+//! `x`. In words `%t` stands for the rank of the task, `%o` for its place among the ranks of its line.
+
+use std::collections::BTreeSet;
+
+/// What the tasks of a step run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultiProg {
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    /// Where it begins, from 1.
+    number: usize,
+    /// As they are written; `None` for all that no other line names.
+    ranks: Option<Vec<u32>>,
+    words: Vec<String>,
+}
+
+/// Tasks that run the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Their ranks.
+    pub ranks: Vec<u32>,
+    /// The program and its arguments.
+    pub words: Vec<String>,
+}
+
+/// What is wrong with a file, in Slurm's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MultiProgError {
+    /// Nobody has said what a task runs.
+    #[error("Configuration file {{file}} invalid, no record for task id {0}")]
+    NoRecord(u32),
+    /// A line that cannot be; its number, and why.
+    #[error("{1}\nLine {0} of configuration file {{file}} invalid")]
+    Line(usize, String),
+}
+
+impl MultiProgError {
+    /// The words for a file of this name.
+    #[must_use]
+    pub fn of_file(&self, file: &str) -> String {
+        self.to_string().replace("{file}", file)
+    }
+}
+
+impl MultiProg {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// A line without ranks or program.
+    pub fn parse(text: &str) -> Result<MultiProg, MultiProgError> {
+        let mut lines = Vec::new();
+        let mut physical = (1..).zip(text.lines());
+        while let Some((number, first)) = physical.next() {
+            let mut whole = first.to_owned();
+            while whole.ends_with('\\') {
+                whole.pop();
+                match physical.next() {
+                    Some((_, more)) => whole.push_str(more),
+                    None => break,
+                }
+            }
+            if whole.trim().is_empty() || whole.trim_start().starts_with('#') {
+                continue;
+            }
+            let wrong = |why: String| MultiProgError::Line(number, why);
+            let mut words = split(&whole).map_err(wrong)?;
+            if words.len() < 2 {
+                return Err(wrong("No program is named".to_owned()));
+            }
+            let ranks = ranks(&words.remove(0)).map_err(wrong)?;
+            lines.push(Line { number, ranks, words });
+        }
+        Ok(MultiProg { lines })
+    }
+
+    /// How many tasks the highest rank that is named makes; `None` where none is named.
+    #[must_use]
+    pub fn tasks(&self) -> Option<u32> {
+        let named = self.lines.iter().filter_map(|line| line.ranks.as_ref()).flatten();
+        named.max().map(|rank| rank.saturating_add(1))
+    }
+
+    /// What each of so many tasks runs, with `more` words behind those of the file.
+    ///
+    /// # Errors
+    /// A task that two lines name or none does, or one that the step does not have.
+    pub fn programs(&self, tasks: u32, more: &[String]) -> Result<Vec<Program>, MultiProgError> {
+        let mut left: BTreeSet<u32> = (0..tasks).collect();
+        let mut programs = Vec::new();
+        for line in &self.lines {
+            let wrong = |why: String| MultiProgError::Line(line.number, why);
+            let own: Vec<(u32, u32)> = match &line.ranks {
+                None => std::mem::take(&mut left).into_iter().map(|rank| (rank, rank)).collect(),
+                Some(ranks) => (0..).zip(ranks.iter().copied()).map(|(place, rank)| (rank, place)).collect(),
+            };
+            for (rank, _) in own.iter().filter(|_| line.ranks.is_some()) {
+                if *rank >= tasks {
+                    return Err(wrong(format!("Invalid task id, {rank} >= ntasks")));
+                }
+                if !left.remove(rank) {
+                    return Err(wrong(format!("Duplicate record for task {rank}")));
+                }
+            }
+            let words = |rank: u32, place: u32| {
+                let own = line.words.iter().map(|word| fill(word, rank, place));
+                own.chain(more.iter().cloned()).collect::<Vec<_>>()
+            };
+            if line.words.iter().any(|word| word.contains("%t") || word.contains("%o")) {
+                let each = own.into_iter();
+                programs.extend(
+                    each.map(|(rank, place)| Program { ranks: vec![rank], words: words(rank, place) }),
+                );
+            } else if !own.is_empty() {
+                let ranks = own.into_iter().map(|(rank, _)| rank).collect();
+                programs.push(Program { ranks, words: words(0, 0) });
+            }
+        }
+        match left.first() {
+            Some(rank) => Err(MultiProgError::NoRecord(*rank)),
+            None => Ok(programs),
+        }
+    }
+}
+
+fn fill(word: &str, rank: u32, place: u32) -> String {
+    word.replace("%t", &rank.to_string()).replace("%o", &place.to_string())
+}
+
+/// The ranks of a line; `None` for the rest.
+fn ranks(text: &str) -> Result<Option<Vec<u32>>, String> {
+    if text == "*" {
+        return Ok(None);
+    }
+    let mut ranks = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("Invalid task id \"{part}\""));
+        let (first, last) = (number(first)?, number(last)?);
+        // More than any step has, and no reason to write them all down.
+        if last < first || last - first > 1 << 24 {
+            return Err(format!("Invalid task id \"{part}\""));
+        }
+        ranks.extend(first..=last);
+    }
+    Ok(Some(ranks))
+}
+
+/// The words of a line.
+fn split(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            letter if letter.is_whitespace() => words.extend(word.take()),
+            '\'' => loop {
+                let into = word.get_or_insert_default();
+                match letters.next() {
+                    Some('\'') => break,
+                    Some(letter) => into.push(letter),
+                    None => return Err("A quote has no end".to_owned()),
+                }
+            },
+            '\\' => word.get_or_insert_default().extend(letters.next()),
+            letter => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str, tasks: u32, more: &[&str]) -> Result<Vec<String>, String> {
+        let more: Vec<String> = more.iter().map(|word| (*word).to_owned()).collect();
+        let programs = MultiProg::parse(text).and_then(|file| file.programs(tasks, &more));
+        let shown = |program: &Program| format!("{:?} {}", program.ranks, program.words.join("|"));
+        programs.map(|all| all.iter().map(shown).collect()).map_err(|error| error.of_file("F"))
+    }
+
+    #[test]
+    fn tasks_have_programs_of_their_own() {
+        let text = "# who does what\n\n0 ./master 'a b' \\'c\n1-2,5 ./worker %t:%o \\\n  -v\n* ./rest %o\n";
+        let expected = [
+            "[0] ./master|a b|'c|x",
+            "[1] ./worker|1:0|-v|x",
+            "[2] ./worker|2:1|-v|x",
+            "[5] ./worker|5:2|-v|x",
+            "[3] ./rest|3|x",
+            "[4] ./rest|4|x",
+        ];
+        assert_eq!(run(text, 6, &["x"]).unwrap(), expected);
+        assert_eq!(run("* hostname\n", 3, &[]).unwrap(), ["[0, 1, 2] hostname"]);
+        assert_eq!(MultiProg::parse(text).unwrap().tasks(), Some(6));
+        assert_eq!(MultiProg::parse("* a\n").unwrap().tasks(), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_slurms_words() {
+        for (text, said) in [
+            ("0-1 a\n", "Configuration file F invalid, no record for task id 2"),
+            ("0-1 a\n1-2 b\n", "Duplicate record for task 1\nLine 2 of configuration file F invalid"),
+            ("0-2 a\n# c\n5 b\n", "Invalid task id, 5 >= ntasks\nLine 3 of configuration file F invalid"),
+            ("x a\n", "Invalid task id \"x\"\nLine 1 of configuration file F invalid"),
+            ("0\n", "No program is named\nLine 1 of configuration file F invalid"),
+            ("0 'a\n", "A quote has no end\nLine 1 of configuration file F invalid"),
+        ] {
+            assert_eq!(run(text, 3, &[]).unwrap_err(), said);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! One who looks on while a step runs: gets what its tasks write from now on, and hears how they end.
+
+use spur_proto::v1;
+use spur_proto::v1::step_output::Output as Out;
+use tokio::sync::mpsc;
+
+use super::Output;
+use super::session::task_ended;
+use crate::step::launcher::{Step, StreamEvent};
+use crate::step::message::{Event, OutputPart, Stream};
+
+/// Serves until the step has ended or the client is gone.
+pub(super) async fn serve(step: &Step, output: &mpsc::Sender<Output>) {
+    tokio::select! {
+        () = follow(step, output) => {}
+        () = output.closed() => {}
+    }
+}
+
+async fn follow(step: &Step, output: &mpsc::Sender<Output>) {
+    // Whatever ends the connection, the step is over or about to be.
+    if let Ok(mut reader) = step.watch().await {
+        while let Ok(Some(event)) = reader.receive().await {
+            let over = matches!(event, StreamEvent::Step(Event::Ended(_)));
+            // Its state is the answer to both: from here on nothing is missed.
+            if matches!(event, StreamEvent::Step(Event::Status { .. })) {
+                tracing::info!(step = %step.attempt(), "somebody looks on");
+            }
+            for message in shown(event) {
+                // A client that is gone ends all of this.
+                let _ = output.send(Ok(v1::StepOutput { output: Some(message) })).await;
+            }
+            if over {
+                break;
+            }
+        }
+    }
+    let _ = output.send(Ok(v1::StepOutput { output: Some(Out::Done(v1::StepDone {})) })).await;
+}
+
+/// What a client hears of an event.
+fn shown(event: StreamEvent) -> Vec<Out> {
+    match event {
+        StreamEvent::Output(OutputPart { bytes, .. }) if bytes.is_empty() => vec![],
+        StreamEvent::Output(OutputPart { task, stream, offset, bytes, .. }) => {
+            let stderr = stream == Stream::Stderr;
+            vec![Out::Data(v1::StepData { task, stderr, offset, data: bytes.into() })]
+        }
+        StreamEvent::Step(Event::Status { started_ms, pids, ended, .. }) => {
+            let started = started_ms.map(|_| Out::Started(v1::StepStarted { pids }));
+            started.into_iter().chain(ended.into_iter().map(task_ended)).collect()
+        }
+        StreamEvent::Step(Event::Started { pids, .. }) => vec![Out::Started(v1::StepStarted { pids })],
+        StreamEvent::Step(Event::TaskEnded(exit)) => vec![task_ended(exit)],
+        StreamEvent::Step(_) | StreamEvent::InputTaken(_) | StreamEvent::Detached => vec![],
+    }
+}

@@ -1,0 +1,264 @@
+//! What goes on beside the tasks of a step: programs of their own, programs before and after them, files that they write
+//! themselves, and people who look on.
+
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::{Cluster, Gate, Setup, said};
+
+fn cluster() -> Cluster {
+    Cluster::start(&Setup { nodes: 2, ..Setup::default() })
+}
+
+/// Runs a batch script to its end and gives what it printed and what it complained of.
+fn batch(cluster: &Cluster, options: &[&str], script: &str) -> (String, String) {
+    cluster.script("job.sh", &format!("#!/bin/sh\n{script}\n"));
+    let words = [&["sbatch", "--wait", "-o", "out", "-e", "err"], options, &["job.sh"]].concat();
+    cluster.run(&words);
+    (cluster.read("out"), cluster.read("err"))
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn begin(cluster: &Cluster, words: &[&str]) -> Child {
+    let mut command: Command = cluster.command(words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn tasks_run_programs_of_their_own() {
+    let cluster = cluster();
+    cluster.script("progs", "# all of them\n0 echo first %t\n1-2 echo 'one of' two %t:%o\n* echo rest %t\n");
+    cluster.script("few", "0 echo\n");
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n5"],
+        "srun -l --multi-prog progs end; srun --multi-prog few; echo $?; srun -n1 -N1 --multi-prog few x",
+    );
+    let expected = [
+        "0: first 0 end",
+        "1",
+        "1: one of two 1:0 end",
+        "2: one of two 2:1 end",
+        "3: rest 3 end",
+        "4: rest 4 end",
+        "x",
+    ];
+    assert_eq!(sorted(&out), expected, "{err}");
+    assert!(err.contains("srun: error: Configuration file few invalid, no record for task id 1\n"), "{err}");
+    // Outside of jobs the file says how many tasks there are.
+    assert_eq!(sorted(&cluster.ok(&["srun", "--multi-prog", "progs"])).len(), 3);
+}
+
+#[test]
+fn programs_run_before_and_after_tasks_and_steps() {
+    let cluster = cluster();
+    for (name, body) in [
+        ("before", "echo export GREETING=hello; echo print from the prolog; echo unset HOME"),
+        ("after", "echo after $SLURM_PROCID >>trace"),
+        ("first", "echo \"$SLURM_SCRIPT_CONTEXT $*\" >>trace"),
+    ] {
+        cluster.script(name, &format!("#!/bin/sh\n{body}\n"));
+        let made = Command::new("chmod").arg("755").arg(cluster.work(name)).status();
+        assert!(made.unwrap().success());
+    }
+    let (out, err) = batch(
+        &cluster,
+        &["-n2"],
+        "srun --prolog=./first --epilog=./first --task-prolog=./before --task-epilog=./after sh -c 'echo $GREETING [$HOME]'",
+    );
+    assert_eq!(sorted(&out), ["from the prolog", "from the prolog", "hello []", "hello []"], "{err}");
+    let trace = cluster.read("trace");
+    let lines: Vec<&str> = trace.lines().collect();
+    let own = "sh -c echo $GREETING [$HOME]";
+    assert_eq!(lines[0], format!("prolog_srun {own}"));
+    assert_eq!(sorted(&lines[1..3].join("\n")), ["after 0", "after 1"]);
+    assert_eq!(lines[3], format!("epilog_srun {own}"));
+}
+
+#[test]
+fn tasks_write_their_files_themselves() {
+    let cluster = cluster();
+    let (mut up, mut gate, mut over) = (cluster.gate("up"), cluster.gate("gate"), cluster.gate("over"));
+    let task = "echo before; echo >up; read x <gate; echo after; echo >over; read x <gate";
+    let mut srun = begin(&cluster, &["srun", "-N1", "-n1", "-o", "own-%t.%N", "sh", "-c", task]);
+    up.wait();
+    srun.kill().unwrap();
+    srun.wait().unwrap();
+    gate.open();
+    over.wait();
+    assert_eq!(cluster.read("own-0.n1"), "before\nafter\n", "it does not need srun");
+    gate.open();
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n2"],
+        "srun -o all sh -c 'echo $SLURM_PROCID'; srun -N1 -n2 -c1 -o one sh -c 'echo $SLURM_PROCID; echo no >&2'
+         srun -o %n.out -e %n.err sh -c 'echo $SLURM_PROCID; echo no >&2'; srun -o %n.out --open-mode=append echo more
+         echo in0 >0.in; echo in1 >1.in; srun -i %t.in -l cat; srun -o none/such/file true; echo $?",
+    );
+    assert_eq!(sorted(&out), ["0: in0", "1", "1: in1"], "{err}");
+    assert_eq!(sorted(&cluster.read("all")), ["0", "1"]);
+    assert_eq!(sorted(&cluster.read("one")), ["0", "1", "no", "no"]);
+    assert_eq!((cluster.read("0.out").as_str(), cluster.read("1.out").as_str()), ("0\nmore\n", "1\nmore\n"));
+    assert_eq!(cluster.read("1.err"), "no\n");
+    assert!(err.contains("none/such/file"), "{err}");
+}
+
+#[test]
+fn tasks_that_are_ended_because_one_has_may_clean_up() {
+    let cluster = cluster();
+    let (mut up, mut go) = (cluster.gate("up"), cluster.gate("go"));
+    let task = "if [ $SLURM_PROCID = 0 ]; then read x <go; exit 3; fi
+        trap 'echo cleaned; trap - TERM; kill $$' TERM; echo >up; while :; do sleep 0.05; done";
+    cluster.script("task", task);
+    cluster.script("job.sh", "#!/bin/sh\nsrun -K sh ./task; echo $?; srun -W 1 sh ./task; echo $?\n");
+    let job = cluster.sbatch(&["-N2", "-n3", "-o", "out", "-e", "err", "job.sh"]);
+    for _ in 0..2 {
+        up.wait();
+        up.wait();
+        go.open();
+    }
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(sorted(&cluster.read("out")), ["143", "143", "cleaned", "cleaned", "cleaned", "cleaned"]);
+    let err = cluster.read("err");
+    for said in [
+        "srun: First task exited 1s ago\n",
+        "srun: Job step aborted: Waiting up to 5 seconds for job step to finish.\n",
+        &format!("*** STEP {job}.0 ON n2 CANCELLED AT "),
+    ] {
+        assert!(err.contains(said), "`{said}` is not said:\n{err}");
+    }
+}
+
+#[test]
+fn a_job_that_runs_can_be_looked_into() {
+    let cluster = cluster();
+    let mut gates = ["up", "one", "two"].map(|name| cluster.gate(name));
+    cluster.script(
+        "job.sh",
+        "#!/bin/sh\necho first; echo >up; read x <one
+         srun -n2 sh -c 'echo >up; read x <two; echo seen $SLURM_PROCID'; echo last\n",
+    );
+    let job = cluster.sbatch(&["-N2", "-n2", "-o", "out", "job.sh"]);
+    let name = job.to_string();
+    let [up, one, two] = &mut gates;
+    up.wait();
+    let said =
+        cluster.run(&["spur", "exec", &name, "sh", "-c", "echo $SLURM_JOB_ID at $SLURMD_NODENAME; exit 7"]);
+    assert_eq!((said.out.as_str(), said.code), (format!("{name} at n1\n").as_str(), Some(7)), "{said:?}");
+    assert_eq!(cluster.ok(&["spur", "exec", "-w", "n2", &name, "sh", "-c", "echo $SLURMD_NODENAME"]), "n2\n");
+    assert_eq!(cluster.ok(&["spur", "logs", &name]), "first\n");
+    let logs = begin(&cluster, &["spur", "logs", "-f", &name]);
+    one.open();
+    (0..2).for_each(|_| up.wait());
+    let steps = cluster.ok(&["squeue", "-s", "-h", "-j", &name, "-o", "%i"]);
+    let step = steps.lines().find(|step| !step.ends_with("batch")).unwrap().to_owned();
+    let layout = cluster.ok(&["sattach", "--layout", &step]);
+    let expected = "Job step layout:\n\t2 tasks, 2 nodes (n[1-2])\n\n\tNode 0 (n1), 1 task(s): 0 \n\tNode 1 (n2), 1 task(s): 1 \n";
+    assert_eq!(layout, expected);
+    let watching = begin(&cluster, &["sattach", "-l", &step]);
+    watched(&cluster, &step, two, 2);
+    let watching = said_at_end(watching);
+    assert_eq!(
+        (sorted(&watching.out), watching.code),
+        (vec!["0: seen 0", "1: seen 1"], Some(0)),
+        "{watching:?}"
+    );
+    cluster.client().wait_for(job, "COMPLETED");
+    let logs = said_at_end(logs);
+    assert_eq!(logs.out, cluster.read("out"), "{logs:?}");
+    assert_eq!((logs.out.lines().last(), logs.code), (Some("last"), Some(0)));
+    assert_eq!(
+        cluster.ok(&["spur", "logs", &name]),
+        cluster.read("out"),
+        "a job that has ended left its file"
+    );
+    assert!(cluster.fails(&["sattach", &step]).contains("has ended"));
+    assert!(cluster.fails(&["spur", "exec", &name, "true"]).contains("already"));
+}
+
+fn said_at_end(child: Child) -> crate::cluster::Said {
+    said(child.wait_with_output().unwrap())
+}
+
+/// Opens the gate when somebody looks on at both nodes.
+fn watched(cluster: &Cluster, step: &str, gate: &mut Gate, tasks: usize) {
+    for node in ["n1", "n2"] {
+        cluster.wait_for_log(node, &format!("somebody looks on step={}", step.replace('.', ".0.")));
+    }
+    (0..tasks).for_each(|_| gate.open());
+}
+
+#[test]
+fn files_are_copied_to_the_nodes_of_a_job() {
+    let cluster = cluster();
+    cluster.script("tool", "#!/bin/sh\necho $0 $SLURM_PROCID $1\n");
+    let made = Command::new("chmod").arg("755").arg(cluster.work("tool")).status();
+    assert!(made.unwrap().success());
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n2"],
+        "sbcast -f tool copy; echo $?; sbcast tool copy; echo $?; sbcast -fp tool copy; echo $?; cmp tool copy && test -x copy
+         sbcast nothing copy; echo $?; srun --bcast=./run.me ./tool a; srun --bcast ./tool b | sed 's/.*slurm/slurm/'",
+    );
+    let sorted = sorted(&out);
+    let job = 1;
+    let expected = [
+        "./run.me 0 a".to_owned(),
+        "./run.me 1 a".to_owned(),
+        "0".to_owned(),
+        "0".to_owned(),
+        "1".to_owned(),
+        "17".to_owned(),
+    ];
+    assert_eq!(sorted[..6], expected, "{err}");
+    assert!(sorted[6].starts_with(&format!("slurm_bcast_{job}.")) && sorted[6].ends_with("_n1 0 b"), "{out}");
+    assert!(sorted[7].ends_with("_n2 1 b"), "{out}");
+    assert!(err.contains("copy: File exists") && err.contains("Can't open `nothing`"), "{err}");
+}
+
+#[test]
+fn gpus_are_shared_out_among_tasks() {
+    let cluster = Cluster::start(&Setup { gres: "gpu:4", ..Setup::default() });
+    let show = "sh -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES'";
+    let (out, err) = batch(
+        &cluster,
+        &["-n4", "--gres=gpu:4"],
+        &format!(
+            "srun -l --gpu-bind=single:1 {show}; echo; srun --gpu-bind=single:2 {show} | sort; echo
+             srun --gpu-bind=map_gpu:3,2 {show} | sort; echo; srun -n2 --gpu-bind=mask_gpu:0x3,0xc {show} | sort; echo
+             srun --ntasks-per-gpu=1 {show} | wc -l; srun --gpu-bind=near {show}; echo $?"
+        ),
+    );
+    let parts: Vec<Vec<&str>> = out.split("\n\n").map(sorted).collect();
+    assert_eq!(parts[0], ["0: 0 0", "1: 1 1", "2: 2 2", "3: 3 3"], "{err}");
+    assert_eq!(parts[1], ["0 0", "1 0", "2 1", "3 1"]);
+    assert_eq!(parts[2], ["0 3", "1 2", "2 3", "3 2"]);
+    assert_eq!(parts[3], ["0 0,1", "1 2,3"]);
+    assert_eq!(parts[4], ["255", "4"]);
+    assert!(err.contains("--gpu-bind"), "{err}");
+}
+
+#[test]
+fn a_watcher_that_is_killed_harms_nobody() {
+    let cluster = cluster();
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let srun = begin(&cluster, &["srun", "-n1", "sh", "-c", "echo >up; read x <gate; seq 100000; exit 4"]);
+    up.wait();
+    let step = cluster.ok(&["squeue", "-s", "-h", "-o", "%i"]);
+    let watching = begin(&cluster, &["sattach", step.trim()]);
+    cluster.wait_for_log("n1", "somebody looks on");
+    // It takes nothing any more, and later is gone.
+    kill_process(Pid::from_child(&watching), Signal::STOP).unwrap();
+    gate.open();
+    let srun = said_at_end(srun);
+    assert_eq!((srun.out.lines().count(), srun.code), (100_000, Some(4)));
+    kill_process(Pid::from_child(&watching), Signal::KILL).unwrap();
+    said_at_end(watching);
+}

@@ -138,13 +138,7 @@ impl NodeFacts {
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
         variables.extend(self.common(&cpus, &devices)?);
         let gpus = self.held_gpus(&devices)?;
-        if !gpus.is_empty() {
-            variables.push(("SLURM_STEP_GPUS".to_owned(), listed(&gpus, |_| true)));
-        }
-        if !part.topology_address.is_empty() {
-            variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
-            variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
-        }
+        variables.extend(of_step(&gpus, part));
         let own_ranks = ranks_on(part)?;
         let ranks: Vec<u32> = own_ranks.iter().collect();
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -170,12 +164,7 @@ impl NodeFacts {
         };
         let tasks: Vec<TaskOrder> =
             ranks.iter().zip(0..).map(|(&rank, local)| task(rank, local)).collect::<Result<_, _>>()?;
-        let user = v1::User {
-            uid: credential.uid,
-            gid: credential.gid,
-            name: credential.user.clone(),
-            group: credential.group.clone(),
-        };
+        let user = owner(credential);
         let step = StepAttempt { attempt, step: StepId(credential.step_id) };
         let order = StepOrder {
             argv: launch.argv,
@@ -308,6 +297,29 @@ impl NodeFacts {
             return self.kernel_cpus(cpus.iter().skip((local * per_task) as usize).take(per_task as usize));
         }
         self.kernel_cpus(cpus.iter())
+    }
+}
+
+/// What every task of a step here is told of its GPUs and of its place in the fabric.
+fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    if !gpus.is_empty() {
+        variables.push(("SLURM_STEP_GPUS".to_owned(), listed(gpus, |_| true)));
+    }
+    if !part.topology_address.is_empty() {
+        variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
+        variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
+    }
+    variables
+}
+
+/// Whose step it is.
+fn owner(credential: &v1::StepCredential) -> v1::User {
+    v1::User {
+        uid: credential.uid,
+        gid: credential.gid,
+        name: credential.user.clone(),
+        group: credential.group.clone(),
     }
 }
 

@@ -16,6 +16,7 @@ use super::node::{self, Event, Launch, Node};
 use super::output::{Names, Outputs};
 use super::states::States;
 use super::{LaidOut, Run, bcast, programs, terminal};
+use crate::options::submission::Submission;
 use crate::place;
 use crate::session::{Session, whoami};
 
@@ -93,9 +94,20 @@ impl Run {
         let layouts = (first..).zip(step.nodes);
         let nodes: Vec<Node> =
             layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
-        Ok(Run {
+        Ok(Run::of(job, step.step_id, wishes, (first, nodes), outputs, tasks))
+    }
+
+    fn of(
+        job: u32,
+        step: u32,
+        wishes: Submission,
+        (first, nodes): (usize, Vec<Node>),
+        outputs: Outputs,
+        tasks: u32,
+    ) -> Run {
+        Run {
             job,
-            step: step.step_id,
+            step,
             wishes,
             open: nodes.len(),
             first,
@@ -112,7 +124,7 @@ impl Run {
             deaf: None,
             never_launched: Vec::new(),
             out_of_reach: false,
-        })
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use spurd::step::order::{Identity, Input, Launch, Output, StepOrder, TaskOrder};
 pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
     let task = TaskOrder {
         global: 0,
+        argv: Vec::new(),
         env: vec![],
         cpus: vec![],
         stdin: Input::Null,

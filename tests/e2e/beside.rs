@@ -97,13 +97,14 @@ fn tasks_write_their_files_themselves() {
     gate.open();
     let (out, err) = batch(
         &cluster,
-        &["-N2", "-n2"],
-        "srun -o all sh -c 'echo $SLURM_PROCID'; srun -N1 -n2 -c1 -o one sh -c 'echo $SLURM_PROCID; echo no >&2'
+        &["-N2", "--ntasks-per-node=2"],
+        "srun -o whole sh -c 'echo $SLURM_PROCID'; srun -N1 -n2 -o one sh -c 'echo $SLURM_PROCID; echo no >&2'
+         export SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=1
          srun -o %n.out -e %n.err sh -c 'echo $SLURM_PROCID; echo no >&2'; srun -o %n.out --open-mode=append echo more
          echo in0 >0.in; echo in1 >1.in; srun -i %t.in -l cat; srun -o none/such/file true; echo $?",
     );
     assert_eq!(sorted(&out), ["0: in0", "1", "1: in1"], "{err}");
-    assert_eq!(sorted(&cluster.read("all")), ["0", "1"]);
+    assert_eq!(sorted(&cluster.read("whole")), ["0", "1", "2", "3"]);
     assert_eq!(sorted(&cluster.read("one")), ["0", "1", "no", "no"]);
     assert_eq!((cluster.read("0.out").as_str(), cluster.read("1.out").as_str()), ("0\nmore\n", "1\nmore\n"));
     assert_eq!(cluster.read("1.err"), "no\n");

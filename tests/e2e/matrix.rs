@@ -11,9 +11,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
+use spur_chance::Chance;
 use spur_proto::v1::Job;
 
-use crate::chance::Chance;
+use crate::chance;
 use crate::client::{Client, batch_job, has_ended};
 use crate::cluster::{Cluster, PATIENCE, Said, Setup, said};
 
@@ -252,7 +253,7 @@ fn judge(cluster: &Cluster, jobs: &[Job], tally: &mut Tally) {
 #[test]
 fn no_fault_loses_doubles_or_leaves_a_job() {
     let rounds = std::env::var("SPUR_FAULT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
-    let mut chance = Chance::new();
+    let mut chance = chance::seeded();
     let mut failed = Vec::new();
     println!("| fault | times | jobs | lost | doubled | stuck | longest wait for an answer |");
     println!("|---|--:|--:|--:|--:|--:|--:|");

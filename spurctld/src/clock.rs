@@ -1,24 +1,58 @@
-//! The wall clock, read here and nowhere else.
+//! The clocks of this host, read here and nowhere else: the wall's, which tells whether tokens are good, and the one since
+//! boot, by which the cluster's own goes on.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::time::ClockId;
+use spur_core::cluster::Cluster;
+use spur_core::model::clock::{Clock, Shown};
 use spur_core::text::time::Time;
 
-/// The time now.
-pub(crate) fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+/// The time on the wall.
+pub(crate) fn wall() -> Time {
+    Time(wall_ms().div_euclid(1_000))
 }
 
-/// The time now in milliseconds.
-pub(crate) fn now_ms() -> i64 {
+/// The time by the cluster's own clock.
+pub(crate) fn now(cluster: &Cluster) -> Time {
+    now_of(cluster.clock())
+}
+
+/// The time by an own clock.
+pub(crate) fn now_of(clock: &Clock) -> Time {
+    Time(clock.own_ms(since_boot_ms()).div_euclid(1_000))
+}
+
+/// The same in milliseconds.
+pub(crate) fn now_ms(cluster: &Cluster) -> i64 {
+    cluster.clock().own_ms(since_boot_ms())
+}
+
+/// How long it is until an own clock shows `at`; nothing if it does already.
+pub(crate) fn until(clock: &Clock, at: Time) -> Duration {
+    let left = at.0.saturating_mul(1_000).saturating_sub(clock.own_ms(since_boot_ms()));
+    Duration::from_millis(u64::try_from(left).unwrap_or(0))
+}
+
+/// What this host's clocks show.
+pub(crate) fn shown() -> Shown {
+    static BOOT: OnceLock<Arc<str>> = OnceLock::new();
+    let boot = BOOT.get_or_init(|| {
+        // Where the kernel does not say it, every start counts as one after another boot.
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        id.map_or_else(|_| Arc::from(format!("{}", std::process::id())), |id| Arc::from(id.trim()))
+    });
+    Shown { boot: Arc::clone(boot), since_boot_ms: since_boot_ms(), wall_ms: wall_ms() }
+}
+
+fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// How long it is until the wall clock shows `at`; nothing if it does already.
-pub(crate) fn until(at: Time) -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let at = Duration::from_secs(u64::try_from(at.0).unwrap_or(0));
-    at.saturating_sub(since)
+/// Time that the machine slept counts.
+fn since_boot_ms() -> i64 {
+    let since = rustix::time::clock_gettime(ClockId::Boottime);
+    since.tv_sec * 1_000 + since.tv_nsec / 1_000_000
 }

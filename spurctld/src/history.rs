@@ -15,6 +15,21 @@ use crate::recover;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal};
 
+/// Has the cluster's own clock go on from where it was; the entries that takes.
+///
+/// # Errors
+/// What a clock is never refused for.
+pub(crate) fn resume_clock(cluster: &mut Cluster, epoch: u64) -> anyhow::Result<Vec<Arc<Entry>>> {
+    let resumed = cluster.clock().resumed(cluster.at(), &clock::shown());
+    if resumed == *cluster.clock() {
+        return Ok(Vec::new());
+    }
+    let now = clock::now_of(&resumed);
+    let outcome = controller::handle(cluster, epoch, now, Input::Clock(resumed));
+    outcome.answer.context("the clock cannot go on")?;
+    Ok(outcome.entries)
+}
+
 /// The first entries of a reign. `accounting` is the entry that accounting has got to and the largest job number in it: a
 /// journal that ends before is an old copy.
 ///
@@ -27,7 +42,7 @@ pub(crate) fn begin(
 ) -> anyhow::Result<Vec<Arc<Entry>>> {
     let (history, reign) = (HistoryId(random()?), u64::from_ne_bytes(random()?));
     let input = Input::Begin { history, reign, accounting };
-    let outcome = controller::handle(cluster, epoch, clock::now(), input);
+    let outcome = controller::handle(cluster, epoch, clock::now(cluster), input);
     outcome.answer.context("the controller cannot begin")?;
     Ok(outcome.entries)
 }
@@ -51,9 +66,11 @@ pub(crate) async fn renew(path: &Path, adopted: Option<HistoryId>) -> anyhow::Re
     let parent = cluster.history().map(|history| history.id);
     let history = HistoryId(random()?);
     let input = Input::NewHistory { history, adopted, last_job: JobId(accounting.last_job().await?) };
-    let outcome = controller::handle(&mut cluster, journal.epoch(), clock::now(), input);
+    let resumed = resume_clock(&mut cluster, journal.epoch())?;
+    let now = clock::now(&cluster);
+    let outcome = controller::handle(&mut cluster, journal.epoch(), now, input);
     outcome.answer.context("no history can begin")?;
-    let entries = outcome.entries.iter().map(|entry| recover::to_store(entry)).collect();
+    let entries = resumed.iter().chain(&outcome.entries).map(|entry| recover::to_store(entry)).collect();
     journal.commit(Batch { entries, ..Batch::default() }).await?;
     // Only now: until the history is durable, that accounting is ahead shows that the journal is an old copy.
     accounting.rewind(last).await?;

@@ -32,4 +32,5 @@ pub mod server;
 mod statistics;
 pub mod stop;
 pub mod store;
+mod wall;
 pub mod watchers;

@@ -259,7 +259,7 @@ impl Planning {
         if self.cluster.doubt().is_some() {
             return Ok(());
         }
-        let now = clock::now().max(self.cluster.at());
+        let now = clock::now(&self.cluster).max(self.cluster.at());
         let begun = Instant::now();
         if std::mem::take(&mut self.quick_due) {
             let plan = self.attempt(Work::Quick, |own| {
@@ -291,6 +291,7 @@ impl Planning {
     }
 
     fn cycle(&self, took: Duration, depth: u32, at: Time) -> Cycle {
+        let at = self.cluster.clock().wall(at);
         Cycle { took, depth, queue: self.cluster.jobs().pending_count(), at }
     }
 
@@ -396,9 +397,9 @@ impl Planning {
 
     /// How long nothing can happen to the queue without an entry.
     fn pause(&mut self) -> Duration {
-        let now = clock::now().max(self.cluster.at());
+        let now = clock::now(&self.cluster).max(self.cluster.at());
         let next = self.planner.next_event_time(&self.cluster, now);
-        let next = next.map_or(LONGEST_PAUSE, clock::until);
+        let next = next.map_or(LONGEST_PAUSE, |at| clock::until(self.cluster.clock(), at));
         next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }
@@ -453,6 +454,7 @@ fn news(event: &Event) -> News {
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }
+        | Event::ClockSet { .. }
         | Event::ForeignDropped { .. }
         | Event::PolicyChanged { .. }
         | Event::NodeRegistered { .. }

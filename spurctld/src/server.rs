@@ -59,6 +59,7 @@ use crate::statistics::{Counted, Statistics};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal};
+use crate::wall;
 use crate::watchers::Watchers;
 
 /// How long calls under way may take when the controller stops.
@@ -271,14 +272,17 @@ async fn recover(path: &Path, policy: spur_core::model::config::Policy) -> anyho
     let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;
     let reached = accounting.reached().await?;
     let known = (reached, JobId(accounting.last_job().await?));
-    let mut first = history::begin(&mut cluster, journal.epoch(), known)?;
+    let mut first = history::resume_clock(&mut cluster, journal.epoch())?;
+    wall::say(cluster.clock());
+    first.extend(history::begin(&mut cluster, journal.epoch(), known)?);
     if let Some(doubt) = cluster.doubt() {
         tracing::error!("{}", Reject::OldCopy(Arc::clone(&doubt.why)));
     }
     if reached < snapshot {
         tracing::warn!(reached, snapshot, "accounting lacks entries that the journal no longer has");
     }
-    let changed = owner::reconfigure_first(&mut cluster, journal.epoch(), clock::now(), policy.into())
+    let now = clock::now(&cluster);
+    let changed = owner::reconfigure_first(&mut cluster, journal.epoch(), now, policy.into())
         .context("the configured policy cannot be put in force")?;
     first.extend(changed);
     let batch =
@@ -345,7 +349,7 @@ impl Machine {
             runtime.block_on(archive.run(for_archive, copied, wanted));
             Ok(())
         })?;
-        let statistics = Statistics::new(clock::now());
+        let statistics = Statistics::new(clock::wall());
         let planning =
             Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone(), statistics.clone());
         self.thread("planner", move || {
@@ -373,6 +377,7 @@ impl Machine {
         };
         self.thread("owner", move || Ok(owner.run(messages)?))?;
         fault::vital("alarm", alarm::run(alarms, inbox.clone()));
+        fault::vital("wall", wall::run(replica.clone(), inbox.clone()));
         fault::vital("silence", agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
         Ok(Desk {
             inbox,
@@ -391,7 +396,7 @@ impl Machine {
             stop: stop.clone(),
             statistics,
             epoch,
-            started: clock::now(),
+            started: clock::wall(),
             copies: Arc::new(Mutex::new(copies)),
         })
     }

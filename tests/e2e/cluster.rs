@@ -171,6 +171,11 @@ impl Cluster {
         self.start_daemon(name, self.node(name, Command::new(program("spurd"))));
     }
 
+    /// The same as a command that stands for the node's daemon.
+    pub(crate) fn start_node_as(&mut self, name: &str, command: Command) {
+        self.start_daemon(name, self.node(name, command));
+    }
+
     /// The same with its service at a port of this host.
     pub(crate) fn start_node_at(&mut self, name: &str, port: u16) {
         let mut command = self.node(name, Command::new(program("spurd")));

@@ -150,6 +150,14 @@ fn lineage(cluster: &Cluster, text: &mut String) {
         let from: Vec<String> = history.ancestors.iter().map(ToString::to_string).collect();
         let _ =
             writeln!(text, "history {} from [{}] to job {}", history.id, from.join(" "), cluster.last_job());
+        let clock = cluster.clock();
+        if clock.ahead != 0 || !clock.boot.is_empty() {
+            let _ = writeln!(
+                text,
+                "wall {} s ahead, {} ms beyond boot {}",
+                clock.ahead, clock.base_ms, clock.boot
+            );
+        }
         let known = [1, 2, 3, 4].map(|epoch| cluster.knows_reign(epoch, cluster.reign()));
         let _ =
             writeln!(text, "reign {} known {known:?} doubted {}", cluster.reign(), cluster.doubt().is_some());

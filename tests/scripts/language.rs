@@ -9,6 +9,7 @@ use spur_core::controller::{self, Command, Input, timers};
 use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
+use spur_core::model::clock::Clock;
 use spur_core::model::config::Config;
 use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch, Extra, JobSpec, MemoryNeed, Shape};
@@ -158,7 +159,12 @@ impl Session {
                 self.ask(Command::EndAllocation { job: job(rest[0]), exit: ExitCode::exited(exit) })
             }
             "inactive" => Input::Inactive { jobs: rest.iter().map(|name| job(name)).collect() },
-            "wakeup" => Input::Wakeup,
+            "wakeup" => Input::Wakeup { due: Time(self.now) },
+            // `clock AHEAD`
+            "clock" => {
+                let ahead = rest[0].parse().expect("seconds");
+                Input::Clock(Clock { ahead, ..self.cluster.clock().clone() })
+            }
             "report" => self.report(rest)?,
             _ => return None,
         })

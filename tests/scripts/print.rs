@@ -66,6 +66,7 @@ fn submitted((job, spec): (&JobId, &Arc<JobSpec>)) -> String {
     format!("{job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one line for each event")]
 pub(crate) fn event(event: &Event) -> String {
     match event {
         Event::PolicyChanged { .. } => "PolicyChanged".to_owned(),
@@ -120,6 +121,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }
+        | Event::ClockSet { .. }
         | Event::ForeignDropped { .. } => format!("{event:?}"),
         Event::NodeRegistered { node, stale, .. } => format!("NodeRegistered {node} stale={stale:?}"),
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),

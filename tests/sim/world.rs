@@ -288,7 +288,7 @@ impl World {
             }
             Happening::Wakeup => {
                 self.wakeup = None;
-                self.input(Input::Wakeup);
+                self.input(Input::Wakeup { due: Time(i64::try_from(self.now / 1000).expect("small")) });
             }
             Happening::Plan => self.plan(),
         }

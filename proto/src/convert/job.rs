@@ -4,6 +4,7 @@ use spur_core::cluster::Cluster;
 use spur_core::controller::environment::repeated;
 use spur_core::id::NodeId;
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
+use spur_core::model::clock::Clock;
 use spur_core::model::idset::IdSet;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::NodeGres;
@@ -86,7 +87,31 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
     if message.reason.is_empty() {
         message.reason = Reason::None.name().to_owned();
     }
+    on_the_wall(&mut message, cluster.clock());
     message
+}
+
+/// Every time as people read it.
+fn on_the_wall(message: &mut v1::Job, clock: &Clock) {
+    if clock.ahead == 0 {
+        return;
+    }
+    message.submit_time = clock.wall(Time(message.submit_time)).0;
+    let times = [
+        &mut message.eligible_time,
+        &mut message.start_time,
+        &mut message.end_time,
+        &mut message.deadline,
+        &mut message.last_sched_eval,
+        &mut message.begin_time,
+        &mut message.preempt_eligible_time,
+        &mut message.preempt_time,
+        &mut message.suspend_time,
+        &mut message.accrue_time,
+    ];
+    for time in times.into_iter().flatten() {
+        *time = clock.wall(Time(*time)).0;
+    }
 }
 
 /// What follows from the request alone.
@@ -361,7 +386,7 @@ fn waiting(
         message.priority = planned.priority;
         message.last_sched_eval = outlook.evaluated.map(|at| at.0);
     }
-    let (reason, detail) = reason(job, pending, planned, now);
+    let (reason, detail) = reason(cluster, job, pending, planned, now);
     message.reason = match not_available(&detail).filter(|_| reason == Reason::ReqNodeNotAvail) {
         Some(what) => format!("{reason}, {what}"),
         None => reason.name().to_owned(),
@@ -396,7 +421,13 @@ fn waiting(
     }
 }
 
-fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) -> (Reason, String) {
+fn reason(
+    cluster: &Cluster,
+    job: &Job,
+    pending: &Pending,
+    planned: Option<&Waiting>,
+    now: Time,
+) -> (Reason, String) {
     if let Some(hold) = pending.hold {
         return (hold.reason(), String::new());
     }
@@ -407,7 +438,7 @@ fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) ->
     if pending.not_before.is_some_and(|begin| begin > now) {
         return (Reason::BeginTime, String::new());
     }
-    let date = |time: Time| format!("{}Z", Civil::from_utc(time));
+    let date = |time: Time| format!("{}Z", Civil::from_utc(cluster.clock().wall(time)));
     // Durable, so that it is known even when no pass has been made since.
     if let Some(nomination) = job.nomination() {
         let known = planned.filter(|planned| planned.reason == Reason::Preempting);

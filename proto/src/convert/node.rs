@@ -24,7 +24,7 @@ pub struct Pulse {
 pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: Time) -> v1::Node {
     let reservation = reserved(cluster, node, now);
     let (reason, reason_user, reason_time) = complaint(node);
-    let shape = &*node.shape;
+    let (shape, clock) = (&*node.shape, cluster.clock());
     let taken = node.shape.cpus - node.free_cpus().len().min(node.shape.cpus);
     let in_partition =
         |partition: &&spur_core::cluster::Partition| partition.members.contains(node.id.index());
@@ -36,7 +36,7 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         not_responding: matches!(node.health, Health::Unknown | Health::Down { silent: true, .. }),
         reason,
         reason_user,
-        reason_time: reason_time.map(|time| time.0),
+        reason_time: reason_time.map(|time| clock.wall(time).0),
         address: node.name().to_string(),
         hostname: node.name().to_string(),
         cpus: shape.cpus,
@@ -59,7 +59,7 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
             .filter(in_partition)
             .map(|partition| partition.name().to_string())
             .collect(),
-        last_busy_time: node.last_busy.map(|time| time.0),
+        last_busy_time: node.last_busy.map(|time| clock.wall(time).0),
         configured_tres: configured_tres(node).to_string(),
         allocated_tres: tres(node, |_, used| used).to_string(),
         jobs: node.jobs.iter().map(|job| job.0).collect(),
@@ -68,7 +68,7 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         foreign: node.foreign.iter().map(ToString::to_string).collect(),
         ..v1::Node::default()
     };
-    registration(node, &mut message);
+    registration(cluster, node, &mut message);
     place(cluster, node, &mut message);
     message
 }
@@ -183,11 +183,11 @@ fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     tres
 }
 
-fn registration(node: &Node, message: &mut v1::Node) {
+fn registration(cluster: &Cluster, node: &Node, message: &mut v1::Node) {
     if let Some(before) = &node.predecessor {
         let peer = if before.peer.is_empty() { String::new() } else { format!("({})", before.peer) };
         message.predecessor = format!("{}{peer}", before.hostname);
-        message.predecessor_until = Some(before.until.0);
+        message.predecessor_until = Some(cluster.clock().wall(before.until).0);
     }
     let Some(said) = &node.registration else { return };
     message.address = said.address.to_string();

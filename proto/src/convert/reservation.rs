@@ -23,8 +23,8 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
     let licenses = reservation.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
     v1::Reservation {
         name: reservation.name.to_string(),
-        start_time: reservation.start.0,
-        end_time: reservation.end.0,
+        start_time: cluster.clock().wall(reservation.start).0,
+        end_time: cluster.clock().wall(reservation.end).0,
         nodes: HostList::from_names(nodes().map(|node| node.name())).to_string(),
         node_count: count(reservation.nodes.len()),
         core_count: narrow(cores),

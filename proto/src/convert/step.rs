@@ -102,7 +102,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => return Vec::new(),
     };
     let pauses = job.phase.pauses();
-    let het = job.spec.het.as_deref();
+    let (het, clock) = (job.spec.het.as_deref(), cluster.clock());
     let base = |id: StepId, name: &str| v1::Step {
         job_id: job.id.0,
         array_job_id: job.array.as_ref().map(|part| part.id.0),
@@ -115,11 +115,11 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         user: job.spec.owner.user.to_string(),
         uid: job.spec.owner.uid,
         state: state.to_owned(),
-        suspended_since: pauses.last.filter(|_| state == "SUSPENDED").map(|since| since.0),
+        suspended_since: pauses.last.filter(|_| state == "SUSPENDED").map(|since| clock.wall(since).0),
         ..v1::Step::default()
     };
     let batch = job.spec.batch.as_ref().and_then(|_| alloc.nodes.first()).map(|first| v1::Step {
-        start_time: started.0,
+        start_time: clock.wall(*started).0,
         nodes: HostList::from_names(cluster.names_of([first.node])).to_string(),
         suspended_secs: pauses.seconds,
         tasks: 1,
@@ -127,7 +127,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         ..base(StepId::BATCH, "batch")
     });
     let step = |step: &Arc<Step>| v1::Step {
-        start_time: step.started.0,
+        start_time: clock.wall(step.started).0,
         nodes: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node))).to_string(),
         suspended_secs: pauses.seconds.saturating_sub(step.paused),
         tasks: narrow(step.tasks()),

@@ -61,7 +61,10 @@ impl Cluster {
                 self.jobs.change(*job, |job| end_step_node(job, *step, *node, end));
             }
             Event::BatchEnded { job, end } => self.jobs.change(*job, |job| end_batch(job, end, at)),
-            Event::HistoryBegun { .. } | Event::ReignBegun { .. } | Event::JournalDoubted { .. } => {
+            Event::HistoryBegun { .. }
+            | Event::ReignBegun { .. }
+            | Event::JournalDoubted { .. }
+            | Event::ClockSet { .. } => {
                 self.apply_to_lineage(&entry.event, entry.epoch, at);
             }
             Event::NodeRegistered { node, registration, stale, foreign, last_job } => {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::{Alloc, Replacement, Why};
+use crate::model::clock::Clock;
 use crate::model::config::{NodeConfig, PartitionConfig, Policy};
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, JobSpec};
@@ -376,6 +377,11 @@ pub enum Event {
         /// Which.
         node: NodeId,
     },
+    /// The own clock of the cluster goes on so from now on, or the wall's clock was set.
+    ClockSet {
+        /// Both.
+        clock: Clock,
+    },
     /// What a node was drained for by itself is over.
     NodeMended {
         /// Which.
@@ -509,6 +515,7 @@ impl Event {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeMended { .. }
+            | Event::ClockSet { .. }
             | Event::NodeUpdated { .. }
             | Event::NodesMoved { .. }
             | Event::NodesCreated { .. }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cluster, Event};
 use crate::id::JobId;
+use crate::model::clock::Clock;
 use crate::model::history::{Doubt, History};
 use crate::text::time::Time;
 
@@ -23,9 +24,17 @@ pub struct Lineage {
     pub reigns: BTreeMap<u64, u64>,
     /// Why the journal is taken for an old copy, if it is.
     pub doubt: Option<Arc<Doubt>>,
+    /// How the times of its entries go on.
+    pub clock: Clock,
 }
 
 impl Cluster {
+    /// The clock that entries are dated by.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.lineage.clock
+    }
+
     /// The history that the journal is of.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
@@ -76,6 +85,7 @@ impl Cluster {
                     lineage.reigns.pop_first();
                 }
             }
+            Event::ClockSet { clock } => lineage.clock = clock.clone(),
             Event::JournalDoubted { why, last_job } => {
                 let doubt = Doubt { why: Arc::clone(why), since: at, last_job: *last_job };
                 lineage.doubt = Some(Arc::new(doubt));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::id::{Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::caller::Caller;
 use crate::model::change::JobChange;
+use crate::model::clock::Clock;
 use crate::model::config::Policy;
 use crate::model::history::Seen;
 use crate::model::job::JobSpec;
@@ -85,6 +86,8 @@ pub enum Input {
         /// What, for people; empty if nothing does.
         fault: Arc<str>,
     },
+    /// The own clock of the cluster as it goes on, and how far the wall's is ahead of it.
+    Clock(Clock),
     /// A controller has opened the journal: the first input of each.
     Begin {
         /// A history for a journal that has none.
@@ -109,7 +112,10 @@ pub enum Input {
         jobs: Vec<JobId>,
     },
     /// The time that `timers::next_wakeup` named has come.
-    Wakeup,
+    Wakeup {
+        /// What was due then or before is done.
+        due: Time,
+    },
 }
 
 /// What a client asks for.
@@ -273,11 +279,15 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// The requests of all components.
+    pub fn specs_mut(&mut self) -> impl Iterator<Item = &mut JobSpec> {
+        std::iter::once(&mut self.spec).chain(self.rest.iter_mut().map(|component| &mut component.spec))
+    }
+
     /// Takes out of all components that the job is held and that it begins later, for one that is only asked about; gives
     /// back when it does.
     pub fn released(&mut self) -> Option<Time> {
-        let rest = self.rest.iter_mut().map(|component| &mut component.spec);
-        let begins = std::iter::once(&mut self.spec).chain(rest).filter_map(|spec| {
+        let begins = self.specs_mut().filter_map(|spec| {
             spec.hold = false;
             spec.begin.take()
         });

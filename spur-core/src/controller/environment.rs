@@ -62,7 +62,7 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     env.set("SLURM_CLUSTER_NAME", &cluster.policy().cluster_name);
     env.set("SLURM_JOB_CPUS_PER_NODE", repeated(alloc.nodes.iter().map(|part| part.cpus.len())));
     env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(|part| tasks_on(&spec.shape, part))));
-    env.set("SLURM_JOB_START_TIME", started.0);
+    env.set("SLURM_JOB_START_TIME", cluster.clock().wall(started).0);
     env.set("SLURM_JOB_UID", spec.owner.uid);
     env.set("SLURM_JOB_GID", spec.owner.gid);
     env.set("SLURM_JOB_USER", &spec.owner.user);
@@ -71,7 +71,7 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     env.option("SLURM_JOB_QOS", spec.qos.as_ref());
     env.option("SLURM_JOB_RESERVATION", alloc.reservation.as_ref());
     let end = job.ends_at(started);
-    env.option("SLURM_JOB_END_TIME", (!end.is_never()).then_some(end.0));
+    env.option("SLURM_JOB_END_TIME", (!end.is_never()).then(|| cluster.clock().wall(end).0));
     let shape = &spec.shape;
     if shape.tasks.is_some() || shape.tasks_per_node.is_some() {
         for name in ["SLURM_NTASKS", "SLURM_NPROCS"] {

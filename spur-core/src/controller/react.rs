@@ -9,6 +9,7 @@ use crate::model::phase::{Phase, Suspended};
 use crate::text::signal::Signal;
 
 /// Adds what the shell must do when `event`, already applied, is durable.
+#[expect(clippy::too_many_lines, reason = "a table: what follows from each event")]
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     mail::tell(cluster, event, effects);
     match event {
@@ -45,6 +46,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }
+        | Event::ClockSet { .. }
         | Event::PolicyChanged { .. }
         | Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }

@@ -93,6 +93,7 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }
+        | Event::ClockSet { .. }
         | Event::JobSubmitted { .. }
         | Event::HetJobSubmitted { .. }
         | Event::JobReleased { .. }

@@ -49,6 +49,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }
+        | Event::ClockSet { .. }
         | Event::ForeignDropped { .. }
         | Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }

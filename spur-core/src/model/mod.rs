@@ -6,6 +6,7 @@ pub mod alloc;
 pub mod array;
 pub mod caller;
 pub mod change;
+pub mod clock;
 pub mod config;
 pub mod fabric;
 pub mod history;

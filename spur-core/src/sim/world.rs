@@ -279,7 +279,7 @@ impl<W: Watch> World<W> {
             self.end_runs();
             if self.due().is_some_and(|due| due <= self.now) {
                 // Timers are never refused.
-                let _ = self.input(Input::Wakeup);
+                let _ = self.input(Input::Wakeup { due: self.now });
                 self.happened();
             }
             if self.mode == PassMode::Timestamp
@@ -369,7 +369,7 @@ impl<W: Watch> World<W> {
         if self.forgotten.is_some_and(|forgotten| self.ended.saturating_sub(forgotten) >= FORGET_AT_ONCE) {
             self.forgotten = Some(self.ended);
             // Timers are never refused, and nothing else is due.
-            let _ = self.input(Input::Wakeup);
+            let _ = self.input(Input::Wakeup { due: self.now });
         }
     }
 

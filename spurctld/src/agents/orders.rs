@@ -70,7 +70,7 @@ impl Renderer {
             history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
             seq: cluster.seq(),
             last_job: cluster.last_job().0,
-            now_ms: clock::now_ms(),
+            now_ms: clock::now_ms(&cluster),
             order: Some(order),
         }
     }

@@ -215,7 +215,8 @@ impl Archive {
             return;
         }
         self.snapshot = seq;
-        let retention = Retention { entries_through: seq, requests_before: clock::now().0 - REQUESTS_KEPT };
+        let retention =
+            Retention { entries_through: seq, requests_before: clock::now(&self.cluster).0 - REQUESTS_KEPT };
         let journal = self.journal.clone();
         // Beside what follows: the journal deletes a little after each commit, and that takes as long as it takes.
         tokio::spawn(async move {

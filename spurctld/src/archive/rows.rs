@@ -78,6 +78,7 @@ impl Rows {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
+            | Event::ClockSet { .. }
             | Event::PolicyChanged { .. }
             | Event::JobSubmitted { .. }
             | Event::HetJobSubmitted { .. }
@@ -175,6 +176,7 @@ impl Rows {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
+            | Event::ClockSet { .. }
             | Event::PolicyChanged { .. }
             | Event::StartPromised { .. }
             | Event::JobNominated { .. }
@@ -292,9 +294,9 @@ impl Rows {
             state: end.map_or("RUNNING", |(outcome, _)| batch_state(outcome.state, own)).to_owned(),
             exit_code: exit.code.into(),
             exit_signal: exit.signal.into(),
-            started: Some(started.0),
+            started: Some(cluster.clock().wall(started).0),
             // What is left of a job may outlive the decision that it is over.
-            ended: end.map(|(_, at)| own.map_or(at, |own| own.at).0),
+            ended: end.map(|(_, at)| cluster.clock().wall(own.map_or(at, |own| own.at)).0),
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
             tasks: 1,
@@ -372,8 +374,8 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         state: state.to_owned(),
         exit_code: exit.code.into(),
         exit_signal: exit.signal.into(),
-        started: Some(step.started.0),
-        ended: end.map(|(_, at)| at.0),
+        started: Some(cluster.clock().wall(step.started).0),
+        ended: end.map(|(_, at)| cluster.clock().wall(at).0),
         alloc_nodes: u32::try_from(step.nodes.len()).unwrap_or(u32::MAX),
         alloc_cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
         tasks: u32::try_from(step.tasks()).unwrap_or(u32::MAX),
@@ -401,11 +403,12 @@ fn state_of(completing: &Completing) -> &'static str {
 }
 
 fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
-    let mut row = requested(job);
+    let (mut row, clock) = (requested(job), cluster.clock());
+    row.submitted = clock.wall(job.submitted).0;
     let (mut exit, mut state) = (ExitCode::default(), job.phase.names().0);
     match &job.phase {
         Phase::Pending(pending) => {
-            row.eligible = pending.eligible.map(|at| at.0);
+            row.eligible = pending.eligible.map(|at| clock.wall(at).0);
             row.reason = pending.hold.map(|hold| hold.reason().name().to_owned()).unwrap_or_default();
         }
         Phase::Running { .. } | Phase::Suspended(_) => {}
@@ -413,18 +416,18 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
             (exit, state) = (completing.outcome.exit, state_of(completing));
             row.reason = completing.outcome.reason.name().to_owned();
             row.cancelled_by = completing.outcome.by;
-            row.ended = Some(completing.ended.0);
+            row.ended = Some(clock.wall(completing.ended).0);
         }
         Phase::Ended(ended) => {
             exit = ended.outcome.exit;
             row.cancelled_by = ended.outcome.by;
             row.reason = ended.outcome.reason.name().to_owned();
-            row.ended = Some(ended.ended.0);
+            row.ended = Some(clock.wall(ended.ended).0);
         }
     }
     row.state = state.to_owned();
     (row.exit_code, row.exit_signal) = (exit.code.into(), exit.signal.into());
-    row.started = job.phase.started().map(|at| at.0);
+    row.started = job.phase.started().map(|at| clock.wall(at).0);
     row.suspended_secs = suspended(job, 0);
     if let Some(alloc) = job.phase.alloc() {
         row.partition = alloc.partition.to_string();

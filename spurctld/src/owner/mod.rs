@@ -162,12 +162,12 @@ impl Work {
 
     /// Lets the core handle an input, and holds what comes of it.
     fn perform(&mut self, mut ask: Ask) {
-        let now = clock::now();
+        let now = clock::now(&self.owner.cluster);
         let job = self.owner.cluster.next_job();
         number_blob(&mut ask, job);
         let again = ask.patient.then(|| ask.input.clone());
         let request = ask.request();
-        let woken = matches!(ask.input, Input::Wakeup);
+        let woken = matches!(ask.input, Input::Wakeup { .. });
         let epoch = self.owner.journal.epoch();
         let (input, reply, payload) = (ask.input, ask.reply, ask.payload);
         let Some(outcome) = self.decide(epoch, now, input) else {
@@ -210,7 +210,7 @@ impl Work {
     /// is not to be trusted any more, and the process ends.
     fn decide(&mut self, epoch: u64, now: Time, input: Input) -> Option<Outcome> {
         let name = name_of(&input);
-        let (seq, wakeup) = (self.owner.cluster.seq(), matches!(input, Input::Wakeup));
+        let (seq, wakeup) = (self.owner.cluster.seq(), matches!(input, Input::Wakeup { .. }));
         let cluster = &mut self.owner.cluster;
         let decided = catch_unwind(AssertUnwindSafe(|| {
             fault::point("check", name.as_deref());
@@ -267,8 +267,14 @@ impl Work {
             false => Some(self.owner.journal.submit_blocking(batch)?),
         };
         self.owner.outbox.put(commit, held);
-        let next = Alarm { at: timers::next_wakeup(&self.owner.cluster), woken: self.woken };
-        self.owner.alarm.send_if_modified(|alarm| std::mem::replace(alarm, next) != next);
+        let cluster = &self.owner.cluster;
+        let next =
+            Alarm { at: timers::next_wakeup(cluster), clock: cluster.clock().clone(), woken: self.woken };
+        self.owner.alarm.send_if_modified(|alarm| {
+            let moved = *alarm != next;
+            *alarm = next;
+            moved
+        });
         Ok(())
     }
 }

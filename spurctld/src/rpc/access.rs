@@ -117,7 +117,7 @@ impl Gate {
 
     /// What a token says; one that was looked at before is remembered.
     fn known(&self, token: &str) -> Result<Known, Status> {
-        let now = clock::now().0;
+        let now = clock::wall().0;
         let keys = self.keyring.as_ref().map(Keyring::now);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(keys), by) = (&keys, &mut known.by)
@@ -221,7 +221,7 @@ mod tests {
     fn a_token_is_looked_at_once_and_one_that_is_not_good_every_time() {
         let keyring = Keyring::new(keys(7));
         let gate = Gate::for_people(Some(keyring.clone()));
-        let later = clock::now().0 + 100;
+        let later = clock::wall().0 + 100;
         let token = keys(7).mint(&claims(1000, later));
         let first = gate.identify(&call(&token)).unwrap();
         let again = gate.identify(&call(&token)).unwrap();
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_node_registers_and_does_nothing_else() {
-        let later = clock::now().0 + 100;
+        let later = clock::wall().0 + 100;
         let node = keys(7).mint(&TokenClaims { node: "n1".into(), ..claims(0, later) });
         let person = keys(7).mint(&claims(0, later));
         let people = Gate::for_people(Some(Keyring::new(keys(7))));
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn a_remembered_token_expires_all_the_same() {
         let gate = Gate::for_people(None);
-        let token = auth::unsigned(&claims(1000, clock::now().0 + 100));
+        let token = auth::unsigned(&claims(1000, clock::wall().0 + 100));
         gate.identify(&call(&token)).unwrap();
-        let expired = clock::now().0;
+        let expired = clock::wall().0;
         gate.known.lock().unwrap().owners.values_mut().for_each(|known| known.expires = expired);
         // What is remembered is not believed any more; the token itself says that it is good.
         gate.identify(&call(&token)).unwrap();

@@ -116,8 +116,10 @@ impl Desk {
     /// What is written of a job that is suspended knows of the suspensions before.
     fn stand_still(&self, rows: &mut [v1::AccountingRow]) {
         let Some(id) = rows.first().map(|job| JobId(job.job_id)) else { return };
-        let now = crate::clock::now();
-        let pauses = self.replica.read().job(id).map(|job| job.phase.pauses());
+        let (now, pauses) = {
+            let cluster = self.replica.read();
+            (crate::clock::now(&cluster), cluster.job(id).map(|job| job.phase.pauses()))
+        };
         let lasts = pauses.and_then(|pauses| pauses.last).map_or(0, |since| now.since(since));
         for row in rows.iter_mut().filter(|row| row.end_time.is_none()) {
             row.state = SUSPENDED.to_owned();

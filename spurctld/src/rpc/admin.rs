@@ -41,6 +41,7 @@ impl Desk {
             seq: cluster.seq(),
             started: self.started.0,
             history: cluster.history().map(|history| history.id.to_string()).unwrap_or_default(),
+            clock_ahead: cluster.clock().ahead,
             old_copy: cluster.doubt().map(|doubt| doubt.why.to_string()).unwrap_or_default(),
         }
     }
@@ -145,7 +146,7 @@ impl Desk {
         if request.reset && !caller.operator {
             return Err(reject::status(&Reject::AccessDenied));
         }
-        let mut figures = self.statistics.figures(request.reset, clock::now());
+        let mut figures = self.statistics.figures(request.reset, clock::wall());
         let cluster = self.replica.read();
         figures.queued = u32::try_from(self.inbox.waiting()).unwrap_or(u32::MAX);
         figures.jobs_pending = u32::try_from(cluster.jobs().pending_count()).unwrap_or(u32::MAX);

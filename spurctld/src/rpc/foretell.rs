@@ -59,7 +59,7 @@ impl Desk {
     /// When and where the first jobs of the queue will start.
     pub(super) async fn foretold(&self) -> Result<Foretold, Status> {
         self.on_copy(move |cluster| {
-            let now = clock::now().max(cluster.at());
+            let now = clock::now(&cluster).max(cluster.at());
             Ok(Foretold::new(&foretell_first(&cluster, now, &Limits, TOLD), now))
         })
         .await
@@ -79,12 +79,13 @@ impl Desk {
         };
         let epoch = self.epoch;
         self.on_copy(move |mut cluster| {
-            let now = clock::now().max(cluster.at());
+            let now = clock::now(&cluster).max(cluster.at());
             let answer = controller::handle(&mut cluster, epoch, now, input).answer;
             let (id, warnings) = match answer.map_err(|rejected| reject::status(&rejected))? {
                 Reply::Submitted { job, warnings } => (job, warnings),
                 other => return Err(odd(&Answer::from(other))),
             };
+            let begin = begin.map(|begin| cluster.clock().own(begin));
             let plan = foretell_from(&cluster, now, &Limits, id, begin);
             Ok(foretold(&cluster, id, &plan, now, warnings))
         })
@@ -100,14 +101,14 @@ impl Desk {
                 .job(id)
                 .filter(|job| sight.sees(job))
                 .ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
-            let shown = job::render(&cluster, job, self.overlay.read().of(id), clock::now());
+            let shown = job::render(&cluster, job, self.overlay.read().of(id), clock::now(&cluster));
             if !matches!(job.phase, Phase::Pending(_)) {
                 return Ok(shown);
             }
             shown
         };
         self.on_copy(move |cluster| {
-            let now = clock::now().max(cluster.at());
+            let now = clock::now(&cluster).max(cluster.at());
             // It may have been forgotten meanwhile.
             let Some(job) = cluster.job(id) else { return Ok(shown) };
             let plan = foretell(&cluster, now, &Limits, id);
@@ -169,7 +170,7 @@ fn foretold(
         ..v1::TestSubmitResponse::default()
     };
     if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == id) {
-        told.start_time = Some(now.0);
+        told.start_time = Some(cluster.clock().wall(now).0);
         told.nodes = names(each_once(start.all().flat_map(|start| &start.parts).map(|part| part.node)));
         told.num_cpus = start.all().flat_map(|start| &start.parts).map(|part| part.cpus).sum();
         let mut partitions: Vec<&str> = start.all().map(|start| &*start.partition).collect();
@@ -180,7 +181,7 @@ fn foretold(
         told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(layer, *count)).collect();
         told.detail.clone_from(&start.why.sentence);
     } else if let Some(waiting) = plan.waiting.iter().find(|waiting| waiting.job == id) {
-        told.start_time = waiting.start.map(|start| start.0);
+        told.start_time = waiting.start.map(|start| cluster.clock().wall(start).0);
         let components = cluster.jobs().components(id);
         let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
         let of_components: Vec<&Waiting> = of_components.collect();
@@ -190,7 +191,7 @@ fn foretold(
         let spans = job.filter(|_| waiting.start.is_some()).map(|job| cluster.spans(job, &nodes));
         told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(&layer, count)).collect();
         told.reason = waiting.reason.name().to_owned();
-        told.detail = waiting.sentence(|time| format!("{}Z", Civil::from_utc(time)));
+        told.detail = waiting.sentence(|time| format!("{}Z", Civil::from_utc(cluster.clock().wall(time))));
     }
     told
 }

@@ -53,7 +53,7 @@ impl Desk {
             let known = outlooks.of(found.id);
             let waiting = foretold.of(found.id, known.waiting);
             let outlook = Outlook { waiting: waiting.as_ref().or(known.waiting), ..known };
-            let mut message = job::render(cluster, found, outlook, clock::now());
+            let mut message = job::render(cluster, found, outlook, clock::now(cluster));
             let alloc = found.phase.alloc().filter(|_| details);
             message.allocated = alloc.map_or_else(Vec::new, |alloc| job::shares(cluster, alloc));
             vec![message]
@@ -67,7 +67,7 @@ impl Desk {
         caller: &Caller,
         wire: &v1::JobFilter,
     ) -> Result<Listing<v1::ListPrioritiesResponse>, Status> {
-        let now = clock::now();
+        let now = clock::now(&self.replica.read());
         let render = move |cluster: &Cluster, found: &Job| priority::render_all(cluster, found, now);
         self.by_job(caller, wire, render, |priorities| v1::ListPrioritiesResponse { priorities }).await
     }
@@ -184,7 +184,7 @@ impl Desk {
     fn render_nodes(&self, ids: &[NodeId]) -> Vec<v1::Node> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
-        let now = clock::now();
+        let now = clock::now(&cluster);
         let configured = ids.iter().filter_map(|id| cluster.node(*id)).filter(|node| node.configured);
         let render = |found: &spur_core::cluster::Node| {
             let planned = outlooks.plans(found.id);
@@ -231,7 +231,7 @@ impl Desk {
                 names.iter().map(named).collect::<Result<Vec<_>, _>>()?
             }
         };
-        let now = clock::now();
+        let now = clock::now(&cluster);
         let reservations = found.into_iter().map(|found| reservation::render(&cluster, found, now)).collect();
         Ok(v1::ListReservationsResponse { reservations })
     }

@@ -554,7 +554,8 @@ impl Controller for Desk {
         request: Request<v1::ListLicensesRequest>,
     ) -> Result<Response<v1::ListLicensesResponse>, Status> {
         let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
-        let licenses = license::render_all(&self.replica.read(), clock::now());
+        let cluster = self.replica.read();
+        let licenses = license::render_all(&cluster, clock::now(&cluster));
         Ok(Response::new(v1::ListLicensesResponse { licenses }))
     }
 

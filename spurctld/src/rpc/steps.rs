@@ -224,7 +224,7 @@ impl Desk {
             epoch: self.epoch,
             job_name: job.spec.name.to_string(),
             history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
-            issued_ms: clock::now_ms(),
+            issued_ms: clock::now_ms(cluster),
             gpus_per_task: step.gpus_per_task,
         }
     }

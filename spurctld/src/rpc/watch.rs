@@ -119,7 +119,7 @@ impl Desk {
                 if told.get(&id).is_some_and(|told| told.over && over(found)) {
                     continue;
                 }
-                let message = job::render(&cluster, found, outlooks.of(id), clock::now());
+                let message = job::render(&cluster, found, outlooks.of(id), clock::now(&cluster));
                 let now = Told {
                     state: message.state.clone(),
                     reason: message.reason.clone(),

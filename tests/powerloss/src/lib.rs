@@ -14,6 +14,8 @@
 //! The same library makes a call fail that changes something under the directory, the first, the second, and so on
 //! ([`failing`]): input/output errors, a full disk, short and torn writes.
 //!
+//! [`Wall`] shows processes another time than the wall's clock.
+//!
 //! What the recorder cannot see (raw system calls, statically linked programs, C's
 //! buffered output, writable shared mappings) shows as
 //! a difference between the real directory and the image that loses nothing: [`Trace::check_complete`]. SQLite's
@@ -22,7 +24,9 @@
 mod disk;
 mod record;
 mod recorder;
+mod wall;
 
 pub use disk::{Disk, Image, Loss};
 pub use record::{Action, Record, Trace, TraceError};
 pub use recorder::{Failure, Recorder, failing};
+pub use wall::Wall;

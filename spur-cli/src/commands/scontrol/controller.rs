@@ -33,7 +33,17 @@ pub(super) fn is_up(answer: &PingResponse) -> String {
             " and starts nothing: it has an old copy of its journal ({why}); see spurctld --new-history"
         ),
     };
-    format!("Slurmctld(primary) at {} is UP{but}", answer.hostname)
+    let clock = match answer.clock_ahead {
+        ahead if ahead.unsigned_abs() > 60 => {
+            let side = if ahead > 0 { "ahead of" } else { "behind" };
+            format!(
+                "; its wall clock is {} s {side} the one that durations are counted by",
+                ahead.unsigned_abs()
+            )
+        }
+        _ => String::new(),
+    };
+    format!("Slurmctld(primary) at {} is UP{but}{clock}", answer.hostname)
 }
 
 /// Says whether the controller is there; fails if it is not.

@@ -1,6 +1,7 @@
 //! One file for each verb: `check` decides or refuses, `enact` emits.
 
 mod cancel;
+mod clock;
 mod condition;
 mod create_step;
 mod end_allocation;
@@ -50,6 +51,7 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
     let spoken_of = matches!(
         input,
         Input::Begin { .. }
+            | Input::Clock(_)
             | Input::NewHistory { .. }
             | Input::Registered { .. }
             | Input::Command { command: Command::Reconfigure(_), .. }
@@ -105,7 +107,11 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let gone = end_allocation::check_inactive(ctx.cluster(), &jobs)?;
             Ok(end_allocation::enact_inactive(ctx, gone))
         }
-        Input::Wakeup => Ok(timers::fire(ctx)),
+        Input::Clock(new) => {
+            let decision = clock::check(ctx.cluster(), new);
+            Ok(clock::enact(ctx, decision))
+        }
+        Input::Wakeup { due } => Ok(timers::fire(ctx, due)),
     }
 }
 
@@ -114,8 +120,9 @@ fn command_of(
     ctx: &mut Ctx<'_>,
     caller: &Caller,
     _request: Option<RequestId>,
-    command: Command,
+    mut command: Command,
 ) -> Result<Reply, Reject> {
+    clock::read(ctx.cluster().clock(), &mut command);
     match command {
         Command::Submit(submission) => {
             let decision = submit::check(ctx.cluster(), ctx.now(), caller, *submission)?;

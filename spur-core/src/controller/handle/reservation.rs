@@ -188,8 +188,7 @@ fn over_at(reservation: &Reservation) -> Time {
 }
 
 /// Ends the reservations whose time is over or that nobody uses, or moves them on.
-pub(in super::super) fn expire(ctx: &mut Ctx<'_>) {
-    let now = ctx.now();
+pub(in super::super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     let over = ctx.cluster().reservations().filter(|reservation| over_at(reservation) <= now);
     for reservation in over.cloned().collect::<Vec<_>>() {
         let idle = reservation.end > now;

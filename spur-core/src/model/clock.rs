@@ -1,0 +1,143 @@
+//! The cluster's own clock, by which entries are dated and durations counted, and how far the wall's clock is from it.
+//!
+//! The own clock goes on with the kernel's clock since boot, whatever is set on the wall. Over a restart of the controller
+//! it goes on by the same clock; over one of its host, for which there is no such clock, by the wall's, but never back.
+//! Times that people write and read are the wall's: [`Clock::own`] and [`Clock::wall`] lead from one to the other.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::time::Time;
+
+/// How far the wall's clock may be from where it is known to be before that is news, milliseconds: seconds are what is
+/// counted in.
+const SLACK_MS: i64 = 1_000;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// How far the wall's clock is ahead of the own one, seconds.
+    pub ahead: i64,
+    /// The boot of the controller's host by which the own clock goes on.
+    pub boot: Arc<str>,
+    /// What it shows beyond the milliseconds since that boot.
+    pub base_ms: i64,
+}
+
+/// What a host's clocks show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Which boot of the host it is.
+    pub boot: Arc<str>,
+    /// Milliseconds since then.
+    pub since_boot_ms: i64,
+    /// Milliseconds since 1970, as somebody has set them.
+    pub wall_ms: i64,
+}
+
+impl Clock {
+    /// What the own clock shows, in milliseconds.
+    #[must_use]
+    pub fn own_ms(&self, since_boot_ms: i64) -> i64 {
+        since_boot_ms.saturating_add(self.base_ms)
+    }
+
+    /// A time of the own clock as the wall's clock has it.
+    #[must_use]
+    pub fn wall(&self, own: Time) -> Time {
+        Time(own.0.saturating_add(self.ahead))
+    }
+
+    /// What people mean by a time.
+    #[must_use]
+    pub fn own(&self, wall: Time) -> Time {
+        Time(wall.0.saturating_sub(self.ahead))
+    }
+
+    /// The clock of a controller that starts, on a journal whose last entry is of `last`. The time without a controller
+    /// counts like any other.
+    #[must_use]
+    pub fn resumed(&self, last: Time, shown: &Shown) -> Clock {
+        let last_ms = last.0.saturating_mul(1_000);
+        let goes_on = self.boot == shown.boot && self.own_ms(shown.since_boot_ms) >= last_ms;
+        let base_ms = if goes_on {
+            self.base_ms
+        } else {
+            let without = shown.wall_ms.saturating_sub(self.wall(last).0.saturating_mul(1_000)).max(0);
+            last_ms.saturating_add(without).saturating_sub(shown.since_boot_ms)
+        };
+        let resumed = Clock { base_ms, boot: Arc::clone(&shown.boot), ahead: self.ahead };
+        resumed.corrected(shown).unwrap_or(resumed)
+    }
+
+    /// The same clock after somebody has set the wall's, if somebody has.
+    #[must_use]
+    pub fn corrected(&self, shown: &Shown) -> Option<Clock> {
+        let ahead_ms = shown.wall_ms.saturating_sub(self.own_ms(shown.since_boot_ms));
+        let known_ms = self.ahead.saturating_mul(1_000);
+        let is_news = ahead_ms.saturating_sub(known_ms).saturating_abs() > SLACK_MS;
+        let rounded = ahead_ms.saturating_add(500).div_euclid(1_000);
+        is_news.then(|| Clock { ahead: rounded, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+
+    fn shown(boot: &str, since_boot_ms: i64, wall_ms: i64) -> Shown {
+        Shown { boot: boot.into(), since_boot_ms, wall_ms }
+    }
+
+    #[test]
+    fn a_new_journal_begins_with_the_time_on_the_wall() {
+        let clock = Clock::default().resumed(Time(0), &shown("a", 5_000, 1_000_300));
+        assert_eq!((clock.own_ms(5_000), clock.ahead), (1_000_300, 0));
+    }
+
+    #[test]
+    fn a_set_wall_clock_moves_nothing_but_what_people_mean() {
+        let clock = Clock::default().resumed(Time(0), &shown("a", 0, 9 * HOUR));
+        assert_eq!(clock.corrected(&shown("a", 10_000, 9 * HOUR + 10_900)), None, "less than a second");
+        let behind = clock.corrected(&shown("a", 10_000, 7 * HOUR + 10_000)).unwrap();
+        assert_eq!((behind.own_ms(10_000), behind.ahead), (9 * HOUR + 10_000, -7_200));
+        assert_eq!(behind.wall(Time(9 * 3600)), Time(7 * 3600));
+        assert_eq!(behind.own(Time(7 * 3600)), Time(9 * 3600));
+        assert_eq!(behind.corrected(&shown("a", 11_000, 7 * HOUR + 11_000)), None);
+        let again = behind.corrected(&shown("a", 11_000, 9 * HOUR + 11_000)).unwrap();
+        assert_eq!(again.ahead, 0);
+    }
+
+    #[test]
+    fn a_restart_goes_on_with_the_same_boot_and_counts_the_time_between() {
+        let clock = Clock::default().resumed(Time(0), &shown("a", 0, 9 * HOUR));
+        // Two hours back on the wall, a minute later.
+        let resumed = clock.resumed(Time(9 * 3600 + 10), &shown("a", 60_000, 7 * HOUR + 60_000));
+        assert_eq!((resumed.own_ms(60_000), resumed.ahead), (9 * HOUR + 60_000, -7_200));
+    }
+
+    #[test]
+    fn another_boot_goes_on_by_the_wall_but_never_back() {
+        let clock = Clock::default().resumed(Time(0), &shown("a", 0, 9 * HOUR));
+        let last = Time(9 * 3600 + 10);
+        let later = clock.resumed(last, &shown("b", 500, 9 * HOUR + 70_000));
+        assert_eq!((later.own_ms(500), later.ahead), (9 * HOUR + 70_000, 0));
+        let earlier = clock.resumed(last, &shown("b", 500, 7 * HOUR));
+        assert_eq!((earlier.own_ms(500), earlier.ahead), (9 * HOUR + 10_000, -7_210));
+        // A machine that was set back to an earlier state has the boot, and less time since.
+        let set_back = clock.resumed(last, &shown("a", 2_000, 9 * HOUR + 20_000));
+        assert_eq!((set_back.own_ms(2_000), set_back.ahead), (9 * HOUR + 20_000, 0));
+    }
+
+    #[test]
+    fn a_journal_of_before_that_was_ahead_goes_on_at_once() {
+        // Its last entry is two hours ahead of the wall.
+        let clock = Clock::default().resumed(Time(9 * 3600), &shown("a", 1_000, 7 * HOUR));
+        assert_eq!((clock.own_ms(1_000), clock.ahead), (9 * HOUR, -7_200));
+        assert_eq!(clock.own_ms(61_000), 9 * HOUR + 60_000);
+    }
+}

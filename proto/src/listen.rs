@@ -88,6 +88,15 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// The same where one user may have no more connections than `most`.
+    #[must_use]
+    pub fn with_user(self, most: u32) -> Limits {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Limits { of_user: self.of_user.min(most), ..self }
+    }
+}
+
 /// Where a connection comes from, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

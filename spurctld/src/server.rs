@@ -141,7 +141,8 @@ impl Server {
         if let Some((listener, config)) = certified {
             let gate = Gate::for_people(keyring.clone());
             let service = InterceptedService::new(controller_service(desk.clone()), gate);
-            let incoming = Incoming::tcp(listener, Some(config), Limits::for_process(CONNECTIONS));
+            let limits = Limits::for_process(CONNECTIONS).with_user(local.controller.shares.connections);
+            let incoming = Incoming::tcp(listener, Some(config), limits);
             machine.serve(transport().add_service(service), incoming, &stop);
         }
         machine.listen(desk, listener, window, &local, keyring, &stop);
@@ -461,7 +462,8 @@ impl Machine {
             .add_service(InterceptedService::new(controller_service(desk), people))
             .add_service(InterceptedService::new(agents, nodes));
         let tls = keyring.as_ref().map(|keyring| tls::server(keyring, Role::Controller));
-        let incoming = Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS));
+        let limits = Limits::for_process(CONNECTIONS).with_user(local.controller.shares.connections);
+        let incoming = Incoming::tcp(listener, tls, limits);
         self.serve(router, incoming, stop);
         if let Some(window) = window {
             let stop = stop.clone();

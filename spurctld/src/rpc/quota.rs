@@ -75,7 +75,7 @@ impl Quotas {
         if caller.operator {
             return Ok(Share { quotas: self.clone(), uid, kind: None });
         }
-        let UserShares { requests, lists, lists_per_second } = self.shares;
+        let UserShares { requests, lists, lists_per_second, connections: _ } = self.shares;
         let most = u64::from(lists_per_second) * u64::from(BURST_SECONDS) * LIST_TOKENS;
         let mut users = self.users();
         if users.len() >= REMEMBERED {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_user_has_so_much_under_way_and_others_none_the_less() {
-        let quotas = Quotas::new(UserShares { requests: 2, lists: 1, lists_per_second: 1 });
+        let quotas = Quotas::new(UserShares { requests: 2, lists: 1, lists_per_second: 1, connections: 1 });
         let kept = [Kind::Request, Kind::Request, Kind::List].map(|kind| quotas.take(&caller(1), kind).ok());
         assert!(kept.iter().all(Option::is_some));
         assert!(quotas.take(&caller(1), Kind::Request).is_err());
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn lists_come_back_with_time() {
-        let quotas = Quotas::new(UserShares { requests: 1, lists: 1, lists_per_second: 2 });
+        let quotas = Quotas::new(UserShares { requests: 1, lists: 1, lists_per_second: 2, connections: 1 });
         let now = Instant::now();
         let lists = |at| (0..).take_while(|_| quotas.take_at(&caller(1), Kind::List, at).is_ok()).count();
         assert_eq!(lists(now), 20);

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use spur_proto::v1;
+use spur_proto::{refusal, v1};
 use tonic::{Code, Status};
 
 use crate::support::{ADA, BOB, Client, Controller, ROOT, claims, job, job_of, jobs, submit};
@@ -115,5 +115,25 @@ async fn whoever_is_in_one_of_its_groups_may_use_a_partition() {
         assert!(refused.message().contains("small"), "{refused}");
     }
     submit(&mut controller.client(ROOT).await, small()).await;
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_user_has_so_many_connections() {
+    let few = "max_connections_per_user = 2\n[auth]";
+    let controller = Controller::start_edited("connections", "[auth]", few).await;
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let mut client = controller.client(ADA).await;
+        client.ping(v1::PingRequest {}).await.unwrap();
+        kept.push(client);
+    }
+    let refused = controller.client(ADA).await.ping(v1::PingRequest {}).await.unwrap_err();
+    assert_eq!(refusal::error_of(&refused).unwrap().code, refusal::BUSY);
+    for uid in [BOB, ROOT, ROOT, ROOT] {
+        let mut client = controller.client(uid).await;
+        client.ping(v1::PingRequest {}).await.unwrap();
+        kept.push(client);
+    }
     controller.stop().await;
 }

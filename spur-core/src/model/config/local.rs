@@ -64,13 +64,15 @@ pub struct UserShares {
     pub requests: u32,
     /// `max_lists_per_user`: lists under way, and plans that are made for one request.
     pub lists: u32,
+    /// `max_connections_per_user`: connections; never more than half of what the daemon has room for.
+    pub connections: u32,
     /// `lists_per_second`: how many of these may begin in a second on average; ten times as many at once.
     pub lists_per_second: u32,
 }
 
 impl Default for UserShares {
     fn default() -> Self {
-        Self { requests: 1024, lists: 8, lists_per_second: 100 }
+        Self { requests: 1024, lists: 8, connections: 1024, lists_per_second: 100 }
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
     local.metrics_addr = section.parsed("metrics_addr");
     set!(local.shares.requests => section.integer("max_requests_per_user", 1..=1_000_000));
     set!(local.shares.lists => section.integer("max_lists_per_user", 1..=1_000_000));
+    set!(local.shares.connections => section.integer("max_connections_per_user", 1..=1_000_000));
     set!(local.shares.lists_per_second => section.integer("lists_per_second", 1..=1_000_000));
     local.mail_prog = path(section, "mail_prog");
     set!(local.state => state(section));

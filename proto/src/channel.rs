@@ -14,6 +14,7 @@ use rustls::pki_types::ServerName;
 use spur_core::text::address::HostPort;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
@@ -24,6 +25,9 @@ use crate::tls::{self, ClientConfig};
 
 /// How long a connection may take to come up.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take until another daemon of this host hands out tokens in the place of one that has died; each looks
+/// every second.
+const TAKEOVER: Duration = Duration::from_secs(3);
 /// How long an answer may take that needs nothing but the other end.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// After how much silence the other end is asked whether it is still there; so often, too, a call that waits is
@@ -237,7 +241,7 @@ pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, Dia
         tower::service_fn(move |_: Uri| {
             let (path, trusted) = (path.clone(), trusted.clone());
             async move {
-                let stream = UnixStream::connect(&path).await?;
+                let stream = connect_to_socket(&path).await?;
                 let uid = stream.peer_cred()?.uid();
                 if trusted.contains(&uid) {
                     return Ok(TokioIo::new(stream));
@@ -254,6 +258,27 @@ pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, Dia
     let endpoint = settings(Endpoint::from_static("http://localhost"));
     let connected = endpoint.connect_with_connector(connector).await;
     connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
+}
+
+/// Connects to a socket. Where a daemon has ended that served it, another one of this host takes its place.
+async fn connect_to_socket(path: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path).await;
+    let was_served = |error: &io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => true,
+        io::ErrorKind::NotFound => path.parent().is_some_and(Path::is_dir),
+        _ => false,
+    };
+    if !stream.as_ref().is_err_and(was_served) {
+        return stream;
+    }
+    let until = Instant::now() + TAKEOVER;
+    while Instant::now() < until {
+        tokio::time::sleep(TAKEOVER / 30).await;
+        if let Ok(stream) = UnixStream::connect(path).await {
+            return Ok(stream);
+        }
+    }
+    stream
 }
 
 fn settings(endpoint: Endpoint) -> Endpoint {

@@ -1,14 +1,15 @@
 //! Tokens for the people on this host, and whom they may show them to: who connects to the socket is asked of the
 //! kernel, not of the caller.
 //!
-//! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one.
+//! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one until it is
+//! gone; then the next does.
 
 use std::ffi::CString;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Gid, Group, Uid, User};
 use tokio::net::{UnixListener, UnixStream};
@@ -16,15 +17,20 @@ use tonic::{Request, Response, Status};
 
 use crate::auth::{self, TOKEN_SECONDS};
 use crate::keys::{Keyring, Role};
-use crate::listen::{Incoming, Limits, Origin, Peer};
+use crate::listen::{Complaint, Incoming, Limits, Origin, Peer};
 use crate::v1;
 use crate::v1::identity_server::{Identity, IdentityServer};
+
+/// How often a socket is looked at that another daemon has, or that may have been taken away.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A socket at which tokens are handed out.
 #[derive(Debug)]
 pub struct Window {
     listener: UnixListener,
     socket: PathBuf,
+    /// Which file it is: another daemon that finds the same one dead may have put its own there.
+    inode: u64,
 }
 
 /// Why a window cannot be opened.
@@ -65,20 +71,78 @@ impl Window {
         let listener = UnixListener::bind(socket).map_err(at)?;
         // Everybody on this host may ask; the kernel says who did.
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666)).map_err(at)?;
-        Ok(Some(Window { listener, socket: socket.to_owned() }))
+        let inode = std::fs::metadata(socket).map_err(at)?.ino();
+        Ok(Some(Window { listener, socket: socket.to_owned(), inode }))
+    }
+
+    /// Hands out tokens until `stopped`: at `window`, or as soon as the daemon is gone that has the socket.
+    pub async fn hand_out(
+        mut window: Option<Window>,
+        socket: &Path,
+        keyring: Option<Keyring>,
+        stopped: impl Future<Output = ()>,
+    ) {
+        let mut stopped = std::pin::pin!(stopped);
+        let mut over = false;
+        let complaint = Complaint::default();
+        loop {
+            if let Some(open) = window.take() {
+                let inode = open.inode;
+                let until = async {
+                    tokio::select! {
+                        () = &mut stopped => over = true,
+                        () = displaced(socket, inode) => tracing::warn!("the socket of tokens is somebody else's"),
+                    }
+                };
+                if let Err(error) = open.serve(keyring.clone(), until).await {
+                    tracing::error!(%error, "tokens are no longer handed out");
+                }
+            }
+            if over {
+                return;
+            }
+            tokio::select! {
+                () = &mut stopped => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            window = match Window::open(socket).await {
+                Ok(found) => found.inspect(|_| tracing::info!("hands out tokens from now on")),
+                Err(error) => {
+                    complaint.tell(|_| {
+                        tracing::warn!(
+                            %error,
+                            cause = ?std::error::Error::source(&error),
+                            "no tokens are handed out, which commands on this host need"
+                        );
+                    });
+                    None
+                }
+            };
+        }
     }
 
     /// Hands out tokens signed with the key in use, or unsigned ones without, until `stopped`; then the socket goes.
     ///
     /// # Errors
     /// The service's own end, and a socket that stays behind.
-    pub async fn serve(self, keyring: Option<Keyring>, stopped: impl Future<Output = ()>) -> io::Result<()> {
-        let Window { listener, socket } = self;
+    async fn serve(self, keyring: Option<Keyring>, stopped: impl Future<Output = ()>) -> io::Result<()> {
+        let Window { listener, socket, inode } = self;
         let server = tonic::transport::Server::builder().add_service(IdentityServer::new(Mint { keyring }));
         let incoming = Incoming::unix(listener, Limits::WINDOW);
         let served = server.serve_with_incoming_shutdown(incoming, stopped).await;
-        let gone = std::fs::remove_file(&socket);
+        let gone = if is_there(&socket, inode) { std::fs::remove_file(&socket) } else { Ok(()) };
         served.map_err(io::Error::other).and(gone)
+    }
+}
+
+fn is_there(socket: &Path, inode: u64) -> bool {
+    std::fs::metadata(socket).is_ok_and(|found| found.ino() == inode)
+}
+
+/// Waits until there is no longer that file.
+async fn displaced(socket: &Path, inode: u64) {
+    while is_there(socket, inode) {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -465,13 +465,9 @@ impl Machine {
         let limits = Limits::for_process(CONNECTIONS).with_user(local.controller.shares.connections);
         let incoming = Incoming::tcp(listener, tls, limits);
         self.serve(router, incoming, stop);
-        if let Some(window) = window {
-            let stop = stop.clone();
-            self.tasks.spawn(async move {
-                if let Err(error) = window.serve(keyring, stop.wished()).await {
-                    tracing::error!(%error, "tokens are no longer handed out");
-                }
-            });
-        }
+        let (stop, socket) = (stop.clone(), local.auth.socket.clone());
+        self.tasks.spawn(async move {
+            Window::hand_out(window, &socket, keyring, stop.wished()).await;
+        });
     }
 }

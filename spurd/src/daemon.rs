@@ -140,19 +140,15 @@ async fn serve(incoming: Incoming, service: StepService) -> Result<(), tonic::tr
 }
 
 async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
-    let served = match Window::open(&socket).await {
-        Ok(Some(window)) => {
-            window.serve(Some(keyring), std::future::pending()).await.map_err(anyhow::Error::new)
-        }
-        Ok(None) => {
-            tracing::debug!(socket = %socket.display(), "another daemon of this host hands out tokens");
-            return;
-        }
-        Err(error) => Err(anyhow::Error::new(error)),
-    };
-    if let Err(error) = served {
-        tracing::warn!("no tokens are handed out, which commands on this host need: {error:#}");
-    }
+    let window = Window::open(&socket).await.unwrap_or_else(|error| {
+        // It is tried again.
+        tracing::warn!(
+            "no tokens are handed out, which commands on this host need: {:#}",
+            anyhow::Error::new(error)
+        );
+        None
+    });
+    Window::hand_out(window, &socket, Some(keyring), std::future::pending()).await;
 }
 
 /// What the node adds to every order.

@@ -319,3 +319,16 @@ fn jobs_and_steps_go_on_while_all_daemons_stop() {
     cluster.client().wait_for(job, "COMPLETED");
     assert_eq!(cluster.read("out"), "step went on\nstep went on\nscript went on\n");
 }
+
+#[test]
+fn tokens_are_handed_out_while_any_daemon_of_the_host_runs() {
+    let mut cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    cluster.ok(&["squeue"]);
+    cluster.kill("spurctld");
+    cluster.wait_for_log("n1", "hands out tokens from now on");
+    cluster.start_controller();
+    cluster.ok(&["squeue"]);
+    cluster.kill("n1");
+    cluster.ok(&["squeue"]);
+    cluster.wait_for_log("spurctld", "hands out tokens from now on");
+}

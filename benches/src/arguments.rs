@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Nodes never end what they run.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Nodes that lose the controller come back, and say how long it took.
+    #[arg(long)]
+    pub(crate) again: bool,
     /// Tell the calls apart that were answered while a snapshot was written (snapshot:DIRECTORY), or the planner worked
     /// (plan:PID).
     #[arg(long, value_name = "WHAT")]

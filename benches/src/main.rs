@@ -17,7 +17,7 @@ async fn main() -> anyhow::Result<()> {
     match arguments.verb {
         Verb::Submit => submit::calls(&target, &arguments).await,
         Verb::Stream => submit::streams(&target, &arguments).await,
-        Verb::Nodes => nodes::run(&target, &arguments).await,
+        Verb::Nodes => nodes::run(target, &arguments).await,
         Verb::Ended => submit::wait_until_ended(&target).await,
     }
 }

@@ -1,6 +1,8 @@
 //! Nodes that run nothing: every batch script ends well as soon as it is ordered, or never.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::agents_client::AgentsClient;
@@ -10,6 +12,7 @@ use spur_proto::v1::{
 };
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Channel;
 
 use crate::arguments::Arguments;
 use crate::target::Target;
@@ -17,57 +20,137 @@ use crate::target::Target;
 /// CPUs each of them says it has.
 const CPUS: u32 = 64;
 
-/// Runs all nodes until the process is killed or a connection breaks.
-pub(crate) async fn run(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
+/// The first pause before a node tries again to reach the controller, and the longest: those of `spurd`.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+
+/// What becomes of a node.
+enum News {
+    Welcomed,
+    /// It was welcome, and its stream is over.
+    Lost,
+    Failed(anyhow::Error),
+}
+
+/// Runs all nodes until the process is killed or a connection breaks; with `--again` they come back, and it is said how long
+/// it took until the last was welcome since the first was lost.
+pub(crate) async fn run(target: Target, arguments: &Arguments) -> anyhow::Result<()> {
+    let target = Arc::new(target);
     let names: HostList = arguments.names.parse()?;
-    let keep = arguments.keep;
-    let mut running = Vec::new();
+    let (keep, again) = (arguments.keep, arguments.again);
+    let (news, mut heard) = mpsc::unbounded_channel();
+    let mut all = 0_usize;
     for name in names.iter() {
-        let channel = target.connect(&name).await?;
-        let introduction = target.introduction(&name)?;
-        running.push(tokio::spawn(async move {
-            let mut client = AgentsClient::with_interceptor(channel, introduction);
-            let (sender, receiver) = mpsc::unbounded_channel();
-            sender.send(message(node_message::Message::Hello(hello(&name))))?;
-            let mut orders = client.attend(UnboundedReceiverStream::new(receiver)).await?.into_inner();
-            let mut next = 1;
-            let mut ended = BTreeSet::new();
-            while let Some(order) = orders.message().await? {
-                match order.order {
-                    Some(order::Order::Launch(_)) if keep => {}
-                    Some(order::Order::Launch(launch)) => {
-                        ended.extend(launch.attempt.map(|attempt| attempt.job_id));
-                        // As a node does that has no epilog to run.
-                        let done = launch.alone;
-                        let exit = Said::BatchEnded(BatchEnded { done, ..BatchEnded::default() });
-                        report(&sender, &mut next, launch.attempt, exit)?;
-                        if !done {
-                            report(&sender, &mut next, launch.attempt, Said::NodeDone(NodeDone::default()))?;
-                        }
-                    }
-                    // What was launched here has said so already.
-                    Some(order::Order::Terminate(terminate))
-                        if !terminate.attempt.is_some_and(|attempt| ended.contains(&attempt.job_id)) =>
-                    {
-                        report(&sender, &mut next, terminate.attempt, Said::NodeDone(NodeDone::default()))?;
-                    }
-                    Some(order::Order::Forget(forget)) => {
-                        for attempt in forget.attempts {
-                            ended.remove(&attempt.job_id);
-                        }
-                    }
-                    Some(order::Order::Refusal(refusal)) => {
-                        anyhow::bail!("{name}: {}", refusal.error.unwrap_or_default().message)
-                    }
-                    _ => {}
+        let first = target.connect(&name).await?;
+        tokio::spawn(live(Arc::clone(&target), name, first, keep, again, news.clone()));
+        all += 1;
+    }
+    println!("nodes={all}");
+    let (mut welcome, mut lost) = (0, None);
+    while let Some(news) = heard.recv().await {
+        match news {
+            News::Failed(error) => return Err(error),
+            News::Lost => {
+                welcome -= 1;
+                lost.get_or_insert_with(Instant::now);
+            }
+            News::Welcomed => {
+                welcome += 1;
+                if let Some(since) = lost.take_if(|_| welcome == all) {
+                    println!("back={all} seconds={:.2}", since.elapsed().as_secs_f64());
                 }
             }
-            anyhow::Ok(())
-        }));
+        }
     }
-    println!("nodes={}", running.len());
-    for node in running {
-        node.await??;
+    Ok(())
+}
+
+/// The life of one node.
+async fn live(
+    target: Arc<Target>,
+    name: String,
+    first: Channel,
+    keep: bool,
+    again: bool,
+    news: UnboundedSender<News>,
+) {
+    let (mut channel, mut pause) = (Some(first), PAUSES.0);
+    loop {
+        let connected = match channel.take() {
+            Some(channel) => Ok(channel),
+            None => target.connect(&name).await,
+        };
+        let mut welcome = false;
+        let attended = match connected {
+            Ok(channel) => attend(&target, &name, channel, keep, &news, &mut welcome).await,
+            Err(error) => Err(error),
+        };
+        match attended {
+            Err(error) if !again => {
+                let _ = news.send(News::Failed(error.context(name)));
+                return;
+            }
+            _ if welcome => {
+                let _ = news.send(News::Lost);
+                pause = PAUSES.0;
+            }
+            _ => {}
+        }
+        if !again {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Obeys the controller until the stream ends.
+async fn attend(
+    target: &Target,
+    name: &str,
+    channel: Channel,
+    keep: bool,
+    news: &UnboundedSender<News>,
+    welcome: &mut bool,
+) -> anyhow::Result<()> {
+    let mut client = AgentsClient::with_interceptor(channel, target.introduction(name)?);
+    let (sender, receiver) = mpsc::unbounded_channel();
+    sender.send(message(node_message::Message::Hello(hello(name))))?;
+    let mut orders = client.attend(UnboundedReceiverStream::new(receiver)).await?.into_inner();
+    let mut next = 1;
+    let mut ended = BTreeSet::new();
+    while let Some(order) = orders.message().await? {
+        match order.order {
+            Some(order::Order::Welcome(_)) => {
+                *welcome = true;
+                news.send(News::Welcomed)?;
+            }
+            Some(order::Order::Launch(_)) if keep => {}
+            Some(order::Order::Launch(launch)) => {
+                ended.extend(launch.attempt.map(|attempt| attempt.job_id));
+                // As a node does that has no epilog to run.
+                let done = launch.alone;
+                let exit = Said::BatchEnded(BatchEnded { done, ..BatchEnded::default() });
+                report(&sender, &mut next, launch.attempt, exit)?;
+                if !done {
+                    report(&sender, &mut next, launch.attempt, Said::NodeDone(NodeDone::default()))?;
+                }
+            }
+            // What was launched here has said so already.
+            Some(order::Order::Terminate(terminate))
+                if !terminate.attempt.is_some_and(|attempt| ended.contains(&attempt.job_id)) =>
+            {
+                report(&sender, &mut next, terminate.attempt, Said::NodeDone(NodeDone::default()))?;
+            }
+            Some(order::Order::Forget(forget)) => {
+                for attempt in forget.attempts {
+                    ended.remove(&attempt.job_id);
+                }
+            }
+            Some(order::Order::Refusal(refusal)) => {
+                anyhow::bail!("{}", refusal.error.unwrap_or_default().message)
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

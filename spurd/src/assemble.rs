@@ -7,16 +7,19 @@ use std::path::PathBuf;
 
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::idset::IdSet;
+use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::jobid::StepRef;
 use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_proto::{convert, v1};
 
-use crate::inventory::gpu::{Gpu, Vendor};
+use crate::binding::{self, StepCpu};
+use crate::inventory::cpu::CpuPlace;
+use crate::inventory::device::{Device, Vendor};
 use crate::step::attempt::StepAttempt;
 use crate::step::order::{
-    Identity, Input, Launch, Limit, LimitedResource, MpiNode, MpiOrder, MpiPlugin, Output, StepOrder,
-    TaskOrder, Window,
+    DeviceNumber, Identity, Input, Launch, Limit, LimitedResource, MpiNode, MpiOrder, MpiPlugin, Output,
+    StepOrder, TaskOrder, Window,
 };
 
 /// How long output that nobody fetches is kept after the end of a step.
@@ -31,8 +34,12 @@ pub struct NodeFacts {
     pub variables: Vec<(String, String)>,
     /// The kernel's number of each of the node's CPUs; `None` where tasks are not bound.
     pub cpus: Option<Vec<u32>>,
-    /// Its GPUs.
-    pub gpus: Vec<Gpu>,
+    /// Where each of these lies.
+    pub places: Vec<CpuPlace>,
+    /// Its devices, as far as their files are known.
+    pub devices: Vec<Device>,
+    /// Whether a step sees no devices but its own, so that libraries count these from 0.
+    pub constrains_devices: bool,
     /// Run before each task.
     pub task_prolog: Option<PathBuf>,
     /// Run after each task.
@@ -54,6 +61,8 @@ pub struct Prepared {
     pub step_memory_mb: u64,
     /// CPUs that the step holds here, by the kernel's numbers; none where they are not known.
     pub cpus: Vec<u32>,
+    /// Devices of the node that the step has not.
+    pub denied: Vec<DeviceNumber>,
     /// Variables for prolog and epilog.
     pub site_environment: Vec<(String, String)>,
 }
@@ -91,6 +100,7 @@ impl NodeFacts {
             argv: Vec::new(),
             env: task_variables(0, 0, 0, "0"),
             cpus: self.kernel_cpus(cpus.iter()),
+            tell_binding: None,
             stdin: stdin(&batch.stdin, &context)?,
             stdout: stdout(&batch, &context)?,
             stderr: stderr(&batch, &context)?,
@@ -109,6 +119,7 @@ impl NodeFacts {
             memory_mb: part.memory_mb,
             step_memory_mb: 0,
             cpus: self.kernel_cpus(cpus.iter()),
+            denied: self.others(&part.devices)?,
             site_environment: given,
         })
     }
@@ -144,6 +155,15 @@ impl NodeFacts {
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let terminal = launch.terminal.as_ref().map(window);
         let bind = gpu_bind(&launch.gpu_bind, credential.gpus_per_task)?;
+        let mut bound: CpuBinding =
+            launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
+        if launch.unbound {
+            bound.bind = CpuBind::None;
+        }
+        variables.extend(binding::variables(&launch.cpu_bind, &bound));
+        let step_cpus = self.step_cpus(&cpus);
+        let sockets = launch.socket_distribution.parse()?;
+        let shares = binding::shares(&step_cpus, part.tasks, credential.cpus_per_task, sockets);
         let programs = programs(&launch.programs)?;
         let task = |rank: u32, local: u32| -> Result<TaskOrder, String> {
             let (stdin, stdout, stderr) = self.files(&launch, credential, (number, rank))?;
@@ -152,11 +172,8 @@ impl NodeFacts {
                 global: rank,
                 argv: own.map(|(_, argv)| argv.clone()).unwrap_or_default(),
                 env: [task_variables(rank, local, number, &all), gpus_of_task(&gpus, local, &bind)].concat(),
-                cpus: if launch.unbound {
-                    Vec::new()
-                } else {
-                    self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task)
-                },
+                cpus: binding::cpus(&bound.bind, &step_cpus, shares[local as usize].clone(), local)?,
+                tell_binding: bound.verbose.then(|| bound.kind().to_owned()),
                 stdin,
                 stdout,
                 stderr,
@@ -184,6 +201,7 @@ impl NodeFacts {
             memory_mb: part.memory_mb,
             step_memory_mb: part.step_memory_mb,
             cpus: self.kernel_cpus(cpus.iter()),
+            denied: self.others(&devices)?,
             site_environment: given,
         })
     }
@@ -260,7 +278,7 @@ impl NodeFacts {
             return Ok(variables);
         }
         variables.push(("SLURM_GPUS_ON_NODE".to_owned(), held.len().to_string()));
-        variables.push(("SLURM_JOB_GPUS".to_owned(), listed(&held, |_| true)));
+        variables.push(("SLURM_JOB_GPUS".to_owned(), listed(held.iter().map(|gpu| gpu.index))));
         variables.extend(visible(&held));
         Ok(variables)
     }
@@ -269,18 +287,37 @@ impl NodeFacts {
     fn held_gpus(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
         let mut held = Vec::new();
         for part in devices.iter().filter(|part| part.name == "gpu") {
-            let ids: IdSet = part.ids.parse().map_err(|error| format!("devices of the order: {error}"))?;
-            held.extend(ids.iter().map(|id| self.gpu(&part.kind, id)));
+            // The same number where the node was only told to have it.
+            let gpu = |id| self.device(part, id).map_or((None, id), |gpu| (gpu.vendor, gpu.index));
+            held.extend(ids(part)?.iter().map(gpu));
         }
         held.sort_unstable();
-        Ok(held)
+        let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
+        let mut counts = [0_u32; 2];
+        let counted = |(vendor, index): (Option<Vendor>, u32)| {
+            let count = &mut counts[usize::from(vendor == Some(Vendor::Amd))];
+            let place = std::mem::replace(count, *count + 1);
+            HeldGpu { vendor, index, seen: if renumbered { place } else { index } }
+        };
+        Ok(held.into_iter().map(counted).collect())
     }
 
-    /// The maker of the `id`-th GPU of a type and the number by which its library counts it; the same number where the
-    /// node was only told to have it.
-    fn gpu(&self, kind: &str, id: u32) -> (Option<Vendor>, u32) {
-        let mut same = self.gpus.iter().filter(|gpu| kind.is_empty() || gpu.kind == kind);
-        same.nth(id as usize).map_or((None, id), |gpu| (Some(gpu.vendor), gpu.index))
+    /// The `id`-th device of a name and type, if it is known.
+    fn device(&self, part: &v1::DevicePart, id: u32) -> Option<&Device> {
+        let same =
+            |device: &&Device| device.name == part.name && (part.kind.is_empty() || device.kind == part.kind);
+        self.devices.iter().filter(same).nth(id as usize)
+    }
+
+    /// The node's devices that are not among these.
+    fn others(&self, held: &[v1::DevicePart]) -> Result<Vec<DeviceNumber>, String> {
+        let mut own = Vec::new();
+        for part in held {
+            own.extend(ids(part)?.iter().filter_map(|id| self.device(part, id)));
+        }
+        let others = self.devices.iter().filter(|device| !own.contains(device));
+        // A device that is gone cannot be used either.
+        Ok(others.filter_map(|device| device.number().ok()).collect())
     }
 
     /// The kernel's numbers of CPUs of the allocation; none where tasks are not bound.
@@ -289,14 +326,11 @@ impl NodeFacts {
         cpus.filter_map(|cpu| known.get(cpu as usize).copied()).collect()
     }
 
-    /// The CPUs of one task: its share where there is one for each, otherwise all of the step's.
-    fn task_cpus(&self, cpus: &IdSet, local: u32, tasks: u32, per_task: u32) -> Vec<u32> {
-        // Where nobody has named a share, and there is a CPU for each task, that is its share.
-        let per_task = if per_task == 0 && tasks == cpus.len() { 1 } else { per_task };
-        if per_task > 0 && u64::from(tasks) * u64::from(per_task) <= u64::from(cpus.len()) {
-            return self.kernel_cpus(cpus.iter().skip((local * per_task) as usize).take(per_task as usize));
-        }
-        self.kernel_cpus(cpus.iter())
+    /// The same with where each of them lies.
+    fn step_cpus(&self, cpus: &IdSet) -> Vec<StepCpu> {
+        let Some(known) = &self.cpus else { return Vec::new() };
+        let place = |cpu: usize| self.places.get(cpu).copied().unwrap_or_default();
+        cpus.iter().filter_map(|cpu| Some((*known.get(cpu as usize)?, place(cpu as usize)))).collect()
     }
 }
 
@@ -304,7 +338,7 @@ impl NodeFacts {
 fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     if !gpus.is_empty() {
-        variables.push(("SLURM_STEP_GPUS".to_owned(), listed(gpus, |_| true)));
+        variables.push(("SLURM_STEP_GPUS".to_owned(), listed(gpus.iter().map(|gpu| gpu.index))));
     }
     if !part.topology_address.is_empty() {
         variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
@@ -375,19 +409,30 @@ pub(crate) fn window(wire: &v1::StepWindow) -> Window {
     Window { rows: size(wire.rows, 24), columns: size(wire.columns, 80) }
 }
 
-/// A GPU: who made it, and the number by which its library counts it.
-type HeldGpu = (Option<Vendor>, u32);
+/// A GPU of a step.
+#[derive(Clone, Copy)]
+struct HeldGpu {
+    vendor: Option<Vendor>,
+    /// The number by which the vendor's library counts it among all of the node.
+    index: u32,
+    /// The same among those that the step sees.
+    seen: u32,
+}
 
-fn listed(gpus: &[HeldGpu], meant: impl Fn(Option<Vendor>) -> bool) -> String {
-    let meant = gpus.iter().filter(|(vendor, _)| meant(*vendor));
-    meant.map(|(_, index)| index.to_string()).collect::<Vec<_>>().join(",")
+fn ids(part: &v1::DevicePart) -> Result<IdSet, String> {
+    part.ids.parse().map_err(|error| format!("devices of the order: {error}"))
+}
+
+fn listed(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// The variables by which libraries know which GPUs they may use.
 fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
     let mut variables = Vec::new();
-    let nvidia = listed(gpus, |vendor| vendor != Some(Vendor::Amd));
-    let amd = listed(gpus, |vendor| vendor == Some(Vendor::Amd));
+    let seen =
+        |amd| gpus.iter().filter(move |gpu| (gpu.vendor == Some(Vendor::Amd)) == amd).map(|gpu| gpu.seen);
+    let (nvidia, amd) = (listed(seen(false)), listed(seen(true)));
     if !nvidia.is_empty() {
         variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
         variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
@@ -526,12 +571,18 @@ mod tests {
     use super::*;
 
     fn facts() -> NodeFacts {
-        let gpu = |vendor, kind: &str, index| Gpu { vendor, kind: kind.to_owned(), index, devices: vec![] };
+        let gpu = |vendor, kind: &str, index| Device {
+            name: "gpu".to_owned(),
+            kind: kind.to_owned(),
+            vendor: Some(vendor),
+            index,
+            file: "/dev/null".into(),
+        };
         NodeFacts {
             name: "n2".to_owned(),
             variables: vec![("SPUR_CONF".to_owned(), "/etc/spur.toml".to_owned())],
             cpus: Some(vec![0, 4, 1, 5, 2, 6, 3, 7]),
-            gpus: vec![
+            devices: vec![
                 gpu(Vendor::Amd, "mi300x", 0),
                 gpu(Vendor::Nvidia, "h100", 0),
                 gpu(Vendor::Nvidia, "a100", 1),
@@ -597,6 +648,20 @@ mod tests {
             "ENVIRONMENT=BATCH",
         ];
         assert_eq!(variables(&prepared.launch.environment), expected);
+    }
+
+    #[test]
+    fn a_step_that_sees_its_own_gpus_counts_them_from_0() {
+        let constrained = NodeFacts { constrains_devices: true, ..facts() };
+        let prepared = constrained.batch(batch_order()).unwrap();
+        let seen = variables(&prepared.launch.environment);
+        let gpus: Vec<&str> = seen
+            .iter()
+            .map(String::as_str)
+            .filter(|variable| variable.contains("GPUS") || variable.contains("VISIBLE"))
+            .collect();
+        assert_eq!(gpus, ["SLURM_GPUS_ON_NODE=1", "SLURM_JOB_GPUS=2", "CUDA_VISIBLE_DEVICES=0"]);
+        assert_eq!(prepared.denied.len(), 3);
     }
 
     #[test]

@@ -58,8 +58,9 @@ pub async fn run(
     let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
     let port = listener.local_addr()?.port();
-    let facts = Arc::new(facts(&settings, &inventory));
     let groups = control_groups(&settings, spool.place())?;
+    let constrains_devices = groups.as_ref().is_some_and(Groups::constrains_devices);
+    let facts = Arc::new(facts(&settings, &inventory, constrains_devices));
     let address = advertised(&settings, port);
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
@@ -92,6 +93,9 @@ pub async fn run(
     if let Some(keyring) = keyring.clone() {
         tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
     }
+    // A node that is not well is drained before jobs come.
+    crate::health::check(&settings).await;
+    tokio::spawn(crate::health::keep_checking(settings_seen.clone()));
     let registrar = Registrar {
         settings: settings_seen,
         inventory: Arc::clone(&inventory),
@@ -107,8 +111,16 @@ pub async fn run(
     let registrar = tokio::spawn(registrar.run());
     tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");
     ready();
-    let reload =
-        Reload { args, log_file, inventory, settings: settings_now, facts: facts_now, keyring, inbox };
+    let reload = Reload {
+        args,
+        log_file,
+        inventory,
+        constrains_devices,
+        settings: settings_now,
+        facts: facts_now,
+        keyring,
+        inbox,
+    };
     tokio::select! {
         stopped = reload.until_stopped() => stopped?,
         ended = owner => ended.context("the owner of the node's state has failed")?,
@@ -152,7 +164,7 @@ async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
 }
 
 /// What the node adds to every order.
-fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
+fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -> NodeFacts {
     let mut variables = Vec::new();
     if let Some(config) = &settings.config {
         variables.push(("SPUR_CONF".to_owned(), config.display().to_string()));
@@ -160,13 +172,13 @@ fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
     if let Some(controllers) = &settings.told_controllers {
         variables.push(("SPUR_CONTROLLER".to_owned(), controllers.clone()));
     }
-    // Devices that were only named on the command line are not those that were found.
-    let told = settings.overrides.gres.is_some();
     NodeFacts {
         name: settings.name.clone(),
         variables,
         cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
-        gpus: if told { Vec::new() } else { inventory.gpus.clone() },
+        places: inventory.cpus.places.clone(),
+        devices: settings.overrides.devices(inventory),
+        constrains_devices,
         task_prolog: settings.agent.task_prolog.clone(),
         task_epilog: settings.agent.task_epilog.clone(),
         directory_wait_ms: settings.agent.output_wait.0 * 1000,
@@ -179,6 +191,7 @@ fn control_groups(settings: &Settings, spool: &str) -> anyhow::Result<Option<Gro
     let plugin = settings.agent.cgroup_plugin;
     match Groups::open(plugin, &settings.name, spool) {
         Ok(groups) => {
+            let groups = groups.constraining_devices(settings.agent.constrain_devices);
             tracing::info!(containment = groups.describe(), "steps are held together by control groups");
             Ok(Some(groups))
         }
@@ -223,6 +236,7 @@ struct Reload {
     args: Args,
     log_file: Option<PathBuf>,
     inventory: Arc<Inventory>,
+    constrains_devices: bool,
     settings: watch::Sender<Arc<Settings>>,
     facts: watch::Sender<Arc<NodeFacts>>,
     keyring: Option<Keyring>,
@@ -265,7 +279,7 @@ impl Reload {
         {
             tracing::info!(valid = keys.count(), "the cluster's key has changed");
         }
-        let facts = Arc::new(facts(&settings, &self.inventory));
+        let facts = Arc::new(facts(&settings, &self.inventory, self.constrains_devices));
         let told = crate::owner::Message::Settings(Arc::clone(&settings), Arc::clone(&facts));
         if self.inbox.send(told).await.is_ok() {
             self.facts.send_replace(facts);

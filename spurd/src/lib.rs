@@ -6,10 +6,12 @@
 
 pub mod args;
 pub mod assemble;
+mod binding;
 mod clock;
 mod condition;
 pub mod daemon;
 pub mod groups;
+mod health;
 pub mod inventory;
 pub mod log;
 mod owner;

@@ -1,4 +1,4 @@
-//! Prolog and epilog: the site's programs around a job on this node, run as spurd's own user.
+//! The site's programs on this node, prolog and epilog of a job among them, run as spurd's own user.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-/// A program to run around a job.
+/// A program of the site.
 #[derive(Clone, Debug)]
 pub struct SiteProgram {
-    /// `prolog` or `epilog`, for messages.
+    /// `prolog`, `epilog` or `health_check_program`, for messages.
     pub what: &'static str,
     /// The program; without one there is nothing to do, which succeeds.
     pub path: Option<PathBuf>,
@@ -44,10 +44,7 @@ impl SiteProgram {
                     // The program is dropped and thereby killed; this ends what it had started.
                     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
-                return Err(failed(format!(
-                    "not over after {} s (prolog_timeout), killed",
-                    self.limit.as_secs()
-                )));
+                return Err(failed(format!("not over after {} s, killed", self.limit.as_secs())));
             }
         };
         if output.status.success() {

@@ -66,13 +66,13 @@ impl Starting {
     }
 
     async fn start(self) -> Result<(Step, mpsc::Receiver<StepEvent>), String> {
-        let Prepared { mut launch, memory_mb, step_memory_mb, cpus, .. } = self.prepared;
+        let Prepared { mut launch, memory_mb, step_memory_mb, cpus, denied, .. } = self.prepared;
         let step = launch.order.attempt;
         let identity = launch.order.identity.clone();
         launch.order.identity.groups = groups_of(identity).await;
         if let Some(groups) = &self.groups {
             let held = groups
-                .prepare(step.attempt, memory_mb << 20, cpus)
+                .prepare(step.attempt, memory_mb << 20, cpus, denied)
                 .map_err(|error| format!("control group: {error}"))?;
             launch.order.confinement = Some(Confinement { memory_bytes: step_memory_mb << 20, ..held });
         }

@@ -11,6 +11,7 @@ use spur_proto::keys::ClusterKeys;
 
 use crate::args::Args;
 use crate::inventory::Inventory;
+use crate::inventory::device::Device;
 
 /// Everything that is fixed while spurd runs, and what SIGHUP may change.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ pub struct Settings {
     pub overrides: Overrides,
 }
 
-/// What the command line says the node has, whatever it has.
+/// What the command line, or `[[gres]]`, says the node has, whatever it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// CPUs.
@@ -50,6 +51,8 @@ pub struct Overrides {
     pub memory_mb: Option<u64>,
     /// Devices.
     pub gres: Option<Vec<GresSpec>>,
+    /// Devices that `[[gres]]` names, in place of those of their names that are found.
+    pub devices: Vec<Device>,
     /// Features.
     pub features: Vec<String>,
     /// Its place in the topologies.
@@ -114,6 +117,8 @@ impl Settings {
         let keys = keys(&local, &policy.cluster_name, &listen, &controllers)?;
         let configured = local.node_addresses.get(name.as_str()).and_then(|node| node.host.clone());
         let address = configured.map(|_| local.agent_address(&name));
+        let (devices, wrong) = Device::declared(&local.devices, &name);
+        wrong.iter().for_each(|why| tracing::warn!("a device is not counted: {why}"));
         Ok(Settings {
             config: Some(path),
             controllers,
@@ -129,6 +134,7 @@ impl Settings {
                 cpus: args.cpus,
                 memory_mb: args.memory_mb,
                 gres: args.gres.clone(),
+                devices,
                 features: args.features.clone(),
                 topology: args.topology.clone(),
             },
@@ -189,9 +195,19 @@ impl Overrides {
             cpus: self.cpus.unwrap_or(found.cpus.threads.len() as u32),
             memory_mb: self.memory_mb.unwrap_or(found.memory_mb),
             tmp_disk_mb: found.tmp_disk_mb,
-            gres: self.gres.as_ref().map_or_else(|| gpus(found), |gres| named(gres)),
+            gres: self.gres.as_ref().map_or_else(|| counted(&self.devices(found)), |gres| named(gres)),
             features: self.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
         }
+    }
+
+    /// The devices that are known by their files: none where the command line has only said how many there are.
+    pub fn devices(&self, found: &Inventory) -> Vec<Device> {
+        if self.gres.is_some() {
+            return Vec::new();
+        }
+        let declared = |name: &str| self.devices.iter().any(|device| device.name == name);
+        let detected = found.gpus.iter().filter(|gpu| !declared(&gpu.name));
+        self.devices.iter().chain(detected).cloned().collect()
     }
 
     /// The CPUs that tasks can be bound to, by the node's numbering; `None` where the registered ones are not there.
@@ -201,13 +217,13 @@ impl Overrides {
     }
 }
 
-/// The GPUs that were found, one entry for each type.
-fn gpus(found: &Inventory) -> Vec<NodeGres> {
+/// How many devices there are, one entry for each name and type.
+fn counted(devices: &[Device]) -> Vec<NodeGres> {
     let mut gres: Vec<NodeGres> = Vec::new();
-    for gpu in &found.gpus {
-        match gres.iter_mut().find(|entry| *entry.kind == *gpu.kind) {
+    for Device { name, kind, .. } in devices {
+        match gres.iter_mut().find(|entry| *entry.name == **name && *entry.kind == **kind) {
             Some(entry) => entry.count += 1,
-            None => gres.push(NodeGres { name: "gpu".into(), kind: gpu.kind.as_str().into(), count: 1 }),
+            None => gres.push(NodeGres { name: name.as_str().into(), kind: kind.as_str().into(), count: 1 }),
         }
     }
     gres
@@ -268,7 +284,13 @@ mod tests {
 
     #[test]
     fn a_node_registers_what_it_was_told_or_what_it_has() {
-        let cpus = Cpus { sockets: 2, cores_per_socket: 2, threads_per_core: 1, threads: vec![0, 2, 1, 3] };
+        let cpus = Cpus {
+            sockets: 2,
+            cores_per_socket: 2,
+            threads_per_core: 1,
+            threads: vec![0, 2, 1, 3],
+            places: vec![],
+        };
         let found = Inventory { cpus, memory_mb: 100, tmp_disk_mb: 7, gpus: vec![] };
         let shape = Overrides::default().shape(&found);
         assert_eq!((shape.sockets, shape.cpus, shape.memory_mb), (2, 4, 100));

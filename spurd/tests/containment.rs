@@ -16,12 +16,14 @@ use spurd::spool::Spool;
 use spurd::step::attempt::StepAttempt;
 use spurd::step::launcher::{ATTEMPT_VARIABLE, Launcher, Step, StepEvent};
 use spurd::step::message::Request;
-use spurd::step::order::{Confinement, Identity, Launch};
+use spurd::step::order::{Confinement, DeviceNumber, Identity, Launch};
 use spurd::step::record::ExitRecord;
 use tokio::sync::mpsc;
 
 /// Memory that a step may use in these tests.
 const MEMORY: u64 = 100 << 20;
+/// A device that no step has: `/dev/zero`.
+const ZERO: DeviceNumber = DeviceNumber { block: false, major: 1, minor: 5 };
 /// Processes that one may have.
 const PROCESSES: u64 = 60;
 
@@ -78,7 +80,7 @@ impl Node {
         let attempt: StepAttempt = attempt.parse().unwrap();
         let mut launch = launch::batch(attempt, self.directory.path(), script);
         launch.order.confinement = self.groups.as_ref().map(|groups| {
-            let confinement = groups.prepare(attempt.attempt, MEMORY, vec![0]).unwrap();
+            let confinement = groups.prepare(attempt.attempt, MEMORY, vec![0], vec![ZERO]).unwrap();
             Confinement { memory_bytes: MEMORY, ..confinement }
         });
         launch.order.sampled_memory_bytes = if self.limits("memory") { 0 } else { MEMORY };
@@ -222,5 +224,23 @@ async fn other_users_files_stay_theirs() {
         assert!(out.ends_with("54321\n") && !out.contains("secret\n"), "{:?}: {out}", node.way);
         let complaint = |line: &&str| line.is_empty() || line.contains(": ");
         assert_eq!(out.lines().filter(|line| !complaint(line)).collect::<Vec<_>>(), ["54321"], "{out}");
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_given_cannot_be_used() {
+    for node in ways() {
+        if !node.groups.as_ref().is_some_and(Groups::constrains_devices) {
+            eprintln!("SKIPPED under {:?}: nothing keeps a step from devices", node.way);
+            continue;
+        }
+        let script = "head -c 1 /dev/urandom >/dev/null && echo given
+            head -c 1 /dev/zero | wc -c; mknod own c 1 5; head -c 1 own | wc -c; exit 0";
+        let record = node.run(node.batch("45.0.batch", script)).await;
+        assert!(record.status().is_success(), "{:?}: {record:?}", node.way);
+        let out = node.read("out");
+        let counted: Vec<&str> = out.lines().filter(|line| !line.contains(':')).collect();
+        assert_eq!(counted, ["given", "0", "0"], "{:?}: {out}", node.way);
+        assert!(out.contains("Operation not permitted"), "{:?}: {out}", node.way);
     }
 }

@@ -4,8 +4,9 @@
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use spur_core::model::idset::IdSet;
 
-use crate::cluster::{Cluster, Gate, Setup, said};
+use crate::cluster::{Cluster, Gate, Said, Setup, said};
 
 fn cluster() -> Cluster {
     Cluster::start(&Setup { nodes: 2, ..Setup::default() })
@@ -54,6 +55,33 @@ fn tasks_run_programs_of_their_own() {
     assert!(err.contains("srun: error: Configuration file few invalid, no record for task id 1\n"), "{err}");
     // Outside of jobs the file says how many tasks there are.
     assert_eq!(sorted(&cluster.ok(&["srun", "--multi-prog", "progs"])).len(), 3);
+}
+
+#[test]
+fn components_of_a_line_are_one_step() {
+    let cluster = cluster();
+    let said = cluster.run(&[
+        "srun",
+        "-l",
+        "-n2",
+        "sh",
+        "-c",
+        "echo a $SLURM_PROCID/$SLURM_NTASKS $SLURM_STEP_ID",
+        ":",
+        "-n1",
+        "echo",
+        "b",
+    ]);
+    assert_eq!(sorted(&said.out), ["0: a 0/3 0", "1: a 1/3 0", "2: b"], "{said:?}");
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n4"],
+        "srun -N1 -n2 sh -c 'echo a $SLURM_PROCID $SLURMD_NODENAME' : -N1 -n2 sh -c 'echo b $SLURM_PROCID $SLURMD_NODENAME'
+         srun -n1 -c1 true : -n1 -c2 true; echo $?; srun true : ; echo $?",
+    );
+    assert_eq!(sorted(&out), ["1", "1", "a 0 n1", "a 1 n1", "b 2 n2", "b 3 n2"], "{err}");
+    assert!(err.contains("may differ in --ntasks, --nodes and program"), "{err}");
+    assert!(err.contains("No command given to execute in component 1."), "{err}");
 }
 
 #[test]
@@ -244,6 +272,66 @@ fn gpus_are_shared_out_among_tasks() {
     assert_eq!(parts[3], ["0 0,1", "1 2,3"]);
     assert_eq!(parts[4], ["255", "4"]);
     assert!(err.contains("--gpu-bind"), "{err}");
+}
+
+#[test]
+fn tasks_are_bound_to_the_cpus_that_are_said() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return eprintln!("SKIPPED: there is one CPU, and nothing to choose");
+    }
+    let cluster = Cluster::start(&Setup { cpus: 2, ..Setup::default() });
+    cluster.script("show", "sed -n 's/Cpus_allowed_list:.//p' /proc/self/status; echo $SLURM_CPU_BIND >&2");
+    // The CPUs of both tasks.
+    let shown = |bind: &str| -> (Vec<Vec<u32>>, Said) {
+        let said = cluster.run(&["srun", "-n2", "-l", bind, "sh", "./show"]);
+        let list = |line: &&str| line[3..].parse::<IdSet>().unwrap().iter().collect();
+        (sorted(&said.out).iter().map(list).collect(), said)
+    };
+    let (whole, said) = shown("--cpu-bind=boards");
+    let [first, second] = whole[0][..] else { panic!("{said:?}") };
+    assert_eq!(whole[1], whole[0]);
+    let (swapped, said) = shown(&format!("--cpu-bind=verbose,map_cpu:{second},{first}"));
+    assert_eq!(swapped, [[second], [first]], "{said:?}");
+    for told in [
+        "0: cpu-bind=MAP  - n1, task  0  0 [",
+        &format!("]: mask 0x{:x} set\n", 1_u128 << second),
+        &format!("1: verbose,map_cpu:{second},{first}\n"),
+    ] {
+        assert!(said.err.contains(told), "`{told}`: {said:?}");
+    }
+    let (mut ranks, said) = shown("--cpu-bind=rank");
+    ranks.sort_unstable();
+    assert_eq!(ranks, [[first], [second]], "{said:?}");
+    let (none, said) = shown("--cpu-bind=map_cpu:9999");
+    assert!(
+        said.err.contains("CPU binding outside of job step allocation, allocated CPUs are: 0x"),
+        "{said:?}"
+    );
+    assert_eq!((none, said.code), (Vec::new(), Some(1)));
+}
+
+#[test]
+fn a_step_has_the_devices_that_it_asked_for() {
+    let more = "[[gres]]\nname = \"gpu\"\ntype = \"x\"\nfile = \"/dev/zero,/dev/full\"";
+    let cluster = Cluster::start(&Setup { gres: "gpu:x:2", more, ..Setup::default() });
+    let task = "for device in zero full; do head -c 1 /dev/$device | wc -c; done; echo $SLURM_JOB_GPUS,$SLURM_STEP_GPUS,$CUDA_VISIBLE_DEVICES";
+    let seen = |words: &[&str]| cluster.run(&[words, &["sh", "-c", task]].concat()).out.replace('\n', " ");
+    // Of a second job, the other GPU is left.
+    let mut gate = cluster.gate("gate");
+    let first = begin(&cluster, &["srun", "-n1", "--gpus=1", "sh", "-c", "read x <gate"]);
+    cluster.client().wait(1, |job| job.state == "RUNNING");
+    let second = seen(&["srun", "-n1", "--gpus=1"]);
+    gate.open();
+    said_at_end(first);
+    let both = seen(&["srun", "-n1", "--gpus=2"]);
+    let none = seen(&["srun", "-n1"]);
+    assert_eq!(both, "1 1 0,1,0,1,0,1 ");
+    if cluster.log("n1").contains("devices:cgroup") {
+        assert_eq!((second.as_str(), none.as_str()), ("0 1 1,1,0 ", "0 0 ,, "));
+    } else {
+        eprintln!("SKIPPED: nothing keeps a step from devices here");
+        assert_eq!((second.as_str(), none.as_str()), ("1 1 1,1,1 ", "1 1 ,, "));
+    }
 }
 
 #[test]

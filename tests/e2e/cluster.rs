@@ -66,6 +66,8 @@ pub(crate) struct Cluster {
     port: u16,
     cpus: u32,
     gres: &'static str,
+    /// Whether `[[gres]]` says which files they are.
+    has_device_files: bool,
     /// Where each node listens, so that it does so again when it is started again.
     ports: BTreeMap<String, u16>,
     daemons: BTreeMap<String, Daemon>,
@@ -107,7 +109,9 @@ impl Cluster {
         let port = free_port();
         let ports = (1..=setup.nodes).map(|number| (format!("n{number}"), free_port())).collect();
         let Setup { auth: method, cpus, gres, .. } = *setup;
-        let cluster = Self { directory, method, port, cpus, gres, ports, daemons: BTreeMap::new() };
+        let has_device_files = setup.more.contains("[[gres]]");
+        let daemons = BTreeMap::new();
+        let cluster = Self { directory, method, port, cpus, gres, has_device_files, ports, daemons };
         for name in ["state", "spool", "work", "bin", "log"] {
             fs::create_dir(cluster.path(name)).expect("the directory is ours");
         }
@@ -198,7 +202,7 @@ impl Cluster {
         let listen = format!("127.0.0.1:{}", self.ports.get(name).unwrap_or(&0));
         command.args(["-D", "-N", name, "--listen", &listen, "--cpus", &cpus, "--memory", "64000"]);
         command.arg("-f").arg(self.path("spur.toml"));
-        if !self.gres.is_empty() {
+        if !self.gres.is_empty() && !self.has_device_files {
             command.args(["--gres", self.gres]);
         }
         command

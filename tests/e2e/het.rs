@@ -21,6 +21,7 @@ srun --het-group=1 sh -c 'echo other $SLURM_JOB_ID.$SLURM_STEP_ID $SLURM_PROCID/
 echo in | srun --het-group=0,1 -l sh -c 'read x; echo all $SLURM_JOB_ID $x; exit $SLURM_PROCID' | sort
 srun --het-group=0-1 sh -c 'exit $((SLURM_JOB_ID + SLURM_PROCID))'; echo worst $?
 srun --het-group=2 true 2>&1
+srun sh -c 'echo zero $SLURM_JOB_ID' : sh -c 'echo one $SLURM_JOB_ID $SLURM_PROCID' | sort
 echo steps done >told; read x <go
 ";
 
@@ -71,6 +72,7 @@ fn components_run_together_and_have_steps() {
     ];
     assert_eq!(lines[..10], expected, "{out}\n{err}");
     assert!(lines[10].contains("--het-group=2: the job has components 0 to 1"), "{out}");
+    assert_eq!(lines[11..], ["one 2 0", "one 2 1", "zero 1"], "{out}\n{err}");
     let rows = cluster.ok(&["sacct", "-n", "-P", "-X", "-j", "1", "-o", "JobID,JobIDRaw,State,NNodes"]);
     assert_eq!(rows, "1+0|1|COMPLETED|1\n1+1|2|COMPLETED|2\n");
 }

@@ -14,6 +14,7 @@ mod crash;
 mod disk;
 mod edits;
 mod faults;
+mod health;
 mod het;
 mod history;
 mod identity;

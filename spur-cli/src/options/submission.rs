@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spur_core::text::cpubind::CpuBinding;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
@@ -189,14 +190,16 @@ pub struct StepWishes {
     pub external: bool,
     /// `--overcommit`.
     pub overcommit: bool,
-    /// `--cpu-bind=none`.
-    pub unbound: bool,
+    /// `--cpu-bind`.
+    pub cpu_bind: CpuBinding,
     /// `--gres`, if something was said.
     pub gres: Option<String>,
     /// `--gpu-bind`.
     pub gpu_bind: GpuBind,
     /// `--multi-prog`.
     pub multi_prog: bool,
+    /// `a : b`: how many tasks run each program, in the order of their ranks; the last has all that are left.
+    pub components: Vec<(u32, Vec<String>)>,
     /// `--bcast`, with its value, which may be empty.
     pub bcast: Option<String>,
     /// `--prolog`: run here before the step.

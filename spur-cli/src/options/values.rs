@@ -82,43 +82,6 @@ pub(super) fn distribution(value: &str) -> Result<String, String> {
     if known && below && packing { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// What `--cpu-bind` comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CpuBinding {
-    /// Every task is bound to the CPUs that it is given: whole cores, in the order of the ranks.
-    Own,
-    /// To none.
-    None,
-    /// To CPUs that are said, or more of them than the task is given.
-    Elsewhere,
-}
-
-/// `--cpu-bind`: whether it is told of, and to what tasks are bound.
-pub(super) fn cpu_binding(value: &str) -> Result<CpuBinding, String> {
-    let lower = value.to_ascii_lowercase();
-    let told = ["quiet", "q", "verbose", "v"];
-    let kind = match lower.split_once(',') {
-        Some((first, rest)) if told.contains(&first) => rest,
-        None if told.contains(&lower.as_str()) => "",
-        _ => &lower,
-    };
-    let (name, list) = kind.split_once([':', '=']).unwrap_or((kind, ""));
-    match (name, list) {
-        ("" | "cores" | "core" | "threads" | "thread" | "rank", "") => Ok(CpuBinding::Own),
-        ("none" | "no", "") => Ok(CpuBinding::None),
-        ("sockets" | "socket" | "ldoms" | "ldom" | "boards" | "board" | "rank_ldom", "") => {
-            Ok(CpuBinding::Elsewhere)
-        }
-        (
-            "map_cpu" | "mapcpu" | "mask_cpu" | "maskcpu" | "map_ldom" | "mapldom" | "mask_ldom" | "maskldom",
-            list,
-        ) if !list.is_empty() => Ok(CpuBinding::Elsewhere),
-        _ => Err(format!(
-            "`{value}` is not known; say none, cores, threads, sockets, ldoms, rank, map_cpu:LIST or mask_cpu:LIST, behind quiet, or verbose,"
-        )),
-    }
-}
-
 /// CPUs, and GPUs with their type, of `--tres-per-task`.
 pub(super) fn tres_per_task(value: &str) -> Result<(Option<u32>, Option<String>), String> {
     let (mut cpus, mut gpus) = (None, None);

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use spur_core::id::StepId;
 
 use super::{held, set, step_group as name_of_step, write};
+use crate::step::order::DeviceNumber;
 use crate::step::shim::Process;
 
 /// How long processes have to freeze before they are killed all the same: one that waits for a disk cannot freeze.
@@ -84,6 +85,14 @@ pub(crate) fn limit_memory(group: &Path, bytes: u64) -> io::Result<()> {
         set(&limit, &bytes.to_string())?;
     }
     set(&both, &bytes.to_string())
+}
+
+/// Forbids devices to everything in a group.
+pub(crate) fn deny_devices(group: &Path, devices: &[DeviceNumber]) -> io::Result<()> {
+    devices.iter().try_for_each(|DeviceNumber { block, major, minor }| {
+        let kind = if *block { 'b' } else { 'c' };
+        set(&group.join("devices.deny"), &format!("{kind} {major}:{minor} rwm"))
+    })
 }
 
 /// The processes in a group.

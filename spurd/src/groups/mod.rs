@@ -20,14 +20,16 @@ use spur_core::model::config::CgroupPlugin;
 
 use self::host::Host;
 use crate::step::attempt::StepAttempt;
-use crate::step::order::{Confinement, LegacyGroup};
+use crate::step::order::{Confinement, DeviceNumber, LegacyGroup};
 
 pub(crate) use self::legacy::{
-    kill_all, limit_memory, processes, set_frozen, step_group as legacy_step_group,
+    deny_devices, kill_all, limit_memory, processes, set_frozen, step_group as legacy_step_group,
 };
 
 /// What is limited below the node's group, if the kernel has it.
 const CONTROLLERS: [&str; 3] = ["memory", "cpuset", "pids"];
+/// What keeps steps from devices that they have not; in version 2 a program does, without a controller.
+const DEVICES: &str = "devices";
 /// What holds steps together where there is no hierarchy of version 2.
 const FREEZER: &str = "freezer";
 
@@ -40,6 +42,8 @@ pub struct Groups {
     legacy: Arc<[(&'static str, PathBuf)]>,
     /// How many processes a job may have.
     max_processes: u64,
+    /// Whether a step is kept from devices that it has not.
+    constrain_devices: bool,
     /// The locks that say that these groups are in use.
     _held: Arc<[File]>,
 }
@@ -87,7 +91,10 @@ impl Groups {
                 unified.as_ref().is_some_and(|unified| unified.controllers.contains(&controller))
             };
             let freezer = unified.is_none().then_some(FREEZER);
-            for controller in freezer.into_iter().chain(CONTROLLERS).filter(|&controller| !has(controller)) {
+            // A host without it has version 2, where it is not needed.
+            let devices = host.legacy.contains_key(DEVICES).then_some(DEVICES);
+            let wanted = freezer.into_iter().chain(CONTROLLERS).chain(devices);
+            for controller in wanted.filter(|&controller| !has(controller)) {
                 let Some(mount) = host.legacy.get(controller) else {
                     missing.push(format!("no controller {controller} of version 1"));
                     continue;
@@ -105,7 +112,13 @@ impl Groups {
             return Err(missing.join("; "));
         }
         let max_processes = host::max_processes() / 2;
-        let groups = Groups { unified, legacy: legacy.into(), max_processes, _held: held.into() };
+        let groups = Groups {
+            unified,
+            legacy: legacy.into(),
+            max_processes,
+            constrain_devices: true,
+            _held: held.into(),
+        };
         groups.nodes().for_each(held::sweep);
         Ok(groups)
     }
@@ -116,14 +129,28 @@ impl Groups {
         Groups { max_processes, ..self }
     }
 
+    /// The same, where steps may or may not use devices that they have not.
+    #[must_use]
+    pub fn constraining_devices(self, constrain_devices: bool) -> Groups {
+        Groups { constrain_devices, ..self }
+    }
+
     /// What holds steps together and what limits what, for people: `kill:cgroup/v2,memory:cgroup/v1`.
     pub fn describe(&self) -> String {
         let holder = if self.unified.is_some() { "cgroup/v2" } else { "cgroup/v1" };
         let unified = self.unified.iter().flat_map(|unified| unified.controllers.iter());
         let mut parts = vec![format!("kill:{holder}")];
         parts.extend(unified.map(|controller| format!("{controller}:cgroup/v2")));
-        let limiting = self.legacy.iter().filter(|(controller, _)| *controller != FREEZER);
+        let limits = |controller| match controller {
+            FREEZER => false,
+            DEVICES => self.constrain_devices,
+            _ => true,
+        };
+        let limiting = self.legacy.iter().filter(|(controller, _)| limits(*controller));
         parts.extend(limiting.map(|(controller, _)| format!("{controller}:cgroup/v1")));
+        if self.constrains_devices() && !self.has_legacy(DEVICES) {
+            parts.push(format!("{DEVICES}:cgroup/v2"));
+        }
         if !self.limits("memory") {
             parts.push("memory:sampled".to_owned());
         }
@@ -133,14 +160,30 @@ impl Groups {
     /// Whether a controller limits jobs here.
     pub fn limits(&self, controller: &str) -> bool {
         self.unified.as_ref().is_some_and(|unified| unified.controllers.contains(&controller))
-            || self.legacy.iter().any(|(known, _)| *known == controller)
+            || self.has_legacy(controller)
     }
 
-    /// Makes the groups of a job with what it holds here.
+    /// Whether a step is kept from devices that it has not.
+    pub fn constrains_devices(&self) -> bool {
+        self.constrain_devices && (self.unified.is_some() || self.has_legacy(DEVICES))
+    }
+
+    fn has_legacy(&self, controller: &str) -> bool {
+        self.legacy.iter().any(|(known, _)| *known == controller)
+    }
+
+    /// Makes the groups of a job with what it holds here; `denied` are the devices that a step of it may not use.
     ///
     /// # Errors
     /// The system's error if a group cannot be made or a limit that is enforced cannot be set.
-    pub fn prepare(&self, attempt: Attempt, memory_bytes: u64, cpus: Vec<u32>) -> io::Result<Confinement> {
+    pub fn prepare(
+        &self,
+        attempt: Attempt,
+        memory_bytes: u64,
+        cpus: Vec<u32>,
+        denied: Vec<DeviceNumber>,
+    ) -> io::Result<Confinement> {
+        let denied = if self.constrain_devices { denied } else { Vec::new() };
         let mut confinement = Confinement::default();
         if let Some(unified) = &self.unified {
             let job = unified.node.join(job_group(attempt));
@@ -158,6 +201,7 @@ impl Groups {
             match *controller {
                 "memory" if memory_bytes == 0 => continue,
                 "cpuset" if cpus.is_empty() => continue,
+                DEVICES if denied.is_empty() => continue,
                 _ => {}
             }
             let group = node.join(job_group(attempt));
@@ -169,7 +213,7 @@ impl Groups {
             }
             confinement.legacy.push(LegacyGroup { controller: (*controller).to_owned(), job_group: group });
         }
-        Ok(Confinement { cpus, ..confinement })
+        Ok(Confinement { cpus, denied, ..confinement })
     }
 
     /// The directories of the node's groups.
@@ -314,7 +358,7 @@ mod tests {
             Ok(groups) => groups,
             Err(why) => return println!("SKIPPED: {why}"),
         };
-        killed.prepare(Attempt { job: JobId(7), restart: 0 }, 1 << 20, vec![0]).unwrap();
+        killed.prepare(Attempt { job: JobId(7), restart: 0 }, 1 << 20, vec![0], vec![]).unwrap();
         let left: Vec<PathBuf> = killed.nodes().map(Path::to_owned).collect();
         let first = open("first").unwrap();
         assert!(left.iter().all(|node| node.is_dir()), "its spurd lives: {left:?}");

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spur_core::model::idset::IdSet;
+
 use super::{Kernel, numbered};
 
 /// The CPUs of a node.
@@ -18,6 +20,19 @@ pub struct Cpus {
     pub threads_per_core: u32,
     /// The kernel's number of every usable CPU, in the order socket, core, thread.
     pub threads: Vec<u32>,
+    /// Where each of them lies, in the same order.
+    pub places: Vec<CpuPlace>,
+}
+
+/// Where a CPU lies in its node, by the kernel's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuPlace {
+    /// The socket.
+    pub socket: u32,
+    /// The core in the socket.
+    pub core: u32,
+    /// The locality domain (NUMA node), 0 where the kernel names none.
+    pub locality: u32,
 }
 
 /// The CPUs this process may run on, by the kernel's numbers; empty if the kernel does not say.
@@ -50,21 +65,41 @@ impl Kernel {
             let cores = usable.iter().map(|&cpu| (cpu, vec![cpu])).collect();
             sockets.insert(0, cores);
         }
-        shape(sockets)
+        let localities = self.localities();
+        let near = |cpu: u32| {
+            let own = localities.iter().find(|(_, cpus)| cpus.contains(cpu));
+            own.map_or(0, |(locality, _)| *locality)
+        };
+        shape(sockets, near)
+    }
+
+    /// The locality domains of the node with their CPUs.
+    fn localities(&self) -> Vec<(u32, IdSet)> {
+        let base = "sys/devices/system/node";
+        let names = self.names(base);
+        let numbers = names.iter().filter_map(|name| numbered(name, "node"));
+        let with_cpus = numbers.filter_map(|number| {
+            let list = self.line(format!("{base}/node{number}/cpulist"))?;
+            Some((number, list.parse().ok()?))
+        });
+        with_cpus.collect()
     }
 }
 
-fn shape(sockets: BTreeMap<u32, BTreeMap<u32, Vec<u32>>>) -> Cpus {
+fn shape(sockets: BTreeMap<u32, BTreeMap<u32, Vec<u32>>>, near: impl Fn(u32) -> u32) -> Cpus {
     let fewest = |counts: &mut dyn Iterator<Item = usize>| counts.min().unwrap_or(1).max(1) as u32;
     let cores_per_socket = fewest(&mut sockets.values().map(BTreeMap::len));
     let threads_per_core = fewest(&mut sockets.values().flat_map(BTreeMap::values).map(Vec::len));
     let sockets_found = sockets.len() as u32;
-    let mut threads = Vec::new();
-    for mut core in sockets.into_values().flat_map(BTreeMap::into_values) {
-        core.sort_unstable();
-        threads.extend(core);
+    let (mut threads, mut places) = (Vec::new(), Vec::new());
+    for (socket, cores) in sockets {
+        for (core, mut cpus) in cores {
+            cpus.sort_unstable();
+            places.extend(cpus.iter().map(|&cpu| CpuPlace { socket, core, locality: near(cpu) }));
+            threads.extend(cpus);
+        }
     }
-    Cpus { sockets: sockets_found, cores_per_socket, threads_per_core, threads }
+    Cpus { sockets: sockets_found, cores_per_socket, threads_per_core, threads, places }
 }
 
 #[cfg(test)]
@@ -91,11 +126,13 @@ mod tests {
     #[test]
     fn cpus_are_numbered_by_socket_core_and_thread() {
         let (_root, kernel) = machine(&TWO_SOCKETS);
+        let place = |(socket, core)| CpuPlace { socket, core, locality: 0 };
         let expected = Cpus {
             sockets: 2,
             cores_per_socket: 2,
             threads_per_core: 2,
             threads: vec![0, 4, 1, 5, 2, 6, 3, 7],
+            places: [(0, 0), (0, 0), (0, 4), (0, 4), (1, 0), (1, 0), (1, 4), (1, 4)].map(place).to_vec(),
         };
         assert_eq!(kernel.cpus(&BTreeSet::new()), expected);
     }
@@ -104,10 +141,8 @@ mod tests {
     fn a_process_confined_to_some_cpus_counts_only_those() {
         let (_root, kernel) = machine(&TWO_SOCKETS);
         let cpus = kernel.cpus(&BTreeSet::from([0, 1, 4, 5]));
-        assert_eq!(
-            cpus,
-            Cpus { sockets: 1, cores_per_socket: 2, threads_per_core: 2, threads: vec![0, 4, 1, 5] }
-        );
+        let Cpus { sockets, cores_per_socket, threads_per_core, threads, .. } = cpus;
+        assert_eq!((sockets, cores_per_socket, threads_per_core, threads), (1, 2, 2, vec![0, 4, 1, 5]));
     }
 
     #[test]
@@ -117,7 +152,21 @@ mod tests {
             ("sys/devices/system/cpu/cpu1/online", "0\n"),
             ("sys/devices/system/cpu/cpu2/online", "1\n"),
         ]);
-        let expected = Cpus { sockets: 1, cores_per_socket: 2, threads_per_core: 1, threads: vec![0, 2] };
-        assert_eq!(kernel.cpus(&BTreeSet::new()), expected);
+        let cpus = kernel.cpus(&BTreeSet::new());
+        assert_eq!((cpus.sockets, cpus.cores_per_socket, cpus.threads), (1, 2, vec![0, 2]));
+    }
+
+    #[test]
+    fn cpus_lie_in_the_locality_domain_that_lists_them() {
+        let (_root, kernel) = tree(&[
+            ("sys/devices/system/cpu/cpu0/x", ""),
+            ("sys/devices/system/cpu/cpu1/x", ""),
+            ("sys/devices/system/cpu/cpu2/x", ""),
+            ("sys/devices/system/node/node0/cpulist", "0\n"),
+            ("sys/devices/system/node/node8/cpulist", "1-2,4\n"),
+            ("sys/devices/system/node/possible", "0,8\n"),
+        ]);
+        let places = kernel.cpus(&BTreeSet::new()).places;
+        assert_eq!(places.iter().map(|place| place.locality).collect::<Vec<_>>(), [0, 8, 8]);
     }
 }

@@ -7,28 +7,7 @@
 use std::path::PathBuf;
 
 use super::Kernel;
-
-/// Who made a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Vendor {
-    /// AMD: `ROCR_VISIBLE_DEVICES`.
-    Amd,
-    /// NVIDIA: `CUDA_VISIBLE_DEVICES`.
-    Nvidia,
-}
-
-/// One GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    /// Who made it.
-    pub vendor: Vendor,
-    /// Its type, as `--gres=gpu:TYPE` names it: `mi300x`, `h100`.
-    pub kind: String,
-    /// The number by which the vendor's library counts it.
-    pub index: u32,
-    /// The files through which a process uses it.
-    pub devices: Vec<PathBuf>,
-}
+use super::device::{Device, Vendor};
 
 /// PCI device numbers of AMD's compute GPUs and their types.
 const AMD_TYPES: [(u32, &str); 19] = [
@@ -55,13 +34,13 @@ const AMD_TYPES: [(u32, &str); 19] = [
 
 impl Kernel {
     /// The GPUs that jobs can use, AMD's first.
-    pub fn gpus(&self) -> Vec<Gpu> {
+    pub fn gpus(&self) -> Vec<Device> {
         let mut gpus = self.amd();
         gpus.extend(self.nvidia());
         gpus
     }
 
-    fn amd(&self) -> Vec<Gpu> {
+    fn amd(&self) -> Vec<Device> {
         let base = "sys/class/kfd/kfd/topology/nodes";
         let mut nodes: Vec<u32> = self.names(base).iter().filter_map(|name| name.parse().ok()).collect();
         nodes.sort_unstable();
@@ -78,17 +57,10 @@ impl Kernel {
             Some((kind, PathBuf::from(format!("/dev/dri/renderD{minor}"))))
         });
         let numbered = described.zip(0..);
-        numbered
-            .map(|((kind, render), index)| Gpu {
-                vendor: Vendor::Amd,
-                kind,
-                index,
-                devices: vec![PathBuf::from("/dev/kfd"), render],
-            })
-            .collect()
+        numbered.map(|((kind, file), index)| gpu(Vendor::Amd, kind, index, file)).collect()
     }
 
-    fn nvidia(&self) -> Vec<Gpu> {
+    fn nvidia(&self) -> Vec<Device> {
         let base = "proc/driver/nvidia/gpus";
         let described = self.names(base).into_iter().filter_map(|address| {
             let text = self.text(format!("{base}/{address}/information"))?;
@@ -97,19 +69,13 @@ impl Kernel {
             Some((nvidia_type(value("Model:").unwrap_or_default()), minor))
         });
         let numbered = described.zip(0..);
-        numbered
-            .map(|((kind, minor), index)| Gpu {
-                vendor: Vendor::Nvidia,
-                kind,
-                index,
-                devices: vec![
-                    PathBuf::from(format!("/dev/nvidia{minor}")),
-                    PathBuf::from("/dev/nvidiactl"),
-                    PathBuf::from("/dev/nvidia-uvm"),
-                ],
-            })
-            .collect()
+        let file = |minor| PathBuf::from(format!("/dev/nvidia{minor}"));
+        numbered.map(|((kind, minor), index)| gpu(Vendor::Nvidia, kind, index, file(minor))).collect()
     }
+}
+
+fn gpu(vendor: Vendor, kind: String, index: u32, file: PathBuf) -> Device {
+    Device { name: "gpu".to_owned(), kind, vendor: Some(vendor), index, file }
 }
 
 /// The type of an AMD GPU; its PCI number where it is not known by name, so that types never mix.
@@ -162,9 +128,9 @@ mod tests {
             ("proc/driver/nvidia/gpus/0000:c7:00.0/information", &second),
         ]);
         let gpus = kernel.gpus();
-        let devices: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.devices[0].to_str().unwrap())).collect();
+        let devices: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.file.to_str().unwrap())).collect();
         assert_eq!(devices, [(0, "/dev/nvidia1"), (1, "/dev/nvidia0")]);
-        assert!(gpus.iter().all(|gpu| gpu.kind == "h100" && gpu.vendor == Vendor::Nvidia));
+        assert!(gpus.iter().all(|gpu| gpu.kind == "h100" && gpu.vendor == Some(Vendor::Nvidia)));
     }
 
     #[test]
@@ -184,12 +150,7 @@ mod tests {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_root, kernel) = tree(&files);
-        let gpu = |kind: &str, index, render: &str| Gpu {
-            vendor: Vendor::Amd,
-            kind: kind.to_owned(),
-            index,
-            devices: vec!["/dev/kfd".into(), render.into()],
-        };
+        let gpu = |kind: &str, index, render: &str| gpu(Vendor::Amd, kind.to_owned(), index, render.into());
         let expected = [gpu("mi300x", 0, "/dev/dri/renderD128"), gpu("amd_1234", 1, "/dev/dri/renderD136")];
         assert_eq!(kernel.gpus(), expected);
     }

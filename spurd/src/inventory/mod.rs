@@ -4,6 +4,7 @@
 //! reported as none; nothing here fails because a node lacks something.
 
 pub mod cpu;
+pub mod device;
 pub mod gpu;
 pub mod memory;
 
@@ -11,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::cpu::Cpus;
-use self::gpu::Gpu;
+use self::device::Device;
 
 /// The files the kernel shows.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct Inventory {
     /// Temporary disk in MiB.
     pub tmp_disk_mb: u64,
     /// GPUs in the order of their index.
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<Device>,
 }
 
 impl Kernel {

@@ -165,6 +165,9 @@ pub struct TaskOrder {
     pub env: Vec<(String, String)>,
     /// CPUs, by the operating system's numbers, that the task is bound to; empty leaves it unbound.
     pub cpus: Vec<u32>,
+    /// By what it is bound, if it is to say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tell_binding: Option<String>,
     /// Standard input.
     pub stdin: Input,
     /// Standard output.
@@ -218,13 +221,28 @@ pub struct Confinement {
     /// Memory that the step may use, in bytes; 0: as much as its job.
     #[serde(default)]
     pub memory_bytes: u64,
+    /// Devices that the step may not use.
+    #[serde(default)]
+    pub denied: Vec<DeviceNumber>,
+}
+
+/// A device as the kernel knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceNumber {
+    /// Whether it is a block device; otherwise it is a character device.
+    pub block: bool,
+    /// The number of its driver.
+    pub major: u32,
+    /// Its number there.
+    pub minor: u32,
 }
 
 /// A control group of version 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LegacyGroup {
-    /// Whose: `memory`, `cpuset`, `pids`, `freezer`.
+    /// Whose: `memory`, `cpuset`, `pids`, `devices`, `freezer`.
     pub controller: String,
     /// The job's, absolute.
     pub job_group: PathBuf,

@@ -12,6 +12,7 @@ pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
         argv: Vec::new(),
         env: vec![],
         cpus: vec![],
+        tell_binding: None,
         stdin: Input::Null,
         stdout: Output::File { path: "out".into(), append: false },
         stderr: Output::Stdout,

@@ -251,6 +251,7 @@ impl Taker<'_> {
         self.program(&mut section, "Epilog", "epilog");
         self.program(&mut section, "TaskProlog", "task_prolog");
         self.program(&mut section, "TaskEpilog", "task_epilog");
+        self.health_check(&mut section);
         let before = section.len();
         self.duration(&mut section, "PrologEpilogTimeout", "prolog_timeout", (1, 86_400));
         if section.len() == before {
@@ -265,7 +266,30 @@ impl Taker<'_> {
                 _ => self.note(&mut section, &pair, "no such control groups; nodes find out"),
             }
         }
+        if let Some(pair) = self.cgroup.pair("ConstrainDevices") {
+            match yes(&pair.value) {
+                Some(flag) => section.plain("constrain_devices", flag),
+                None => self.note(&mut section, &pair, "neither yes nor no"),
+            }
+        }
         section
+    }
+
+    /// `HealthCheckProgram`, which never runs with Slurm where no interval is said.
+    fn health_check(&mut self, section: &mut Section) {
+        let interval = self.conf.pair("HealthCheckInterval");
+        let seconds = interval.as_ref().and_then(|pair| pair.value.parse::<u64>().ok()).unwrap_or(0);
+        if seconds == 0 {
+            if let Some(program) = self.conf.pair("HealthCheckProgram") {
+                self.note(section, &program, "it never runs without HealthCheckInterval");
+            }
+            return;
+        }
+        let before = section.len();
+        self.program(section, "HealthCheckProgram", "health_check_program");
+        if section.len() > before {
+            section.text("health_check_interval", Seconds(seconds.min(86_400)));
+        }
     }
 
     /// `EnforcePartLimits`, whose `YES` is `ALL`.

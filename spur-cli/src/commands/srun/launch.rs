@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gpubind::GpuBind;
 use spur_proto::convert::step::ranks;
@@ -15,7 +16,7 @@ use super::mpi::Mpi;
 use super::node::{self, Event, Launch, Node};
 use super::output::{Names, Outputs};
 use super::states::States;
-use super::{LaidOut, Run, bcast, programs, terminal};
+use super::{LaidOut, Run, bcast, programs, terminal, wish};
 use crate::options::submission::Submission;
 use crate::place;
 use crate::session::{Session, whoami};
@@ -64,7 +65,7 @@ impl Run {
             None => programs::of_tasks(&wishes, tasks, argv)?,
         };
         let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
-        let bind = &wishes.step.gpu_bind;
+        let (bind, bound) = (&wishes.step.gpu_bind, &wishes.step.cpu_bind);
         let launch = StepLaunch {
             credential: step.credential.clone(),
             argv: argv.to_vec(),
@@ -75,7 +76,9 @@ impl Run {
             stdin_task: wanted.task,
             no_stdin: wanted.none,
             mpi: mpi.to_owned(),
-            unbound: wishes.step.unbound,
+            socket_distribution: wish::over_sockets(&wishes.step.distribution),
+            unbound: bound.bind == CpuBind::None,
+            cpu_bind: if *bound == CpuBinding::default() { String::new() } else { bound.to_string() },
             time_limit: wishes.spec.time_limit,
             terminal: window,
             task_prolog: found(&wishes.step.task_prolog),

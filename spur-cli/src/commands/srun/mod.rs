@@ -5,6 +5,7 @@
 
 pub mod attach;
 pub mod bcast;
+mod components;
 pub mod exec;
 mod group;
 mod input;
@@ -82,7 +83,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 
 async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wishes = Submission::default();
-    let argv = match wishes.settle_line(&SRUN_LINE, words, &|name| session.env(name))? {
+    let mut argv = match wishes.settle_line(&SRUN_LINE, words, &|name| session.env(name))? {
         Settled::Run(operands) => operands,
         Settled::Show(text) => {
             write!(session.out, "{text}")?;
@@ -96,6 +97,12 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
+    let het =
+        wishes.step.job.is_none() && group::is_inside(session) && session.env("SLURM_HET_SIZE").is_some();
+    let components = components::are_in(&argv);
+    if components && !het {
+        (wishes, argv) = components::merged(session, wishes, words, &argv)?;
+    }
     programs::read(session, &mut wishes, &argv)?;
     verbose::tell(session, &wishes);
     let mut signals = Signals::listen(TAKEN)?;
@@ -107,7 +114,11 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if wishes.test_only || !group::is_inside(session) {
         return outside::run(session, wishes, &argv, &mut signals).await;
     }
-    let parts = group::parts(session, wishes, words)?;
+    let (parts, argv) = if components && het {
+        components::of_het_job(session, wishes, words, &argv)?
+    } else {
+        (group::parts(session, wishes, words)?, argv)
+    };
     run_in(session, parts, &argv, &mut signals).await.map(ExitCode::shell)
 }
 

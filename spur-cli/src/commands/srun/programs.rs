@@ -45,6 +45,9 @@ fn programs(argv: &[String]) -> anyhow::Result<MultiProg> {
 /// # Errors
 /// As of [`read`].
 pub(super) fn of_tasks(wishes: &Submission, tasks: u32, argv: &[String]) -> anyhow::Result<Vec<StepProgram>> {
+    if !wishes.step.components.is_empty() {
+        return Ok(of_components(&wishes.step.components, tasks));
+    }
     if !wishes.step.multi_prog {
         return Ok(Vec::new());
     }
@@ -55,6 +58,16 @@ pub(super) fn of_tasks(wishes: &Submission, tasks: u32, argv: &[String]) -> anyh
         argv: program.words,
     });
     Ok(wire.collect())
+}
+
+fn of_components(components: &[(u32, Vec<String>)], tasks: u32) -> Vec<StepProgram> {
+    let mut next = 0;
+    let mut one = |(number, (count, argv)): (usize, &(u32, Vec<String>))| {
+        let end = if number + 1 == components.len() { tasks } else { next + count };
+        let ranks = std::mem::replace(&mut next, end)..end;
+        StepProgram { ranks: ranks.collect::<IdSet>().to_string(), argv: argv.clone() }
+    };
+    components.iter().enumerate().map(&mut one).collect()
 }
 
 /// The path of a program for nodes to run: as it was said, below the working directory, or where PATH has it; empty

@@ -101,6 +101,12 @@ fn over_nodes(said: &str) -> anyhow::Result<&str> {
     Ok(if nodes == "*" { "" } else { nodes })
 }
 
+/// The part of `--distribution` that is about sockets; empty for the default.
+pub(super) fn over_sockets(said: &str) -> String {
+    let level = said.split(',').next().unwrap_or_default().split(':').nth(1).unwrap_or_default();
+    if level == "*" { String::new() } else { level.to_ascii_lowercase() }
+}
+
 /// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
 /// `SLURM_HOSTFILE` names.
 fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<String>> {
@@ -136,6 +142,15 @@ mod tests {
             ("plane=4", "plane=4"),
         ] {
             assert_eq!(over_nodes(said).unwrap(), nodes, "{said}");
+        }
+        for (said, sockets) in [
+            ("", ""),
+            ("block", ""),
+            ("block:*", ""),
+            ("*:fcyclic,NoPack", "fcyclic"),
+            ("plane=2:Block:cyclic", "block"),
+        ] {
+            assert_eq!(over_sockets(said), sockets, "{said}");
         }
         assert!(over_nodes("block:plane").is_err());
     }

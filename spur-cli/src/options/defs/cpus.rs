@@ -3,12 +3,11 @@
 //! tidy: table
 
 use spur_core::text::ParseError;
+use spur_core::text::cpubind::CpuBinding;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::nodes::NodeCount;
 
-use super::super::values::{
-    CpuBinding, count, cpu_binding, distribution, extra_node_info, least, parsed, tres_per_task,
-};
+use super::super::values::{count, distribution, extra_node_info, least, parsed, tres_per_task};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
 pub(super) const RESOURCES: &[Def] = &[
@@ -177,22 +176,10 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SLURM_CPU_FREQ_REQ"])
     .without_effect("frequencies are the system's, as with Slurm where CpuFreqGovernors forbids it"),
-    Def::value(
-        "cpu-bind",
-        None,
-        "type",
-        "bind tasks to CPUs: to those that they are given, or none",
-        |s, v| {
-            let binding = cpu_binding(v)?;
-            s.step.unbound = binding == CpuBinding::None;
-            if binding == CpuBinding::Elsewhere {
-                s.notes.push(format!(
-                    "--cpu-bind={v} has no effect: each task is bound to the CPUs that it is given"
-                ));
-            }
-            Ok(())
-        },
-    )
+    Def::value("cpu-bind", None, "type", "bind tasks to CPUs", |s, v| {
+        s.step.cpu_bind = parsed::<CpuBinding>(v)?;
+        Ok(())
+    })
     .or(&["cpu_bind"])
     .only(SRUN)
     .env(&["SLURM_CPU_BIND"]),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::text::address::HostPort;
+use crate::text::hostlist::HostList;
 use crate::text::time::Seconds;
 
 /// Facts about this host and about how to reach others.
@@ -20,6 +21,8 @@ pub struct Local {
     pub agent: AgentLocal,
     /// `[log]`.
     pub log: LogLocal,
+    /// `[[gres]]`: the files of devices, in the order of the file.
+    pub devices: Vec<DeviceFiles>,
     /// Where each configured node is reached, as far as `[[nodes]]` says: by node name.
     pub node_addresses: BTreeMap<Arc<str>, NodeAddress>,
 }
@@ -136,6 +139,10 @@ pub struct AgentLocal {
     pub prolog: Option<PathBuf>,
     /// `epilog`: run as root after a job's last task on a node.
     pub epilog: Option<PathBuf>,
+    /// `health_check_program`: run as root when spurd starts, and then again and again.
+    pub health_check_program: Option<PathBuf>,
+    /// `health_check_interval`: the time between its end and the next run.
+    pub health_check_interval: Seconds,
     /// `prolog_timeout`: how long prolog and epilog may take.
     pub prolog_timeout: Seconds,
     /// `task_prolog`: run as the user before each task.
@@ -148,6 +155,28 @@ pub struct AgentLocal {
     pub job_acct_gather_frequency: Seconds,
     /// `cgroup_plugin`: which control groups hold steps together and limit them.
     pub cgroup_plugin: CgroupPlugin,
+    /// `constrain_devices`: whether a step can use those devices only that it has.
+    pub constrain_devices: bool,
+}
+
+/// `[[gres]]`: devices of nodes by the files through which they are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFiles {
+    /// `nodes`: whose they are; `None`: every node's.
+    pub nodes: Option<HostList>,
+    /// `name`, such as `gpu`.
+    pub name: String,
+    /// `type`; empty: none.
+    pub kind: String,
+    /// `file`: one for each device.
+    pub files: Vec<PathBuf>,
+}
+
+impl DeviceFiles {
+    /// Whether a node has them.
+    pub fn are_of(&self, node: &str) -> bool {
+        self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|name| name == node))
+    }
 }
 
 /// `[agent] cgroup_plugin`, by Slurm's names.
@@ -267,10 +296,13 @@ impl Default for AgentLocal {
             heartbeat_interval: Seconds(10),
             prolog: None,
             epilog: None,
+            health_check_program: None,
+            health_check_interval: Seconds(300),
             prolog_timeout: Seconds(300),
             output_wait: Seconds(10),
             job_acct_gather_frequency: Seconds(30),
             cgroup_plugin: CgroupPlugin::Autodetect,
+            constrain_devices: true,
             task_prolog: None,
             task_epilog: None,
         }

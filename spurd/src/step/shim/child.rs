@@ -21,6 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use spur_core::id::StepId;
+use spur_core::text::cpubind::{Bits, CpuBinding};
 
 use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepOrder, TaskOrder};
 use super::super::record::{LaunchFailure, LaunchStage};
@@ -164,6 +165,11 @@ fn prepare(
     let fallback = enter(&plan.order.cwd);
     let mpi = std::mem::take(&mut pipes.mpi);
     standard_files(plan, pipes, channel).map_err(|(what, error)| failed(StandardFiles, &what, &error))?;
+    if plan.is_task
+        && let Some(kind) = &plan.task.tell_binding
+    {
+        tell_binding(plan, kind);
+    }
     if let Some(error) = fallback {
         say(&format!(
             "couldn't chdir to `{}': {}: going to /tmp instead",
@@ -210,6 +216,23 @@ pub(super) fn reset_signals() -> io::Result<()> {
     unsafe { nix::sys::signal::sigaction(NixSignal::SIGPIPE, &default) }?;
     SigSet::empty().thread_set_mask()?;
     Ok(())
+}
+
+/// Says what the task is bound to, in Slurm's words.
+fn tell_binding(plan: &Plan<'_>, kind: &str) {
+    let own = rustix::thread::sched_getaffinity(None).map(|set| {
+        let numbers = 0..rustix::thread::CpuSet::MAX_CPU;
+        numbers.filter(|&cpu| set.is_set(cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect::<Bits>()
+    });
+    let local = plan.order.tasks.iter().position(|task| task.global == plan.task.global).unwrap_or_default();
+    let (node, rank, pid) = (&plan.order.node, plan.task.global, std::process::id());
+    let action = if kind == CpuBinding::UNBOUND { "" } else { " set" };
+    // A standard error that takes no bytes leaves no way to say so.
+    let _ = writeln!(
+        io::stderr(),
+        "cpu-bind{kind} - {node}, task {rank:2} {local:2} [{pid}]: mask {}{action}",
+        own.unwrap_or_default()
+    );
 }
 
 fn bind(cpus: &[u32]) -> io::Result<()> {

@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use spur_core::id::StepId;
 
 use super::super::order::Confinement;
+use super::devices;
 use super::tree::Process;
 use crate::groups::{self, step_group};
 
@@ -49,6 +50,15 @@ impl Group {
     pub(super) fn create(confinement: &Confinement, step: StepId) -> io::Result<Group> {
         let unified = confinement.job_group.as_deref().map(|job| Unified::create(job, confinement, step));
         let unified = unified.transpose()?;
+        let by_controller = confinement.legacy.iter().any(|group| group.controller == "devices");
+        if let Some(unified) = unified.as_ref().filter(|_| !by_controller && !confinement.denied.is_empty()) {
+            devices::deny(unified.directory.as_fd(), &confinement.denied).map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("devices that are not the step's cannot be denied: {error}"),
+                )
+            })?;
+        }
         let mut legacy = Vec::new();
         let mut memory_events = None;
         for group in &confinement.legacy {
@@ -58,6 +68,9 @@ impl Group {
                     groups::legacy_step_group(&group.controller, &group.job_group, step, &confinement.cpus)?
                 }
             };
+            if group.controller == "devices" {
+                groups::deny_devices(&path, &confinement.denied)?;
+            }
             if group.controller == "memory" {
                 if confinement.memory_bytes > 0 {
                     groups::limit_memory(&path, confinement.memory_bytes)?;

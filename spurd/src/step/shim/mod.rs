@@ -6,6 +6,7 @@
 
 mod child;
 mod connection;
+mod devices;
 mod epilog;
 mod fork;
 mod group;

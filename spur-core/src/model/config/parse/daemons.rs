@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use super::nodes::Nodes;
 use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
-    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, LogFormat, LogLevel, LogLocal,
-    TlsListener, TlsLocal,
+    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DeviceFiles, LogFormat, LogLevel,
+    LogLocal, TlsListener, TlsLocal,
 };
 use crate::text::address::HostPort;
+use crate::text::gres::GresSpec;
+use crate::text::hostlist::HostList;
 
 /// The file that the state is kept in when only a directory is named.
 const STATE_FILE: &str = "spur.db";
@@ -136,15 +139,49 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
             ("disabled", CgroupPlugin::Disabled),
         ]),
     );
+    set!(agent.constrain_devices => section.boolean("constrain_devices"));
     if method == AuthMethod::None && !agent.listen_addr.is_loopback() {
         section.refuse("listen_addr", loopback_only("daemon of a node", &agent.listen_addr));
     }
     agent.prolog = path(&mut section, "prolog");
     agent.epilog = path(&mut section, "epilog");
+    agent.health_check_program = path(&mut section, "health_check_program");
+    set!(agent.health_check_interval => section.duration("health_check_interval", 1..=86_400));
+    if agent.health_check_program.is_none() && section.has("health_check_interval") {
+        section.refuse("health_check_interval", "it has no effect without health_check_program");
+    }
     agent.task_prolog = path(&mut section, "task_prolog");
     agent.task_epilog = path(&mut section, "task_epilog");
     section.finish();
     agent
+}
+
+/// `[[gres]]`.
+pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFiles> {
+    let mut all: Vec<DeviceFiles> = Vec::new();
+    for mut section in top.sections("gres") {
+        let name = section.required_name("name").unwrap_or_default().to_owned();
+        let kind = section.name("type").unwrap_or_default().to_owned();
+        let whole = if kind.is_empty() { name.clone() } else { format!("{name}:{kind}") };
+        if let Err(error) = format!("{whole}:1").parse::<GresSpec>() {
+            section.refuse("name", error);
+        }
+        let nodes: Option<HostList> = section.parsed("nodes");
+        let is_known = |name: &String| known.known.iter().any(|node| *node.name == **name);
+        if let Some(stray) = nodes.as_ref().and_then(|nodes| nodes.iter().find(|name| !is_known(name)))
+            && known.are_all
+        {
+            section.refuse("nodes", format_args!("there is no node {stray} in [[nodes]]"));
+        }
+        let files = section.required_name("file").and_then(|_| section.parsed::<HostList>("file"));
+        let files: Vec<PathBuf> = files.iter().flat_map(HostList::iter).map(PathBuf::from).collect();
+        if let Some(bad) = files.iter().find(|file| !file.is_absolute()) {
+            section.refuse("file", format_args!("{} is no absolute path", bad.display()));
+        }
+        section.finish();
+        all.push(DeviceFiles { nodes, name, kind, files });
+    }
+    all
 }
 
 pub(super) fn log(mut section: Section<'_>) -> LogLocal {

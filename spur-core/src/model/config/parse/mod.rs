@@ -39,6 +39,7 @@ fn sections(top: &mut Section<'_>) -> Config {
     auth(top, local);
     local.log = top.section("log").map(daemons::log).unwrap_or_default();
     let nodes = nodes::nodes(top);
+    local.devices = daemons::device_files(top, &nodes);
     policy.topologies = topology::topologies(top, &nodes);
     let are_all = nodes.are_all;
     (policy.nodes, local.node_addresses) = (nodes.known, nodes.addresses);

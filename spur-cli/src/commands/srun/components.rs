@@ -1,0 +1,137 @@
+//! `srun a : b`: programs of their own for the first tasks, for the next ones, and so on.
+//!
+//! In a het job each component runs its program in a step of its own. Anywhere else all of them are one step, whose tasks
+//! are counted through, so that MPI programs among them find each other.
+
+use anyhow::{Context, bail};
+use spur_core::text::nodes::NodeCount;
+
+use super::group;
+use crate::options::Settled;
+use crate::options::defs::SRUN_LINE;
+use crate::options::submission::Submission;
+use crate::session::Session;
+
+/// What stands between components.
+const COLON: &str = ":";
+
+/// A component: its options with their values, what they come to, and its program.
+struct Component<'a> {
+    words: &'a [String],
+    wishes: Submission,
+    argv: Vec<String>,
+}
+
+/// The jobs to run a step in, each with its wishes, and the program for where these name none.
+pub(super) type Parts = (Vec<(u32, Submission)>, Vec<String>);
+
+/// Whether there are several components.
+pub(super) fn are_in(argv: &[String]) -> bool {
+    argv.iter().any(|word| word == COLON)
+}
+
+/// Several components as one step: how many tasks there are in all, and what each runs.
+///
+/// # Errors
+/// They differ in more than one step can have.
+pub(super) fn merged(
+    session: &Session,
+    first: Submission,
+    words: &[String],
+    argv: &[String],
+) -> anyhow::Result<(Submission, Vec<String>)> {
+    let mut all = taken_apart(session, first, words, argv)?;
+    let plain = |wishes: &Submission| {
+        let mut spec = wishes.spec.clone();
+        (spec.tasks, spec.nodes) = (None, String::new());
+        spec
+    };
+    let mut layout = Vec::new();
+    for (number, component) in all.iter().enumerate() {
+        if plain(&component.wishes) != plain(&all[0].wishes) {
+            bail!(
+                "component {number}: the components of one step may differ in --ntasks, --nodes and program; others are \
+                 those of a het job (sbatch a : b)"
+            );
+        }
+        layout.push(tasks_and_nodes(&component.wishes)?);
+    }
+    let (tasks, nodes) = layout.iter().fold((0_u32, 0_u32), |(tasks, nodes), (own, on)| {
+        (tasks.saturating_add(*own), nodes.saturating_add(on.unwrap_or(0)))
+    });
+    let even = layout
+        .iter()
+        .all(|(own, on)| u64::from(*own) * u64::from(nodes) == u64::from(tasks) * u64::from(on.unwrap_or(0)));
+    if nodes > 0 && !even {
+        bail!(
+            "--nodes: the components of one step have as many tasks on each of their nodes, all of them or none"
+        );
+    }
+    let programs =
+        all.iter().zip(&layout).map(|(component, (tasks, _))| (*tasks, component.argv.clone())).collect();
+    let Component { mut wishes, argv, .. } = all.swap_remove(0);
+    wishes.spec.tasks = Some(tasks);
+    wishes.spec.nodes = if nodes > 0 { nodes.to_string() } else { String::new() };
+    wishes.step.components = programs;
+    Ok((wishes, argv))
+}
+
+/// The components of a het job in which each component of the line runs: those that it names, or the one of its place.
+///
+/// # Errors
+/// A component that the job does not have.
+pub(super) fn of_het_job(
+    session: &Session,
+    first: Submission,
+    words: &[String],
+    argv: &[String],
+) -> anyhow::Result<Parts> {
+    let (mut parts, mut program) = (Vec::new(), Vec::new());
+    for (number, component) in (0..).zip(taken_apart(session, first, words, argv)?) {
+        let Component { words, mut wishes, argv } = component;
+        if wishes.step.het_group.is_empty() {
+            wishes.step.het_group = vec![number];
+        }
+        for (job, mut own) in group::parts(session, wishes, words)? {
+            own.step.components = vec![(0, argv.clone())];
+            parts.push((job, own));
+        }
+        if program.is_empty() {
+            program = argv;
+        }
+    }
+    Ok((parts, program))
+}
+
+fn taken_apart<'a>(
+    session: &Session,
+    first: Submission,
+    words: &'a [String],
+    argv: &[String],
+) -> anyhow::Result<Vec<Component<'a>>> {
+    let own = argv.split(|word| word == COLON).next().unwrap_or_default();
+    let mut said = words.split(|word| word == COLON);
+    let mut all =
+        vec![Component { words: said.next().unwrap_or_default(), wishes: first, argv: own.to_vec() }];
+    for words in said {
+        let mut wishes = Submission::default();
+        match wishes.settle_line(&SRUN_LINE, words, &|name| session.env(name))? {
+            Settled::Run(argv) => all.push(Component { words, wishes, argv }),
+            Settled::Show(_) => bail!("--help and --version stand alone"),
+        }
+    }
+    match all.iter().position(|component| component.argv.is_empty()) {
+        Some(number) => bail!("No command given to execute in component {number}."),
+        None => Ok(all),
+    }
+}
+
+/// How many tasks a component has, and on how many nodes, if that was said.
+fn tasks_and_nodes(wishes: &Submission) -> anyhow::Result<(u32, Option<u32>)> {
+    let said = wishes.spec.nodes.as_str();
+    let nodes = match said {
+        "" => None,
+        text => Some(text.parse::<NodeCount>().with_context(|| format!("--nodes={text}"))?.min),
+    };
+    Ok((wishes.spec.tasks.or(nodes).unwrap_or(1), nodes))
+}

@@ -1,0 +1,34 @@
+//! The site's program that looks after nodes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::cluster::{Cluster, Setup};
+
+#[test]
+fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
+    let mut cluster = Cluster::prepare(&Setup::default());
+    let (program, configuration) = (cluster.path("check"), cluster.path("spur.toml"));
+    let sick = cluster.path("sick");
+    let script = format!(
+        "#!/bin/sh\necho $SLURMD_NODENAME >>{}\n[ ! -e {} ] || scontrol update NodeName=$SLURMD_NODENAME State=DRAIN Reason=sick\n",
+        cluster.path("checked").display(),
+        sick.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let lines = format!(
+        "[agent]\nhealth_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n",
+        program.display()
+    );
+    let text = fs::read_to_string(&configuration).unwrap().replace("[agent]\n", &lines);
+    fs::write(&configuration, text).unwrap();
+    cluster.start_controller();
+    cluster.start_node("n1");
+    cluster.wait_for_log("n1", "registered as n1");
+    let checked = fs::read_to_string(cluster.path("checked")).unwrap();
+    assert!(checked.starts_with("n1\n"), "it has run before the node registered");
+    assert_eq!(cluster.ok(&["sinfo", "-h", "-o", "%T"]), "idle\n");
+    fs::write(&sick, "").unwrap();
+    cluster.wait_until(|cluster| cluster.ok(&["sinfo", "-h", "-o", "%T %E"]) == "drained sick\n");
+}

@@ -22,8 +22,8 @@ use tokio::sync::mpsc;
 
 /// Memory that a step may use in these tests.
 const MEMORY: u64 = 100 << 20;
-/// A device that no step has: `/dev/zero`.
-const ZERO: DeviceNumber = DeviceNumber { block: false, major: 1, minor: 5 };
+/// A device that no step has: `/dev/full`.
+const FULL: DeviceNumber = DeviceNumber { block: false, major: 1, minor: 7 };
 /// Processes that one may have.
 const PROCESSES: u64 = 60;
 
@@ -80,7 +80,7 @@ impl Node {
         let attempt: StepAttempt = attempt.parse().unwrap();
         let mut launch = launch::batch(attempt, self.directory.path(), script);
         launch.order.confinement = self.groups.as_ref().map(|groups| {
-            let confinement = groups.prepare(attempt.attempt, MEMORY, vec![0], vec![ZERO]).unwrap();
+            let confinement = groups.prepare(attempt.attempt, MEMORY, vec![0], vec![FULL]).unwrap();
             Confinement { memory_bytes: MEMORY, ..confinement }
         });
         launch.order.sampled_memory_bytes = if self.limits("memory") { 0 } else { MEMORY };
@@ -235,7 +235,7 @@ async fn a_device_that_is_not_given_cannot_be_used() {
             continue;
         }
         let script = "head -c 1 /dev/urandom >/dev/null && echo given
-            head -c 1 /dev/zero | wc -c; mknod own c 1 5; head -c 1 own | wc -c; exit 0";
+            head -c 1 /dev/full | wc -c; mknod own c 1 7; head -c 1 own | wc -c; exit 0";
         let record = node.run(node.batch("45.0.batch", script)).await;
         assert!(record.status().is_success(), "{:?}: {record:?}", node.way);
         let out = node.read("out");

@@ -75,7 +75,7 @@ fn components_of_a_line_are_one_step() {
     assert_eq!(sorted(&said.out), ["0: a 0/3 0", "1: a 1/3 0", "2: b"], "{said:?}");
     let (out, err) = batch(
         &cluster,
-        &["-N2", "-n4"],
+        &["-N2", "--ntasks-per-node=2"],
         "srun -N1 -n2 sh -c 'echo a $SLURM_PROCID $SLURMD_NODENAME' : -N1 -n2 sh -c 'echo b $SLURM_PROCID $SLURMD_NODENAME'
          srun -n1 -c1 true : -n1 -c2 true; echo $?; srun true : ; echo $?",
     );
@@ -317,9 +317,9 @@ fn a_step_has_the_devices_that_it_asked_for() {
     let task = "for device in zero full; do head -c 1 /dev/$device | wc -c; done; echo $SLURM_JOB_GPUS,$SLURM_STEP_GPUS,$CUDA_VISIBLE_DEVICES";
     let seen = |words: &[&str]| cluster.run(&[words, &["sh", "-c", task]].concat()).out.replace('\n', " ");
     // Of a second job, the other GPU is left.
-    let mut gate = cluster.gate("gate");
-    let first = begin(&cluster, &["srun", "-n1", "--gpus=1", "sh", "-c", "read x <gate"]);
-    cluster.client().wait(1, |job| job.state == "RUNNING");
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let first = begin(&cluster, &["srun", "-n1", "--gpus=1", "sh", "-c", "echo >up; read x <gate"]);
+    up.wait();
     let second = seen(&["srun", "-n1", "--gpus=1"]);
     gate.open();
     said_at_end(first);

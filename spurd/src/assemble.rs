@@ -155,11 +155,7 @@ impl NodeFacts {
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let terminal = launch.terminal.as_ref().map(window);
         let bind = gpu_bind(&launch.gpu_bind, credential.gpus_per_task)?;
-        let mut bound: CpuBinding =
-            launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
-        if launch.unbound {
-            bound.bind = CpuBind::None;
-        }
+        let bound = cpu_binding(&launch)?;
         variables.extend(binding::variables(&launch.cpu_bind, &bound));
         let step_cpus = self.step_cpus(&cpus);
         let sockets = launch.socket_distribution.parse()?;
@@ -449,6 +445,12 @@ fn gpus_of_task(gpus: &[HeldGpu], local: u32, bind: &GpuBind) -> Vec<(String, St
     let places = bind.places(local, count).unwrap_or_default();
     let own = places.into_iter().filter_map(|place| gpus.get(place as usize).copied()).collect::<Vec<_>>();
     visible(&own)
+}
+
+/// What tasks are bound to.
+fn cpu_binding(launch: &v1::StepLaunch) -> Result<CpuBinding, String> {
+    let said: CpuBinding = launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
+    Ok(if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said })
 }
 
 /// How tasks share GPUs: as was said, or each has as many as were asked for it.

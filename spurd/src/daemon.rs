@@ -22,6 +22,7 @@ use crate::args::Args;
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
 use crate::groups::Groups;
+use crate::health;
 use crate::inventory::{Inventory, Kernel};
 use crate::log;
 use crate::owner::{Owner, Tools};
@@ -57,11 +58,10 @@ pub async fn run(
     let spool = Arc::new(Spool::open(&settings.spool)?);
     let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let port = listener.local_addr()?.port();
     let groups = control_groups(&settings, spool.place())?;
     let constrains_devices = groups.as_ref().is_some_and(Groups::constrains_devices);
     let facts = Arc::new(facts(&settings, &inventory, constrains_devices));
-    let address = advertised(&settings, port);
+    let address = advertised(&settings, listener.local_addr()?.port());
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
     let tools = Tools {
@@ -87,15 +87,13 @@ pub async fn run(
         refused: Arc::default(),
         visits: Arc::new(Mutex::new(BTreeMap::new())),
     };
-    let role = Role::Node(settings.name.as_str().into());
-    let tls = keyring.as_ref().map(|keyring| tls::server(keyring, role));
+    let tls = keyring.as_ref().map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
     let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));
     if let Some(keyring) = keyring.clone() {
         tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
     }
     // A node that is not well is drained before jobs come.
-    crate::health::check(&settings).await;
-    tokio::spawn(crate::health::keep_checking(settings_seen.clone()));
+    health::look_after(settings_seen.clone()).await;
     let registrar = Registrar {
         settings: settings_seen,
         inventory: Arc::clone(&inventory),
@@ -111,16 +109,8 @@ pub async fn run(
     let registrar = tokio::spawn(registrar.run());
     tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");
     ready();
-    let reload = Reload {
-        args,
-        log_file,
-        inventory,
-        constrains_devices,
-        settings: settings_now,
-        facts: facts_now,
-        keyring,
-        inbox,
-    };
+    let reload =
+        Reload { args, log_file, inventory, settings: settings_now, facts: facts_now, keyring, inbox };
     tokio::select! {
         stopped = reload.until_stopped() => stopped?,
         ended = owner => ended.context("the owner of the node's state has failed")?,
@@ -236,7 +226,6 @@ struct Reload {
     args: Args,
     log_file: Option<PathBuf>,
     inventory: Arc<Inventory>,
-    constrains_devices: bool,
     settings: watch::Sender<Arc<Settings>>,
     facts: watch::Sender<Arc<NodeFacts>>,
     keyring: Option<Keyring>,
@@ -279,7 +268,9 @@ impl Reload {
         {
             tracing::info!(valid = keys.count(), "the cluster's key has changed");
         }
-        let facts = Arc::new(facts(&settings, &self.inventory, self.constrains_devices));
+        // What holds steps together stays as it is.
+        let constrains_devices = self.facts.borrow().constrains_devices;
+        let facts = Arc::new(facts(&settings, &self.inventory, constrains_devices));
         let told = crate::owner::Message::Settings(Arc::clone(&settings), Arc::clone(&facts));
         if self.inbox.send(told).await.is_ok() {
             self.facts.send_replace(facts);

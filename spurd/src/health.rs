@@ -13,7 +13,7 @@ use crate::settings::Settings;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the program once, if there is one.
-pub(crate) async fn check(settings: &Settings) {
+async fn check(settings: &Settings) {
     if settings.agent.health_check_program.is_none() {
         return;
     }
@@ -35,8 +35,14 @@ pub(crate) async fn check(settings: &Settings) {
     }
 }
 
-/// Runs it again and again, as often as the configuration says.
-pub(crate) async fn keep_checking(mut settings: watch::Receiver<Arc<Settings>>) {
+/// Runs it once now, and then as often as the configuration says.
+pub(crate) async fn look_after(settings: watch::Receiver<Arc<Settings>>) {
+    let now = Arc::clone(&settings.borrow());
+    check(&now).await;
+    tokio::spawn(keep_checking(settings));
+}
+
+async fn keep_checking(mut settings: watch::Receiver<Arc<Settings>>) {
     loop {
         let now = Arc::clone(&settings.borrow_and_update());
         let every = Duration::from_secs(now.agent.health_check_interval.0.max(1));

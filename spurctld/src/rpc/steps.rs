@@ -94,7 +94,7 @@ impl Desk {
             step_id: StepId::BATCH.0,
             epoch: self.epoch,
             history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
-            issued_ms: clock::now_ms(),
+            issued_ms: clock::now_ms(cluster),
             ..v1::StepCredential::default()
         };
         let keys = self.keyring.as_ref().map(Keyring::now);

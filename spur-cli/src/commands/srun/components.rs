@@ -59,10 +59,10 @@ pub(super) fn merged(
     let (tasks, nodes) = layout.iter().fold((0_u32, 0_u32), |(tasks, nodes), (own, on)| {
         (tasks.saturating_add(*own), nodes.saturating_add(on.unwrap_or(0)))
     });
-    let even = layout
-        .iter()
-        .all(|(own, on)| u64::from(*own) * u64::from(nodes) == u64::from(tasks) * u64::from(on.unwrap_or(0)));
-    if nodes > 0 && !even {
+    let each = tasks.checked_div(nodes);
+    let even =
+        |(own, on): &(u32, Option<u32>)| each.is_none_or(|each| *own == each.saturating_mul(on.unwrap_or(0)));
+    if !layout.iter().all(even) {
         bail!(
             "--nodes: the components of one step have as many tasks on each of their nodes, all of them or none"
         );
@@ -71,6 +71,7 @@ pub(super) fn merged(
         all.iter().zip(&layout).map(|(component, (tasks, _))| (*tasks, component.argv.clone())).collect();
     let Component { mut wishes, argv, .. } = all.swap_remove(0);
     wishes.spec.tasks = Some(tasks);
+    wishes.spec.tasks_per_node = each.or(wishes.spec.tasks_per_node);
     wishes.spec.nodes = if nodes > 0 { nodes.to_string() } else { String::new() };
     wishes.step.components = programs;
     Ok((wishes, argv))

@@ -4,7 +4,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{
-    Cost, Holder, Item, Problem, Rank, difference, positions, rank, rank_node,
+    self, Cost, Holder, Item, Problem, Rank, first, positions, rank, rank_node,
 };
 
 use super::Solver;
@@ -53,56 +53,23 @@ pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, b
     (winner, exact)
 }
 
-/// The domains that come after the winner, best first, and why.
+/// The best few of the domains that could have held a job, and at which step each lost.
 pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
-    let found = all::<C>(problem, most);
-    let Some((winner, others)) = found.split_first() else { return Vec::new() };
-    let above_winner = |id: DomainId| match winner.holder {
-        Holder::Node(pos) => problem.fabric.domain(id).range().contains(&pos.index()),
-        Holder::Domain(held) => problem.fabric.within(held, id),
-    };
-    (others.iter())
-        .filter_map(|other| match other.holder {
-            // What only holds the winner's own place is no rival of it.
-            Holder::Domain(domain) if !above_winner(domain) => {
-                Some(Lost { domain, why: difference(&other.rank, &winner.rank) })
-            }
-            _ => None,
-        })
-        .take(most)
-        .collect()
-}
-
-/// All candidates, the winner among them, best first; where lower layers come first anyway, no more layers than it
-/// takes to have `most` besides the winner.
-fn all<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Candidate<C>> {
     let ask = problem.ask;
-    let is_by_height = ask.mode != Mode::Distributed
+    let by_height = ask.mode != Mode::Distributed
         && ask.prefer.is_empty()
         && ask.prefer_domain.is_none()
         && !problem.lowest_latency
         && problem.layout.weights == 0;
     let mut solver = Solver::<C>::new(problem);
-    let mut found: Vec<Candidate<C>> = Vec::new();
-    for layer in 0..problem.layout.layers {
-        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
-        found.extend(at_layer(&mut solver, layer, Some(most + 2)));
-        if problem.meter.is_spent() {
-            break;
+    let of_layer = |layer: Layer, few: usize, _: &dyn Fn(DomainId) -> bool| {
+        let mut found = at_layer(&mut solver, layer, Some(few));
+        if ask.mode == Mode::Balanced {
+            found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
         }
-        let domains = found.iter().filter(|other| matches!(other.holder, Holder::Domain(_))).count();
-        // One of them may be the winner, and one the leaf of a single node that won.
-        if is_by_height && domains >= most + 2 {
-            break;
-        }
-    }
-    if problem.ask.mode == Mode::Balanced {
-        found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
-    }
-    found.sort_by(|a, b| {
-        a.rank.cmp(&b.rank).then_with(|| first(problem, a.holder).cmp(&first(problem, b.holder)))
-    });
-    found
+        Some(found.into_iter().map(|candidate| (candidate.rank, candidate.holder)).collect())
+    };
+    problem::losers(problem, by_height, most, of_layer).unwrap_or_default()
 }
 
 /// Keeps the better of two; the earlier one in fabric order where they rank the same.
@@ -137,13 +104,6 @@ fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &Candidate<C>) -> 
             nodes.first().map_or(usize::MAX, |(pos, _, _)| pos.index())
         }
         holder => first(solver.problem, holder),
-    }
-}
-
-fn first(problem: &Problem<'_>, holder: Holder) -> usize {
-    match holder {
-        Holder::Node(pos) => pos.index(),
-        Holder::Domain(id) => problem.fabric.domain(id).range().start,
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
 //! part of the fabric (`front`) and what they cost (`cost`), how few heavier nodes they need (`heavy`), the order among
-//! candidates (`rank`, `score`), and whether given shares are allowed at all (`judge`).
+//! candidates (`rank`, `score`), why the others lost (`losers`), and whether given shares are allowed at all (`judge`).
 
 mod capacity;
 mod cost;
@@ -12,6 +12,7 @@ mod front;
 mod heavy;
 mod judge;
 mod load;
+mod losers;
 mod meter;
 mod placement;
 mod rank;
@@ -32,6 +33,7 @@ pub(super) use cost::{Cost, NARROW, Narrow};
 pub(super) use frame::{frame, lower};
 pub(super) use front::{Item, Key, prune};
 pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any};
+pub(super) use losers::{Contender, first, losers};
 pub(super) use meter::Meter;
 pub(super) use rank::{Holder, Means, Rank, Ranked, Step, difference, rank, rank_node};
 

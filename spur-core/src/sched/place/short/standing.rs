@@ -1,9 +1,8 @@
 //! What a choice of whole nodes in one domain is, and how good next to those in others of its layer.
 
-use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::fabric::{DomainId, Layer};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::answer::Lost;
-use crate::sched::place::problem::{Item, Problem, Rank, difference, rank};
+use crate::sched::place::problem::{Item, Problem, Rank, rank};
 
 /// The case needs the general solver.
 pub(super) struct NotPlain;
@@ -155,17 +154,6 @@ pub(super) fn ranked(
         before = Some(leaf);
     }
     rank(problem, holder, &item)
-}
-
-/// Of domains that could have held a job, each with how good it is: the best few that lost to the best of all, and at which
-/// step each did. What only holds the winner's own place is no rival of it.
-pub(super) fn lost(fabric: &Fabric, mut found: Vec<(Rank, DomainId)>, most: usize) -> Vec<Lost> {
-    let start = |id: DomainId| fabric.domain(id).range().start;
-    found.sort_by(|(one, this), (other, that)| one.cmp(other).then_with(|| start(*this).cmp(&start(*that))));
-    let Some(((best, winner), others)) = found.split_first() else { return Vec::new() };
-    let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
-    let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
-    rivals.map(lost).take(most).collect()
 }
 
 /// Domains of one score after the other, the best first.

@@ -15,10 +15,10 @@ mod walk;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::Problem;
+use crate::sched::place::problem::{self, Holder, Problem};
 
 use super::choice::{NoChoice, Short};
-use super::standing::{Standing, lost, order, ranked};
+use super::standing::{Standing, order, ranked};
 use stock::Stock;
 use walk::best_leaves;
 
@@ -91,18 +91,14 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         return None;
     }
     let stock = Stock::new(problem)?;
-    let fabric = problem.fabric;
-    let mut holders: Vec<(DomainId, Vec<u32>)> = Vec::new();
-    for layer in layers(problem) {
-        let here = fabric.domains_of(layer).filter(|&id| problem.is_inside(id));
-        holders.extend(here.filter_map(|id| Some((id, stock.needs(id)?))));
-        // Without weights lower layers come first; one of the domains is the winner.
-        if problem.layout.weights == 0 && holders.len() >= most + 2 {
-            break;
-        }
-    }
-    let leaves = best_leaves(&stock, holders.iter().cloned()).ok()?;
-    let ranks =
-        holders.iter().zip(leaves).map(|((id, needs), leaves)| (ranked(problem, *id, needs, leaves), *id));
-    Some(lost(fabric, ranks.collect(), most))
+    let of_layer = |layer: Layer, _, may_lose: &dyn Fn(DomainId) -> bool| {
+        let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id) && may_lose(id));
+        let holders: Vec<_> = here.filter_map(|id| Some((id, stock.needs(id)?))).collect();
+        let leaves = best_leaves(&stock, holders.iter().cloned()).ok()?;
+        let ranks = holders.iter().zip(leaves);
+        let ranks =
+            ranks.map(|((id, needs), leaves)| (ranked(problem, *id, needs, leaves), Holder::Domain(*id)));
+        Some(ranks.collect())
+    };
+    problem::losers(problem, problem.layout.weights == 0, most, of_layer)
 }

@@ -20,10 +20,9 @@ use std::cmp::Ordering;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::fronts::may_hold;
-use crate::sched::place::problem::{Item, Problem, Rank, rank};
+use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank};
 
 use super::choice::Short;
-use super::standing::lost;
 use ground::Ground;
 
 /// The best way to spread a job over one domain.
@@ -70,8 +69,13 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         return None;
     }
     let mut ground = Ground::new(problem);
-    let choices = holders(problem).into_iter().filter_map(|holder| choose(&mut ground, holder));
-    Some(lost(problem.fabric, choices.map(|choice| (choice.rank, choice.holder)).collect(), most))
+    let holders = holders(problem);
+    let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
+        let here = holders.iter().filter(|id| problem.fabric.domain(**id).layer() == layer);
+        let choices = here.filter_map(|id| choose(&mut ground, *id));
+        Some(choices.map(|choice| (choice.rank, Holder::Domain(choice.holder))).collect())
+    };
+    problem::losers(problem, false, most, of_layer)
 }
 
 /// The domains that may hold the job, the lowest first.

@@ -19,11 +19,11 @@ use crate::model::topology::ScoreBefore;
 use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Ask;
 use crate::sched::place::fronts::share;
-use crate::sched::place::problem::{Frame, Holder, Item, Problem, Rank, difference, rank, rank_node};
+use crate::sched::place::problem::{self, Frame, Holder, Item, Problem, rank, rank_node};
 
 use super::choice::{NoChoice, Short};
 use super::layers::best_nodes_below;
-use super::standing::{lost, order, scored};
+use super::standing::{order, scored};
 use super::whole;
 use choice::Choice;
 use stock::{MANY, Nodes, Stock};
@@ -425,57 +425,33 @@ fn losers_by_weight(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {
         let last = holders.select_nth_unstable_by(few, order).1.clone();
         holders.retain(|other| order(other, &last).is_le());
     }
-    let ranked = |(heavier, _, id): (Vec<u32>, Layer, DomainId)| {
-        Some((rank(problem, id, &best_in(&stock.with_heavier(heavier), id)?), id))
+    let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
+        let here = holders.iter().filter(|(_, own, _)| *own == layer);
+        let ranked = here.filter_map(|(heavier, _, id)| {
+            let best = best_in(&stock.with_heavier(heavier.clone()), *id)?;
+            Some((rank(problem, *id, &best), Holder::Domain(*id)))
+        });
+        Some(ranked.collect())
     };
-    let found: Vec<(Rank, DomainId)> = holders.into_iter().filter_map(ranked).collect();
-    (!found.is_empty()).then(|| lost(fabric, found, most))
+    problem::losers(problem, false, most, of_layer)
 }
 
 fn losers_of(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {
     let problem = stock.problem;
-    let fabric = problem.fabric;
-    let node = on_one_node(stock).and_then(|(_, pos)| {
-        let item = problem.node::<Vec<i64>>(pos, (0, u32::MAX))?;
-        Some((rank_node(problem, pos, &item), Holder::Node(pos)))
-    });
-    let mut found: Vec<(Rank, Holder)> = node.into_iter().collect();
-    let highest = problem.within.unwrap_or(fabric.top());
-    let mut seen = 0;
-    for layer in (1..=highest.0).map(Layer) {
-        let mut here = Vec::new();
-        for id in shortlist(stock, layer, most + 2) {
-            let is_above = |(_, winner): &(Rank, Holder)| match *winner {
-                Holder::Node(pos) => layer > Layer::LEAF && fabric.domain(id).range().contains(&pos.index()),
-                Holder::Domain(held) => fabric.within(held, id),
-            };
-            seen += 1;
-            // What only holds the winner's own place is no rival of it.
-            if found.first().is_some_and(is_above) {
-                continue;
-            }
-            if let Some(item) = best_in(stock, id) {
-                here.push((rank(problem, id, &item), Holder::Domain(id)));
-            }
+    let of_layer = |layer: Layer, few: usize, may_lose: &dyn Fn(DomainId) -> bool| {
+        if layer == Layer::NODE {
+            let on_node = on_one_node(stock).and_then(|(_, pos)| {
+                let item = problem.node::<Vec<i64>>(pos, (0, u32::MAX))?;
+                Some((rank_node(problem, pos, &item), Holder::Node(pos)))
+            });
+            return Some(on_node.into_iter().collect());
         }
-        let first = |holder: &Holder| match *holder {
-            Holder::Domain(id) => fabric.domain(id).range().start,
-            Holder::Node(pos) => pos.index(),
-        };
-        here.sort_by(|(a, one), (b, other)| a.cmp(b).then_with(|| first(one).cmp(&first(other))));
-        found.extend(here);
-        // One of them may be the winner, and one the leaf of a single node that won.
-        if seen >= most + 2 {
-            break;
-        }
-    }
-    let (winner, others) = found.split_first()?;
-    let lost = others.iter().filter_map(|(rank, holder)| match (*holder, winner.1) {
-        (Holder::Domain(id), Holder::Node(pos)) if fabric.domain(id).range().contains(&pos.index()) => None,
-        (Holder::Domain(domain), _) => Some(Lost { domain, why: difference(rank, &winner.0) }),
-        (Holder::Node(_), _) => None,
-    });
-    Some(lost.take(most).collect())
+        let holders = shortlist(stock, layer, few).into_iter().filter(|id| may_lose(*id));
+        let ranked =
+            holders.filter_map(|id| Some((rank(problem, id, &best_in(stock, id)?), Holder::Domain(id))));
+        Some(ranked.collect())
+    };
+    problem::losers(problem, true, most, of_layer)
 }
 
 /// The domains of a layer that can be among its best few.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::answer::Lost;
-use crate::sched::place::problem::{Problem, Rank};
-use crate::sched::place::short::standing::{lost, ranked};
+use crate::sched::place::problem::{self, Contender, Holder, Problem};
+use crate::sched::place::short::standing::ranked;
 
 use super::rooms::Rooms;
 use super::{at_layer, fewest};
@@ -28,23 +28,18 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         && ask.min_speed.is_none()
         && !ask.score.weights.any();
     let rooms = applies.then(|| Rooms::new(problem)).flatten()?;
-    let fabric = problem.fabric;
-    let few = most + 2;
-    let highest = problem.within.unwrap_or(fabric.top());
-    let mut found: Vec<(Rank, DomainId)> = Vec::new();
-    for layer in (1..=highest.0).map(Layer) {
-        for id in shortlist(&rooms, layer, few) {
+    let of_layer = |layer: Layer, few: usize, may_lose: &dyn Fn(DomainId) -> bool| {
+        let mut found: Vec<Contender> = Vec::new();
+        let holders = if layer > Layer::NODE { shortlist(&rooms, layer, few) } else { Vec::new() };
+        for id in holders.into_iter().filter(|id| may_lose(*id)) {
             if let Some((holder, shares)) = at_layer(&rooms, &[id]).ok()? {
                 let leaves = shares.into_iter().map(|(leaf, _)| leaf);
-                found.push((ranked(problem, holder, &[], leaves), holder));
+                found.push((ranked(problem, holder, &[], leaves), Holder::Domain(holder)));
             }
         }
-        // Lower layers come first, unless some are preferred; one of the domains is the winner.
-        if ask.prefer.is_empty() && found.len() >= few {
-            break;
-        }
-    }
-    Some(lost(fabric, found, most))
+        Some(found)
+    };
+    problem::losers(problem, ask.prefer.is_empty(), most, of_layer)
 }
 
 /// The domains of a layer that can be among its best few.

@@ -7,7 +7,6 @@ mod case;
 mod counted;
 mod filled;
 mod judge;
-mod kinds;
 mod loaded;
 mod mixed;
 mod named;

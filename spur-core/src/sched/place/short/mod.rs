@@ -3,13 +3,12 @@
 //! The rooms, in the order in which they are mostly asked: `spread` has jobs that are spread; of the others, `equal` makes
 //! tasks on nodes that all take as many a question about whole nodes; `whole` has whole nodes, and such that are shared, that
 //! weigh the same, or of which the lightest will do; `sure` has those of which some are used in every choice; `uneven` has
-//! nodes that take unequally much; `kinds` has whole nodes of counted kinds; `loose` asks them less where nobody has an answer. What they share: `layers` finds the best leaves in any
-//! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
-//! chooses where little is to spare, and `step` is a step of a walk.
+//! nodes that take unequally much; `loose` asks them less where nobody has an answer. What they share: `layers` finds the best
+//! leaves in any number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice
+//! uses, `spend` chooses where little is to spare, and `step` is a step of a walk.
 
 pub(super) mod choice;
 mod equal;
-mod kinds;
 mod layers;
 mod loose;
 mod sieve;
@@ -67,10 +66,10 @@ fn anywhere(problem: &Problem<'_>) -> Short {
     if problem.ask.mode == Mode::Distributed {
         return spread::place(problem);
     }
-    let ways: [fn(&Problem<'_>) -> Short; 4] = if adds_up_in_tables(problem) {
-        [uneven::place, whole::place, sure::place, kinds::place]
+    let ways: [fn(&Problem<'_>) -> Short; 3] = if adds_up_in_tables(problem) {
+        [uneven::place, whole::place, sure::place]
     } else {
-        [whole::place, sure::place, uneven::place, kinds::place]
+        [whole::place, sure::place, uneven::place]
     };
     let mut cut = Short::Other;
     for place in ways {
@@ -97,7 +96,5 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if problem.ask.mode == Mode::Distributed {
         return spread::losers(problem, most);
     }
-    whole::losers(problem, most)
-        .or_else(|| kinds::losers(problem, most))
-        .or_else(|| uneven::losers(problem, most))
+    whole::losers(problem, most).or_else(|| uneven::losers(problem, most))
 }

@@ -17,19 +17,19 @@ const PLANNER: [&str; 21] = [
     "plan",
     "precedence",
     "subject",
-    "scene",
+    "inventory",
     "request",
     "forecast",
     "together",
     "queue",
     "timeline",
     "feasible",
-    "later",
+    "planned_starts",
     "licensed",
     "preempt",
     "space",
     "explain",
-    "shorter",
+    "shorter_time",
     "state",
     "prospect",
     "pass",
@@ -39,7 +39,7 @@ const PLANNER: [&str; 21] = [
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
 /// The rooms in which nodes are chosen, from the bottom up.
 const PLACE: [&str; 10] =
-    ["answer", "slots", "ask", "problem", "flat", "fronts", "short", "losers", "search", "explain"];
+    ["answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "dispatch", "explain"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()

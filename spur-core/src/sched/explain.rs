@@ -8,20 +8,20 @@ use crate::id::NodeId;
 use crate::model::alloc::Why;
 use crate::model::fabric::Fabric;
 use crate::model::reason::Reason;
-use crate::sched::request::lens::Lens;
-use crate::sched::request::wish::Stage;
+use crate::sched::request::constraints::Stage;
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::hostlist::HostList;
 
+use super::inventory::Inventory;
 use super::place::{self, Ask, Misfit, MisfitKind};
 use super::plan::UNAVAILABLE;
 use super::request::Request;
-use super::scene::Scene;
 use super::space::Aside;
 use super::space::Hit;
 
 /// What is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
-    let (fabric, placement) = (&hit.lens.fabric, &hit.placement);
+    let (fabric, placement) = (&hit.eligible.fabric, &hit.placement);
     let names = fabric.layer_names();
     let spans = names.iter().zip(&placement.spans).map(|(name, span)| (Arc::from(name.as_str()), *span));
     Why {
@@ -36,7 +36,7 @@ pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
 
 /// The domain that holds the whole of what was found, by name.
 pub(super) fn place(hit: &Hit) -> Option<Arc<str>> {
-    let fabric = &hit.lens.fabric;
+    let fabric = &hit.eligible.fabric;
     let domain = fabric.domain(hit.placement.common?);
     let seen = domain.layer().index() < fabric.layer_names().len();
     seen.then(|| Arc::clone(domain.shared_name()))
@@ -74,30 +74,30 @@ pub(super) fn aside(aside: &Aside) -> String {
 }
 
 /// Whether a job would fit if every node that is in service were idle.
-pub(super) fn fits_up(scene: &Scene, lens: &Lens, stage: &Stage) -> bool {
-    let mut up = Cow::Borrowed(&*lens.idle);
-    for pos in scene.out.iter().filter_map(|node| lens.pos(node.0)) {
-        up.to_mut().set(&lens.fabric, pos, 0);
+pub(super) fn fits_up(inventory: &Inventory, eligible: &EligibleNodes, stage: &Stage) -> bool {
+    let mut up = Cow::Borrowed(&*eligible.idle);
+    for pos in inventory.out.iter().filter_map(|node| eligible.pos(node.0)) {
+        up.to_mut().set(&eligible.fabric, pos, 0);
     }
-    let view = lens.view(&up);
-    stage.asks.iter().any(|ask| place::place(&lens.fabric, &view, ask).is_ok())
+    let view = eligible.view(&up);
+    stage.asks.iter().any(|ask| place::place(&eligible.fabric, &view, ask).is_ok())
 }
 
 /// Whether a job would fit if every node were up and idle: then the nodes that are not are to blame, by name.
 /// Otherwise the cluster cannot run it at all, or nobody knows whether it could, and the sentence says why.
 pub(super) fn when_all_are_up(
-    scene: &Scene,
-    lens: &Lens,
+    inventory: &Inventory,
+    eligible: &EligibleNodes,
     stage: &Stage,
 ) -> Result<Option<String>, (Reason, String)> {
-    let view = lens.view(&lens.idle);
+    let view = eligible.view(&eligible.idle);
     let mut said = (Reason::BadConstraints, String::new());
     for ask in &stage.asks {
-        match place::place_or_say(&lens.fabric, &view, ask) {
-            Ok(_) => return Ok(missing(scene, lens, ask)),
-            Err(misfit) if !misfit.exact => said = (Reason::Resources, cut(&lens.fabric, ask, misfit)),
+        match place::place_or_say(&eligible.fabric, &view, ask) {
+            Ok(_) => return Ok(missing(inventory, eligible, ask)),
+            Err(misfit) if !misfit.exact => said = (Reason::Resources, cut(&eligible.fabric, ask, misfit)),
             // What is not known of one size is not known of the job.
-            Err(misfit) if said.0 == Reason::BadConstraints => said.1 = misfit.sentence(&lens.fabric),
+            Err(misfit) if said.0 == Reason::BadConstraints => said.1 = misfit.sentence(&eligible.fabric),
             Err(_) => {}
         }
     }
@@ -112,23 +112,23 @@ fn cut(fabric: &Fabric, ask: &Ask, misfit: Misfit) -> String {
 }
 
 /// The nodes that a job must have, or could use, and that are out of service, if any are.
-fn missing(scene: &Scene, lens: &Lens, ask: &Ask) -> Option<String> {
-    let out = |id: &NodeId| !scene.nodes[id.index()].available;
-    let required = ask.required.iter().map(|pos| lens.fabric.node(*pos)).filter(out);
+fn missing(inventory: &Inventory, eligible: &EligibleNodes, ask: &Ask) -> Option<String> {
+    let out = |id: &NodeId| !inventory.nodes[id.index()].available;
+    let required = ask.required.iter().map(|pos| eligible.fabric.node(*pos)).filter(out);
     let mut ids: Vec<NodeId> = required.collect();
     if ids.is_empty() {
-        let admitted = lens.admitted.ones().map(|index| NodeId(u32::try_from(index).unwrap_or(u32::MAX)));
+        let admitted = eligible.admitted.ones().map(|index| NodeId(u32::try_from(index).unwrap_or(u32::MAX)));
         ids = admitted.filter(out).collect();
         // Not those where it could not be anyway.
-        let view = lens.view(&lens.idle);
-        let could = place::could_hold(&lens.fabric, &view, ask);
-        let serves = |id: &NodeId| lens.pos(id.0).is_some_and(|pos| could.contains(pos.index()));
+        let view = eligible.view(&eligible.idle);
+        let could = place::could_hold(&eligible.fabric, &view, ask);
+        let serves = |id: &NodeId| eligible.pos(id.0).is_some_and(|pos| could.contains(pos.index()));
         let serving: Vec<NodeId> = ids.iter().copied().filter(serves).collect();
         if !serving.is_empty() {
             ids = serving;
         }
     }
-    let names = HostList::from_names(scene.names(ids));
+    let names = HostList::from_names(inventory.names(ids));
     (!names.is_empty()).then(|| format!("{UNAVAILABLE}{names}"))
 }
 

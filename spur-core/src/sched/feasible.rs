@@ -14,8 +14,8 @@ use crate::model::fabric::{Fabric, LookupError};
 use crate::model::job::{JobSpec, Shape};
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
-use crate::sched::request::lens::{Filter, Lens, alternatives, named};
-use crate::sched::request::wish::{Stage, WishError, Wisher};
+use crate::sched::request::constraints::{Stage, WishError, Wisher};
+use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives, named};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
@@ -25,9 +25,9 @@ use crate::text::time::{Time, TimeLimit};
 use self::knob::{Knob, Of};
 use self::lacking::{counted, devices, too_large};
 use self::mend::{Offer, Refused, Site};
+use super::inventory::{Inventory, fabric_for};
 use super::place::{self, AskError, Nearest, Never, View};
 use super::request::{Need, Request};
-use super::scene::{Scene, fabric_for};
 
 pub use self::components::check_together;
 
@@ -77,19 +77,19 @@ pub enum RefusalKind {
 /// # Errors
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
-    let scene = cluster.standing(Scene::new);
+    let inventory = cluster.standing(Inventory::new);
     let reservations = spec.reservations().filter_map(|name| cluster.reservation(name));
     let reservations = reservations.map(|known| &**known).collect();
-    Judge { reservations, ..Judge::new(&scene) }.check(spec)
+    Judge { reservations, ..Judge::new(&inventory) }.check(spec)
 }
 
 /// The limit that a request hits in the first of its partitions, if it can never be honoured there as it is configured, and
 /// whether that is the partition's or the cluster's; nothing is said of what would work.
-pub(super) fn limit(scene: &Scene, spec: &JobSpec) -> Option<(Reason, String)> {
-    let index = spec.partitions.iter().find_map(|name| scene.partition(name))?;
-    let judge = Judge::new(scene);
+pub(super) fn limit(inventory: &Inventory, spec: &JobSpec) -> Option<(Reason, String)> {
+    let index = spec.partitions.iter().find_map(|name| inventory.partition(name))?;
+    let judge = Judge::new(inventory);
     let text = judge.judge(index, spec, None, Say::Nearest).err()?.into_text();
-    let has_limit = scene.partitions[index].partition.config.max_nodes.is_some();
+    let has_limit = inventory.partitions[index].partition.config.max_nodes.is_some();
     let is_partitions = has_limit && judge.without_limits().judge(index, spec, None, Say::Nearest).is_ok();
     Some((if is_partitions { Reason::PartitionConfig } else { Reason::BadConstraints }, text))
 }
@@ -109,33 +109,33 @@ enum Say {
 
 /// Judges one request after another that differ in little.
 struct Judge<'a> {
-    scene: &'a Scene,
+    inventory: &'a Inventory,
     /// Those that the job names.
     reservations: Vec<&'a Reservation>,
     /// Whether limits that an administrator can raise count: of partitions and QOS.
     limits: bool,
     /// What was last looked through.
-    lenses: RefCell<Vec<Seen>>,
+    eligible_sets: RefCell<Vec<Seen>>,
 }
 
-/// A lens, and by what it was chosen: partition, alternative, reservation and need; fabric and features.
+/// One set of eligible nodes, and by what it was chosen: partition, alternative, reservation and need; fabric and features.
 struct Seen {
     by: (usize, usize, Option<usize>, Need),
     features: Option<Box<FeatureExpr>>,
-    lens: Lens,
+    eligible: EligibleNodes,
 }
 
-/// How many lenses are kept.
+/// How many sets of eligible nodes are kept.
 const KEPT: usize = 8;
 
 impl<'a> Judge<'a> {
-    fn new(scene: &'a Scene) -> Self {
-        Self { scene, reservations: Vec::new(), limits: true, lenses: RefCell::default() }
+    fn new(inventory: &'a Inventory) -> Self {
+        Self { inventory, reservations: Vec::new(), limits: true, eligible_sets: RefCell::default() }
     }
 
     /// The same as if an administrator had raised all limits.
     fn without_limits(&self) -> Self {
-        Self { limits: false, reservations: self.reservations.clone(), ..Self::new(self.scene) }
+        Self { limits: false, reservations: self.reservations.clone(), ..Self::new(self.inventory) }
     }
 
     /// Judges a request; the refusal says what would work.
@@ -149,13 +149,13 @@ impl<'a> Judge<'a> {
                 }
                 Err(never) => (never, None),
             };
-            let index = spec.partitions.iter().find_map(|name| self.scene.partition(name));
-            let request = index.and_then(|index| self.scene.request(index, spec).ok());
+            let index = spec.partitions.iter().find_map(|name| self.inventory.partition(name));
+            let request = index.and_then(|index| self.inventory.request(index, spec).ok());
             let again = |spec: &JobSpec, say| self.whole(spec, say).map(|_| ());
-            let floor = index.map_or(1, |index| self.scene.partitions[index].partition.config.min_nodes);
-            let shapes = || self.scene.nodes.iter().map(|node| &node.shape);
+            let floor = index.map_or(1, |index| self.inventory.partitions[index].partition.config.min_nodes);
+            let shapes = || self.inventory.nodes.iter().map(|node| &node.shape);
             let site = Site {
-                nodes: self.scene.nodes.len(),
+                nodes: self.inventory.nodes.len(),
                 floor,
                 cpus: shapes().map(|shape| shape.cpus).max().unwrap_or(0).into(),
                 memory: shapes().map(|shape| shape.memory_mb).max().unwrap_or(0),
@@ -173,10 +173,10 @@ impl<'a> Judge<'a> {
     /// What a job asks of its fabric is counted over the nodes that it may use: one that is bound to those of a reservation may
     /// ask what would be refused outside. What is refused inside and outside is not the reservation's affair.
     fn whole(&self, spec: &JobSpec, say: Say) -> Result<Vec<String>, Refused> {
-        licenses(self.scene, spec)?;
-        devices(self.scene, &spec.shape)?;
+        licenses(self.inventory, spec)?;
+        devices(self.inventory, &spec.shape)?;
         if self.limits {
-            limits::of_qos(&self.scene.policy, spec)?;
+            limits::of_qos(&self.inventory.policy, spec)?;
         }
         let anywhere = || self.in_partitions(spec, None, say);
         if self.reservations.iter().any(|reservation| !reservation.binds_to_nodes()) {
@@ -200,8 +200,8 @@ impl<'a> Judge<'a> {
     fn in_partitions(&self, spec: &JobSpec, within: Option<usize>, say: Say) -> Result<Vec<String>, Refused> {
         let mut first = None;
         for name in &spec.partitions {
-            let Some(index) = self.scene.partition(name) else { continue };
-            let partition = &self.scene.partitions[index].partition;
+            let Some(index) = self.inventory.partition(name) else { continue };
+            let partition = &self.inventory.partitions[index].partition;
             let holds =
                 |within: usize| partition.nodes.iter().any(|node| self.reservations[within].holds(*node));
             let judged = match within.is_some_and(|within| !holds(within)) {
@@ -227,42 +227,43 @@ impl<'a> Judge<'a> {
         within: Option<usize>,
         say: Say,
     ) -> Result<Vec<String>, Refused> {
-        let scene = self.scene;
-        let partition = &scene.partitions[index].partition;
+        let inventory = self.inventory;
+        let partition = &inventory.partitions[index].partition;
         if self.limits {
-            limits::of_partition(scene, index, spec)?;
+            limits::of_partition(inventory, index, spec)?;
         }
         time(spec)?;
         // What is only tried beside a refused request has to be surer.
         let accepts = within.is_none() && say == Say::Nearest && self.limits;
-        if accepts && let Some(warnings) = scene.accepted.find(index, spec) {
+        if accepts && let Some(warnings) = inventory.accepted.find(index, spec) {
             return Ok(warnings);
         }
         let most = if self.limits { partition.config.max_nodes } else { None };
-        let request = scene.request_within(index, spec, most.unwrap_or(u32::MAX)).map_err(|error| {
+        let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX)).map_err(|error| {
             let knobs = (0..spec.shape.gpus.len()).map(|at| Offer::Other(Knob::Devices(Of::Job, at)));
             Refused::new(RefusalKind::NodeConfig, error.to_string(), knobs)
         })?;
-        let fabric = fabric_for(scene, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
-        nodes(scene, partition, fabric, &request, &spec.shape)?;
+        let fabric =
+            fabric_for(inventory, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
+        nodes(inventory, partition, fabric, &request, &spec.shape)?;
         if let Some(within) = within {
             reserved(fabric, self.reservations[within], &spec.shape)?;
         }
-        features(scene, partition, fabric, &spec.shape)?;
+        features(inventory, partition, fabric, &spec.shape)?;
         // Of several alternatives, the one that most nodes meet says what would work.
         let mut closest: Option<(usize, Refused)> = None;
         for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
             let by = (index, alternative, within, request.need.clone());
-            let lens = self.lens(by, fabric, spec, shared)?;
-            match fits_idle(scene, index, &lens, &request, spec, say) {
+            let eligible = self.eligible(by, fabric, spec, shared)?;
+            match fits_idle(inventory, index, &eligible, &request, spec, say) {
                 Ok(warnings) => {
                     if accepts {
-                        scene.accepted.note(index, spec, warnings.clone());
+                        inventory.accepted.note(index, spec, warnings.clone());
                     }
                     return Ok(warnings);
                 }
                 Err(refused) => {
-                    let nodes = lens.idle.nodes();
+                    let nodes = eligible.idle.nodes();
                     if closest.as_ref().is_none_or(|(most, _)| nodes > *most) {
                         closest = Some((nodes, refused));
                     }
@@ -274,43 +275,43 @@ impl<'a> Judge<'a> {
 
     /// The nodes that a request admits, of which one that asks for another amount mostly admits as many. Whom it excludes is the
     /// same for all.
-    fn lens(
+    fn eligible(
         &self,
         by: (usize, usize, Option<usize>, Need),
         fabric: &Arc<Fabric>,
         spec: &JobSpec,
         shared: &[&FeatureExpr],
-    ) -> Result<Lens, Refused> {
-        let mut lenses = self.lenses.borrow_mut();
+    ) -> Result<EligibleNodes, Refused> {
+        let mut eligible_sets = self.eligible_sets.borrow_mut();
         let alike = |seen: &&Seen| {
             let (index, alternative, within, _) = &seen.by;
             (*index, *alternative, *within) == (by.0, by.1, by.2)
-                && Arc::ptr_eq(&seen.lens.fabric, fabric)
+                && Arc::ptr_eq(&seen.eligible.fabric, fabric)
                 && seen.features == spec.shape.features
         };
-        if let Some(seen) = lenses.iter().filter(alike).find(|seen| seen.by.3 == by.3) {
-            return Ok(seen.lens.clone());
+        if let Some(seen) = eligible_sets.iter().filter(alike).find(|seen| seen.by.3 == by.3) {
+            return Ok(seen.eligible.clone());
         }
-        let lens = match lenses.iter().rev().find(alike) {
-            Some(seen) => seen.lens.seen_by(self.scene, &by.3),
+        let eligible = match eligible_sets.iter().rev().find(alike) {
+            Some(seen) => seen.eligible.seen_by(self.inventory, &by.3),
             None => {
                 let within = by.2.map(|within| self.reservations[within]);
                 let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
-                Lens::new(by.1, self.scene, by.0, fabric, &by.3, &filter)
+                EligibleNodes::new(by.1, self.inventory, by.0, fabric, &by.3, &filter)
                     .or_else(|error| refuse(RefusalKind::NodeName, error))?
             }
         };
-        if lenses.len() == KEPT {
-            lenses.remove(0);
+        if eligible_sets.len() == KEPT {
+            eligible_sets.remove(0);
         }
-        lenses.push(Seen { by, features: spec.shape.features.clone(), lens: lens.clone() });
-        Ok(lens)
+        eligible_sets.push(Seen { by, features: spec.shape.features.clone(), eligible: eligible.clone() });
+        Ok(eligible)
     }
 }
 
 /// Every license has to exist, and as often as it is wanted.
-fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refused> {
-    let known = &scene.policy.licenses;
+fn licenses(inventory: &Inventory, spec: &JobSpec) -> Result<(), Refused> {
+    let known = &inventory.policy.licenses;
     for (at, (name, count)) in wanted(spec).iter().enumerate() {
         let has = known.iter().find(|(known, _)| **known == **name).map(|(_, has)| *has);
         let Some(has) = has else {
@@ -348,7 +349,7 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
 
 /// Counts and names of nodes.
 fn nodes(
-    scene: &Scene,
+    inventory: &Inventory,
     partition: &Partition,
     fabric: &Fabric,
     request: &Request,
@@ -356,15 +357,15 @@ fn nodes(
 ) -> Result<(), Refused> {
     let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, [offer]));
     let name = partition.name();
-    let has = partition.nodes.iter().filter(|id| scene.nodes[id.index()].configured).count();
+    let has = partition.nodes.iter().filter(|id| inventory.nodes[id.index()].configured).count();
     let has = u32::try_from(has).unwrap_or(u32::MAX);
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
     if min > has {
         let offer = Offer::AtMost(limits::node_knob(request), has.into());
         return refuse(format!("{min} nodes: partition {name} has {has}"), offer);
     }
-    let required = hosts(scene, partition, fabric, "-w", shape.nodelist.as_deref())?;
-    hosts(scene, partition, fabric, "-x", shape.exclude.as_deref())?;
+    let required = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
+    hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
     let required = u32::try_from(required).unwrap_or(u32::MAX);
     if required > max {
         return refuse(
@@ -396,7 +397,7 @@ fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), 
 
 /// How many nodes a list names; each has to exist, and those that are wanted have to be in the partition.
 fn hosts(
-    scene: &Scene,
+    inventory: &Inventory,
     partition: &Partition,
     fabric: &Fabric,
     option: &str,
@@ -406,7 +407,7 @@ fn hosts(
     let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
     for name in &names {
         let Some(id) = fabric.pos_named(name).map(|pos| fabric.node(pos)) else {
-            let known = scene.nodes.iter().map(|node| &*node.name);
+            let known = inventory.nodes.iter().map(|node| &*node.name);
             let near = nearest::nearest(name, known)
                 .map_or_else(String::new, |near| format!("; did you mean {near}?"));
             return refuse(RefusalKind::NodeName, format!("{option}: there is no node {name}{near}"));
@@ -420,11 +421,16 @@ fn hosts(
 }
 
 /// Every feature that is named must exist on some node of the partition.
-fn features(scene: &Scene, partition: &Partition, fabric: &Fabric, shape: &Shape) -> Result<(), Refusal> {
+fn features(
+    inventory: &Inventory,
+    partition: &Partition,
+    fabric: &Fabric,
+    shape: &Shape,
+) -> Result<(), Refusal> {
     let Some(wanted) = &shape.features else { return Ok(()) };
     let mut known: Vec<&str> = Vec::new();
     for id in &partition.nodes {
-        known.extend(scene.nodes[id.index()].shape.features.iter().map(|feature| &**feature));
+        known.extend(inventory.nodes[id.index()].shape.features.iter().map(|feature| &**feature));
         known.extend(fabric.pos(*id).map(|pos| fabric.features(pos)).unwrap_or_default());
     }
     known.sort_unstable();
@@ -446,39 +452,40 @@ fn features(scene: &Scene, partition: &Partition, fabric: &Fabric, shape: &Shape
 
 /// Whether the idle cluster could hold the job.
 fn fits_idle(
-    scene: &Scene,
+    inventory: &Inventory,
     index: usize,
-    lens: &Lens,
+    eligible: &EligibleNodes,
     request: &Request,
     spec: &JobSpec,
     say: Say,
 ) -> Result<Vec<String>, Refused> {
-    let partition = &scene.partitions[index].partition;
+    let partition = &inventory.partitions[index].partition;
     let name = partition.name();
-    let qualified = u32::try_from(lens.idle.nodes()).unwrap_or(u32::MAX);
+    let qualified = u32::try_from(eligible.idle.nodes()).unwrap_or(u32::MAX);
     let (min, slots) = (request.min_nodes(), request.min_slots());
     if qualified == 0 {
-        return Err(too_large(scene, partition, lens, &request.need, spec));
+        return Err(too_large(inventory, partition, eligible, &request.need, spec));
     }
     if qualified < min {
         let text = format!("{min} nodes: {qualified} of partition {name} have what is asked for");
         let knob = if request.slots.is_some() { Knob::Nodes } else { Knob::Slots };
         return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(knob, qualified.into())]));
     }
-    if lens.idle.total() < slots {
-        let (unit, total) = (request.need.slot.unit(), lens.idle.total());
+    if eligible.idle.total() < slots {
+        let (unit, total) = (request.need.slot.unit(), eligible.idle.total());
         let text = format!("{slots} {unit}s: partition {name} can hold {total} at once");
         return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(Knob::Slots, total)]));
     }
     if let Some((_, most)) = request.nodes
-        && let Some(hold) = place::hold_fewer(&lens.idle, most, slots)
+        && let Some(hold) = place::hold_fewer(&eligible.idle, most, slots)
     {
         let (unit, on) = (request.need.slot.unit(), if most == 1 { "node" } else { "nodes" });
         let text = format!("{slots} {unit}s on {most} {on}: no {most} can hold more than {hold}");
         let offers = [Offer::AtMost(Knob::Slots, hold), Offer::Other(Knob::Nodes)];
         return Err(Refused::new(RefusalKind::NodeConfig, text, offers));
     }
-    let wisher = Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
+    let wisher =
+        Wisher { inventory, partition: index, fabric: &eligible.fabric, spec, request, gather_with: &[] };
     let stages = wisher.stages(Time::ZERO, Time::ZERO).map_err(|error| match error {
         WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
         error => {
@@ -487,26 +494,28 @@ fn fits_idle(
         }
     })?;
     if let Some(ask) = stages.first().map(Stage::ask) {
-        counted(partition, lens, ask, &spec.shape)?;
+        counted(partition, eligible, ask, &spec.shape)?;
     }
     let mut reason = None;
     for stage in stages {
         // Of several sizes one that can be is enough; the smallest, which is last, says why none can.
         let may = |ask| match say {
-            Say::Nearest => !place::is_never(&lens.fabric, &lens.idle, ask),
-            Say::Sure => place::place(&lens.fabric, &View::new(&lens.idle, &lens.idle), ask).is_ok(),
+            Say::Nearest => !place::is_never(&eligible.fabric, &eligible.idle, ask),
+            Say::Sure => {
+                place::place(&eligible.fabric, &View::new(&eligible.idle, &eligible.idle), ask).is_ok()
+            }
         };
         if stage.asks.iter().any(may) {
             let warning = reason.map(|why| format!("{why}; the job waits in vain until that relaxes"));
             return Ok(stage.warnings.into_iter().chain(warning).collect());
         }
         reason = reason.or_else(|| match say {
-            Say::Nearest => place::refusal(&lens.fabric, &lens.idle, stage.asks.last()?),
+            Say::Nearest => place::refusal(&eligible.fabric, &eligible.idle, stage.asks.last()?),
             Say::Sure => Some(Never::default()),
         });
     }
     // Where nothing is asked of the fabric, the nodes are not what is asked for.
-    let fabric = spec.fabric.is_some() || scene.topology(&lens.fabric).asks();
+    let fabric = spec.fabric.is_some() || inventory.topology(&eligible.fabric).asks();
     let kind = if fabric { RefusalKind::Topology } else { RefusalKind::NodeConfig };
     Err(Refused::never(kind, spec, reason.unwrap_or_default()))
 }

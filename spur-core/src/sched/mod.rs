@@ -31,11 +31,12 @@
 mod explain;
 pub mod feasible;
 pub mod forecast;
-mod later;
+mod inventory;
 pub mod licensed;
 mod pass;
 pub mod place;
 pub mod plan;
+mod planned_starts;
 pub mod precedence;
 mod preempt;
 mod prospect;
@@ -43,8 +44,7 @@ mod queue;
 mod quick;
 pub mod replace;
 pub mod request;
-mod scene;
-mod shorter;
+mod shorter_time;
 pub mod site;
 mod space;
 mod state;
@@ -52,9 +52,9 @@ mod subject;
 mod timeline;
 mod together;
 
-pub use later::{Reservation, Reservations};
 use pass::way::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
+pub use planned_starts::{Reservation, Reservations};
 pub use queue::priority;
 pub use queue::shown::PartPriority;
 pub use subject::Subject;
@@ -69,18 +69,18 @@ use crate::model::job::{Job, JobSpec};
 use crate::text::time::Time;
 
 use forecast::{Forecast, Prudent, Recent};
+use inventory::Inventory;
 use plan::Plan;
-use queue::line::{self, Line};
+use queue::pending_order::{self, Line};
 use quick::Quick;
-use scene::Scene;
 
 /// Plans the whole queue of a cluster as it is at `now`.
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-    let scene = cluster.standing(Scene::new);
-    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now, &Subject::default());
+    let inventory = cluster.standing(Inventory::new);
+    let Kept { line, firm, .. } = Kept::new(cluster, &inventory, forecast, now, &Subject::default());
     let forecast = Prudent { by: forecast, firm };
-    Pass::new(cluster, scene, &line, &forecast, now).finish().0
+    Pass::new(cluster, inventory, &line, &forecast, now).finish().0
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
@@ -119,33 +119,33 @@ fn foretell_up_to(
     begins: Option<(JobId, Time)>,
     last: impl FnOnce(&Line) -> Option<JobId>,
 ) -> Plan {
-    let scene = cluster.standing(Scene::new);
-    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now, &Subject::default());
+    let inventory = cluster.standing(Inventory::new);
+    let Kept { line, firm, .. } = Kept::new(cluster, &inventory, forecast, now, &Subject::default());
     let Some(last) = last(&line) else { return Plan::default() };
     let forecast = Prudent { by: forecast, firm };
-    Pass::foretelling(cluster, scene, &line, &forecast, now, last).beginning(begins).finish().0
+    Pass::foretelling(cluster, inventory, &line, &forecast, now, last).beginning(begins).finish().0
 }
 
 /// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for a time or
 /// for others, or that no pass has looked at.
 #[must_use]
 pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
-    queue::first_priority(&cluster.standing(Scene::new), job, now)
+    queue::first_priority(&cluster.standing(Inventory::new), job, now)
 }
 
 /// The priorities of a job in its partitions and what makes them up, if it only waits for room.
 #[must_use]
 pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
-    queue::shown::priorities(cluster, &cluster.standing(Scene::new), job, now)
+    queue::shown::priorities(cluster, &cluster.standing(Inventory::new), job, now)
 }
 
 /// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts
 /// tasks, not nodes.
 #[must_use]
 pub fn fewest_nodes(cluster: &Cluster, spec: &JobSpec) -> u32 {
-    let scene = cluster.standing(Scene::new);
-    let partitions = spec.partitions.iter().filter_map(|name| scene.partition(name));
-    partitions.filter_map(|partition| scene.fewest_nodes(partition, spec)).min().unwrap_or(1)
+    let inventory = cluster.standing(Inventory::new);
+    let partitions = spec.partitions.iter().filter_map(|name| inventory.partition(name));
+    partitions.filter_map(|partition| inventory.fewest_nodes(partition, spec)).min().unwrap_or(1)
 }
 
 /// What is kept from one pass to the next.
@@ -201,25 +201,25 @@ impl Planner {
 
     /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
     pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-        let scene = cluster.standing(Scene::new);
+        let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now, &self.subject);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, forecast, now, &self.subject);
         if kept.quick.is_none() {
             kept.line.take_changes();
         }
         let forecast = Prudent { by: forecast, firm: kept.firm };
-        let pass = Pass::new(cluster, scene, &kept.line, &forecast, now);
+        let pass = Pass::new(cluster, inventory, &kept.line, &forecast, now);
         let pass = pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()));
         self.finish(pass)
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.
     pub fn begin(&mut self, cluster: &Cluster, now: Time) -> Pass {
-        let scene = cluster.standing(Scene::new);
+        let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now, &self.subject);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, &self.recent, now, &self.subject);
         let forecast = Prudent { by: &self.recent, firm: kept.firm };
-        let pass = Pass::new(cluster, scene, &kept.line, &forecast, now);
+        let pass = Pass::new(cluster, inventory, &kept.line, &forecast, now);
         pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()))
     }
 
@@ -258,21 +258,21 @@ impl Planner {
     /// is learned from it; it is what quick passes are compared with.
     #[must_use]
     pub fn start_now_slowly(&self, cluster: &Cluster, now: Time) -> (Plan, Reservations) {
-        let scene = cluster.standing(Scene::new);
-        let Kept { line, firm, .. } = Kept::new(cluster, &scene, &self.recent, now, &Subject::default());
+        let inventory = cluster.standing(Inventory::new);
+        let Kept { line, firm, .. } = Kept::new(cluster, &inventory, &self.recent, now, &Subject::default());
         let forecast = Prudent { by: &self.recent, firm };
-        let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
+        let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let none = Reservations::default();
         let known = if keeps { &self.reservations } else { &none };
-        Pass::quick(cluster, scene, &line, &forecast, now, known).finish()
+        Pass::quick(cluster, inventory, &line, &forecast, now, known).finish()
     }
 
     /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
     /// possible; nothing is said of jobs that wait.
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         let knows_all = self.knows_all(cluster);
-        let scene = cluster.standing(Scene::new);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now, &self.subject);
+        let inventory = cluster.standing(Inventory::new);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, forecast, now, &self.subject);
         if cluster.policy().scheduler.backfill == Backfill::Conservative
             || !Quick::serves(cluster, &kept.line, SEARCHES)
         {
@@ -320,30 +320,30 @@ impl Kept {
         kept: &'a mut Option<Self>,
         knows_all: bool,
         cluster: &Cluster,
-        scene: &Arc<Scene>,
+        inventory: &Arc<Inventory>,
         forecast: &dyn Forecast,
         now: Time,
         subject: &Subject,
     ) -> &'a mut Self {
         // It is large, so it stays where it is.
         kept.take_if(|kept| {
-            let serves = knows_all && kept.line.is_of(scene);
+            let serves = knows_all && kept.line.is_of(inventory);
             if serves {
                 kept.line.refresh(cluster, &Prudent { by: forecast, firm: kept.firm }, now);
             }
             !serves || kept.firm != kept.should_be_firm(forecast)
         });
-        kept.get_or_insert_with(|| Self::new(cluster, scene, forecast, now, subject))
+        kept.get_or_insert_with(|| Self::new(cluster, inventory, forecast, now, subject))
     }
 
     fn new(
         cluster: &Cluster,
-        scene: &Arc<Scene>,
+        inventory: &Arc<Inventory>,
         forecast: &dyn Forecast,
         now: Time,
         subject: &Subject,
     ) -> Self {
-        let line = |firm| Line::new(cluster, scene, &Prudent { by: forecast, firm }, now, subject);
+        let line = |firm| Line::new(cluster, inventory, &Prudent { by: forecast, firm }, now, subject);
         let kept = Self { line: line(false), quick: None, firm: false };
         if kept.should_be_firm(forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
     }
@@ -362,21 +362,21 @@ fn start_now(
     (now, searches): (Time, u32),
     subject: &Subject,
 ) -> Plan {
-    let scene = cluster.standing(Scene::new);
-    let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &scene, forecast, now, subject);
+    let inventory = cluster.standing(Inventory::new);
+    let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &inventory, forecast, now, subject);
     let forecast = &Prudent { by: forecast, firm: *firm };
     let changes = line.take_changes();
     // What it knows is not kept up to date while it does not serve.
     let kept = quick.take();
     if Quick::serves(cluster, line, searches) {
-        let kept = kept.unwrap_or_else(|| Quick::new(cluster, &scene, forecast, now));
+        let kept = kept.unwrap_or_else(|| Quick::new(cluster, &inventory, forecast, now));
         let (kept, plan) = kept.pass((cluster, line, &changes), forecast, (now, searches), reservations);
         *quick = Some(kept);
         return plan;
     }
-    let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
+    let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
     let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
-    let (plan, made) = Pass::quick(cluster, scene, line, forecast, now, &known).finish();
+    let (plan, made) = Pass::quick(cluster, inventory, line, forecast, now, &known).finish();
     *reservations = made;
     plan
 }
@@ -386,7 +386,7 @@ fn start_now(
 /// be preempted from then on, a reservation of nodes that begins or ends.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
-    let waits = line::Waits::new(cluster.policy());
+    let waits = pending_order::Waits::new(cluster.policy());
     let exempt = precedence::next_exempt_end(cluster, now);
     let moments = cluster.jobs().pending().filter_map(|job| waits.next_moment(job, now));
     moments.chain(exempt).chain(next_window(cluster, now)).min()

@@ -10,31 +10,31 @@ use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
-use crate::sched::request::lens::{Filter, Lens, alternatives};
-use crate::sched::request::wish::{Stage, Wisher};
-use crate::sched::scene::room::{CPUS, GRES, MEMORY};
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
+use crate::sched::request::constraints::{Stage, Wisher};
+use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::time::Time;
 
 use super::explain;
+use super::inventory::{Inventory, fabric_for};
 use super::plan::{Start, StartPart};
 use super::queue::{Candidate, Choices};
 use super::request::part::Part;
 use super::request::{Need, Request};
-use super::scene::{Scene, fabric_for};
-use super::space::Hunt;
+use super::space::Query;
 
 /// What a job admits, besides its need: realm and partition, which of the fabrics with a name, constraint, the alternative
 /// chosen in it, exclusion, reservations that keep it off their nodes.
 type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<String>, Vec<usize>);
 
-/// The lenses that were made, for all who need the same, and the last prospects, for all who want the same.
+/// The sets of eligible nodes that were made, for all who need the same, and the last prospects, for all who want the same.
 #[derive(Debug, Default)]
 pub(super) struct Lenses {
     /// Numbers of what jobs admit.
     outlines: BTreeMap<Outline, usize>,
     /// By outline and need.
-    made: BTreeMap<(usize, usize), Result<Arc<Lens>, String>>,
+    made: BTreeMap<(usize, usize), Result<Arc<EligibleNodes>, String>>,
     /// Jobs that wanted different things, the last one first, and their prospects.
     last: VecDeque<(Arc<JobSpec>, Arc<[Prospect]>)>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Prospect {
     pub(super) choice: usize,
     /// The number of its need.
     pub(super) need: usize,
-    pub(super) lenses: SmallVec<[Arc<Lens>; 1]>,
+    pub(super) eligible_sets: SmallVec<[Arc<EligibleNodes>; 1]>,
     pub(super) stages: Vec<Stage>,
     /// The reservations that are always ahead, and that it is too long for.
     pub(super) barred_by: Vec<Arc<Reservation>>,
@@ -70,7 +70,7 @@ impl Lenses {
     /// What can never be, with what would work.
     pub(super) fn prospect(
         &mut self,
-        scene: &Scene,
+        inventory: &Inventory,
         candidate: &Candidate,
         choice: usize,
         need: usize,
@@ -79,13 +79,13 @@ impl Lenses {
     ) -> Result<Prospect, String> {
         let (spec, (partition, request)) = (&candidate.spec, &candidate.choices[choice]);
         let partition = *partition;
-        let fabric = fabric_for(scene, partition, spec)?;
-        let named = scene.fabrics.iter().position(|(_, known)| Arc::ptr_eq(known, fabric));
+        let fabric = fabric_for(inventory, partition, spec)?;
+        let named = inventory.fabrics.iter().position(|(_, known)| Arc::ptr_eq(known, fabric));
         let alternatives = alternatives(&spec.shape);
-        let bars = bars(scene, realm, candidate.run_time);
+        let bars = bars(inventory, realm, candidate.run_time);
         let barred_by: Vec<Arc<Reservation>> =
-            bars.iter().map(|index| Arc::clone(&scene.reservations[*index])).collect();
-        let mut lenses = SmallVec::with_capacity(alternatives.len());
+            bars.iter().map(|index| Arc::clone(&inventory.reservations[*index])).collect();
+        let mut eligible_sets = SmallVec::with_capacity(alternatives.len());
         for (alternative, shared) in alternatives.iter().enumerate() {
             let filter = Filter { shared, within, without: &barred_by, ..Filter::of(&spec.shape) };
             let outline = (
@@ -98,14 +98,15 @@ impl Lenses {
             );
             let next = self.outlines.len();
             let outline = *self.outlines.entry(outline).or_insert(next);
-            let new = || Lens::new(outline, scene, partition, fabric, &request.need, &filter);
-            lenses.push(self.lens(outline, need, new, |alike| alike.seen_by(scene, &request.need))?);
+            let new = || EligibleNodes::new(outline, inventory, partition, fabric, &request.need, &filter);
+            eligible_sets
+                .push(self.eligible(outline, need, new, |alike| alike.seen_by(inventory, &request.need))?);
         }
         let gather_with = &candidate.gather_with;
-        let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
+        let stages = Wisher { inventory, partition, fabric, spec, request, gather_with };
         let stages = stages.stages(candidate.eligible, now).map_err(|error| error.to_string())?;
         let choices = Arc::clone(&candidate.choices);
-        Ok(Prospect { realm, partition, choices, choice, need, lenses, stages, barred_by })
+        Ok(Prospect { realm, partition, choices, choice, need, eligible_sets, stages, barred_by })
     }
 }
 
@@ -123,25 +124,25 @@ impl Lenses {
     /// Keeps the prospects of a job, if they follow from what it wants alone.
     pub(super) fn keep_prospects(
         &mut self,
-        scene: &Scene,
+        inventory: &Inventory,
         candidate: &Candidate,
         prospects: &Arc<[Prospect]>,
     ) {
         let spec = &candidate.spec;
-        if prospects.iter().all(|prospect| prospect.follows_from(scene, spec)) {
+        if prospects.iter().all(|prospect| prospect.follows_from(inventory, spec)) {
             self.last.truncate(KEPT - 1);
             self.last.push_front((Arc::clone(spec), Arc::clone(prospects)));
         }
     }
 
-    /// The lens of an outline and a need: one that is known, or made `like` another of the outline, or `new`.
-    fn lens(
+    /// The set of eligible nodes of an outline and a need: one that is known, or made `like` another of the outline, or `new`.
+    fn eligible(
         &mut self,
         outline: usize,
         need: usize,
-        new: impl FnOnce() -> Result<Lens, String>,
-        like: impl FnOnce(&Lens) -> Lens,
-    ) -> Result<Arc<Lens>, String> {
+        new: impl FnOnce() -> Result<EligibleNodes, String>,
+        like: impl FnOnce(&EligibleNodes) -> EligibleNodes,
+    ) -> Result<Arc<EligibleNodes>, String> {
         if let Some(known) = self.made.get(&(outline, need)) {
             return known.clone();
         }
@@ -157,10 +158,10 @@ impl Lenses {
 impl Prospect {
     /// Whether it follows from what a job wants alone: not from how long it has waited or runs, where another job is, or what
     /// is reserved for whom.
-    pub(super) fn follows_from(&self, scene: &Scene, spec: &JobSpec) -> bool {
+    pub(super) fn follows_from(&self, inventory: &Inventory, spec: &JobSpec) -> bool {
         let is_near_another = spec.fabric.as_deref().is_some_and(|ask| ask.gather_with.is_some());
         let relaxes = !matches!(&*self.stages, [only] if only.relaxed.is_empty());
-        !is_near_another && !relaxes && scene.reservations.is_empty()
+        !is_near_another && !relaxes && inventory.reservations.is_empty()
     }
 
     /// What it asks for there.
@@ -169,13 +170,13 @@ impl Prospect {
     }
 
     /// The question where and when the job fits before `until`.
-    pub(super) fn hunt<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Hunt<'a> {
+    pub(super) fn query<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Query<'a> {
         let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
-        Hunt {
+        Query {
             realm: self.realm,
             need: self.need,
             request: self.request(),
-            lenses: &self.lenses,
+            eligible_sets: &self.eligible_sets,
             stages: &self.stages,
             licenses,
             run_time,
@@ -187,7 +188,7 @@ impl Prospect {
     /// The start that is proposed for what was found, of one task where there are several.
     pub(super) fn start(
         &self,
-        scene: &Scene,
+        inventory: &Inventory,
         (candidate, task): (&Candidate, Option<ArrayTaskId>),
         reservation: Option<&Arc<Reservation>>,
         parts: &[Part],
@@ -199,8 +200,8 @@ impl Prospect {
             attempt: candidate.attempt,
             task,
             spec: Arc::clone(&candidate.spec),
-            ground: scene.ground,
-            partition: Arc::clone(scene.partitions[self.partition].partition.name()),
+            ground: inventory.ground,
+            partition: Arc::clone(inventory.partitions[self.partition].partition.name()),
             reservation: reservation.map(|reservation| Arc::clone(&reservation.name)),
             time_limit: None,
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
@@ -234,8 +235,8 @@ pub(super) fn start_part(need: &Need, node: NodeId, slots: u32, taken: &[u64]) -
 
 /// The reservations that are always ahead, by number, and that are so for less time than somebody runs in a realm where they
 /// count. In the last realm nothing is reserved.
-fn bars(scene: &Scene, realm: usize, run_time: u64) -> Vec<usize> {
-    let reservations = &scene.reservations;
+fn bars(inventory: &Inventory, realm: usize, run_time: u64) -> Vec<usize> {
+    let reservations = &inventory.reservations;
     if realm > reservations.len() {
         return Vec::new();
     }
@@ -248,13 +249,15 @@ fn bars(scene: &Scene, realm: usize, run_time: u64) -> Vec<usize> {
 
 /// Why a job that fits at no time does not: nodes that are out of service, none that would do, or a search that came to no
 /// end, of which more is to be hoped than of what can never be.
-pub(super) fn never(scene: &Scene, prospects: &[Prospect]) -> Option<(Reason, String)> {
+pub(super) fn never(inventory: &Inventory, prospects: &[Prospect]) -> Option<(Reason, String)> {
     let mut worst: Option<(Reason, String)> = None;
     for prospect in prospects {
-        for (lens, stage) in
-            prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
+        for (eligible, stage) in prospect
+            .eligible_sets
+            .iter()
+            .flat_map(|eligible| prospect.stages.iter().map(move |s| (eligible, s)))
         {
-            match explain::when_all_are_up(scene, lens, stage) {
+            match explain::when_all_are_up(inventory, eligible, stage) {
                 Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
                 Err(said) => {
                     let hopeful = |(reason, _): &(Reason, String)| *reason != Reason::BadConstraints;

@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 
+use super::inventory::{Inventory, fabric_for};
 use super::place::{self, Ask, Placement, Strategy, View};
 use super::prospect::start_part;
-use super::request::lens::{Filter, Lens, alternatives, slots_by_position};
-use super::request::wish::{Stage, Wisher};
+use super::request::constraints::{Stage, Wisher};
+use super::request::eligible_nodes::{EligibleNodes, Filter, alternatives, slots_by_position};
 use super::request::{Given, Need, Slot};
-use super::scene::{Scene, fabric_for};
 use super::together::nearness;
 use crate::cluster::{Cluster, Node};
 use crate::id::{JobId, NodeId};
@@ -41,7 +41,7 @@ struct Search<'a> {
     alloc: &'a Alloc,
     take: &'a Take<'a>,
     need: &'a Need,
-    lens: &'a Lens,
+    eligible: &'a EligibleNodes,
     ask: &'a Ask,
     /// Nodes that other jobs close by having whole leaves to themselves.
     closed: &'a FixedBitSet,
@@ -61,12 +61,18 @@ pub fn find(
 ) -> Option<(Vec<Replacement>, Why)> {
     let job = cluster.job(id)?;
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
-    let scene = cluster.standing(Scene::new);
-    let partition = scene.partition(&alloc.partition)?;
-    let request = scene.request(partition, &job.spec).ok()?;
-    let fabric = fabric_for(&scene, partition, &job.spec).ok()?;
-    let wisher =
-        Wisher { scene: &scene, partition, fabric, spec: &job.spec, request: &request, gather_with: &[] };
+    let inventory = cluster.standing(Inventory::new);
+    let partition = inventory.partition(&alloc.partition)?;
+    let request = inventory.request(partition, &job.spec).ok()?;
+    let fabric = fabric_for(&inventory, partition, &job.spec).ok()?;
+    let wisher = Wisher {
+        inventory: &inventory,
+        partition,
+        fabric,
+        spec: &job.spec,
+        request: &request,
+        gather_with: &[],
+    };
     // What had been waived when it started stays so.
     let stages = wisher.stages(Time::ZERO, Time::ZERO).ok()?;
     let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
@@ -79,19 +85,22 @@ pub fn find(
         let has_room = cluster.node(*id).is_some_and(|node| may_have_room(node, alloc.exclusive));
         has_room && fabric.pos(*id).is_some_and(|pos| bounds.contains(&pos.index()))
     };
-    touched.unwrap_or(&scene.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
-    let closed = closed(cluster, &scene, id);
+    touched.unwrap_or(&inventory.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
+    let closed = closed(cluster, &inventory, id);
     let within = own_reservation(cluster, alloc);
     for (alternative, shared) in alternatives(&job.spec.shape).iter().enumerate() {
         let filter = Filter { shared, within, ..Filter::of(&job.spec.shape) };
-        let Ok(lens) = Lens::new(alternative, &scene, partition, fabric, &request.need, &filter) else {
+        let Ok(eligible) =
+            EligibleNodes::new(alternative, &inventory, partition, fabric, &request.need, &filter)
+        else {
             continue;
         };
-        if !alloc.nodes.iter().all(|part| lens.pos(part.node.0).is_some()) {
+        if !alloc.nodes.iter().all(|part| eligible.pos(part.node.0).is_some()) {
             continue;
         }
-        let (need, lens, ask, closed, bounds) = (&request.need, &lens, stage.ask(), &closed, bounds.clone());
-        let search = Search { cluster, now, job, alloc, take, need, lens, ask, closed, bounds };
+        let (need, eligible, ask, closed, bounds) =
+            (&request.need, &eligible, stage.ask(), &closed, bounds.clone());
+        let search = Search { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds };
         let found = search.all();
         if !found.is_empty() {
             let why = search.why(&found);
@@ -112,7 +121,7 @@ fn own_reservation<'a>(cluster: &'a Cluster, alloc: &Alloc) -> Option<&'a Reserv
 /// Whether a job may have closed to others what it did not use of its leaves.
 #[must_use]
 pub fn may_close(cluster: &Cluster, id: JobId) -> bool {
-    cluster.job(id).is_some_and(|job| cluster.standing(Scene::new).may_close(&job.spec))
+    cluster.job(id).is_some_and(|job| cluster.standing(Inventory::new).may_close(&job.spec))
 }
 
 /// Whether a node can be used and has anything free of what everybody needs.
@@ -121,15 +130,15 @@ fn may_have_room(node: &Node, alone: bool) -> bool {
 }
 
 /// The nodes that others than a job close without using them, and those that some will close for whom nodes are kept.
-fn closed(cluster: &Cluster, scene: &Scene, id: JobId) -> FixedBitSet {
-    let mut closed = FixedBitSet::with_capacity(scene.nodes.len());
-    for other in cluster.jobs().active().filter(|other| other.id != id && scene.may_close(&other.spec)) {
+fn closed(cluster: &Cluster, inventory: &Inventory, id: JobId) -> FixedBitSet {
+    let mut closed = FixedBitSet::with_capacity(inventory.nodes.len());
+    for other in cluster.jobs().active().filter(|other| other.id != id && inventory.may_close(&other.spec)) {
         let Some(alloc) = other.phase.alloc() else { continue };
         let nodes = alloc.nodes.iter().map(|part| part.node);
-        closed.extend(scene.closes(&other.spec, &alloc.partition, nodes).into_iter().map(NodeId::index));
+        closed.extend(inventory.closes(&other.spec, &alloc.partition, nodes).into_iter().map(NodeId::index));
     }
     for (other, kept) in cluster.jobs().nominated() {
-        let nodes = scene.closes(&other.spec, &kept.partition, kept.nodes());
+        let nodes = inventory.closes(&other.spec, &kept.partition, kept.nodes());
         closed.extend(nodes.into_iter().map(NodeId::index));
     }
     closed
@@ -173,7 +182,7 @@ impl Search<'_> {
 
     /// Nodes for some that are lost and have equally many slots, of the smallest domains around these that have them.
     fn nearest(&self, seats: &[Seat], lost: &[&LostNode]) -> Option<Vec<Replacement>> {
-        let fabric = &*self.lens.fabric;
+        let fabric = &*self.eligible.fabric;
         let candidates = self.candidates(seats, self.slots_of(&lost.first()?.part));
         if candidates.len() < lost.len() {
             return None;
@@ -195,7 +204,7 @@ impl Search<'_> {
 
     /// Every node that has room for so many slots of the job and may be given to it.
     fn candidates(&self, seats: &[Seat], slots: u32) -> Vec<Candidate> {
-        let fabric = &*self.lens.fabric;
+        let fabric = &*self.eligible.fabric;
         let positions = self.bounds.clone().filter_map(|pos| u32::try_from(pos).ok()).map(Pos);
         let candidate = |pos: Pos| {
             let node = fabric.node(pos);
@@ -235,7 +244,7 @@ impl Search<'_> {
     /// What so many slots of the job would hold of a node, and for how many it has room.
     fn room(&self, id: NodeId, slots: u32) -> Option<(u32, NodeAlloc)> {
         let node = self.cluster.node(id).filter(|node| may_have_room(node, self.alloc.exclusive))?;
-        self.lens.pos(id.0)?;
+        self.eligible.pos(id.0)?;
         let (cpus, memory) = (node.free_cpus().len(), node.free_memory_mb());
         let gres = (0..node.shape.gres.len()).map(|entry| u64::from(node.free_gres(entry).len()));
         // Who is suspended there is looked for below.
@@ -266,7 +275,7 @@ impl Search<'_> {
 
     /// The best way to have so many more nodes than those in `seats`, with so many slots each, of those that have `rooms`.
     fn place(&self, seats: &[Seat], (more, each): (usize, u32), rooms: &[Seat]) -> Option<Placement> {
-        let fabric = &*self.lens.fabric;
+        let fabric = &*self.eligible.fabric;
         let mut by_position = vec![0; fabric.len()];
         for (node, slots) in rooms {
             by_position[fabric.pos(*node)?.index()] = *slots;
@@ -284,13 +293,13 @@ impl Search<'_> {
             ..self.ask.clone()
         };
         let occupied = self.ask.minds_others(1).map(|_| self.occupied());
-        let view = View { occupied: occupied.as_ref(), ..self.lens.view(&slots) };
+        let view = View { occupied: occupied.as_ref(), ..self.eligible.view(&slots) };
         place::place(fabric, &view, &ask).ok()
     }
 
     /// Positions that others have anything of, or will have what is kept for them.
     fn occupied(&self) -> FixedBitSet {
-        let fabric = &*self.lens.fabric;
+        let fabric = &*self.eligible.fabric;
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
         for index in 0..fabric.len() {
             let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
@@ -304,7 +313,7 @@ impl Search<'_> {
 
     /// The record of the job with its new nodes.
     fn why(&self, found: &[Replacement]) -> Why {
-        let fabric = &*self.lens.fabric;
+        let fabric = &*self.eligible.fabric;
         let name = |node: NodeId| self.cluster.node(node).map_or("", |node| &**node.name()).to_owned();
         let sentence = |made: &Replacement| {
             if made.part.node == made.lost {

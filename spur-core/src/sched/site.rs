@@ -8,17 +8,17 @@ use crate::model::caller::Owner;
 use crate::model::job::{JobSpec, Shape, Sharing};
 use crate::model::phase::{Phase, Suspended};
 use crate::model::reservation::{Flag, Reservation};
-use crate::sched::request::lens::named;
+use crate::sched::request::eligible_nodes::named;
 use crate::sched::timeline::realm::OPEN;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nodes::NodeCount;
 use crate::text::time::Time;
 
+use super::inventory::{Inventory, flat};
 use super::place;
 use super::prospect::Lenses;
 use super::queue::Candidate;
-use super::scene::{Scene, flat};
 
 /// What is wanted of the nodes of a reservation.
 #[derive(Clone, Copy, Debug)]
@@ -201,8 +201,8 @@ pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<Job
 /// # Errors
 /// A name that means nothing.
 pub fn nodes_named(cluster: &Cluster, list: &HostExpr) -> Result<Vec<NodeId>, String> {
-    let scene = cluster.standing(Scene::new);
-    let known = scene.fabrics.iter().find(|(name, _)| **name == *"default").or(scene.fabrics.first());
+    let inventory = cluster.standing(Inventory::new);
+    let known = inventory.fabrics.iter().find(|(name, _)| **name == *"default").or(inventory.fabrics.first());
     let fabric = known.map_or_else(|| flat(cluster), |(_, fabric)| Arc::clone(fabric));
     let number = |name: String| {
         let node = cluster.node_named(&name).filter(|node| node.configured);
@@ -221,11 +221,12 @@ fn among(
     site: &Site<'_>,
     suits: &dyn Fn(NodeId) -> bool,
 ) -> Result<Vec<NodeId>, String> {
-    let scene = cluster.standing(Scene::new);
-    let index =
-        scene.partition(site.partition).ok_or_else(|| format!("there is no partition {}", site.partition))?;
+    let inventory = cluster.standing(Inventory::new);
+    let index = inventory
+        .partition(site.partition)
+        .ok_or_else(|| format!("there is no partition {}", site.partition))?;
     let spec = Arc::new(spec(site));
-    let request = scene.request(index, &spec).map_err(|error| error.to_string())?;
+    let request = inventory.request(index, &spec).map_err(|error| error.to_string())?;
     let candidate = Candidate {
         attempt: Attempt { job: JobId(0), restart: 0 },
         spec,
@@ -237,21 +238,22 @@ fn among(
         array: None,
         choices: Arc::from([(index, request)]),
     };
-    let prospect = Lenses::default().prospect(&scene, &candidate, 0, 0, (OPEN, None), now)?;
+    let prospect = Lenses::default().prospect(&inventory, &candidate, 0, 0, (OPEN, None), now)?;
     let mut most = 0;
-    for lens in &prospect.lenses {
-        let mut open = (*lens.idle).clone();
-        for (pos, _) in lens.idle.iter() {
-            let node = lens.fabric.node(pos);
-            if !scene.nodes[node.index()].available || !suits(node) {
-                open.set(&lens.fabric, pos, 0);
+    for eligible in &prospect.eligible_sets {
+        let mut open = (*eligible.idle).clone();
+        for (pos, _) in eligible.idle.iter() {
+            let node = eligible.fabric.node(pos);
+            if !inventory.nodes[node.index()].available || !suits(node) {
+                open.set(&eligible.fabric, pos, 0);
             }
         }
         most = most.max(open.nodes());
-        let view = lens.view(&open);
+        let view = eligible.view(&open);
         let mut asks = prospect.stages.iter().flat_map(|stage| &stage.asks);
-        if let Some(found) = asks.find_map(|ask| place::place(&lens.fabric, &view, ask).ok()) {
-            let mut nodes: Vec<NodeId> = found.shares.iter().map(|(pos, _)| lens.fabric.node(*pos)).collect();
+        if let Some(found) = asks.find_map(|ask| place::place(&eligible.fabric, &view, ask).ok()) {
+            let mut nodes: Vec<NodeId> =
+                found.shares.iter().map(|(pos, _)| eligible.fabric.node(*pos)).collect();
             nodes.sort_unstable();
             return Ok(nodes);
         }

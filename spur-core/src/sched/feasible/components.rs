@@ -9,11 +9,11 @@ use crate::cluster::Cluster;
 use crate::model::fabric::Layer;
 use crate::model::job::JobSpec;
 use crate::model::reservation::Reservation;
+use crate::sched::inventory::amounts::Rooms;
+use crate::sched::inventory::{Inventory, SceneNode, fabric_for};
 use crate::sched::request::Request;
-use crate::sched::request::lens::{Filter, Lens, alternatives};
-use crate::sched::request::wish::{Stage, Wisher};
-use crate::sched::scene::room::Rooms;
-use crate::sched::scene::{Scene, SceneNode, fabric_for};
+use crate::sched::request::constraints::{Stage, Wisher};
+use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 use crate::text::time::Time;
@@ -30,23 +30,24 @@ const MOST_SIZED: usize = 4;
 /// # Errors
 /// That they could not, and what would work.
 pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Refusal> {
-    let scene = cluster.standing(Scene::new);
-    licenses_together(&scene, specs)?;
+    let inventory = cluster.standing(Inventory::new);
+    licenses_together(&inventory, specs)?;
     // Whom limits keep waiting is judged as he will be once they are raised.
-    let judge = Judge::new(&scene);
+    let judge = Judge::new(&inventory);
     let limits = specs.iter().all(|spec| judge.whole(spec, Say::Nearest).is_ok());
-    let parts = specs.iter().map(|spec| prepared(&scene, spec, limits)).collect::<Result<Vec<_>, _>>()?;
-    let mut rooms = scene.rooms.clone();
+    let parts = specs.iter().map(|spec| prepared(&inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
+    let mut rooms = inventory.rooms.clone();
     let all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
-    let trial = |rooms: &mut Rooms, near: Option<&Nearness>| idle_together(&scene, rooms, specs, &all, near);
+    let trial =
+        |rooms: &mut Rooms, near: Option<&Nearness>| idle_together(&inventory, rooms, specs, &all, near);
     let asked = match trial(&mut rooms, None)? {
         Idle::Fits(warnings) => return Ok(warnings),
         // A search that was cut short is no refusal.
         Idle::Unknown => return Ok(Vec::new()),
         Idle::Never(near) => near,
     };
-    let Some(must) = asked.must else { return too_many(&scene, &mut rooms, specs, &parts) };
-    let fabric = &parts[0][0].lens.fabric;
+    let Some(must) = asked.must else { return too_many(&inventory, &mut rooms, specs, &parts) };
+    let fabric = &parts[0][0].eligible.fabric;
     let (top, name) = (fabric.top().0, |layer: Layer| fabric.layer_name(layer).to_owned());
     for higher in (must.0 + 1..=top).map(Layer) {
         let near = Nearness { must: Some(higher), ..Nearness::default() };
@@ -62,7 +63,7 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
     }
     let layer = name(must);
     match trial(&mut rooms, Some(&Nearness::default()))? {
-        Idle::Never(_) => too_many(&scene, &mut rooms, specs, &parts),
+        Idle::Never(_) => too_many(&inventory, &mut rooms, specs, &parts),
         Idle::Fits(_) | Idle::Unknown => refuse(
             RefusalKind::Topology,
             format!(
@@ -74,10 +75,10 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
     }
 }
 
-/// A component in one of its partitions, seen through one of its lenses.
+/// A component in one of its partitions, seen through one of its sets of eligible nodes.
 struct Prepared {
     request: Request,
-    lens: Lens,
+    eligible: EligibleNodes,
     stages: Vec<Stage>,
     /// Whether it is bound to the nodes of a reservation.
     reserved: bool,
@@ -93,9 +94,9 @@ enum Idle {
 }
 
 /// Every way in which a component may be placed, on the nodes of its reservations where it is bound to them.
-fn prepared(scene: &Scene, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>, Refusal> {
+fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>, Refusal> {
     let mut all = Vec::new();
-    let known = |name: &str| scene.reservations.iter().find(|known| *known.name == *name);
+    let known = |name: &str| inventory.reservations.iter().find(|known| *known.name == *name);
     let bound: Option<Vec<&Reservation>> = spec
         .reservations()
         .map(|name| known(name).map(|known| &**known).filter(|known| known.binds_to_nodes()))
@@ -104,25 +105,25 @@ fn prepared(scene: &Scene, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>
         Some(bound) if !bound.is_empty() => bound.into_iter().map(Some).collect(),
         _ => vec![None],
     };
-    let partitions = spec.partitions.iter().filter_map(|name| scene.partition(name));
+    let partitions = spec.partitions.iter().filter_map(|name| inventory.partition(name));
     for (index, within) in partitions.flat_map(|index| places.iter().map(move |within| (index, *within))) {
-        let most = if limits { scene.partitions[index].partition.config.max_nodes } else { None };
-        let request = scene.request_within(index, spec, most.unwrap_or(u32::MAX));
-        let (Ok(request), Ok(fabric)) = (request, fabric_for(scene, index, spec)) else { continue };
+        let most = if limits { inventory.partitions[index].partition.config.max_nodes } else { None };
+        let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX));
+        let (Ok(request), Ok(fabric)) = (request, fabric_for(inventory, index, spec)) else { continue };
         for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
             let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
-            let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
+            let eligible = EligibleNodes::new(alternative, inventory, index, fabric, &request.need, &filter)
                 .or_else(|error| refuse(RefusalKind::NodeName, error))?;
             let wisher = Wisher {
-                scene,
+                inventory,
                 partition: index,
-                fabric: &lens.fabric,
+                fabric: &eligible.fabric,
                 spec,
                 request: &request,
                 gather_with: &[],
             };
             let Ok(stages) = wisher.stages(Time::ZERO, Time::ZERO) else { continue };
-            all.push(Prepared { request: request.clone(), lens, stages, reserved: within.is_some() });
+            all.push(Prepared { request: request.clone(), eligible, stages, reserved: within.is_some() });
         }
     }
     if all.is_empty() { refuse(RefusalKind::NodeConfig, "it fits no partition".to_owned()) } else { Ok(all) }
@@ -131,7 +132,7 @@ fn prepared(scene: &Scene, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>
 /// Whether an idle cluster could hold all components at once: the first choice of each component that works, and under
 /// what is asked for when everything has relaxed. `near` replaces what `--het-gather` says.
 fn idle_together(
-    scene: &Scene,
+    inventory: &Inventory,
     rooms: &mut Rooms,
     specs: &[Arc<JobSpec>],
     parts: &[&[Prepared]],
@@ -142,7 +143,7 @@ fn idle_together(
         let chosen: Vec<&Prepared> = way.iter().zip(parts).map(|(at, parts)| &parts[*at]).collect();
         let found = match near {
             Some(near) => Ok(near.clone()),
-            None => nearness(&specs[0], chosen.iter().map(|part| &*part.lens.fabric)),
+            None => nearness(&specs[0], chosen.iter().map(|part| &*part.eligible.fabric)),
         };
         let found = match found {
             Ok(near) => near,
@@ -154,9 +155,9 @@ fn idle_together(
         let mut exact = true;
         for first in [true, false] {
             let members: Vec<Member<'_>> =
-                chosen.iter().map(|part| idle_member(scene, part, first)).collect();
+                chosen.iter().map(|part| idle_member(inventory, part, first)).collect();
             let mut budget = members.iter().map(|member| member.asks[0].budget).max().unwrap_or(0);
-            match place_together(scene, rooms, &members, &found, &mut budget) {
+            match place_together(inventory, rooms, &members, &found, &mut budget) {
                 Ok(_) => return Ok(Idle::Fits(found.warnings)),
                 Err(certain) => exact &= certain,
             }
@@ -170,23 +171,23 @@ fn idle_together(
     answer.unwrap_or(Ok(Idle::Unknown))
 }
 
-fn idle_member<'a>(scene: &Scene, part: &'a Prepared, first: bool) -> Member<'a> {
+fn idle_member<'a>(inventory: &Inventory, part: &'a Prepared, first: bool) -> Member<'a> {
     let stage = if first { part.stages.first() } else { part.stages.last() };
     let room = |(index, node): (usize, &SceneNode)| {
-        part.lens.admitted.contains(index).then(|| scene.rooms.full(node.class))
+        part.eligible.admitted.contains(index).then(|| inventory.rooms.full(node.class))
     };
     Member {
-        lens: &part.lens,
+        eligible: &part.eligible,
         need: &part.request.need,
         asks: &stage.expect("there is a stage at any time").asks,
-        rooms: scene.nodes.iter().enumerate().map(room).collect(),
-        occupied: Some(FixedBitSet::with_capacity(part.lens.fabric.len())),
+        rooms: inventory.nodes.iter().enumerate().map(room).collect(),
+        occupied: Some(FixedBitSet::with_capacity(part.eligible.fabric.len())),
     }
 }
 
 /// Says what they want together, and for each of the first few how much less of it alone would do.
 fn too_many<T>(
-    scene: &Scene,
+    inventory: &Inventory,
     rooms: &mut Rooms,
     specs: &[Arc<JobSpec>],
     parts: &[Vec<Prepared>],
@@ -196,9 +197,9 @@ fn too_many<T>(
         format!("{slots} {unit}{}", if slots == 1 { "" } else { "s" })
     });
     let wants = wants.collect::<Vec<_>>().join(" and ");
-    let has = parts.iter().flatten().map(|part| part.lens.idle.nodes()).max().unwrap_or(0);
+    let has = parts.iter().flatten().map(|part| part.eligible.idle.nodes()).max().unwrap_or(0);
     let fewer = (0..parts.len().min(MOST_SIZED)).filter_map(|at| {
-        let most = fewer(scene, rooms, specs, parts, at)?;
+        let most = fewer(inventory, rooms, specs, parts, at)?;
         Some(format!("≤ {most} in component {at}"))
     });
     let fewer: Vec<String> = fewer.collect();
@@ -214,7 +215,7 @@ fn too_many<T>(
 
 /// The largest size of one component with which all would fit, the others being as they are, found by halving.
 fn fewer(
-    scene: &Scene,
+    inventory: &Inventory,
     rooms: &mut Rooms,
     specs: &[Arc<JobSpec>],
     parts: &[Vec<Prepared>],
@@ -226,14 +227,14 @@ fn fewer(
     let mut fits = |size: u32| {
         let smaller = sized(&original, Some(request), size);
         // It has to be possible by itself, too.
-        if !Judge::new(scene).works(&smaller) {
+        if !Judge::new(inventory).works(&smaller) {
             return false;
         }
-        let Ok(part) = prepared(scene, &smaller, true) else { return false };
+        let Ok(part) = prepared(inventory, &smaller, true) else { return false };
         specs[at] = Arc::new(smaller);
         let mut all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
         all[at] = &part;
-        matches!(idle_together(scene, rooms, &specs, &all, None), Ok(Idle::Fits(_)))
+        matches!(idle_together(inventory, rooms, &specs, &all, None), Ok(Idle::Fits(_)))
     };
     let (mut low, mut high) = (0, u32::try_from(request.min_slots()).ok()?.saturating_sub(1));
     while low < high {
@@ -244,13 +245,14 @@ fn fewer(
 }
 
 /// All components together may want more of a license than there is.
-fn licenses_together(scene: &Scene, specs: &[Arc<JobSpec>]) -> Result<(), Refusal> {
+fn licenses_together(inventory: &Inventory, specs: &[Arc<JobSpec>]) -> Result<(), Refusal> {
     let mut sums: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, count) in specs.iter().flat_map(|spec| wanted(spec)) {
         *sums.entry(name).or_default() += count;
     }
     for (name, sum) in sums {
-        let has = scene.policy.licenses.iter().find(|(known, _)| **known == *name).map_or(0, |(_, has)| *has);
+        let has =
+            inventory.policy.licenses.iter().find(|(known, _)| **known == *name).map_or(0, |(_, has)| *has);
         if sum > has {
             let message = format!(
                 "--licenses={name}: the components want {sum} together and there are {has}; ask ≤ {has}"

@@ -3,10 +3,10 @@
 use crate::cluster::Partition;
 use crate::model::job::{JobSpec, Shape};
 use crate::model::node::NodeShape;
+use crate::sched::inventory::Inventory;
 use crate::sched::place;
 use crate::sched::request::Need;
-use crate::sched::request::lens::Lens;
-use crate::sched::scene::Scene;
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::nearest;
 
 use super::RefusalKind;
@@ -14,8 +14,8 @@ use super::knob::{Knob, Of};
 use super::mend::{Offer, Refused};
 
 /// All devices have to be on some node. Whoever asks for others did not mean them, so nothing near is offered.
-pub(super) fn devices(scene: &Scene, shape: &Shape) -> Result<(), Refused> {
-    let known = || scene.nodes.iter().flat_map(|node| &node.shape.gres).map(|gres| &*gres.name);
+pub(super) fn devices(inventory: &Inventory, shape: &Shape) -> Result<(), Refused> {
+    let known = || inventory.nodes.iter().flat_map(|node| &node.shape.gres).map(|gres| &*gres.name);
     let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
     let Some(gres) = asked.find(|gres| gres.count > 0 && known().all(|name| *name != *gres.name)) else {
         return Ok(());
@@ -29,13 +29,13 @@ pub(super) fn devices(scene: &Scene, shape: &Shape) -> Result<(), Refused> {
 /// Refuses a count that is larger than the number of nodes that could serve it.
 pub(super) fn counted(
     partition: &Partition,
-    lens: &Lens,
+    eligible: &EligibleNodes,
     ask: &place::Ask,
     shape: &Shape,
 ) -> Result<(), Refused> {
     let counts = shape.features.as_ref().map(|features| features.counts()).unwrap_or_default();
     for (at, ((wanted, count), (set, _))) in counts.into_iter().zip(&ask.counts).enumerate() {
-        let have = lens.idle.open().intersection(set).count();
+        let have = eligible.idle.open().intersection(set).count();
         if have < count as usize {
             let name = partition.name();
             let text =
@@ -49,15 +49,15 @@ pub(super) fn counted(
 
 /// Why no node will do: what is asked of one node, and the most that one has.
 pub(super) fn too_large(
-    scene: &Scene,
+    inventory: &Inventory,
     partition: &Partition,
-    lens: &Lens,
+    eligible: &EligibleNodes,
     need: &Need,
     spec: &JobSpec,
 ) -> Refused {
     let name = partition.name();
     let refused = |text: String, offers: Vec<Offer>| Refused::new(RefusalKind::NodeConfig, text, offers);
-    let admitted = || lens.admitted.ones().map(|index| &scene.nodes[index].shape);
+    let admitted = || eligible.admitted.ones().map(|index| &inventory.nodes[index].shape);
     if admitted().next().is_none() {
         return refused(format!("no node of partition {name} meets the constraint"), Vec::new());
     }

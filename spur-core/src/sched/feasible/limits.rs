@@ -3,8 +3,8 @@
 use crate::model::config::{Limit, PartitionConfig, Policy};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
+use crate::sched::inventory::Inventory;
 use crate::sched::request::Request;
-use crate::sched::scene::Scene;
 
 use super::RefusalKind;
 use super::knob::Knob;
@@ -22,8 +22,8 @@ pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
 }
 
 /// The limits of a partition.
-pub(super) fn of_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<(), Refused> {
-    let config = &scene.partitions[index].partition.config;
+pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) -> Result<(), Refused> {
+    let config = &inventory.partitions[index].partition.config;
     let Some(limit) = config.limit(spec) else { return Ok(()) };
     let mut text = limit.sentence(config, spec);
     let kind = match limit {
@@ -44,7 +44,7 @@ pub(super) fn of_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Resul
         }
         Limit::Time { most } => most.seconds().map(|most| Offer::AtMost(Knob::Time, most)),
         Limit::MostNodes { most, .. } => {
-            let request = scene.request(index, spec).ok();
+            let request = inventory.request(index, spec).ok();
             request.map(|request| Offer::AtMost(node_knob(&request), most.into()))
         }
         Limit::FewestNodes { least, .. } => Some(Offer::MoreNodes(least)),

@@ -6,13 +6,13 @@ use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::later::{Reservation, Turn};
 use crate::sched::plan::{Start, UNAVAILABLE, Waiting};
+use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::part::Part;
-use crate::sched::shorter::{self, Length};
-use crate::sched::space::{Hit, Hunt};
+use crate::sched::shorter_time::{self, Length};
+use crate::sched::space::{Hit, Query};
 use crate::sched::state::together::{Place, find_together};
 use crate::sched::timeline::licenses::{Wanted, wanted};
 use crate::sched::timeline::realm::OPEN;
@@ -81,7 +81,7 @@ impl<S: Space> Walk<S> {
     ) -> Result<Option<Found<'p>>, String> {
         let mut problem = None;
         let told = |found: &Found<'p>| (found.start, found.starts);
-        let found = shorter::of_all(candidate, self.now, told, |length, before| {
+        let found = shorter_time::of_all(candidate, self.now, told, |length, before| {
             let in_time = candidate.all().map(|component| length.in_time(component)).min();
             let until = until.min(before).min(in_time.unwrap_or(Time::MAX));
             self.search_together(candidate, prospects, length, until).unwrap_or_else(|error| {
@@ -100,7 +100,7 @@ impl<S: Space> Walk<S> {
         length: Length,
         until: Time,
     ) -> Result<Option<Found<'p>>, String> {
-        let scene = Arc::clone(&self.scene);
+        let inventory = Arc::clone(&self.inventory);
         let (mut best, mut problem): (Option<Found<'p>>, _) = (None, None);
         let mut some = false;
         // It goes before others where nobody waits for one of its components.
@@ -108,8 +108,9 @@ impl<S: Space> Walk<S> {
         let floors = prospects.iter().flatten().map(|prospect| self.floor(job, self.seat_of(prospect)));
         let from = floors.min().unwrap_or(self.now);
         for chosen in combinations(prospects) {
-            let seats = || chosen.iter().map(|(prospect, lens)| (*prospect, &prospect.lenses[*lens]));
-            let near = match nearness(&candidate.spec, seats().map(|(_, lens)| &*lens.fabric)) {
+            let seats =
+                || chosen.iter().map(|(prospect, eligible)| (*prospect, &prospect.eligible_sets[*eligible]));
+            let near = match nearness(&candidate.spec, seats().map(|(_, eligible)| &*eligible.fabric)) {
                 Ok(near) => near,
                 Err(error) => {
                     problem = problem.or(Some(error));
@@ -120,12 +121,14 @@ impl<S: Space> Walk<S> {
             let until = best.as_ref().map_or(until, |best| best.start);
             let places: Vec<Place<'_>> = seats()
                 .zip(candidate.all())
-                .map(|((prospect, lens), component)| {
+                .map(|((prospect, eligible), component)| {
                     let (run_time, _) = length.of(component);
-                    Place { hunt: Hunt { run_time, from, ..prospect.hunt(component, until) }, lens }
+                    Place { query: Query { run_time, from, ..prospect.query(component, until) }, eligible }
                 })
                 .collect();
-            let Some(hits) = find_together(&mut self.space, &scene, &places, &near, until) else { continue };
+            let Some(hits) = find_together(&mut self.space, &inventory, &places, &near, until) else {
+                continue;
+            };
             let Some((first, _)) = hits.first() else { continue };
             let (start, starts) = (first.start, first.starts);
             let seats = chosen.iter().zip(hits).zip(candidate.all());
@@ -152,7 +155,7 @@ impl<S: Space> Walk<S> {
         let mut starts = Vec::with_capacity(found.seats.len());
         for (component, (prospect, hit, parts)) in candidate.all().zip(&found.seats) {
             let start = self.proposal((candidate, component), prospect, hit, parts, backfilled);
-            starts.push(Start { time_limit: shorter::limit(hit), ..start });
+            starts.push(Start { time_limit: shorter_time::limit(hit), ..start });
         }
         self.plan.starts.extend(Start::as_one(starts));
     }
@@ -188,7 +191,7 @@ impl<S: Space> Walk<S> {
         // Who waits for what cannot be in time holds up nobody.
         if reserves
             && found.is_none()
-            && let Some(detail) = shorter::too_late(candidate)
+            && let Some(detail) = shorter_time::too_late(candidate)
         {
             self.wait_together(candidate, Reason::Resources, &detail, Vec::new());
             return;
@@ -262,18 +265,20 @@ impl<S: Space> Walk<S> {
                 true => !self.fits_some_day(candidate, offset, of),
                 false => self.deep && component.is_some_and(|component| self.lacks_nodes(component, of)),
             };
-            if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
+            if never && let Some((reason, detail)) = prospect::never(&self.inventory, of) {
                 let limit = component.and_then(|component| self.limit(component, reason));
                 let (reason, detail) = limit.unwrap_or((reason, detail));
                 return Some((reason, format!("component {offset}: {detail}")));
             }
             is_beyond |= never;
         }
-        if !reserves || is_beyond || shorter::too_late(candidate).is_some() {
+        if !reserves || is_beyond || shorter_time::too_late(candidate).is_some() {
             return None;
         }
-        let out = prospects.iter().flatten().flat_map(|prospect| &prospect.lenses);
-        let out = out.flat_map(|lens| lens.admitted.ones()).filter(|node| !self.scene.nodes[*node].available);
+        let out = prospects.iter().flatten().flat_map(|prospect| &prospect.eligible_sets);
+        let out = out
+            .flat_map(|eligible| eligible.admitted.ones())
+            .filter(|node| !self.inventory.nodes[*node].available);
         let mut out: Vec<crate::id::NodeId> =
             out.map(|node| crate::id::NodeId(u32::try_from(node).unwrap_or(u32::MAX))).collect();
         out.sort_unstable();
@@ -282,15 +287,15 @@ impl<S: Space> Walk<S> {
             let detail = "the components never fit the cluster together".to_owned();
             return Some((Reason::BadConstraints, detail));
         }
-        let names = crate::text::hostlist::HostList::from_names(self.scene.names(out));
+        let names = crate::text::hostlist::HostList::from_names(self.inventory.names(out));
         Some((Reason::ReqNodeNotAvail, format!("{UNAVAILABLE}{names}")))
     }
 
     /// Whether one component by itself fits at any time.
     fn fits_some_day(&mut self, candidate: &Candidate, offset: usize, prospects: &[Prospect]) -> bool {
         let Some(component) = candidate.all().nth(offset) else { return false };
-        let mut hunts = prospects.iter().map(|prospect| prospect.hunt(component, Time::MAX));
-        hunts.any(|hunt| self.space.find(&hunt).is_some())
+        let mut queries = prospects.iter().map(|prospect| prospect.query(component, Time::MAX));
+        queries.any(|query| self.space.find(&query).is_some())
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.
@@ -306,9 +311,9 @@ impl<S: Space> Walk<S> {
         }
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
             let Some(prospect) = of.first() else { continue };
-            let hunt = prospect.hunt(component, self.now + 1);
-            if let Some((misfit, free)) = self.space.misfit(&hunt) {
-                let fabric = &prospect.lenses[0].fabric;
+            let query = prospect.query(component, self.now + 1);
+            if let Some((misfit, free)) = self.space.misfit(&query) {
+                let fabric = &prospect.eligible_sets[0].fabric;
                 let detail = explain::waiting(fabric, prospect.request(), &misfit, free);
                 return format!("component {offset}: {detail}");
             }
@@ -360,15 +365,15 @@ fn longest(candidate: &Candidate) -> u64 {
     candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
-/// Every way to pick, for each component, one of its partitions and by its number one of the lenses there, as far as they are
+/// Every way to pick, for each component, one of its partitions and by its number one of the sets of eligible nodes there, as far as they are
 /// few.
 pub(super) fn combinations<P: AsRef<[Prospect]>>(
     prospects: &[P],
 ) -> impl Iterator<Item = Vec<(&Prospect, usize)>> {
-    fn lenses(prospect: &Prospect) -> impl Iterator<Item = (&Prospect, usize)> {
-        (0..prospect.lenses.len()).map(move |lens| (prospect, lens))
+    fn eligible_sets(prospect: &Prospect) -> impl Iterator<Item = (&Prospect, usize)> {
+        (0..prospect.eligible_sets.len()).map(move |eligible| (prospect, eligible))
     }
-    let choices = prospects.iter().map(|of| of.as_ref().iter().flat_map(lenses).collect());
+    let choices = prospects.iter().map(|of| of.as_ref().iter().flat_map(eligible_sets).collect());
     let choices: Vec<Vec<(&Prospect, usize)>> = choices.collect();
     let ways = ways(&choices.iter().map(Vec::len).collect::<Vec<_>>());
     ways.into_iter().map(move |way| way.iter().zip(&choices).map(|(at, of)| of[*at]).collect())

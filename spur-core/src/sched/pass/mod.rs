@@ -19,14 +19,14 @@ use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
 use crate::sched::forecast::Forecast;
-use crate::sched::queue::line::Line;
+use crate::sched::queue::pending_order::Line;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
-use super::later::{Remembered, Reservations};
+use super::inventory::Inventory;
 use super::plan::{Plan, Preemption, Start};
+use super::planned_starts::{Remembered, Reservations};
 use super::queue::{Queue, Queued};
-use super::scene::Scene;
 use super::state::State;
 pub(super) use reservation::Kept;
 use walk::Walk;
@@ -59,13 +59,13 @@ impl Pass {
     /// and nobody behind it is looked at. Without backfill nobody starts before those before him.
     pub(super) fn foretelling(
         cluster: &Cluster,
-        scene: Arc<Scene>,
+        inventory: Arc<Inventory>,
         line: &Line,
         forecast: &dyn Forecast,
         now: Time,
         job: JobId,
     ) -> Self {
-        let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, Some(job)), None);
+        let mut pass = Self::of(cluster, inventory, forecast, now, line.queue(now, Some(job)), None);
         if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
             pass.walk.foretell_strictly();
         }
@@ -83,13 +83,13 @@ impl Pass {
     /// wait.
     pub(super) fn quick(
         cluster: &Cluster,
-        scene: Arc<Scene>,
+        inventory: Arc<Inventory>,
         line: &Line,
         forecast: &dyn Forecast,
         now: Time,
         known: &Reservations,
     ) -> Self {
-        let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, None), Some(known));
+        let mut pass = Self::of(cluster, inventory, forecast, now, line.queue(now, None), Some(known));
         pass.walk.subject = line.subject.clone();
         pass.walk.plan.waiting.clear();
         pass.walk.plan.report.partial = true;
@@ -100,19 +100,19 @@ impl Pass {
     /// Begins a pass: collects the queue and what is known of the future.
     pub(super) fn new(
         cluster: &Cluster,
-        scene: Arc<Scene>,
+        inventory: Arc<Inventory>,
         line: &Line,
         forecast: &dyn Forecast,
         now: Time,
     ) -> Self {
-        let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, None), None);
+        let mut pass = Self::of(cluster, inventory, forecast, now, line.queue(now, None), None);
         pass.walk.subject = line.subject.clone();
         pass
     }
 
     /// The same after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
     pub(super) fn after(mut self, plan: &Reservations, ground: u64) -> Self {
-        if self.walk.reserves_all() && self.walk.scene.ground == ground {
+        if self.walk.reserves_all() && self.walk.inventory.ground == ground {
             self.walk.remembered = Remembered::new(plan);
         }
         self
@@ -121,7 +121,7 @@ impl Pass {
     /// A pass over a queue: a quick one beside what is known.
     fn of(
         cluster: &Cluster,
-        scene: Arc<Scene>,
+        inventory: Arc<Inventory>,
         forecast: &dyn Forecast,
         now: Time,
         queue: Queue,
@@ -131,7 +131,7 @@ impl Pass {
         let known = || known.into_iter().flat_map(Reservations::iter);
         let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
         let shortest = all.map(|candidate| candidate.shortest).min().unwrap_or(1);
-        let realms = Realms::new(&scene.reservations, now);
+        let realms = Realms::new(&inventory.reservations, now);
         let mut wanted = BTreeSet::from([OPEN, realms.unshut()]);
         if !realms.is_single() {
             let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
@@ -139,9 +139,9 @@ impl Pass {
             wanted.extend(known().filter_map(|made| realms.named(made.within.as_deref()?)));
         }
         let searches = if deep { way::SEARCHES } else { way::QUICK_SEARCHES };
-        let mut state = State::new(cluster, &scene, forecast, now, shortest, (realms, &wanted));
-        let ways = way::Ways::new(cluster, &scene, forecast, searches, &mut state);
-        let mut walk = Walk::new(scene, state, ways, forecast.is_firm(), deep);
+        let mut state = State::new(cluster, &inventory, forecast, now, shortest, (realms, &wanted));
+        let ways = way::Ways::new(cluster, &inventory, forecast, searches, &mut state);
+        let mut walk = Walk::new(inventory, state, ways, forecast.is_firm(), deep);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });
@@ -170,7 +170,7 @@ impl Pass {
 
     /// Looks at up to `jobs` more jobs, every task of an array being one.
     pub fn advance(&mut self, jobs: u32) -> Progress {
-        let sorts = self.walk.scene.policy.scheduler.order == Order::Sjf;
+        let sorts = self.walk.inventory.policy.scheduler.order == Order::Sjf;
         // Without backfill there is nobody to be sorted.
         let shortest_first = sorts && self.walk.floors.is_none();
         for _ in 0..jobs {

@@ -6,11 +6,11 @@ use crate::id::JobId;
 use crate::model::fabric::Pos;
 use crate::sched::explain;
 use crate::sched::forecast::ENDLESS;
-use crate::sched::later::{Reservation, Reservations, Turn};
 use crate::sched::place::Placement;
 use crate::sched::plan::Waiting;
+use crate::sched::planned_starts::{Reservation, Reservations, Turn};
 use crate::sched::prospect::Prospect;
-use crate::sched::queue::line::Line;
+use crate::sched::queue::pending_order::Line;
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::part::Part;
 use crate::sched::space::Hit;
@@ -71,7 +71,7 @@ impl<S: Space> Walk<S> {
     /// A later start as it now would be, if that is possible.
     fn still_has(&mut self, candidate: &Candidate, made: &Arc<Reservation>) -> Option<Arc<Reservation>> {
         let same = candidate.attempt.job == made.job && Arc::ptr_eq(&candidate.spec, &made.spec);
-        self.scene.partition(&made.partition).filter(|_| same)?;
+        self.inventory.partition(&made.partition).filter(|_| same)?;
         let realm = self.realm_of(made)?;
         let run_time = match candidate.shortest < candidate.run_time {
             true => made.lasts(),
@@ -127,7 +127,7 @@ impl<S: Space> Walk<S> {
         prospect: &Prospect,
         hit: Hit,
     ) -> (Hit, Option<Vec<Part>>) {
-        let parts = self.space.parts(&self.scene, &prospect.request().need, &hit);
+        let parts = self.space.parts(&self.inventory, &prospect.request().need, &hit);
         match self.as_remembered(candidate, prospect, &hit, parts.as_deref()) {
             Some((hit, parts)) => (hit, Some(parts)),
             None => (hit, parts),
@@ -142,7 +142,7 @@ impl<S: Space> Walk<S> {
         parts: Option<&[Part]>,
     ) -> Option<(Hit, Vec<Part>)> {
         let within = self.space.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name));
-        let partition = self.scene.partitions[prospect.partition].partition.name();
+        let partition = self.inventory.partitions[prospect.partition].partition.name();
         let is_same = |made: &&Arc<Reservation>| {
             Arc::ptr_eq(&made.spec, &candidate.spec)
                 && made.start.max(self.now) == hit.start
@@ -161,7 +161,7 @@ impl<S: Space> Walk<S> {
                 && (!hit.starts || now.parts.iter().all(|part| self.space.is_free(part)))
         };
         let made = known.into_iter().find(is_free)?;
-        let fabric = &hit.lens.fabric;
+        let fabric = &hit.eligible.fabric;
         let used = made.parts.iter().filter(|part| part.slots > 0);
         let mut shares: Vec<(Pos, u32)> =
             used.map(|part| Some((fabric.pos(part.node)?, part.slots))).collect::<Option<_>>()?;
@@ -202,7 +202,7 @@ impl<S: Space> Walk<S> {
             spec: Arc::clone(&candidate.spec),
             start: hit.start,
             end: hit.start + hit.lasts,
-            partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
+            partition: Arc::clone(self.inventory.partitions[prospect.partition].partition.name()),
             within: self.space.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name)),
             parts,
             told: said.start,
@@ -240,6 +240,6 @@ impl<S: Space> Walk<S> {
 
     /// The seat of a later start.
     pub(super) fn seat_of_made(&self, made: &Reservation) -> Option<usize> {
-        Some(self.seat(self.scene.partition(&made.partition)?, self.realm_of(made)?))
+        Some(self.seat(self.inventory.partition(&made.partition)?, self.realm_of(made)?))
     }
 }

@@ -10,15 +10,15 @@ use crate::model::reason::Reason;
 use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::explain;
 use crate::sched::feasible;
-use crate::sched::later::Reservation;
 use crate::sched::plan::{RESERVED, Waiting};
+use crate::sched::planned_starts::Reservation;
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{self, Candidate, Queued};
-use crate::sched::shorter;
+use crate::sched::shorter_time;
 use crate::sched::space::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
-use crate::sched::timeline::stairs::{Family, Size};
+use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::Time;
 
 use super::reservation::Planned;
@@ -57,7 +57,7 @@ impl<S: Space> Walk<S> {
             self.wait(candidate, reason, detail, None);
             return;
         }
-        if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
+        if never && let Some((reason, detail)) = prospect::never(&self.inventory, prospects) {
             let (reason, detail) = self.limit(candidate, reason).unwrap_or((reason, detail));
             self.wait(candidate, reason, detail, None);
             return;
@@ -69,7 +69,7 @@ impl<S: Space> Walk<S> {
         // Who waits for what cannot be in time holds up nobody.
         if could_reserve
             && found.is_none()
-            && let Some(detail) = shorter::too_late(candidate)
+            && let Some(detail) = shorter_time::too_late(candidate)
         {
             self.wait(candidate, Reason::Resources, detail, None);
             return;
@@ -87,7 +87,7 @@ impl<S: Space> Walk<S> {
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
             let in_vain = made.is_none() && self.space.realms().window(prospect.realm).is_some();
             let blocks = made.is_none_or(|made| {
-                *made.partition == **self.scene.partitions[prospect.partition].partition.name()
+                *made.partition == **self.inventory.partitions[prospect.partition].partition.name()
                     && self.realm_of(made) == Some(prospect.realm)
             });
             if !in_vain && (blocks || self.is_strict()) {
@@ -117,7 +117,7 @@ impl<S: Space> Walk<S> {
             return None;
         }
         self.explained += 1;
-        feasible::limit(&self.scene, &candidate.spec)
+        feasible::limit(&self.inventory, &candidate.spec)
     }
 
     /// Whether a job has to be over with its reservation and may have what others wait for: nodes, or licenses, which are
@@ -179,13 +179,15 @@ impl<S: Space> Walk<S> {
     /// The reservation that alone keeps a job from starting where nothing is reserved for it.
     fn kept_out_by(&mut self, candidate: &Candidate, prospect: &Prospect) -> Option<Arc<Site>> {
         if prospect.barred_by.is_empty() {
-            return self.space.kept_out_by(&prospect.hunt(candidate, self.now + 1), &[]);
+            return self.space.kept_out_by(&prospect.query(candidate, self.now + 1), &[]);
         }
         let (realm, need) = (self.space.realms().unshut(), prospect.need);
         let unshut = (realm, None);
-        let free =
-            self.lenses.prospect(&self.scene, candidate, prospect.choice, need, unshut, self.now).ok()?;
-        self.space.kept_out_by(&free.hunt(candidate, self.now + 1), &prospect.barred_by)
+        let free = self
+            .eligible_sets
+            .prospect(&self.inventory, candidate, prospect.choice, need, unshut, self.now)
+            .ok()?;
+        self.space.kept_out_by(&free.query(candidate, self.now + 1), &prospect.barred_by)
     }
 
     /// The reservations that have yet to begin for a job that can run in no others, in a sentence.
@@ -211,11 +213,11 @@ impl<S: Space> Walk<S> {
         let (made, mut waiting) =
             planned.map_or((None, Waiting::of(job)), |Planned { made, said }| (Some(made), said));
         (waiting.priority, waiting.reason, waiting.detail) = (candidate.priority, reason, detail);
-        let open = &self.heads[..self.scene.partitions.len()];
+        let open = &self.heads[..self.inventory.partitions.len()];
         let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
         self.wavers |= made.as_ref().is_some_and(|made| Self::may_waver(candidate, made));
-        let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
+        let overdue = queue::is_overdue(&self.inventory.policy.scheduler, candidate.eligible, self.now);
         // Where everybody has a reservation, what a quick pass adds to them is for the next deep one to promise.
         let may = self.deep || self.backfill != Backfill::Conservative;
         let first = may && !candidate.promised && candidate.waits == 0 && self.plan.promise.is_none();
@@ -246,25 +248,27 @@ impl<S: Space> Walk<S> {
     fn fits_up(&mut self, spec: &JobSpec, prospect: &Prospect) -> bool {
         let request = prospect.request();
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
-        let is_lasting = prospect.follows_from(&self.scene, spec);
-        let choices =
-            prospect.stages.iter().flat_map(|stage| prospect.lenses.iter().map(move |lens| (stage, lens)));
-        for (stage, lens) in choices {
-            let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
-            let (_, smaller) = self.space.stairs();
+        let is_lasting = prospect.follows_from(&self.inventory, spec);
+        let choices = prospect
+            .stages
+            .iter()
+            .flat_map(|stage| prospect.eligible_sets.iter().map(move |eligible| (stage, eligible)));
+        for (stage, eligible) in choices {
+            let family = Family::of(eligible.outline, stage.ask()).filter(|_| request.sizes.is_none());
+            let (_, smaller) = self.space.start_bounds();
             let is_known = match &family {
                 Some(family) => self.fitting.iter().any(|(known, need, larger)| {
                     size.within(larger) && known == family && smaller.than(*need).contains(&prospect.need)
                 }),
-                None => is_lasting && self.scene.fit_up.find(prospect.partition, spec).is_some(),
+                None => is_lasting && self.inventory.fit_up.find(prospect.partition, spec).is_some(),
             };
             if is_known {
                 return true;
             }
-            if explain::fits_up(&self.scene, lens, stage) {
+            if explain::fits_up(&self.inventory, eligible, stage) {
                 match family {
                     Some(family) => self.fitting.push((family, prospect.need, size)),
-                    None if is_lasting => self.scene.fit_up.note(prospect.partition, spec, ()),
+                    None if is_lasting => self.inventory.fit_up.note(prospect.partition, spec, ()),
                     None => {}
                 }
                 return true;
@@ -291,12 +295,12 @@ impl<S: Space> Walk<S> {
         aside: bool,
     ) -> String {
         let Some(prospect) = prospects.first() else { return String::new() };
-        let hunt = prospect.hunt(candidate, self.now + 1);
-        let lens = &prospect.lenses[0];
-        match (self.space.misfit(&hunt), behind) {
+        let query = prospect.query(candidate, self.now + 1);
+        let eligible = &prospect.eligible_sets[0];
+        match (self.space.misfit(&query), behind) {
             (Some((misfit, free)), _) => {
-                let said = explain::waiting(&lens.fabric, prospect.request(), &misfit, free);
-                let aside = aside.then(|| explain::aside(&self.space.aside(&self.scene, &hunt)));
+                let said = explain::waiting(&eligible.fabric, prospect.request(), &misfit, free);
+                let aside = aside.then(|| explain::aside(&self.space.aside(&self.inventory, &query)));
                 said + &aside.unwrap_or_default()
             }
             (None, behind) => {

@@ -7,17 +7,17 @@ use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::later::{Remembered, Reservation, Reservations};
+use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Plan, Start};
+use crate::sched::planned_starts::{Remembered, Reservation, Reservations};
 use crate::sched::prospect::{Lenses, Prospect};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::request::part::Part;
-use crate::sched::scene::Scene;
-use crate::sched::shorter;
-use crate::sched::space::{Hit, Hunt};
+use crate::sched::shorter_time;
+use crate::sched::space::{Hit, Query};
 use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
-use crate::sched::timeline::stairs::{Family, Size};
+use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::Time;
 
 use super::way::Ways;
@@ -36,7 +36,7 @@ const RESERVED_TASKS: usize = 20;
 /// A walk along the queue, as far as it has come.
 #[derive(Debug)]
 pub(crate) struct Walk<S> {
-    pub(super) scene: Arc<Scene>,
+    pub(super) inventory: Arc<Inventory>,
     /// The job that is looked at.
     pub(crate) subject: Subject,
     pub(super) now: Time,
@@ -46,7 +46,7 @@ pub(crate) struct Walk<S> {
     /// Whether every job that the mode grants a reservation gets one, and all are told why they wait.
     pub(super) deep: bool,
     pub(crate) space: S,
-    pub(crate) lenses: Lenses,
+    pub(crate) eligible_sets: Lenses,
     /// Reservations from an earlier pass that are kept, and how many there are by seat.
     pub(crate) known: Reservations,
     pub(crate) kept: Vec<usize>,
@@ -75,17 +75,17 @@ pub(crate) struct Walk<S> {
 
 impl<S: Space> Walk<S> {
     /// A walk on which nobody has been looked at; a deep one has a say on everybody.
-    pub(crate) fn new(scene: Arc<Scene>, space: S, ways: Ways, firm: bool, deep: bool) -> Self {
-        let seats = scene.partitions.len() + space.realms().count();
+    pub(crate) fn new(inventory: Arc<Inventory>, space: S, ways: Ways, firm: bool, deep: bool) -> Self {
+        let seats = inventory.partitions.len() + space.realms().count();
         Self {
             now: space.now(),
             firm,
-            backfill: scene.policy.scheduler.backfill,
+            backfill: inventory.policy.scheduler.backfill,
             subject: Subject::default(),
-            scene,
+            inventory,
             deep,
             space,
-            lenses: Lenses::default(),
+            eligible_sets: Lenses::default(),
             known: Reservations::default(),
             kept: vec![0; seats],
             remembered: Remembered::default(),
@@ -174,7 +174,7 @@ impl<S: Space> Walk<S> {
     /// The earliest start among a job's partitions; of equal ones that of the highest tier, then the first it named.
     fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
         self.names_rivals(|walk| {
-            shorter::earliest(candidate, walk.now, |run_time, until| {
+            shorter_time::earliest(candidate, walk.now, |run_time, until| {
                 walk.search_for(candidate, prospects, is_known, run_time, until)
             })
         })
@@ -206,9 +206,9 @@ impl<S: Space> Walk<S> {
             let horizon = if reserves { before } else { before.min(self.now + 1) };
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
             let from = self.floor(candidate.attempt.job, self.seat_of(prospect));
-            let hunt = Hunt { run_time, from, ..prospect.hunt(candidate, until) };
+            let query = Query { run_time, from, ..prospect.query(candidate, until) };
             // Without a reservation to be had, room that a job past its time still holds is of no use.
-            let hit = self.space.find(&hunt);
+            let hit = self.space.find(&query);
             if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
                 best = Some((index, hit));
             }
@@ -222,7 +222,7 @@ impl<S: Space> Walk<S> {
         let backfilled = self.comes_before(candidate, seat);
         let start = self.proposal((candidate, candidate), prospect, hit, parts, backfilled);
         self.heads[seat].take_if(|head| *head == candidate.attempt.job);
-        self.plan.starts.push(Start { time_limit: shorter::limit(hit), ..start });
+        self.plan.starts.push(Start { time_limit: shorter_time::limit(hit), ..start });
         self.throttle.count(candidate);
     }
 
@@ -240,7 +240,7 @@ impl<S: Space> Walk<S> {
         self.space.start(job, task.is_some(), parts, (prospect.realm, licenses), hit.lasts);
         let why = explain::why(hit, backfilled, candidate.priority);
         let reservation = self.space.realms().reservation(prospect.realm);
-        prospect.start(&self.scene, (component, task), reservation, parts, why)
+        prospect.start(&self.inventory, (component, task), reservation, parts, why)
     }
 
     /// Whether somebody waits in a seat who comes before a job.
@@ -254,11 +254,11 @@ impl<S: Space> Walk<S> {
 
     /// The same as [`Walk::prospects`] for a job of one component, from a job before it where that wanted the same.
     fn own_prospects(&mut self, candidate: &Candidate) -> Result<Arc<[Prospect]>, String> {
-        if let Some(known) = self.lenses.prospects_like(candidate) {
+        if let Some(known) = self.eligible_sets.prospects_like(candidate) {
             return Ok(known);
         }
         let prospects = self.prospects(candidate)?.into();
-        self.lenses.keep_prospects(&self.scene, candidate, &prospects);
+        self.eligible_sets.keep_prospects(&self.inventory, candidate, &prospects);
         Ok(prospects)
     }
 
@@ -270,7 +270,8 @@ impl<S: Space> Walk<S> {
             for (choice, (_, request)) in candidate.choices.iter().enumerate() {
                 let need = self.space.need(&request.need);
                 let within = (realm, self.space.realms().bounds(realm).map(|own| &**own));
-                match self.lenses.prospect(&self.scene, candidate, choice, need, within, self.now) {
+                match self.eligible_sets.prospect(&self.inventory, candidate, choice, need, within, self.now)
+                {
                     Ok(prospect) => prospects.push(prospect),
                     Err(error) => problem = problem.or(Some(error)),
                 }
@@ -284,8 +285,8 @@ impl<S: Space> Walk<S> {
     /// nobody but each other.
     pub(super) fn seat(&self, partition: usize, realm: usize) -> usize {
         match self.space.realms().bounds(realm) {
-            Some(_) => self.scene.partitions.len() + realm,
-            None => self.scene.partitions[partition].component,
+            Some(_) => self.inventory.partitions.len() + realm,
+            None => self.inventory.partitions[partition].component,
         }
     }
 

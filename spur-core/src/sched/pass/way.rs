@@ -11,6 +11,7 @@ use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::forecast::{ENDLESS, Forecast};
+use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::precedence::Rank;
 use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
@@ -18,10 +19,9 @@ use crate::sched::prospect::Prospect;
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::counts::Counts;
 use crate::sched::request::part::Part;
-use crate::sched::scene::Scene;
 use crate::sched::space::Hit;
 use crate::sched::timeline::licenses::wanted;
-use crate::sched::timeline::stairs::{Family, Size};
+use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::sched::together::{Seat, nearness};
 use crate::text::time::Time;
 
@@ -65,7 +65,7 @@ impl Ways {
     /// Looks at who may leave, and books what is kept for jobs that wait.
     pub(crate) fn new(
         cluster: &Cluster,
-        scene: &Scene,
+        inventory: &Inventory,
         forecast: &dyn Forecast,
         searches: u32,
         space: &mut impl Space,
@@ -77,9 +77,11 @@ impl Ways {
                 let taken = amount.into_iter().map(|amount| u64::try_from(amount).unwrap_or(0)).collect();
                 Part { node, slots: 1, taken }
             };
-            let parts: Vec<Part> = claims(scene, &job.spec, nomination).into_iter().map(part).collect();
-            let ready =
-                needs(scene, &job.spec, nomination).into_iter().map(part).all(|part| space.is_free(&part));
+            let parts: Vec<Part> = claims(inventory, &job.spec, nomination).into_iter().map(part).collect();
+            let ready = needs(inventory, &job.spec, nomination)
+                .into_iter()
+                .map(part)
+                .all(|part| space.is_free(&part));
             let asked = (space.realms().within(nomination.reservation.as_deref()), wanted(&job.spec));
             // Whoever is suspended for it goes on after it, with all that is left of its time.
             let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);
@@ -88,7 +90,7 @@ impl Ways {
             let turn = Turn { nomination: Arc::clone(nomination), ready, waits_for: ends.max() };
             nominated.insert(job.id, turn);
         }
-        let field = Field::new(cluster, scene, now);
+        let field = Field::new(cluster, inventory, now);
         Self { field, nominated, searches, restless: false, hopeless: Vec::new() }
     }
 }
@@ -124,8 +126,8 @@ impl Ways {
     }
 
     /// The lowest level that may be asked to leave, and what there would be at most if everybody left who may be.
-    pub(crate) fn reach(&self, scene: &Scene) -> Option<(u32, Counts)> {
-        self.field.reach(scene)
+    pub(crate) fn reach(&self, inventory: &Inventory) -> Option<(u32, Counts)> {
+        self.field.reach(inventory)
     }
 }
 
@@ -151,7 +153,7 @@ impl<S: Space> Walk<S> {
                 attempt: component.attempt,
                 task: component.task(candidate.dealt),
                 spec: Arc::clone(&component.spec),
-                ground: self.scene.ground,
+                ground: self.inventory.ground,
                 partition: Arc::clone(&nomination.partition),
                 reservation: nomination.reservation.clone(),
                 time_limit: None,
@@ -201,7 +203,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Who has to leave for a job at the least cost, and of each of its components in which partition, and seen through which
-    /// of its lenses there. Nobody leaves whom not every component could make leave by itself.
+    /// of its sets of eligible nodes there. Nobody leaves whom not every component could make leave by itself.
     fn cheapest_way<'p, P: AsRef<[Prospect]>>(
         &mut self,
         candidate: &Queued,
@@ -214,14 +216,14 @@ impl<S: Space> Walk<S> {
         if !may || strict || self.begin(candidate.attempt.job).is_some() {
             return None;
         }
-        self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);
+        self.ways.field.catch_up(&self.inventory, &self.plan.starts, &self.made);
         let mut best: Option<(Vec<(&Prospect, usize)>, Way)> = None;
         for seats in combinations(prospects) {
             if !self.has_licenses(candidate, &seats) {
                 continue;
             }
             let found = match &*seats {
-                [(prospect, lens)] => self.search_victims(candidate, prospect, *lens),
+                [(prospect, eligible)] => self.search_victims(candidate, prospect, *eligible),
                 _ => self.search_victims_together(candidate, &seats),
             };
             match found {
@@ -237,8 +239,8 @@ impl<S: Space> Walk<S> {
 
     /// What a job counts for in one of its partitions.
     fn rank(&self, candidate: &Candidate, prospect: &Prospect) -> Rank {
-        let partition = &self.scene.partitions[prospect.partition].partition;
-        Rank::of(&self.scene.policy, &candidate.spec, &partition.config)
+        let partition = &self.inventory.partitions[prospect.partition].partition;
+        Rank::of(&self.inventory.policy, &candidate.spec, &partition.config)
     }
 
     /// Whether all components have the licenses they want from now on. These are taken from nobody.
@@ -253,13 +255,13 @@ impl<S: Space> Walk<S> {
     }
 
     /// Who would have to leave for all components at the least cost, each in one of its partitions and seen through one of
-    /// its lenses there.
+    /// its sets of eligible nodes there.
     fn search_victims_together(
         &mut self,
         candidate: &Queued,
         seats: &[(&Prospect, usize)],
     ) -> Result<Way, NoWay> {
-        let fabrics = seats.iter().map(|(prospect, lens)| &*prospect.lenses[*lens].fabric);
+        let fabrics = seats.iter().map(|(prospect, eligible)| &*prospect.eligible_sets[*eligible].fabric);
         let near = nearness(&candidate.spec, fabrics).map_err(|_| NoWay::Hopeless)?;
         self.takes_a_search()?;
         let over =
@@ -270,16 +272,16 @@ impl<S: Space> Walk<S> {
             .all()
             .zip(seats)
             .zip(&shut)
-            .map(|((component, (prospect, lens)), shut)| Claimant {
+            .map(|((component, (prospect, eligible)), shut)| Claimant {
                 rank: self.rank(component, prospect),
                 array: None,
                 request: prospect.request(),
-                lens: &prospect.lenses[*lens],
+                eligible: &prospect.eligible_sets[*eligible],
                 asks: &prospect.stages[0].asks,
                 shut: shut.as_ref(),
             })
             .collect();
-        let found = self.ways.field.way_together(&self.scene, &claimants, &near);
+        let found = self.ways.field.way_together(&self.inventory, &claimants, &near);
         self.ways.restless |= found.as_ref().is_err_and(|no| *no == NoWay::Needless);
         found
     }
@@ -301,21 +303,26 @@ impl<S: Space> Walk<S> {
     /// When a job for which others make way is over at the latest.
     fn over_at(&self, candidate: &Candidate, prospect: &Prospect) -> Time {
         let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
-        self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts
+        self.ways.field.last_gone().max(self.now) + self.inventory.policy.jobs.kill_wait.0 + lasts
     }
 
-    fn search_victims(&mut self, candidate: &Queued, prospect: &Prospect, lens: usize) -> Result<Way, NoWay> {
+    fn search_victims(
+        &mut self,
+        candidate: &Queued,
+        prospect: &Prospect,
+        eligible: usize,
+    ) -> Result<Way, NoWay> {
         let rank = self.rank(candidate, prospect);
-        let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
+        let (eligible, stage) = (&prospect.eligible_sets[eligible], &prospect.stages[0]);
         let request = prospect.request();
         // How long a job lasts matters where nodes are reserved for some time.
         let run_time = if self.space.realms().is_single() { 0 } else { candidate.run_time };
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time };
-        let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
+        let family = Family::of(eligible.outline, stage.ask()).filter(|_| request.sizes.is_none());
         let hopeless = family.as_ref().is_some_and(|family| {
             let mut known = self.ways.hopeless.iter();
             known.any(|(of, kind, need, least)| {
-                of.covers(rank, &self.scene.policy)
+                of.covers(rank, &self.inventory.policy)
                     && kind == family
                     && *need == prospect.need
                     && least.within(&size)
@@ -327,8 +334,8 @@ impl<S: Space> Walk<S> {
         self.takes_a_search()?;
         let shut = self.space.shut(prospect.realm, self.over_at(candidate, prospect));
         let array = candidate.array.as_ref().map(|tasks| tasks.id);
-        let claimant = Claimant { rank, array, request, lens, asks: &stage.asks, shut: shut.as_ref() };
-        let found = self.ways.field.way(&self.scene, &claimant);
+        let claimant = Claimant { rank, array, request, eligible, asks: &stage.asks, shut: shut.as_ref() };
+        let found = self.ways.field.way(&self.inventory, &claimant);
         match found {
             Err(NoWay::Hopeless) => {
                 // What a task of an array may not ask of the others, another job may.
@@ -342,12 +349,12 @@ impl<S: Space> Walk<S> {
     }
 
     /// Proposes that others leave for a job, of which each component has a seat in one of its partitions, seen through one of
-    /// its lenses there.
+    /// its sets of eligible nodes there.
     fn propose_way(&mut self, candidate: &Queued, detail: String, seats: &[(&Prospect, usize)], way: Way) {
         self.ways.field.follow(candidate.attempt.job, &way);
         self.throttle.count(candidate);
         let (mut starts, mut places) = (Vec::new(), Vec::new());
-        for ((component, (prospect, lens)), Seat { placement, parts }) in
+        for ((component, (prospect, eligible)), Seat { placement, parts }) in
             candidate.all().zip(seats).zip(way.seats)
         {
             let stage = &prospect.stages[0];
@@ -362,7 +369,7 @@ impl<S: Space> Walk<S> {
                 lost: Vec::new(),
                 relaxed: stage.relaxed.clone(),
                 whole_leaves: stage.ask().whole_leaves,
-                lens: Arc::clone(&prospect.lenses[*lens]),
+                eligible: Arc::clone(&prospect.eligible_sets[*eligible]),
             };
             let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);
             start.why.exact &= way.exact;

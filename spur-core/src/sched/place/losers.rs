@@ -4,10 +4,10 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 use super::answer::{Lost, LostWhy, Placement};
 use super::ask::{Ask, Strategy};
-use super::fronts;
+use super::pareto;
 use super::problem::{Meter, Problem, Rank, difference, frame, positions, rank_node};
-use super::short::{self, Equal};
 use super::slots::View;
+use super::special::{self, Equal};
 
 /// The best few of the domains that could have held a job that was placed, and at which step each lost.
 ///
@@ -33,7 +33,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
 }
 
 fn losers(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
-    short::losers(problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(problem, most))
+    special::losers(problem, most).unwrap_or_else(|| pareto::losers::<Vec<i64>>(problem, most))
 }
 
 /// Where the winner is one node: leaves that have such a node as well lost by what the best of them has; what is above

@@ -6,20 +6,20 @@
 //! ask this one question, each with its own [`View`].
 //!
 //! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together for
-//! one number of nodes; `search` says who answers it: `short` at once what counts decide, `fronts` everything else, `flat` jobs to
+//! one number of nodes; `dispatch` says who answers it: `special` at once what counts decide, `pareto` everything else, `flat` jobs to
 //! which the fabric is nothing. `answer` has the answers, `explain` their words, `losers` why other domains lost. `oracle` holds
 //! all of it to brute force.
 
 mod answer;
 mod ask;
+mod dispatch;
 mod explain;
 mod flat;
-mod fronts;
 mod losers;
+mod pareto;
 mod problem;
-mod search;
-mod short;
 mod slots;
+mod special;
 
 #[cfg(test)]
 mod oracle;
@@ -29,8 +29,8 @@ pub use ask::{
     Ask, AskError, BlockRule, Containment, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy,
     Wish, resolve, strategy,
 };
+pub use dispatch::place;
 pub use explain::{Nearest, Never, could_hold, hold_fewer, is_never, place_or_say, refusal};
 pub use losers::rivals;
-pub use search::place;
 pub(crate) use slots::open;
 pub use slots::{Slots, View, Weights};

@@ -12,13 +12,13 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::config::PreemptCost;
-use crate::sched::scene::Scene;
-use crate::sched::scene::room::{CPUS, RoomId, Rooms, capacity};
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
 use crate::sched::together::{Member, Nearness, Seat, place_together};
 
 use super::cost::{Loss, Price};
-use super::ground::positive;
-use super::trial::{Trial, good};
+use super::first_set::{Trial, good};
+use super::freed_fabric::positive;
 use super::{Amount, Choice, Claimant, Victim, add, plus, pos};
 
 /// Steps that one question whether all components fit costs at least.
@@ -26,7 +26,7 @@ const ASKING: u64 = 16;
 
 /// The components, and the jobs that might leave for them.
 pub(super) struct Group<'a> {
-    scene: &'a Scene,
+    inventory: &'a Inventory,
     claimants: &'a [Claimant<'a>],
     near: &'a Nearness,
     /// What is free of every node without anybody leaving.
@@ -49,7 +49,7 @@ struct Found {
 
 impl<'a> Group<'a> {
     pub(super) fn new(
-        scene: &'a Scene,
+        inventory: &'a Inventory,
         claimants: &'a [Claimant<'a>],
         near: &'a Nearness,
         free: &'a [Amount],
@@ -58,16 +58,16 @@ impl<'a> Group<'a> {
     ) -> Self {
         let asks = claimants.first().map_or(&[][..], |claimant| claimant.asks);
         let budget = asks.iter().map(|ask| ask.budget).max().unwrap_or(0);
-        let mut rooms = scene.rooms.clone();
+        let mut rooms = inventory.rooms.clone();
         let base = claimants.iter().map(|claimant| {
             (0..)
                 .map(NodeId)
                 .zip(free)
-                .map(|(node, free)| room(scene, &mut rooms, claimant, node, free))
+                .map(|(node, free)| room(inventory, &mut rooms, claimant, node, free))
                 .collect()
         });
         let base = base.collect();
-        Self { scene, claimants, near, free, victims, by, rooms, base, budget, exact: true }
+        Self { inventory, claimants, near, free, victims, by, rooms, base, budget, exact: true }
     }
 
     /// The cheapest set of those who may leave.
@@ -91,14 +91,14 @@ impl<'a> Group<'a> {
         leaving: &[usize],
         cleared: &BTreeMap<NodeId, Amount>,
     ) -> FixedBitSet {
-        let fabric = &claimant.lens.fabric;
+        let fabric = &claimant.eligible.fabric;
         let staying = leaving.iter().map(|index| &self.victims[*index]).filter(|victim| victim.stays);
         let suspended: BTreeSet<NodeId> =
             staying.flat_map(|victim| victim.held.iter().map(|(node, _)| *node)).collect();
         let somebody = |index: &usize| {
             let node = fabric.node(pos(*index));
             let free = cleared.get(&node).unwrap_or(&self.free[node.index()]);
-            suspended.contains(&node) || positive(free) != capacity(&self.scene.nodes[node.index()].shape)
+            suspended.contains(&node) || positive(free) != capacity(&self.inventory.nodes[node.index()].shape)
         };
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
         occupied.extend((0..fabric.len()).filter(somebody));
@@ -109,7 +109,7 @@ impl<'a> Group<'a> {
     /// have them; of equals, jobs of one node together, the youngest first.
     fn order(&self, may: &[usize]) -> Vec<usize> {
         let admits = |node: &NodeId| {
-            self.claimants.iter().any(|claimant| claimant.lens.admitted.contains(node.index()))
+            self.claimants.iter().any(|claimant| claimant.eligible.admitted.contains(node.index()))
         };
         let held = |index: &usize| self.victims[*index].held.iter().filter(|(node, _)| admits(node));
         let mut order: Vec<usize> =
@@ -174,20 +174,20 @@ impl Trial for Group<'_> {
         for (node, held) in leaving.iter().flat_map(|index| &self.victims[*index].held) {
             plus(cleared.entry(*node).or_insert_with(|| self.free[node.index()].clone()), held);
         }
-        let (scene, claimants) = (self.scene, self.claimants);
+        let (inventory, claimants) = (self.inventory, self.claimants);
         let mut members = Vec::with_capacity(claimants.len());
         for (claimant, base) in claimants.iter().zip(&self.base) {
             let mut rooms = base.clone();
             for (node, free) in &cleared {
-                rooms[node.index()] = room(scene, &mut self.rooms, claimant, *node, free);
+                rooms[node.index()] = room(inventory, &mut self.rooms, claimant, *node, free);
             }
             let minds = claimant.asks.iter().any(|ask| ask.minds_others(1).is_some());
             let occupied = minds.then(|| self.occupied(claimant, leaving, &cleared));
-            let (lens, need) = (&**claimant.lens, &claimant.request.need);
-            members.push(Member { lens, need, asks: claimant.asks, rooms, occupied });
+            let (eligible, need) = (&**claimant.eligible, &claimant.request.need);
+            members.push(Member { eligible, need, asks: claimant.asks, rooms, occupied });
         }
         let mut left = self.budget;
-        let found = place_together(scene, &mut self.rooms, &members, self.near, &mut left);
+        let found = place_together(inventory, &mut self.rooms, &members, self.near, &mut left);
         self.budget = left.min(self.budget.saturating_sub(ASKING));
         let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
         self.exact &= found.as_ref().map_or_else(|sure| *sure, |found| is_sure(&found.seats));
@@ -226,14 +226,14 @@ impl Trial for Group<'_> {
 
 /// What a component has of a node of which so much is free; `None` where it may not run.
 fn room(
-    scene: &Scene,
+    inventory: &Inventory,
     rooms: &mut Rooms,
     claimant: &Claimant<'_>,
     node: NodeId,
     free: &[i64],
 ) -> Option<RoomId> {
-    let known = &scene.nodes[node.index()];
+    let known = &inventory.nodes[node.index()];
     let shut = claimant.shut.is_some_and(|shut| shut.contains(node.index()));
-    let may = known.available && !shut && claimant.lens.admitted.contains(node.index());
+    let may = known.available && !shut && claimant.eligible.admitted.contains(node.index());
     may.then(|| rooms.intern(known.class, &positive(free)))
 }

@@ -10,10 +10,10 @@
 //! touched.
 
 mod cost;
-mod ground;
+mod first_set;
+mod freed_fabric;
 mod group;
 mod search;
-mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,22 +28,22 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
 use crate::sched::request::counts::Counts;
-use crate::sched::request::lens::Lens;
-use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::timeline::holding::{amount_kept, amount_of};
 use crate::text::time::Time;
 
-use super::later::Reservation;
+use super::inventory::{Inventory, others_of_leaves};
 use super::place::{Ask, Placement, Strategy};
 use super::plan::Start;
+use super::planned_starts::Reservation;
 use super::precedence::{self, Rank};
 use super::request::Request;
 use super::request::part::Part;
-use super::scene::{Scene, others_of_leaves};
 use super::together::{Nearness, Seat};
 use cost::{Loss, Price};
-use ground::{Clearing, Ground, positive};
+use freed_fabric::{Clearing, FreedFabric, positive};
 use group::Group;
 use search::Search;
 
@@ -73,7 +73,7 @@ pub(super) struct Claimant<'a> {
     /// The array it is a task of: tasks of one array leave each other what they have.
     pub(super) array: Option<JobId>,
     pub(super) request: &'a Request,
-    pub(super) lens: &'a Arc<Lens>,
+    pub(super) eligible: &'a Arc<EligibleNodes>,
     /// The sizes that will do, the largest first.
     pub(super) asks: &'a [Ask],
     /// Nodes that are reserved for others while it would run.
@@ -154,13 +154,13 @@ struct Choice {
 
 impl Field {
     /// Looks at what runs. Jobs that are leaving already count as gone.
-    pub(super) fn new(cluster: &Cluster, scene: &Scene, now: Time) -> Self {
+    pub(super) fn new(cluster: &Cluster, inventory: &Inventory, now: Time) -> Self {
         let whole = cluster.policy();
         let policy = &whole.preempt;
         if policy.by == PreemptBy::None {
             return Self::default();
         }
-        let full = scene.nodes.iter().map(|node| signed(&capacity(&node.shape)));
+        let full = inventory.nodes.iter().map(|node| signed(&capacity(&node.shape)));
         let mut field = Self {
             policy: Arc::clone(whole),
             by: policy.cost,
@@ -170,7 +170,7 @@ impl Field {
         };
         for job in cluster.jobs().active() {
             let Some(alloc) = job.phase.alloc().filter(|_| stays(&job.phase)) else { continue };
-            let mut held = held(scene, job, alloc);
+            let mut held = held(inventory, job, alloc);
             field.take(&held);
             if job.phase.preempted().is_some() {
                 continue;
@@ -183,7 +183,7 @@ impl Field {
                 for follower in cluster.jobs().followers(job) {
                     let Some(alloc) = follower.phase.alloc() else { continue };
                     nodes += alloc.nodes.len() as u64;
-                    held.extend(self::held(scene, follower, alloc));
+                    held.extend(self::held(inventory, follower, alloc));
                 }
                 let work = job.phase.run_time(now).saturating_mul(nodes);
                 let loss = Loss { level: manner.rank.level, work, jobs: 1 };
@@ -192,7 +192,7 @@ impl Field {
                 if stays {
                     held = std::iter::once(job)
                         .chain(cluster.jobs().followers(job))
-                        .flat_map(|job| cpus_of(scene, job))
+                        .flat_map(|job| cpus_of(inventory, job))
                         .collect();
                 }
                 let (attempt, array) = (job.attempt(), array_of(job));
@@ -200,7 +200,7 @@ impl Field {
             }
         }
         for (job, nomination) in cluster.jobs().nominated() {
-            let held = claims(scene, &job.spec, nomination);
+            let held = claims(inventory, &job.spec, nomination);
             field.take(&held);
             let partition = cluster.partition(&nomination.partition);
             let rank = partition.map(|partition| Rank::of(whole, &job.spec, &partition.config));
@@ -219,13 +219,13 @@ impl Field {
 
     /// The lowest level of those who may be asked to leave, 0 where levels do not count; and what there would be at most if
     /// all of them left. `None` if there are none.
-    pub(super) fn reach(&self, scene: &Scene) -> Option<(u32, Counts)> {
+    pub(super) fn reach(&self, inventory: &Inventory) -> Option<(u32, Counts)> {
         let lowest = self.victims.iter().map(|victim| victim.rank.level).min()?;
         let lowest = if self.policy.preempt.by == PreemptBy::Partition { lowest } else { 0 };
         let mut cleared = self.free.clone();
         self.victims.iter().for_each(|victim| add(&mut cleared, &victim.held));
         let mut all = Counts::default();
-        for (node, free) in scene.nodes.iter().zip(&cleared).filter(|(node, _)| node.available) {
+        for (node, free) in inventory.nodes.iter().zip(&cleared).filter(|(node, _)| node.available) {
             all.add(Counts::free(&positive(free), &capacity(&node.shape)));
         }
         Some((lowest, all))
@@ -266,9 +266,15 @@ impl Field {
 
     /// Takes note of what the pass has started and reserved since it was last asked. A reservation counts as if it
     /// began now: nobody is driven from nodes for one job that are promised to another.
-    pub(super) fn catch_up(&mut self, scene: &Scene, starts: &[Start], reserved: &[Arc<Reservation>]) {
+    pub(super) fn catch_up(
+        &mut self,
+        inventory: &Inventory,
+        starts: &[Start],
+        reserved: &[Arc<Reservation>],
+    ) {
         for start in starts[self.starts..].iter().flat_map(Start::all) {
-            let held: Vec<_> = start.parts.iter().map(|part| of_part(scene, part, start.exclusive)).collect();
+            let held: Vec<_> =
+                start.parts.iter().map(|part| of_part(inventory, part, start.exclusive)).collect();
             self.take(&held);
         }
         for made in &reserved[self.reserved..] {
@@ -283,8 +289,8 @@ impl Field {
     ///
     /// # Errors
     /// [`NoWay`].
-    pub(super) fn way(&self, scene: &Scene, claimant: &Claimant<'_>) -> Result<Way, NoWay> {
-        self.cheaper((claimant.rank, claimant.array), |free| self.cheapest(scene, claimant, free))
+    pub(super) fn way(&self, inventory: &Inventory, claimant: &Claimant<'_>) -> Result<Way, NoWay> {
+        self.cheaper((claimant.rank, claimant.array), |free| self.cheapest(inventory, claimant, free))
     }
 
     /// Who has to leave for the components of a het job at the least cost. Only those whom every component by itself may
@@ -294,7 +300,7 @@ impl Field {
     /// [`NoWay`].
     pub(super) fn way_together(
         &self,
-        scene: &Scene,
+        inventory: &Inventory,
         claimants: &[Claimant<'_>],
         near: &Nearness,
     ) -> Result<Way, NoWay> {
@@ -303,7 +309,7 @@ impl Field {
         let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank, claimants);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         self.cheaper((rank, None), |free| {
-            Group::new(scene, claimants, near, free, &self.victims, self.by).cheapest(&may)
+            Group::new(inventory, claimants, near, free, &self.victims, self.by).cheapest(&may)
         })
     }
 
@@ -353,14 +359,14 @@ impl Field {
     }
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
-    fn cheapest(&self, scene: &Scene, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
-        let Claimant { rank, request, lens, asks, shut, .. } = *claimant;
-        let ground = Ground { scene, lens, request, asks, shut, free };
-        let fabric = ground.fabric();
+    fn cheapest(&self, inventory: &Inventory, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
+        let Claimant { rank, request, eligible, asks, shut, .. } = *claimant;
+        let freed = FreedFabric { inventory, eligible, request, asks, shut, free };
+        let fabric = freed.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
-        let base: Vec<u32> = positions().map(|node| ground.slots(node, &free[node.index()])).collect();
-        if let Some(placement) = Clearing::new(ground, None, &base).place() {
-            let seats = vec![self.seat(scene, claimant, &[], placement, free)?];
+        let base: Vec<u32> = positions().map(|node| freed.slots(node, &free[node.index()])).collect();
+        if let Some(placement) = Clearing::new(freed, None, &base).place() {
+            let seats = vec![self.seat(inventory, claimant, &[], placement, free)?];
             return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
         }
         let leaves =
@@ -380,12 +386,12 @@ impl Field {
             }
             cleared.clone_from(&free[node.index()]);
             here.iter().for_each(|(_, held)| plus(&mut cleared, held));
-            ground.slots(node, &cleared)
+            freed.slots(node, &cleared)
         });
         let most: Vec<u32> = most.collect();
         let mut searches = Vec::new();
-        for domain in self.domains(&ground) {
-            let range = ground.range(domain);
+        for domain in self.domains(&freed) {
+            let range = freed.range(domain);
             let (nodes, room) = count(&most[range.clone()]);
             if room < request.min_slots() || nodes < u64::from(request.min_nodes()) {
                 continue;
@@ -395,14 +401,14 @@ impl Field {
             let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
             local.sort_unstable();
             local.dedup();
-            let search = Search::new(ground, domain, &base, &self.victims, local, self.by);
+            let search = Search::new(freed, domain, &base, &self.victims, local, self.by);
             let waste = room - request.min_slots();
             searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
         }
         searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
         let (found, exact) = self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))?;
         let search::Found { victims, loss, placement } = found;
-        let seats = vec![self.seat(scene, claimant, &victims, placement, free)?];
+        let seats = vec![self.seat(inventory, claimant, &victims, placement, free)?];
         Some(Choice { victims, loss, seats, exact })
     }
 
@@ -431,16 +437,16 @@ impl Field {
 
     /// The domains that are compared: all that a `must` allows, or, where victims are not chosen domain by domain,
     /// the fabric as a whole.
-    fn domains(&self, ground: &Ground<'_>) -> Vec<Option<DomainId>> {
-        let fabric = ground.fabric();
-        let flat = ground.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);
+    fn domains(&self, freed: &FreedFabric<'_>) -> Vec<Option<DomainId>> {
+        let fabric = freed.fabric();
+        let flat = freed.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);
         if flat || fabric.roots().is_empty() {
             return vec![None];
         }
         if !self.by_domain {
             return fabric.roots().iter().copied().map(Some).collect();
         }
-        let highest = ground.asks.first().and_then(|ask| ask.must).unwrap_or(fabric.top());
+        let highest = freed.asks.first().and_then(|ask| ask.must).unwrap_or(fabric.top());
         let highest = highest.max(Layer::LEAF);
         fabric.domains().filter(|(_, domain)| domain.layer() <= highest).map(|(id, _)| Some(id)).collect()
     }
@@ -448,13 +454,13 @@ impl Field {
     /// Where a job goes, and what it takes of each node when some jobs have left.
     fn seat(
         &self,
-        scene: &Scene,
+        inventory: &Inventory,
         claimant: &Claimant<'_>,
         victims: &[usize],
         placement: Placement,
         free: &[Amount],
     ) -> Option<Seat> {
-        let fabric = &claimant.lens.fabric;
+        let fabric = &claimant.eligible.fabric;
         let leaving = || victims.iter().flat_map(|index| &self.victims[*index].held);
         let mut parts = Vec::with_capacity(placement.shares.len());
         for (pos, slots) in &placement.shares {
@@ -462,7 +468,7 @@ impl Field {
             let mut cleared = free[node.index()].clone();
             leaving().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut cleared, held));
             let room = positive(&cleared);
-            let taken = claimant.request.need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
+            let taken = claimant.request.need.takes(&inventory.nodes[node.index()].shape, &room, *slots)?;
             parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
         if claimant.wants_whole_leaves() {
@@ -470,7 +476,7 @@ impl Field {
             parts.extend(others_of_leaves(fabric, &used).into_iter().map(|node| Part {
                 node,
                 slots: 0,
-                taken: capacity(&scene.nodes[node.index()].shape).into(),
+                taken: capacity(&inventory.nodes[node.index()].shape).into(),
             }));
         }
         Some(Seat { placement, parts })
@@ -564,8 +570,8 @@ fn amount(part: &StartPart, length: usize) -> Amount {
 }
 
 /// What a start takes of one node.
-fn of_part(scene: &Scene, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
-    let full = signed(&capacity(&scene.nodes[part.node.index()].shape));
+fn of_part(inventory: &Inventory, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
+    let full = signed(&capacity(&inventory.nodes[part.node.index()].shape));
     (part.node, if exclusive { full } else { amount(part, full.len()) })
 }
 
@@ -577,10 +583,10 @@ fn stays(phase: &Phase) -> bool {
 
 /// What others could use of the nodes of a job if it were suspended: its CPUs; and of one that has nodes to itself all that it
 /// was not given.
-fn cpus_of(scene: &Scene, job: &Job) -> Vec<(NodeId, Amount)> {
+fn cpus_of(inventory: &Inventory, job: &Job) -> Vec<(NodeId, Amount)> {
     let Some(alloc) = job.phase.alloc() else { return Vec::new() };
     let of_part = |part: &NodeAlloc| {
-        let full = signed(&capacity(&scene.nodes[part.node.index()].shape));
+        let full = signed(&capacity(&inventory.nodes[part.node.index()].shape));
         let kept = signed(&amount_kept(part, 0, full.len()));
         let held = on_node(job, alloc, part, full);
         (part.node, held.iter().zip(&kept).map(|(held, kept)| held - kept).collect())
@@ -604,14 +610,14 @@ fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
 }
 
 /// What a started job keeps others from using. One that is suspended has no nodes to itself.
-fn held(scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
-    let full = |node: NodeId| signed(&capacity(&scene.nodes[node.index()].shape));
+fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
+    let full = |node: NodeId| signed(&capacity(&inventory.nodes[node.index()].shape));
     let mut held = Vec::with_capacity(alloc.nodes.len());
     for part in &alloc.nodes {
         held.push((part.node, on_node(job, alloc, part, full(part.node))));
     }
     let nodes = alloc.nodes.iter().map(|part| part.node);
-    let closed = scene.closes(&job.spec, &alloc.partition, nodes);
+    let closed = inventory.closes(&job.spec, &alloc.partition, nodes);
     held.extend(closed.into_iter().map(|node| (node, full(node))));
     held
 }
@@ -619,11 +625,11 @@ fn held(scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
 /// What must be free for a job to start on what is kept for it. One that has nodes to itself may find suspended jobs there,
 /// which have no CPUs, and gets what they have not.
 pub(super) fn needs(
-    scene: &Scene,
+    inventory: &Inventory,
     spec: &crate::model::job::JobSpec,
     nomination: &Nomination,
 ) -> Vec<(NodeId, Amount)> {
-    let mut needs = claims(scene, spec, nomination);
+    let mut needs = claims(inventory, spec, nomination);
     for ((_, need), part) in needs.iter_mut().zip(&nomination.parts) {
         let mut least = amount(part, need.len());
         least[CPUS] = need[CPUS];
@@ -634,14 +640,14 @@ pub(super) fn needs(
 
 /// What a nomination keeps others from using.
 pub(super) fn claims(
-    scene: &Scene,
+    inventory: &Inventory,
     spec: &crate::model::job::JobSpec,
     nomination: &Nomination,
 ) -> Vec<(NodeId, Amount)> {
-    let full = |node: NodeId| signed(&capacity(&scene.nodes[node.index()].shape));
+    let full = |node: NodeId| signed(&capacity(&inventory.nodes[node.index()].shape));
     let parts = nomination.parts.iter();
-    let mut held: Vec<_> = parts.map(|part| of_part(scene, part, nomination.exclusive)).collect();
-    let closed = scene.closes(spec, &nomination.partition, nomination.nodes());
+    let mut held: Vec<_> = parts.map(|part| of_part(inventory, part, nomination.exclusive)).collect();
+    let closed = inventory.closes(spec, &nomination.partition, nomination.nodes());
     held.extend(closed.into_iter().map(|node| (node, full(node))));
     held
 }

@@ -10,8 +10,8 @@ use crate::sched::place::Placement;
 
 use super::Victim;
 use super::cost::{Loss, Missing, Orders, Price, Share, UNIT, least};
-use super::ground::{Clearing, Ground};
-use super::trial::{self, Trial};
+use super::first_set::{self, Trial};
+use super::freed_fabric::{Clearing, FreedFabric};
 
 /// Steps that placing the job once counts for.
 const PLACING: u64 = 16;
@@ -28,7 +28,7 @@ pub(super) struct Found {
 
 /// One domain and the jobs that might leave it.
 pub(super) struct Search<'a> {
-    ground: Ground<'a>,
+    freed: FreedFabric<'a>,
     domain: Option<DomainId>,
     victims: &'a [Victim],
     by: PreemptCost,
@@ -55,27 +55,27 @@ enum Lot {
 impl<'a> Search<'a> {
     /// `base` has the slots of every position without anybody leaving, `local` who might leave.
     pub(super) fn new(
-        ground: Ground<'a>,
+        freed: FreedFabric<'a>,
         domain: Option<DomainId>,
         base: &'a [u32],
         victims: &'a [Victim],
         local: Vec<usize>,
         by: PreemptCost,
     ) -> Self {
-        let shares = shares(&ground, domain, base, victims, &local);
+        let shares = shares(&freed, domain, base, victims, &local);
         let order = order(&shares, victims, &local, by);
         let local: Vec<usize> = order.iter().map(|at| local[*at]).collect();
         let shares: Vec<Share> = order.iter().map(|at| shares[*at]).collect();
         let orders = Orders::of(&shares);
         let mut search =
-            Self { ground, domain, victims, by, local, shares, orders, base, missing: 0, bound: None };
-        search.missing = ground.missing(super::count(&base[ground.range(domain)]));
+            Self { freed, domain, victims, by, local, shares, orders, base, missing: 0, bound: None };
+        search.missing = freed.missing(super::count(&base[freed.range(domain)]));
         search.bound = search.least(search.missing, &[]);
         search
     }
 
     fn as_it_is(&self) -> Clearing<'a> {
-        Clearing::new(self.ground, self.domain, self.base)
+        Clearing::new(self.freed, self.domain, self.base)
     }
 
     fn victim(&self, at: usize) -> &'a Victim {
@@ -89,7 +89,7 @@ impl<'a> Search<'a> {
     /// have left: what is missing is what was missing at first, less the shares of those who leave.
     fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
         let lot = |index: usize| lots.get(index).copied().unwrap_or(Lot::Open);
-        let missing = if self.ground.request.need.whole {
+        let missing = if self.freed.request.need.whole {
             let all = self.missing.saturating_mul(UNIT);
             let leave = || (0..lots.len()).filter(|index| lots[*index] == Lot::Leaves);
             Missing {
@@ -117,18 +117,18 @@ impl<'a> Search<'a> {
     /// A set that will do.
     fn good(&self, budget: &mut u64) -> Option<Found> {
         let order: Vec<usize> = (0..self.local.len()).collect();
-        let (leaving, placed) = trial::good(&mut InDomain { search: self, budget }, &order)?;
+        let (leaving, placed) = first_set::good(&mut InDomain { search: self, budget }, &order)?;
         Some(self.found(&leaving, placed))
     }
 
     /// Leaves out those who hold nothing where the job goes. A job that wants whole leaves also needs the rest of
     /// them, so that nobody is left out then.
     fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
-        if self.ground.asks.iter().any(|ask| ask.whole_leaves) {
+        if self.freed.asks.iter().any(|ask| ask.whole_leaves) {
             return;
         }
         let mut nodes: Vec<NodeId> =
-            placement.shares.iter().map(|(pos, _)| self.ground.fabric().node(*pos)).collect();
+            placement.shares.iter().map(|(pos, _)| self.freed.fabric().node(*pos)).collect();
         nodes.sort_unstable();
         let touches =
             |at: &usize| self.victim(*at).held.iter().any(|(node, _)| nodes.binary_search(node).is_ok());
@@ -242,7 +242,7 @@ impl Trial for InDomain<'_, '_> {
 /// What each victim loses and can give. On a node that is taken whole everybody has to leave, so its slot is shared out
 /// among them; elsewhere any of them may be the one that makes the difference.
 fn shares(
-    ground: &Ground<'_>,
+    freed: &FreedFabric<'_>,
     domain: Option<DomainId>,
     base: &[u32],
     victims: &[Victim],
@@ -250,32 +250,32 @@ fn shares(
 ) -> Vec<Share> {
     let mut shares: Vec<Share> =
         local.iter().map(|index| Share { loss: victims[*index].loss, gain: 0, worth: 0 }).collect();
-    let range = ground.range(domain);
+    let range = freed.range(domain);
     let mut on_node: std::collections::BTreeMap<NodeId, Vec<usize>> = std::collections::BTreeMap::new();
     for (at, index) in local.iter().enumerate() {
         for (node, _) in &victims[*index].held {
             on_node.entry(*node).or_default().push(at);
         }
     }
-    let closes_leaves = ground.asks.iter().any(|ask| ask.whole_leaves);
+    let closes_leaves = freed.asks.iter().any(|ask| ask.whole_leaves);
     for (node, here) in on_node {
-        let pos = ground.fabric().pos(node).filter(|pos| range.contains(&pos.index()));
+        let pos = freed.fabric().pos(node).filter(|pos| range.contains(&pos.index()));
         let Some(pos) = pos else { continue };
-        let mut free = ground.free[node.index()].clone();
+        let mut free = freed.free[node.index()].clone();
         for at in &here {
             let held = victims[local[*at]].held.iter().filter(|(on, _)| *on == node);
             for (_, held) in held {
                 free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
             }
         }
-        let most = if ground.request.need.counts_nodes() { 1 } else { u32::MAX };
+        let most = if freed.request.need.counts_nodes() { 1 } else { u32::MAX };
         let now = base[pos.index()].min(most);
-        let gain = u64::from(ground.slots(node, &free).min(most).saturating_sub(now)) * UNIT;
+        let gain = u64::from(freed.slots(node, &free).min(most).saturating_sub(now)) * UNIT;
         let work: u64 = here.iter().map(|at| shares[*at].loss.work).sum();
         let count = here.len() as u64;
         for at in &here {
             let share = &mut shares[*at];
-            let (equal, by_work) = match (ground.request.need.whole, work) {
+            let (equal, by_work) = match (freed.request.need.whole, work) {
                 (false, _) => (gain, gain),
                 (true, 0) => (gain.div_ceil(count), gain.div_ceil(count)),
                 (true, work) => {

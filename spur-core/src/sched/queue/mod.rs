@@ -1,8 +1,8 @@
 //! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
-pub(super) mod line;
+pub(super) mod chunks;
+pub(super) mod pending_order;
 pub mod priority;
-pub(super) mod rows;
 pub(super) mod shown;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,14 +19,14 @@ use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
+use super::inventory::Inventory;
 use super::plan::Waiting;
 use super::precedence;
 use super::request::counts::Counts;
-use super::request::lens;
+use super::request::eligible_nodes;
 use super::request::{Request, least};
-use super::scene::Scene;
+use chunks::{Key, Least};
 use priority::Facts;
-use rows::{Key, Least};
 
 /// A job that may be started if there is room: what does not change while it waits.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Candidate {
     pub(super) fn claims(&self) -> usize {
         let tasks = self.array.as_ref().map_or(1, |array| array.tasks.len());
         let ways = self.all().map(|component| {
-            component.choices.len().saturating_mul(lens::alternatives(&component.spec.shape).len())
+            component.choices.len().saturating_mul(eligible_nodes::alternatives(&component.spec.shape).len())
         });
         ways.fold(tasks, usize::saturating_mul)
     }
@@ -226,15 +226,15 @@ impl Ranked {
 }
 
 /// The priority that a job begins with when nothing but room keeps it waiting.
-pub(super) fn first_priority(scene: &Scene, job: &Job, now: Time) -> u32 {
-    let partitions = job.spec.partitions.iter().filter_map(|name| scene.partition(name));
-    let factors = partitions.map(|index| scene.partitions[index].partition.config.priority_job_factor);
-    let facts = facts(scene, job, now, factors.max().unwrap_or(0));
-    priority::multifactor(&scene.policy.scheduler, &scene.scale, &facts, now)
+pub(super) fn first_priority(inventory: &Inventory, job: &Job, now: Time) -> u32 {
+    let partitions = job.spec.partitions.iter().filter_map(|name| inventory.partition(name));
+    let factors = partitions.map(|index| inventory.partitions[index].partition.config.priority_job_factor);
+    let facts = facts(inventory, job, now, factors.max().unwrap_or(0));
+    priority::multifactor(&inventory.policy.scheduler, &inventory.scale, &facts, now)
 }
 
 /// What is known of a job by itself: how long it runs, forecasts say.
-fn facts(scene: &Scene, job: &Job, eligible: Time, partition_factor: u32) -> Facts {
+fn facts(inventory: &Inventory, job: &Job, eligible: Time, partition_factor: u32) -> Facts {
     let (nodes, cpus) = least(&job.spec.shape);
     Facts {
         submitted: job.submitted,
@@ -244,7 +244,7 @@ fn facts(scene: &Scene, job: &Job, eligible: Time, partition_factor: u32) -> Fac
         run_time: 1,
         weighed_time: 1,
         partition_factor,
-        qos_priority: scene.policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
+        qos_priority: inventory.policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
         explicit: job.spec.priority,
         nice: job.spec.nice,
     }
@@ -253,7 +253,7 @@ fn facts(scene: &Scene, job: &Job, eligible: Time, partition_factor: u32) -> Fac
 /// What jobs are measured by.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
-    scene: Arc<Scene>,
+    inventory: Arc<Inventory>,
     /// By QOS: how far behind others its jobs stand, because these may preempt them. Empty where QOS do not preempt.
     depths: Vec<u32>,
     /// What the last jobs wanted, the newest first.
@@ -261,16 +261,16 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// The measures of a scene.
-    pub(super) fn new(scene: Arc<Scene>) -> Self {
-        let by_qos = scene.policy.preempt.by == PreemptBy::Qos;
-        let depths = if by_qos { scene.policy.qos_depths() } else { Vec::new() };
-        Self { scene, depths, alike: VecDeque::with_capacity(ALIKE) }
+    /// The measures of an inventory.
+    pub(super) fn new(inventory: Arc<Inventory>) -> Self {
+        let by_qos = inventory.policy.preempt.by == PreemptBy::Qos;
+        let depths = if by_qos { inventory.policy.qos_depths() } else { Vec::new() };
+        Self { inventory, depths, alike: VecDeque::with_capacity(ALIKE) }
     }
 
     /// Whether jobs change places while they wait, other than by waiting too long.
     pub(super) fn varies(&self) -> bool {
-        let policy = &self.scene.policy.scheduler;
+        let policy = &self.inventory.policy.scheduler;
         match policy.order {
             Order::Wfp3 | Order::Unicep => true,
             Order::Multifactor => policy.priority_weight_age > 0 && policy.priority_max_age.0 > 0,
@@ -297,8 +297,8 @@ impl Measure {
             return Err(obstacle);
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
-        for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
-            let partition = &self.scene.partitions[index].partition;
+        for index in job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name)) {
+            let partition = &self.inventory.partitions[index].partition;
             if starts(partition, &job.spec) {
                 first = first.or(Some(index));
                 tier = partition.config.priority_tier.max(tier);
@@ -309,7 +309,7 @@ impl Measure {
         let mut facts = Facts {
             run_time: forecast.run_time(job).max(1),
             weighed_time: forecast.weighed_time(job).max(1),
-            ..facts(&self.scene, job, pending.eligible.unwrap_or(job.submitted), factor)
+            ..facts(&self.inventory, job, pending.eligible.unwrap_or(job.submitted), factor)
         };
         let candidate = self.candidate(cluster, job, &facts).and_then(|first| {
             let rest = self.rest(cluster, job, forecast, &mut facts)?;
@@ -331,10 +331,11 @@ impl Measure {
 
     /// How far a job, or one component, reaches where jobs make others leave.
     fn reach(&self, job: &Job) -> u32 {
-        let configs = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
-        let configs = configs.map(|index| &self.scene.partitions[index].partition.config);
-        let tiers = self.scene.partitions.iter().map(|scene| scene.partition.config.priority_tier);
-        precedence::reach(&self.scene.policy, tiers, job.spec.qos.as_deref(), configs)
+        let configs = job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name));
+        let configs = configs.map(|index| &self.inventory.partitions[index].partition.config);
+        let tiers =
+            self.inventory.partitions.iter().map(|inventory| inventory.partition.config.priority_tier);
+        precedence::reach(&self.inventory.policy, tiers, job.spec.qos.as_deref(), configs)
     }
 
     /// The other components of a het job, which stands in the queue where its first one would if that had the size of the
@@ -361,7 +362,7 @@ impl Measure {
 
     /// What of its QOS keeps a job waiting in every partition.
     fn not_by_qos(&self, spec: &JobSpec) -> Option<Obstacle> {
-        let policy = &self.scene.policy;
+        let policy = &self.inventory.policy;
         let name = spec.qos.as_deref()?;
         if !policy.knows_qos(Some(name)) {
             return Some((Reason::InvalidQOS, format!("there is no QOS {name} any more")));
@@ -376,15 +377,15 @@ impl Measure {
     /// then the tier of the partition counts.
     fn standing(&self, spec: &JobSpec, tier: u32) -> u32 {
         let Some(deepest) = self.depths.iter().max() else { return tier };
-        let qos = spec.qos.as_deref().and_then(|name| self.scene.policy.qos_index(name));
+        let qos = spec.qos.as_deref().and_then(|name| self.inventory.policy.qos_index(name));
         let depth = qos.map_or(0, |qos| self.depths[qos]);
         (deepest - depth).saturating_mul(TIERS).saturating_add(tier)
     }
 
     /// Why none of a job's partitions starts it.
     fn closed(&self, job: &Job) -> Obstacle {
-        let known = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
-        let mut known = known.map(|index| &self.scene.partitions[index].partition);
+        let known = job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name));
+        let mut known = known.map(|index| &self.inventory.partitions[index].partition);
         let open = known.clone().filter(|partition| partition.starts()).map(|open| &open.config);
         let limit = |config: &PartitionConfig| {
             config.limit(&job.spec).map(|limit| (limit.reason(), limit.sentence(config, &job.spec)))
@@ -402,12 +403,12 @@ impl Measure {
 
     /// A job's priority.
     pub(super) fn priority(&self, ranked: &Ranked, now: Time) -> u32 {
-        priority::multifactor(&self.scene.policy.scheduler, &self.scene.scale, &ranked.facts, now)
+        priority::multifactor(&self.inventory.policy.scheduler, &self.inventory.scale, &ranked.facts, now)
     }
 
     /// What a job is sorted by. Of several partitions the best counts.
     pub(super) fn key(&self, ranked: &Ranked, now: Time) -> Key {
-        let policy = &self.scene.policy.scheduler;
+        let policy = &self.inventory.policy.scheduler;
         let facts = &ranked.facts;
         if is_overdue(policy, facts.eligible, now) {
             return Key::aged(facts.submitted, ranked.job);
@@ -423,12 +424,12 @@ impl Measure {
     fn candidate(&mut self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
         let mut choices = Vec::with_capacity(job.spec.partitions.len());
         let mut problem = String::new();
-        for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
-            let partition = &self.scene.partitions[index].partition;
+        for index in job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name)) {
+            let partition = &self.inventory.partitions[index].partition;
             if !starts(partition, &job.spec) {
                 continue;
             }
-            match self.scene.request(index, &job.spec) {
+            match self.inventory.request(index, &job.spec) {
                 Ok(request) => choices.push((index, request)),
                 Err(error) => problem = error.to_string(),
             }
@@ -437,7 +438,7 @@ impl Measure {
             return Err((Reason::BadConstraints, problem));
         }
         // Where a job starts as soon in several, it starts in the highest, as in Slurm.
-        let tier = |index: usize| self.scene.partitions[index].partition.config.priority_tier;
+        let tier = |index: usize| self.inventory.partitions[index].partition.config.priority_tier;
         choices.sort_by_key(|(index, _)| std::cmp::Reverse(tier(*index)));
         Ok(Candidate {
             attempt: job.attempt(),

@@ -1,7 +1,7 @@
 //! What a pending job counts for: Slurm's multifactor priority, and the orders of the scheduling literature.
 
 use crate::model::config::{Order, SchedulerPolicy};
-pub use crate::sched::scene::Scale;
+pub use crate::sched::inventory::Scale;
 use crate::text::time::Time;
 
 /// The facts about a pending job that orders look at.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::sched::inventory::Inventory;
 use crate::sched::request::least;
-use crate::sched::scene::Scene;
 use crate::text::time::Time;
 
 use super::priority::{Factors, Facts, multifactor};
@@ -25,22 +25,27 @@ pub struct PartPriority {
 
 /// The priorities of a job in its partitions, of which the largest counts; none of one that something else than room keeps
 /// waiting. The components of a het job stand where the first one would if it had the size of the whole.
-pub(crate) fn priorities(cluster: &Cluster, scene: &Scene, job: &Job, now: Time) -> Vec<PartPriority> {
+pub(crate) fn priorities(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    job: &Job,
+    now: Time,
+) -> Vec<PartPriority> {
     let leader = job.spec.het.as_deref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
     let Phase::Pending(pending) = &leader.phase else { return Vec::new() };
     if obstacle(cluster, leader, pending, now).is_some() {
         return Vec::new();
     }
-    let mut whole = facts(scene, leader, pending.eligible.unwrap_or(leader.submitted), 0);
+    let mut whole = facts(inventory, leader, pending.eligible.unwrap_or(leader.submitted), 0);
     for (nodes, cpus) in cluster.jobs().followers(leader).map(|job| least(&job.spec.shape)) {
         whole.nodes = whole.nodes.saturating_add(nodes);
         whole.cpus = whole.cpus.saturating_add(cpus);
     }
-    let (policy, scale) = (&scene.policy.scheduler, &scene.scale);
-    let partitions = job.spec.partitions.iter().filter_map(|name| scene.partition(name));
+    let (policy, scale) = (&inventory.policy.scheduler, &inventory.scale);
+    let partitions = job.spec.partitions.iter().filter_map(|name| inventory.partition(name));
     partitions
         .map(|index| {
-            let partition = &scene.partitions[index].partition;
+            let partition = &inventory.partitions[index].partition;
             let facts = Facts { partition_factor: partition.config.priority_job_factor, ..whole };
             PartPriority {
                 partition: Arc::clone(partition.name()),

@@ -11,9 +11,9 @@ use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use crate::id::NodeId;
-use crate::sched::later::Turn;
-use crate::sched::scene::Scene;
-use crate::sched::scene::room::Amount;
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::Amount;
+use crate::sched::planned_starts::Turn;
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
@@ -70,9 +70,9 @@ impl Ahead {
     }
 
     /// Looks when nodes are shut; says whether that is another time than was known.
-    pub(super) fn shut(&mut self, scene: &Scene, realms: &Realms, now: Time) -> bool {
+    pub(super) fn shut(&mut self, inventory: &Inventory, realms: &Realms, now: Time) -> bool {
         let mut windows: BTreeMap<NodeId, Vec<(Time, Time)>> = BTreeMap::new();
-        let nodes = scene.reservations.iter().flat_map(|reservation| &reservation.nodes);
+        let nodes = inventory.reservations.iter().flat_map(|reservation| &reservation.nodes);
         for node in nodes.copied().collect::<BTreeSet<NodeId>>() {
             let screens = realms.screens(OPEN, node, now);
             let shut = screens.into_iter().map(|screen| (screen.from, screen.to));

@@ -14,24 +14,24 @@ use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
 use crate::model::fabric::Pos;
-use crate::sched::later::{Reservation, Turn};
+use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
+use crate::sched::inventory::{Inventory, others_of_leaves};
 use crate::sched::place::Slots;
+use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Need;
-use crate::sched::request::lens::Lens;
+use crate::sched::request::constraints::Stage;
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
-use crate::sched::request::wish::Stage;
-use crate::sched::scene::room::{Amount, RoomId, Rooms};
-use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::space::Space;
-use crate::sched::space::{Hit, Hunt};
+use crate::sched::space::{Hit, Query};
 use crate::sched::timeline::held::{Held, Holder};
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
-use crate::sched::timeline::stairs::{Smaller, Stairs};
+use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
 use crate::text::time::Time;
 
 use super::ahead::Ahead;
-use super::find::Finder;
+use super::fit_now::Finder;
 
 /// Nodes and licenses, with what was found out about them. It goes from hand to hand, so it is small itself.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ pub(super) struct Ledger {
     pub(super) books: Box<Books>,
     pub(super) finder: Box<Finder>,
     /// What was known of times while a later start is taken out.
-    aside: Option<(Turn, Stairs)>,
+    aside: Option<(Turn, StartBounds)>,
 }
 
 /// What is held and planned.
 #[derive(Debug)]
 pub(super) struct Books {
-    pub(super) scene: Arc<Scene>,
+    pub(super) inventory: Arc<Inventory>,
     pub(super) now: Time,
     pub(super) held: Held,
     pub(super) ahead: Ahead,
@@ -125,17 +125,17 @@ impl Books {
     pub(super) fn occupied(
         &self,
         realm: usize,
-        lens: &Lens,
+        eligible: &EligibleNodes,
         (at, seconds): (Time, u64),
         starts: bool,
     ) -> FixedBitSet {
-        let fabric = &lens.fabric;
+        let fabric = &eligible.fabric;
         let free = |index: &usize| {
             let node = fabric.node(Pos(u32::try_from(*index).expect("positions are u32")));
             let full = self.held.full(node);
             let is_idle = self.held.rooms().amount(self.held.idle(node)) == full;
             let planned = || self.planned(realm, node, at, seconds).map_or(is_idle, |room| *room == *full);
-            (!starts || is_idle) && (!self.scene.nodes[node.index()].available || planned())
+            (!starts || is_idle) && (!self.inventory.nodes[node.index()].available || planned())
         };
         (0..fabric.len()).filter(|index| !free(index)).collect()
     }
@@ -143,17 +143,17 @@ impl Books {
 
 impl Ledger {
     /// Begins with what is held on a cluster.
-    pub(super) fn new(scene: &Arc<Scene>, held: Held, now: Time) -> Self {
+    pub(super) fn new(inventory: &Arc<Inventory>, held: Held, now: Time) -> Self {
         let books = Box::new(Books {
-            scene: Arc::clone(scene),
+            inventory: Arc::clone(inventory),
             now,
             held,
-            ahead: Ahead::new(scene.nodes.len()),
-            realms: Realms::new(&scene.reservations, now),
+            ahead: Ahead::new(inventory.nodes.len()),
+            realms: Realms::new(&inventory.reservations, now),
             licenses: Licenses::default(),
             licensed: Vec::new(),
             overdue: BTreeMap::new(),
-            firsts: vec![None; scene.partitions.len()],
+            firsts: vec![None; inventory.partitions.len()],
             restless: false,
         });
         Self { books, finder: Box::default(), aside: None }
@@ -189,7 +189,7 @@ impl Ledger {
 
     /// Forgets what was found about times: room was given back.
     pub(super) fn forget_times(&mut self) {
-        self.finder.stairs.clear();
+        self.finder.start_bounds.clear();
         self.aside = None;
     }
 }
@@ -219,18 +219,18 @@ impl Space for Ledger {
         self.books.restless = true;
     }
 
-    fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
-        self.finder.stairs()
+    fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
+        self.finder.start_bounds()
     }
 
     fn search(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let found = self.finder.search(&self.books, hunt, stage, lens, times);
+        let found = self.finder.search(&self.books, query, stage, eligible, times);
         // Jobs may end unseen in leaves that one wants to itself.
         self.books.restless |= stage.ask().whole_leaves || std::mem::take(&mut self.finder.in_doubt);
         found
@@ -238,29 +238,29 @@ impl Space for Ledger {
 
     fn show_now<T>(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         look: impl FnOnce(&Slots) -> Option<T>,
     ) -> Option<T> {
         let now = self.now();
-        let (hit, _) = self.search(hunt, stage, lens, now..now + 1);
-        if hit.is_some() { None } else { self.finder.show_now(&self.books, hunt, lens, look) }
+        let (hit, _) = self.search(query, stage, eligible, now..now + 1);
+        if hit.is_some() { None } else { self.finder.show_now(&self.books, query, eligible, look) }
     }
 
-    fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
+    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let books = &self.books;
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
         // Nodes that are alike give the same.
         let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
         for (pos, slots) in &hit.placement.shares {
-            let node = hit.lens.fabric.node(*pos);
+            let node = hit.eligible.fabric.node(*pos);
             let known = books.known_room(hit.realm, node, hit.start, hit.lasts);
             let taken = match &last {
                 Some((room, like, taken)) if known == Some(*room) && like == slots => Arc::clone(taken),
                 _ => {
                     let room = books.room(hit.realm, node, hit.start, hit.lasts, hit.starts);
-                    let taken = need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
+                    let taken = need.takes(&inventory.nodes[node.index()].shape, &room, *slots)?;
                     let taken: Arc<[u64]> = Arc::from(&*taken);
                     last = known.map(|room| (room, *slots, Arc::clone(&taken)));
                     taken
@@ -270,7 +270,7 @@ impl Space for Ledger {
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&hit.lens.fabric, &used) {
+            for node in others_of_leaves(&hit.eligible.fabric, &used) {
                 parts.push(Part { node, slots: 0, taken: books.held.full(node).into() });
             }
         }
@@ -284,7 +284,7 @@ impl Space for Ledger {
         // Where there is less at the time of a later start, other nodes may be better for it.
         let mut components = parts.iter().filter_map(|part| books.held.component(part.node));
         let meets = components.any(|of| books.firsts[of].is_some_and(|from| end > from));
-        books.restless |= meets && books.scene.nodes.len() > 1;
+        books.restless |= meets && books.inventory.nodes.len() > 1;
         for part in parts {
             books.ahead.shrink(part.node, end, &part.taken);
         }
@@ -305,7 +305,7 @@ impl Space for Ledger {
     fn reserve(&mut self, made: &Reservation) {
         let books = &mut self.books;
         books.licenses.take(made.asked(&books.realms), made.start, made.end, false);
-        let replans = books.scene.policy.scheduler.backfill != Backfill::Conservative;
+        let replans = books.inventory.policy.scheduler.backfill != Backfill::Conservative;
         for part in &made.parts {
             let times = (made.start, made.end);
             books.ahead.claim(&books.held, part.node, times, made.turn, &part.taken);
@@ -314,8 +314,8 @@ impl Space for Ledger {
                 *first = Some(first.map_or(made.start, |first| first.min(made.start)));
             }
         }
-        if let Some((_, stairs)) = self.aside.take_if(|(turn, _)| *turn == made.turn) {
-            self.finder.stairs = stairs;
+        if let Some((_, start_bounds)) = self.aside.take_if(|(turn, _)| *turn == made.turn) {
+            self.finder.start_bounds = start_bounds;
         }
     }
 
@@ -323,12 +323,12 @@ impl Space for Ledger {
         let Books { licenses, realms, .. } = &mut *self.books;
         licenses.give_back(made.asked(realms), made.start, made.end);
         made.parts.iter().for_each(|part| self.books.ahead.drop_claim(part.node, made.turn));
-        self.aside = Some((made.turn, std::mem::take(&mut self.finder.stairs)));
+        self.aside = Some((made.turn, std::mem::take(&mut self.finder.start_bounds)));
     }
 
     fn has(&mut self, realm: usize, made: &Reservation) -> bool {
-        let Books { scene, licenses, realms, ahead, held, .. } = &*self.books;
-        let is_up = |part: &Part| scene.nodes[part.node.index()].available;
+        let Books { inventory, licenses, realms, ahead, held, .. } = &*self.books;
+        let is_up = |part: &Part| inventory.nodes[part.node.index()].available;
         let times = (made.start, made.end);
         let fits = |part: &Part| {
             let room = ahead.before(held, part.node, &made.turn, times);
@@ -360,7 +360,7 @@ impl Space for Ledger {
     }
 
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {
-        if !self.books.scene.nodes[node.index()].available {
+        if !self.books.inventory.nodes[node.index()].available {
             return None;
         }
         if let Some(room) = self.books.known_room(realm, node, at, seconds) {
@@ -374,8 +374,14 @@ impl Space for Ledger {
         self.books.held.rooms_mut()
     }
 
-    fn occupied(&self, realm: usize, lens: &Lens, times: (Time, u64), starts: bool) -> FixedBitSet {
-        self.books.occupied(realm, lens, times, starts)
+    fn occupied(
+        &self,
+        realm: usize,
+        eligible: &EligibleNodes,
+        times: (Time, u64),
+        starts: bool,
+    ) -> FixedBitSet {
+        self.books.occupied(realm, eligible, times, starts)
     }
 
     fn moments(&self, _realm: usize) -> Vec<Time> {

@@ -3,19 +3,19 @@
 //! A pass leaves a *settled* queue: no job that waits fits now beside what is planned for later, and time alone does not
 //! change that, except at the moments that [`Line`], [`Held`] and [`ahead`] know. So jobs that arrive behind others are
 //! looked at alone. When room is given back, when the head of the queue leaves or another job comes before it, everybody
-//! may fit again: the queue is walked in order, over all jobs that take more than there is ([`room`]). Where only heads
+//! may fit again: the queue is walked in order, over all jobs that take more than there is ([`most_free`]). Where only heads
 //! have a reservation, these are made anew; where everybody has one, those of the last deep pass are kept.
 //!
 //! Promises: starts, reservations and promises are those of a pass over the whole queue ([`Pass`](super::Pass)) on the
 //! same cluster at the same time. Where that is not so, it does not serve, see [`Quick::serves`].
 
 mod ahead;
-mod find;
-mod keep;
+mod fit_now;
+mod idle_counts;
+mod kept_starts;
 mod ledger;
-mod room;
-mod round;
-mod sight;
+mod most_free;
+mod selection;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, PreemptBy};
 use crate::model::job::JobSpec;
 use crate::sched::forecast::Forecast;
-use crate::sched::queue::line::{Changes, Line};
-use crate::sched::queue::rows::{Key, Place};
+use crate::sched::queue::chunks::{Key, Place};
+use crate::sched::queue::pending_order::{Changes, Line};
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
-use super::later::{Reservation, Reservations};
+use super::inventory::Inventory;
 use super::pass::walk::Walk;
 use super::pass::way::Ways;
 use super::plan::{Plan, Start};
+use super::planned_starts::{Reservation, Reservations};
 use super::precedence;
 use super::prospect::Lenses;
-use super::scene::Scene;
-use find::Finder;
+use fit_now::Finder;
 use ledger::Ledger;
-use round::Round;
+use selection::Round;
 
 /// Lenses that are kept.
 const MOST_LENSES: usize = 1_024;
@@ -50,9 +50,9 @@ const MOST_LENSES: usize = 1_024;
 /// What quick passes keep.
 #[derive(Debug)]
 pub(super) struct Quick {
-    scene: Arc<Scene>,
+    inventory: Arc<Inventory>,
     ledger: Ledger,
-    lenses: Lenses,
+    eligible_sets: Lenses,
     memory: Memory,
 }
 
@@ -90,10 +90,15 @@ struct Head {
 
 impl Quick {
     /// Begins with a cluster of which nothing is known.
-    pub(super) fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {
-        let ledger = Ledger::new(scene, Held::new(cluster, scene, forecast, now), now);
+    pub(super) fn new(
+        cluster: &Cluster,
+        inventory: &Arc<Inventory>,
+        forecast: &dyn Forecast,
+        now: Time,
+    ) -> Self {
+        let ledger = Ledger::new(inventory, Held::new(cluster, inventory, forecast, now), now);
         let memory = Memory {
-            heads: vec![None; scene.partitions.len()],
+            heads: vec![None; inventory.partitions.len()],
             planned: Vec::new(),
             kept: Vec::new(),
             changed: BTreeSet::new(),
@@ -104,7 +109,7 @@ impl Quick {
             nominated: BTreeSet::new(),
             stirred: false,
         };
-        Self { scene: Arc::clone(scene), ledger, lenses: Lenses::default(), memory }
+        Self { inventory: Arc::clone(inventory), ledger, eligible_sets: Lenses::default(), memory }
     }
 
     /// Whether a pass over what has changed can find everything: not where a job may be planned in a reservation of nodes and
@@ -160,20 +165,20 @@ impl Quick {
         reservations: &mut Reservations,
     ) -> (Self, Plan) {
         let touched = self.catch_up(cluster, forecast, now);
-        let Self { scene, mut ledger, lenses, mut memory } = self;
-        memory.settled &= memory.still_holds(&scene, line, changes, now);
-        let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
+        let Self { inventory, mut ledger, eligible_sets, mut memory } = self;
+        memory.settled &= memory.still_holds(&inventory, line, changes, now);
+        let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
         ledger.begin(cluster, memory.planned.iter().chain(known.iter()));
         let reaches = |job: &JobId| line.get(*job).is_some_and(|ranked| ranked.at_least().reach > 0);
         let preempts = !memory.settled || changes.arrived.iter().any(reaches);
         let ways = match preempts && (precedence::may_preempt(cluster) || !memory.nominated.is_empty()) {
-            true => Ways::new(cluster, &scene, forecast, searches, &mut ledger),
+            true => Ways::new(cluster, &inventory, forecast, searches, &mut ledger),
             false => Ways::default(),
         };
-        let mut walk = Walk::new(Arc::clone(&scene), ledger, ways, forecast.is_firm(), false);
+        let mut walk = Walk::new(Arc::clone(&inventory), ledger, ways, forecast.is_firm(), false);
         walk.subject = line.subject.clone();
-        walk.lenses = lenses;
+        walk.eligible_sets = eligible_sets;
         if keeps {
             memory.settled &= !memory.keep(&mut walk, known, (cluster, line, changes), &touched);
         }
@@ -192,8 +197,8 @@ impl Quick {
             round.everybody();
         }
         let mut walk = round.walk;
-        memory.learn(&scene, line, &mut walk, keeps);
-        let Walk { space: ledger, lenses, mut plan, known, .. } = walk;
+        memory.learn(&inventory, line, &mut walk, keeps);
+        let Walk { space: ledger, eligible_sets, mut plan, known, .. } = walk;
         if keeps {
             *reservations = known;
         } else {
@@ -202,33 +207,33 @@ impl Quick {
         }
         plan.report.truncated = line.is_cut();
         plan.report.partial = true;
-        let mut quick = Self { scene, ledger, lenses, memory };
+        let mut quick = Self { inventory, ledger, eligible_sets, memory };
         quick.tidy();
         (quick, plan)
     }
 
     /// Forgets what was found out, if requests have asked for too many different things. What is found goes by the numbers of
-    /// needs and of lenses, so all of it goes.
+    /// needs and of sets of eligible nodes, so all of it goes.
     fn tidy(&mut self) {
-        if self.lenses.len() > MOST_LENSES || self.ledger.finder.is_full() {
-            self.lenses = Lenses::default();
+        if self.eligible_sets.len() > MOST_LENSES || self.ledger.finder.is_full() {
+            self.eligible_sets = Lenses::default();
             *self.ledger.finder = Finder::default();
         }
     }
 
     /// Makes what is held what it is now; says on which nodes that is something else than before.
     fn catch_up(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> BTreeSet<NodeId> {
-        let (memory, books, scene) = (&mut self.memory, &mut self.ledger.books, &self.scene);
+        let (memory, books, inventory) = (&mut self.memory, &mut self.ledger.books, &self.inventory);
         for split in std::mem::take(&mut memory.split) {
-            books.held.hand_over(cluster, scene, forecast, split, now);
+            books.held.hand_over(cluster, inventory, forecast, split, now);
         }
         memory.changed.extend(std::mem::take(&mut memory.nominated));
         for job in std::mem::take(&mut memory.changed) {
-            let moved = books.held.sync(cluster, scene, forecast, job, now);
+            let moved = books.held.sync(cluster, inventory, forecast, job, now);
             memory.settled &= !moved;
         }
         memory.settled &= !books.held.correct(cluster, forecast, now);
-        if books.held.tidy(scene) {
+        if books.held.tidy(inventory) {
             self.ledger.finder.forget_rooms();
         }
         let before = std::mem::replace(&mut books.now, now);
@@ -239,11 +244,11 @@ impl Quick {
         if memory.settled && precedence::may_preempt(cluster) {
             memory.settled = !stirred && !precedence::exempt_ended(cluster, before, now);
         }
-        if !scene.reservations.is_empty() && (before != now || memory.replanned) {
-            books.realms = Realms::new(&scene.reservations, now);
-            let again = scene.reservations.iter().any(|reservation| reservation.repeats());
+        if !inventory.reservations.is_empty() && (before != now || memory.replanned) {
+            books.realms = Realms::new(&inventory.reservations, now);
+            let again = inventory.reservations.iter().any(|reservation| reservation.repeats());
             let turns = again || memory.replanned || books.ahead.turns(before, now);
-            let shut = (turns && books.ahead.shut(scene, &books.realms, now)) | books.license();
+            let shut = (turns && books.ahead.shut(inventory, &books.realms, now)) | books.license();
             memory.settled &= !shut;
             memory.replanned |= shut;
         }
@@ -255,9 +260,9 @@ impl Quick {
 
 impl Memory {
     /// Remembers who waits, and what was planned for later.
-    fn learn(&mut self, scene: &Scene, line: &Line, walk: &mut Walk<Ledger>, keeps: bool) {
+    fn learn(&mut self, inventory: &Inventory, line: &Line, walk: &mut Walk<Ledger>, keeps: bool) {
         let component = |made: &Reservation| {
-            scene.partition(&made.partition).map(|partition| scene.partitions[partition].component)
+            inventory.partition(&made.partition).map(|partition| inventory.partitions[partition].component)
         };
         for (at, head) in self.heads.iter_mut().enumerate() {
             let job = walk.heads[at];
@@ -280,7 +285,7 @@ impl Memory {
             self.replanned = false;
         }
         self.kept = std::mem::take(&mut walk.kept);
-        let victims = || walk.plan.starts.iter().any(|start| may_leave_again(scene, line, start));
+        let victims = || walk.plan.starts.iter().any(|start| may_leave_again(inventory, line, start));
         let restless = walk.space.books.restless || walk.ways.restless || victims();
         (self.settled, self.was_cut) = (!restless, line.is_cut());
         // Whether they start is seen when they are looked at again.
@@ -289,7 +294,7 @@ impl Memory {
     }
 
     /// Whether the heads are still the heads, and what is planned lies in the future.
-    fn still_holds(&self, scene: &Scene, line: &Line, changes: &Changes, now: Time) -> bool {
+    fn still_holds(&self, inventory: &Inventory, line: &Line, changes: &Changes, now: Time) -> bool {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
         // What could not be planned may be possible at another moment.
         let is_planned = |head: &Head| self.planned.iter().any(|made| made.turn.key.job == head.job);
@@ -303,18 +308,18 @@ impl Memory {
             && !self.heads.iter().flatten().any(beyond)
             && self.heads.iter().flatten().all(is_planned)
             && self.planned.iter().all(|made| made.start > now)
-            && (!changes.resorted || self.are_first(scene, line))
-            && !changes.arrived.iter().any(|job| self.comes_first(scene, line, *job))
+            && (!changes.resorted || self.are_first(inventory, line))
+            && !changes.arrived.iter().any(|job| self.comes_first(inventory, line, *job))
     }
 
     /// Whether no job stands before the head of any of its components now that the order may be another.
-    fn are_first(&self, scene: &Scene, line: &Line) -> bool {
+    fn are_first(&self, inventory: &Inventory, line: &Line) -> bool {
         let mut left: BTreeSet<JobId> = self.heads.iter().flatten().map(|head| head.job).collect();
         for row in line.rows().iter() {
             if left.is_empty() {
                 return true;
             }
-            if self.comes_first(scene, line, row.key.job) {
+            if self.comes_first(inventory, line, row.key.job) {
                 return false;
             }
             left.remove(&row.key.job);
@@ -323,24 +328,24 @@ impl Memory {
     }
 
     /// Whether a job stands before the head of one of its components, or before one that is planned in several.
-    fn comes_first(&self, scene: &Scene, line: &Line, job: JobId) -> bool {
+    fn comes_first(&self, inventory: &Inventory, line: &Line, job: JobId) -> bool {
         let Some((key, candidate)) = line.key(job).zip(line.candidate(job)) else { return false };
         let is_before = |head: &Head| line.key(head.job).is_some_and(|head| key < head);
         let mut planned = self.planned.iter();
         if planned.any(|made| {
-            let spreads = made.spec.het.is_some() || scene.may_close(&made.spec);
+            let spreads = made.spec.het.is_some() || inventory.may_close(&made.spec);
             spreads && line.key(made.turn.key.job).is_some_and(|planned| key < planned)
         }) {
             return true;
         }
         // Licenses are everybody's, and leaves may reach into other components.
-        let reaches_far = |spec: &JobSpec| !wanted(spec).is_empty() || scene.may_close(spec);
+        let reaches_far = |spec: &JobSpec| !wanted(spec).is_empty() || inventory.may_close(spec);
         let mut heads = self.heads.iter().flatten();
         if candidate.all().any(|candidate| reaches_far(&candidate.spec)) && heads.any(is_before) {
             return true;
         }
         candidate.all().flat_map(|candidate| candidate.choices.iter()).any(|(partition, _)| {
-            let head = &self.heads[scene.partitions[*partition].component];
+            let head = &self.heads[inventory.partitions[*partition].component];
             head.as_ref().is_some_and(is_before)
         })
     }
@@ -359,13 +364,13 @@ impl Memory {
 }
 
 /// Whether a job that starts may be asked to leave in the next pass.
-fn may_leave_again(scene: &Scene, line: &Line, start: &Start) -> bool {
-    let policy = &scene.policy;
+fn may_leave_again(inventory: &Inventory, line: &Line, start: &Start) -> bool {
+    let policy = &inventory.policy;
     let level = match policy.preempt.by {
         PreemptBy::None => return false,
         PreemptBy::Partition => {
-            let partition = scene.partition(&start.partition);
-            partition.map_or(0, |partition| scene.partitions[partition].partition.config.priority_tier)
+            let partition = inventory.partition(&start.partition);
+            partition.map_or(0, |partition| inventory.partitions[partition].partition.config.priority_tier)
         }
         PreemptBy::Qos => 0,
     };

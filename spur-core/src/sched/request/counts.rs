@@ -1,6 +1,6 @@
 //! Amounts of a cluster or a job that are added up and compared, whatever nodes they are of.
 
-use crate::sched::scene::room::{CPUS, GRES};
+use crate::sched::inventory::amounts::{CPUS, GRES};
 
 use super::Request;
 

@@ -7,7 +7,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::topology::Plugin;
 use crate::sched::place::{Ask, BlockRule, Strategy};
 
-use super::lens::{Lens, NOWHERE, pos};
+use super::eligible_nodes::{EligibleNodes, NOWHERE, pos};
 
 /// What the domains of a layer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,9 @@ pub(crate) struct Domains {
 
 impl Domains {
     /// The domains of one layer.
-    pub(crate) fn of(lens: &Lens, layer: Option<Layer>) -> Self {
-        let fabric = &lens.fabric;
-        let nodes = lens.seats().len();
+    pub(crate) fn of(eligible: &EligibleNodes, layer: Option<Layer>) -> Self {
+        let fabric = &eligible.fabric;
+        let nodes = eligible.seats().len();
         let mut of_node = vec![NOWHERE; nodes];
         for index in 0..fabric.len() {
             let domain = match layer {
@@ -48,7 +48,7 @@ impl Domains {
                 Some(layer) => fabric.domain_at(pos(index), layer).map(|id| id.0),
             };
             let node = fabric.node(pos(index));
-            if lens.pos(node.0).is_some() {
+            if eligible.pos(node.0).is_some() {
                 of_node[node.index()] = domain.unwrap_or(NOWHERE);
             }
         }
@@ -75,21 +75,21 @@ pub(crate) struct DomainTable(BTreeMap<(usize, Option<Layer>), Arc<Domains>>);
 
 impl DomainTable {
     /// The domains of which one has to hold a job.
-    pub(crate) fn of(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
-        let layer = layer(lens, ask);
-        let known = self.0.entry((lens.outline, layer));
-        Arc::clone(known.or_insert_with(|| Arc::new(Domains::of(lens, layer))))
+    pub(crate) fn of(&mut self, eligible: &EligibleNodes, ask: &Ask) -> Arc<Domains> {
+        let layer = layer(eligible, ask);
+        let known = self.0.entry((eligible.outline, layer));
+        Arc::clone(known.or_insert_with(|| Arc::new(Domains::of(eligible, layer))))
     }
 }
 
 /// The layer of which one domain has to hold the job; `None`: the whole fabric.
-pub(crate) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
-    let top = lens.fabric.top();
+pub(crate) fn layer(eligible: &EligibleNodes, ask: &Ask) -> Option<Layer> {
+    let top = eligible.fabric.top();
     match ask.strategy {
         Strategy::Flat => ask.must,
         Strategy::Tree => {
             // What lies side by side has one parent.
-            let parents = ask.adjacent.and_then(|_| above_leaves(&lens.fabric));
+            let parents = ask.adjacent.and_then(|_| above_leaves(&eligible.fabric));
             Some(ask.must.into_iter().chain(parents).min().unwrap_or(top))
         }
         // A segment is held by itself, so that nothing is known of the whole.
@@ -97,7 +97,7 @@ pub(crate) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
         Strategy::Block => {
             let most = ask.nodes.map_or(0, |(_, max)| max);
             let slots = if ask.nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
-            let rule = BlockRule::new(&lens.fabric, &lens.idle).containment(most, slots).within;
+            let rule = BlockRule::new(&eligible.fabric, &eligible.idle).containment(most, slots).within;
             Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
         }
     }

@@ -5,19 +5,19 @@
 //! that it shares; or a device where it asks for a number of GPUs without saying for what. [`Need`] answers how many slots
 //! fit a room and what they take.
 
+pub(super) mod constraints;
 pub(super) mod counts;
 pub(super) mod domains;
-pub(super) mod lens;
+pub(super) mod eligible_nodes;
 pub(super) mod part;
-mod standing;
-pub(super) mod wish;
+mod whole_leaves;
 
 use smallvec::SmallVec;
 
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::node::{NodeGres, NodeShape};
-use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
 use crate::text::gres::GresSpec;
 
 /// What is given of a node: CPUs, memory in MiB, then devices in the order of its entries; mostly few numbers.

@@ -4,7 +4,7 @@
 //! things happen (`Ledger` in `sched/quick`). Promises of both: what is booked is given to nobody else; the same content
 //! gives the same answers.
 
-mod hunt;
+mod query;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::reservation::{Flag, Reservation as Site};
-use crate::sched::later::Reservation;
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Misfit, Slots, View};
+use crate::sched::planned_starts::Reservation;
 use crate::sched::request::Need;
-use crate::sched::request::lens::Lens;
+use crate::sched::request::constraints::Stage;
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
-use crate::sched::request::wish::Stage;
-use crate::sched::scene::Scene;
-use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
+use crate::sched::timeline::start_bounds::{Family, Size, Smaller, StartBounds};
 use crate::text::time::Time;
 
-pub(crate) use hunt::{Hit, Hunt};
+pub(crate) use query::{Hit, Query};
 
 /// How many nodes are idle and not there for a job.
 #[derive(Debug, Default)]
@@ -60,12 +60,12 @@ pub(crate) trait Space {
     fn doubt(&mut self);
 
     /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
-    fn stairs(&mut self) -> (&mut Stairs, &Smaller);
+    fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller);
 
     /// What a placement takes of each node.
     ///
     /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
-    fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>>;
+    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>>;
 
     /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for,
     /// `asked`: the realm it starts in and the licenses it wants.
@@ -89,23 +89,23 @@ pub(crate) trait Space {
     /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
     fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet>;
 
-    /// The earliest start of a job in a stretch of time, in one stage and through one lens, and whether the search for it
-    /// was given up. Only the room in the hunt's realm counts, not licenses.
+    /// The earliest start of a job in a stretch of time, in one stage and through one set of eligible nodes, and whether the search for it
+    /// was given up. Only the room in the query's realm counts, not licenses.
     fn search(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool);
 
     /// Shows `look` the slots that are planned to be free at this moment, for as long as a job runs, in one stage and through
-    /// one lens; nothing if it is found to fit before they are known.
+    /// one set of eligible nodes; nothing if it is found to fit before they are known.
     fn show_now<T>(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         look: impl FnOnce(&Slots) -> Option<T>,
     ) -> Option<T>;
 
@@ -116,22 +116,28 @@ pub(crate) trait Space {
 
     /// Positions that are not entirely free from a time on for so many seconds; for a start at this moment, also those that
     /// somebody still holds.
-    fn occupied(&self, realm: usize, lens: &Lens, times: (Time, u64), starts: bool) -> FixedBitSet;
+    fn occupied(
+        &self,
+        realm: usize,
+        eligible: &EligibleNodes,
+        times: (Time, u64),
+        starts: bool,
+    ) -> FixedBitSet;
 
     /// The moments at which some node has something else than before, in no order.
     fn moments(&self, realm: usize) -> Vec<Time>;
 
-    /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses.
-    fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
-        let last = self.realms().end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
+    /// The earliest start for a job before the query's `until`: at every stage of its wishes, through each of its sets of eligible nodes.
+    fn find(&mut self, query: &Query<'_>) -> Option<Hit> {
+        let last = self.realms().end(query.realm).map_or(query.until, |end| end.min(query.until));
         let mut best: Option<Hit> = None;
-        for stage in hunt.stages {
-            for lens in hunt.lenses {
-                let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
-                if stage.from.max(hunt.from).max(self.now()) >= until {
+        for stage in query.stages {
+            for eligible in query.eligible_sets {
+                let until = best.as_ref().map_or(last, |hit| query.beaten_by(hit)).min(stage.until);
+                if stage.from.max(query.from).max(self.now()) >= until {
                     break;
                 }
-                let found = self.find_at(hunt, stage, lens, until);
+                let found = self.find_at(query, stage, eligible, until);
                 if found.as_ref().is_some_and(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
                     best = found;
                 }
@@ -140,33 +146,39 @@ pub(crate) trait Space {
         best
     }
 
-    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
-    fn find_at(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, until: Time) -> Option<Hit> {
-        let (nodes, slots) = (hunt.request.min_nodes(), hunt.request.min_slots());
-        let size = Size { nodes, slots, run_time: hunt.run_time };
-        let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let begin = stage.from.max(hunt.from).max(self.now());
-        let (stairs, smaller) = self.stairs();
-        let bound = family.as_ref().and_then(|family| stairs.bound(family, hunt.need, &size, smaller));
+    /// The earliest start in one stage through one set of eligible nodes, beginning where earlier searches have shown it may lie.
+    fn find_at(
+        &mut self,
+        query: &Query<'_>,
+        stage: &Stage,
+        eligible: &Arc<EligibleNodes>,
+        until: Time,
+    ) -> Option<Hit> {
+        let (nodes, slots) = (query.request.min_nodes(), query.request.min_slots());
+        let size = Size { nodes, slots, run_time: query.run_time };
+        let family = Family::of(eligible.outline, stage.ask()).filter(|_| query.request.sizes.is_none());
+        let begin = stage.from.max(query.from).max(self.now());
+        let (start_bounds, smaller) = self.start_bounds();
+        let bound = family.as_ref().and_then(|family| start_bounds.bound(family, query.need, &size, smaller));
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {
-            from = self.licensed(&hunt.asked(), from, hunt.run_time)?;
+            from = self.licensed(&query.asked(), from, query.run_time)?;
             if from >= until {
                 return None;
             }
-            let (hit, gave_up) = self.search(hunt, stage, lens, from..until);
-            let learns = begin == self.now() && !gave_up && hunt.licenses.is_empty();
+            let (hit, gave_up) = self.search(query, stage, eligible, from..until);
+            let learns = begin == self.now() && !gave_up && query.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 let earliest = hit.as_ref().map_or(until, |hit| hit.start);
                 if bound.is_none_or(|bound| bound < earliest) {
-                    self.stairs().0.note(family.clone(), hunt.need, size, earliest);
+                    self.start_bounds().0.note(family.clone(), query.need, size, earliest);
                 }
             }
             let mut hit = hit?;
-            let licensed = self.licensed(&hunt.asked(), hit.start, hunt.run_time)?;
+            let licensed = self.licensed(&query.asked(), hit.start, query.run_time)?;
             if licensed == hit.start {
                 let lacks = |space: &Self| {
-                    space.licenses().lacking(&hunt.asked(), hit.start, hunt.run_time).is_some()
+                    space.licenses().lacking(&query.asked(), hit.start, query.run_time).is_some()
                 };
                 hit.starts = hit.starts && !lacks(self);
                 return Some(hit);
@@ -184,16 +196,16 @@ pub(crate) trait Space {
 
     /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free; not for one that wants
     /// whole leaves, whose nodes may be free and closed.
-    fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, Option<u64>)> {
-        let (stage, lens, now) = (hunt.stages.first()?, hunt.lenses.first()?, self.now());
+    fn misfit(&mut self, query: &Query<'_>) -> Option<(Misfit, Option<u64>)> {
+        let (stage, eligible, now) = (query.stages.first()?, query.eligible_sets.first()?, self.now());
         let whole = stage.ask().whole_leaves;
-        let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
-        self.show_now(hunt, stage, lens, |slots| {
-            let view = View { occupied: occupied.as_ref(), ..lens.view(slots) };
-            let say = |ask| place::place_or_say(&lens.fabric, &view, ask).err();
+        let occupied = whole.then(|| self.occupied(query.realm, eligible, (now, query.run_time), true));
+        self.show_now(query, stage, eligible, |slots| {
+            let view = View { occupied: occupied.as_ref(), ..eligible.view(slots) };
+            let say = |ask| place::place_or_say(&eligible.fabric, &view, ask).err();
             let (least, larger) = stage.asks.split_last()?;
             let misfit = larger.iter().all(|ask| say(ask).is_some()).then(|| say(least)).flatten()?;
-            let free = if hunt.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };
+            let free = if query.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };
             Some((misfit, (!whole).then_some(free)))
         })
     }
@@ -213,24 +225,24 @@ pub(crate) trait Space {
     }
 
     /// Idle nodes that a job could use and may not have now, by what they are for; nothing where nobody asks for sentences.
-    fn aside(&mut self, _scene: &Scene, _hunt: &Hunt<'_>) -> Aside {
+    fn aside(&mut self, _scene: &Inventory, _hunt: &Query<'_>) -> Aside {
         Aside::default()
     }
 
     /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
-    /// there is one among several. `barring` are those that are always ahead, which the hunt knows nothing of.
-    fn kept_out_by(&mut self, hunt: &Hunt<'_>, barring: &[Arc<Site>]) -> Option<Arc<Site>> {
+    /// there is one among several. `barring` are those that are always ahead, which the query knows nothing of.
+    fn kept_out_by(&mut self, query: &Query<'_>, barring: &[Arc<Site>]) -> Option<Arc<Site>> {
         if self.realms().is_single() {
             return None;
         }
-        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let (hunt, now) = (Hunt { realm: self.realms().unshut(), ..*hunt }, self.now());
-        let (hit, _) = self.search(&hunt, stage, lens, now..now + 1);
+        let (stage, eligible) = (query.stages.first()?, query.eligible_sets.first()?);
+        let (query, now) = (Query { realm: self.realms().unshut(), ..*query }, self.now());
+        let (hit, _) = self.search(&query, stage, eligible, now..now + 1);
         let hit = hit.filter(|hit| hit.starts)?;
-        let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
+        let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.eligible.fabric.node(*pos));
         let bars = |node| barring.iter().find(|barring| barring.holds(node));
         let shut = nodes
-            .filter_map(|node| self.realms().shut_by(node, now, now + hunt.run_time).or_else(|| bars(node)));
+            .filter_map(|node| self.realms().shut_by(node, now, now + query.run_time).or_else(|| bars(node)));
         shut.max_by_key(|reservation| reservation.has(Flag::Maint)).cloned()
     }
 }

@@ -15,25 +15,25 @@ use crate::model::alloc::Alloc;
 use crate::model::fabric::DomainId;
 use crate::model::phase::Phase;
 use crate::sched::forecast::Forecast;
+use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
+use crate::sched::request::constraints::Stage;
 use crate::sched::request::domains::{DomainTable, layer};
-use crate::sched::request::lens::{Canvas, Lens};
-use crate::sched::request::wish::Stage;
-use crate::sched::scene::room::{Amount, RoomId, Rooms};
+use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes};
+use crate::sched::timeline::free_for_ever::FreeForEver;
+use crate::sched::timeline::free_now::{Counts, FreeNow, Moment};
 use crate::sched::timeline::holding;
-use crate::sched::timeline::known::{Needs, Seen};
+use crate::sched::timeline::hole_index::Measure;
 use crate::sched::timeline::licenses::Licenses;
+use crate::sched::timeline::needs::{Needs, Seen};
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::second::length;
-use crate::sched::timeline::shelves::Measure;
-use crate::sched::timeline::stairs::Stairs;
-use crate::sched::timeline::standing::{Counts, Moment, Standing};
+use crate::sched::timeline::start_bounds::StartBounds;
 use crate::sched::timeline::sweep::{Counters, Search};
-use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
+use super::inventory::{Inventory, SceneNode};
 use super::place::Slots;
-use super::scene::{Scene, SceneNode};
-use super::space::{Hit, Hunt};
+use super::space::{Hit, Query};
 use super::timeline::Timeline;
 use trial::{Trial, placed};
 
@@ -69,11 +69,11 @@ pub(super) struct State {
     needs: Needs,
     domains: DomainTable,
     counters: Counters,
-    tails: Tails,
+    free_for_ever: FreeForEver,
     canvas: Canvas,
-    stairs: Stairs,
+    start_bounds: StartBounds,
     licenses: Licenses,
-    standing: Standing,
+    standing: FreeNow,
     /// Whether a job past its time still holds what should be free by now.
     overdue: bool,
     /// Whether rivals are named with a start.
@@ -100,14 +100,14 @@ impl State {
     /// less than `shortest` seconds is of no use to anybody.
     pub(super) fn new(
         cluster: &Cluster,
-        scene: &Scene,
+        inventory: &Inventory,
         forecast: &dyn Forecast,
         now: Time,
         shortest: u64,
         (realms, wanted): (Realms, &BTreeSet<usize>),
     ) -> Self {
-        let mut rooms = scene.rooms.clone();
-        let mut held: Vec<Holds> = vec![Holds::new(); scene.nodes.len()];
+        let mut rooms = inventory.rooms.clone();
+        let mut held: Vec<Holds> = vec![Holds::new(); inventory.nodes.len()];
         let (mut ends, mut closed) = (Vec::new(), Vec::new());
         for job in cluster.jobs().active() {
             let Some((alloc, end)) = holding::until(cluster, job, forecast, now, now) else { continue };
@@ -118,12 +118,12 @@ impl State {
                 Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => true,
             };
             for part in alloc.nodes.iter().filter(|part| still(part.node)) {
-                let full = rooms.amount(rooms.full(scene.nodes[part.node.index()].class));
+                let full = rooms.amount(rooms.full(inventory.nodes[part.node.index()].class));
                 held[part.node.index()].push((end, holding::amount_on(cluster, job, alloc, part, full)));
             }
             let used = alloc.nodes.iter().map(|part| part.node);
-            for node in scene.closes(&job.spec, &alloc.partition, used) {
-                let full = rooms.amount(rooms.full(scene.nodes[node.index()].class));
+            for node in inventory.closes(&job.spec, &alloc.partition, used) {
+                let full = rooms.amount(rooms.full(inventory.nodes[node.index()].class));
                 held[node.index()].push((end, Amount::from_slice(full)));
                 closed.push((node, job.id));
             }
@@ -131,12 +131,12 @@ impl State {
         }
         ends.sort_unstable_by_key(|(end, job, _)| (*end, *job));
         let licenses = Licenses::new(cluster, &realms, ends.iter().map(|(end, job, _)| (*end, *job)), now);
-        let nodes_in = |realm| if wanted.contains(&realm) { scene.nodes.len() } else { 0 };
+        let nodes_in = |realm| if wanted.contains(&realm) { inventory.nodes.len() } else { 0 };
         let mut timelines: Vec<Timeline> =
             (0..realms.count()).map(|realm| Timeline::new(now, nodes_in(realm), shortest)).collect();
-        let mut idle = Vec::with_capacity(scene.nodes.len());
+        let mut idle = Vec::with_capacity(inventory.nodes.len());
         let mut overdue = false;
-        for (index, (node, held)) in scene.nodes.iter().zip(held).enumerate() {
+        for (index, (node, held)) in inventory.nodes.iter().zip(held).enumerate() {
             let (free, steps) = steps(&mut rooms, node, held, now);
             idle.push(free);
             if node.available {
@@ -160,12 +160,12 @@ impl State {
             taken: Arc::default(),
             needs: Needs::default(),
             domains: DomainTable::default(),
-            counters: Counters::new(scene.nodes.len()),
-            tails: Tails::default(),
+            counters: Counters::new(inventory.nodes.len()),
+            free_for_ever: FreeForEver::default(),
             canvas: Canvas::default(),
-            stairs: Stairs::default(),
+            start_bounds: StartBounds::default(),
             licenses,
-            standing: Standing::default(),
+            standing: FreeNow::default(),
             overdue,
             names_rivals: false,
             ends,
@@ -176,24 +176,24 @@ impl State {
     /// The earliest start in a stretch of time, and whether the search for it was given up.
     fn sweep(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         times: std::ops::Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let domains = self.domains.of(lens, stage.ask());
-        self.timelines[hunt.realm].settle(&mut self.rooms);
-        let timeline = &self.timelines[hunt.realm];
+        let domains = self.domains.of(eligible, stage.ask());
+        self.timelines[query.realm].settle(&mut self.rooms);
+        let timeline = &self.timelines[query.realm];
         let mut judge = Trial {
             now: self.now,
-            lens,
-            need: &hunt.request.need,
+            eligible,
+            need: &query.request.need,
             rooms: &self.rooms,
-            known: self.needs.known(hunt.need),
+            known: self.needs.known(query.need),
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
-            timeline: stage.ask().minds_others(hunt.run_time).map(|seconds| (timeline, seconds)),
+            timeline: stage.ask().minds_others(query.run_time).map(|seconds| (timeline, seconds)),
             tries: 0,
             names_rivals: self.names_rivals,
             in_domain: !domains.ids.is_empty(),
@@ -201,27 +201,27 @@ impl State {
             hit: None,
         };
         let mut search = Search {
-            lens,
-            duration: length(hunt.run_time),
+            eligible,
+            duration: length(query.run_time),
             from: timeline.second(times.start),
             until: timeline.second(times.end),
             domains: &domains,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
-            min_slots: hunt.request.min_slots(),
+            min_slots: query.request.min_slots(),
             least: match stage.ask().whole_leaves {
                 true => Measure::default(),
-                false => Measure::of(&hunt.request.need),
+                false => Measure::of(&query.request.need),
             },
             whole_leaves: stage.ask().whole_leaves,
-            counts_nodes: hunt.request.need.counts_nodes(),
+            counts_nodes: query.request.need.counts_nodes(),
         };
-        self.counters.fit(lens, hunt.request.need.counts_whole_nodes());
+        self.counters.fit(eligible, query.request.need.counts_whole_nodes());
         let counts_nodes = search.counts_nodes && search.min_slots <= u64::from(search.min_nodes);
-        let layer = layer(lens, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
+        let layer = layer(eligible, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
         // A search of one moment is told of what there is even if it is not enough.
-        let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, hunt.need, layer));
+        let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (query.realm, query.need, layer));
         let answer = key.and_then(|key| {
-            let found = self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
+            let found = self.free_for_ever.earliest(key, &search, timeline, |room| judge.slots(room))?;
             search.from = found.at.min(search.until);
             judge.settle(found, &search, timeline, &mut self.counters)
         });
@@ -231,8 +231,8 @@ impl State {
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         let relaxed = stage.relaxed.clone();
         let whole_leaves = stage.ask().whole_leaves;
-        let lens = Arc::clone(lens);
-        let (realm, lasts) = (hunt.realm, self.realms.lasts(hunt.realm, start, hunt.run_time));
+        let eligible = Arc::clone(eligible);
+        let (realm, lasts) = (query.realm, self.realms.lasts(query.realm, start, query.run_time));
         (
             Some(Hit {
                 realm,
@@ -244,7 +244,7 @@ impl State {
                 lost,
                 relaxed,
                 whole_leaves,
-                lens,
+                eligible,
             }),
             gave_up,
         )
@@ -259,48 +259,53 @@ impl State {
     }
 
     /// Whether it is worth looking at this moment by itself for a job that was planned in another way.
-    fn is_in_sight(&self, hunt: &Hunt<'_>, stage: &Stage, lens: &Lens) -> bool {
-        let pays = self.standing.knows(hunt.realm, lens, hunt.need)
-            || self.timelines[hunt.realm].limits_few(FEW_LIMITED);
-        pays && self.stands(hunt.realm, stage)
+    fn is_in_sight(&self, query: &Query<'_>, stage: &Stage, eligible: &EligibleNodes) -> bool {
+        let pays = self.standing.knows(query.realm, eligible, query.need)
+            || self.timelines[query.realm].limits_few(FEW_LIMITED);
+        pays && self.stands(query.realm, stage)
     }
 
     /// A start at this moment.
-    fn look(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>) -> Option<Hit> {
-        let domains = self.domains.of(lens, stage.ask());
+    fn look(&mut self, query: &Query<'_>, stage: &Stage, eligible: &Arc<EligibleNodes>) -> Option<Hit> {
+        let domains = self.domains.of(eligible, stage.ask());
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
-        let min_slots = hunt.request.min_slots();
+        let min_slots = query.request.min_slots();
         let names = self.names_rivals;
-        let found = self.at_once(hunt, lens, |slots| {
+        let found = self.at_once(query, eligible, |slots| {
             let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
             if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
                 return None;
             }
-            placed(lens, &stage.asks, None, slots, names)
+            placed(eligible, &stage.asks, None, slots, names)
         });
         let (placement, lost) = found?;
         Some(Hit {
-            realm: hunt.realm,
+            realm: query.realm,
             start: self.now,
-            lasts: self.realms.lasts(hunt.realm, self.now, hunt.run_time),
+            lasts: self.realms.lasts(query.realm, self.now, query.run_time),
             limit: None,
             starts: true,
             placement,
             lost,
             relaxed: stage.relaxed.clone(),
             whole_leaves: false,
-            lens: Arc::clone(lens),
+            eligible: Arc::clone(eligible),
         })
     }
 
-    /// Shows `look` what a lens sees for a job that starts at this moment.
-    fn at_once<T>(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>, look: impl FnOnce(&Slots) -> T) -> T {
-        let realm = hunt.realm;
-        let moment = Moment { realm, timeline: &self.timelines[realm], run_time: hunt.run_time };
-        let need = &hunt.request.need;
-        let mut seen = Seen { known: self.needs.known(hunt.need), rooms: &self.rooms, need };
+    /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
+    fn at_once<T>(
+        &mut self,
+        query: &Query<'_>,
+        eligible: &Arc<EligibleNodes>,
+        look: impl FnOnce(&Slots) -> T,
+    ) -> T {
+        let realm = query.realm;
+        let moment = Moment { realm, timeline: &self.timelines[realm], run_time: query.run_time };
+        let need = &query.request.need;
+        let mut seen = Seen { known: self.needs.known(query.need), rooms: &self.rooms, need };
         seen.known.learn(seen.rooms, need);
-        self.standing.look(lens, hunt.need, &moment, &mut seen, look)
+        self.standing.look(eligible, query.need, &moment, &mut seen, look)
     }
 }
 

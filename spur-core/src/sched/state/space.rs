@@ -7,22 +7,22 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
-use crate::sched::later::Reservation;
+use crate::sched::inventory::amounts::{RoomId, Rooms};
+use crate::sched::inventory::{Inventory, others_of_leaves};
 use crate::sched::place::Slots;
+use crate::sched::planned_starts::Reservation;
 use crate::sched::request::Need;
-use crate::sched::request::lens::Lens;
-use crate::sched::request::wish::Stage;
-use crate::sched::scene::room::{RoomId, Rooms};
-use crate::sched::scene::{Scene, others_of_leaves};
+use crate::sched::request::constraints::Stage;
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::space::{Aside, Space};
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
-use crate::sched::timeline::stairs::{Smaller, Stairs};
+use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
 use crate::text::time::Time;
 
 use super::trial::occupied;
 use crate::sched::request::part::Part;
-use crate::sched::space::{Hit, Hunt};
+use crate::sched::space::{Hit, Query};
 
 use super::State;
 
@@ -49,52 +49,52 @@ impl Space for State {
 
     fn doubt(&mut self) {}
 
-    fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
-        (&mut self.stairs, self.needs.smaller())
+    fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
+        (&mut self.start_bounds, self.needs.smaller())
     }
 
     fn search(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
         let is_now = times.start == self.now && times.end == self.now + 1;
-        if is_now && self.stands(hunt.realm, stage) {
-            return (self.look(hunt, stage, lens), false);
+        if is_now && self.stands(query.realm, stage) {
+            return (self.look(query, stage, eligible), false);
         }
-        self.sweep(hunt, stage, lens, times)
+        self.sweep(query, stage, eligible, times)
     }
 
     fn show_now<T>(
         &mut self,
-        hunt: &Hunt<'_>,
+        query: &Query<'_>,
         stage: &Stage,
-        lens: &Arc<Lens>,
+        eligible: &Arc<EligibleNodes>,
         look: impl FnOnce(&Slots) -> Option<T>,
     ) -> Option<T> {
-        if self.is_in_sight(hunt, stage, lens) {
-            return self.at_once(hunt, lens, look);
+        if self.is_in_sight(query, stage, eligible) {
+            return self.at_once(query, eligible, look);
         }
-        let (hit, _) = self.sweep(hunt, stage, lens, self.now..self.now + 1);
+        let (hit, _) = self.sweep(query, stage, eligible, self.now..self.now + 1);
         if hit.is_some() { None } else { look(self.counters.slots()) }
     }
 
-    fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
+    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
         let timeline = &self.timelines[hit.realm];
         let stretch = timeline.stretch(hit.start, hit.start + hit.lasts);
         // Nodes that are alike give the same.
         let mut last: Option<(RoomId, u32)> = None;
         for (pos, slots) in &hit.placement.shares {
-            let node = hit.lens.fabric.node(*pos);
+            let node = hit.eligible.fabric.node(*pos);
             let mut room = timeline.room(&mut self.rooms, node, stretch)?;
             if hit.starts {
                 room = self.rooms.common(room, self.idle[node.index()]);
             }
             if last != Some((room, *slots)) {
-                let shape = &scene.nodes[node.index()].shape;
+                let shape = &inventory.nodes[node.index()].shape;
                 let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
                 if *self.taken != *taken {
                     self.taken = Arc::from(&*taken);
@@ -105,8 +105,8 @@ impl Space for State {
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&hit.lens.fabric, &used) {
-                let full = self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class)).into();
+            for node in others_of_leaves(&hit.eligible.fabric, &used) {
+                let full = self.rooms.amount(self.rooms.full(inventory.nodes[node.index()].class)).into();
                 parts.push(Part { node, slots: 0, taken: full });
             }
         }
@@ -127,7 +127,7 @@ impl Space for State {
 
     fn release(&mut self, made: &Reservation) {
         self.licenses.give_back(made.asked(&self.realms), made.start, made.end);
-        self.stairs.clear();
+        self.start_bounds.clear();
         for timeline in &mut self.timelines {
             let stretch = timeline.stretch(made.start, made.end);
             timeline.give_back(&mut self.rooms, stretch, taken(&made.parts));
@@ -174,35 +174,41 @@ impl Space for State {
         &mut self.rooms
     }
 
-    fn occupied(&self, realm: usize, lens: &Lens, times: (Time, u64), starts: bool) -> FixedBitSet {
-        occupied(&lens.fabric, &self.rooms, &self.idle, &self.timelines[realm], times, starts)
+    fn occupied(
+        &self,
+        realm: usize,
+        eligible: &EligibleNodes,
+        times: (Time, u64),
+        starts: bool,
+    ) -> FixedBitSet {
+        occupied(&eligible.fabric, &self.rooms, &self.idle, &self.timelines[realm], times, starts)
     }
 
-    fn aside(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Aside {
+    fn aside(&mut self, inventory: &Inventory, query: &Query<'_>) -> Aside {
         let mut aside = Aside::default();
-        let Some(lens) = hunt.lenses.first() else { return aside };
+        let Some(eligible) = query.eligible_sets.first() else { return aside };
         let could_serve = |node: NodeId| {
-            let pos = lens.pos(node.0).filter(|_| scene.nodes[node.index()].available);
-            pos.is_some_and(|pos| lens.idle.at(pos) > 0)
+            let pos = eligible.pos(node.0).filter(|_| inventory.nodes[node.index()].available);
+            pos.is_some_and(|pos| eligible.idle.at(pos) > 0)
         };
         for (_, job) in self.unused.closed.iter().filter(|(node, _)| could_serve(*node)) {
             *aside.closed.entry(*job).or_default() += 1;
         }
         let mut open =
-            self.unused.open.take().unwrap_or_else(|| (0..scene.nodes.len()).map(NodeId::at).collect());
+            self.unused.open.take().unwrap_or_else(|| (0..inventory.nodes.len()).map(NodeId::at).collect());
         // Who starts in a pass uses more of them, and nobody leaves.
-        open.retain(|node| self.is_unused(scene, *node));
-        let (need, now) = (&hunt.request.need, self.now);
+        open.retain(|node| self.is_unused(inventory, *node));
+        let (need, now) = (&query.request.need, self.now);
         // On a large cluster only the first of many who wait are told.
         let looks = self.unused.looks.checked_sub(open.len());
         self.unused.looks = looks.unwrap_or(0);
         for node in open.iter().copied().filter(|node| looks.is_some() && could_serve(*node)) {
-            let room = self.room(hunt.realm, node, now, hunt.run_time, true);
-            let shape = &scene.nodes[node.index()].shape;
+            let room = self.room(query.realm, node, now, query.run_time, true);
+            let shape = &inventory.nodes[node.index()].shape;
             if room.is_some_and(|room| need.slots(shape, self.rooms.amount(room)) > 0) {
                 continue;
             }
-            match self.realms.shut_by(node, now, now + hunt.run_time) {
+            match self.realms.shut_by(node, now, now + query.run_time) {
                 Some(site) => *aside.reserved.entry(Arc::clone(&site.name)).or_default() += 1,
                 None => aside.planned += 1,
             }
@@ -218,8 +224,8 @@ impl Space for State {
 
 impl State {
     /// Whether nothing runs on a node.
-    fn is_unused(&self, scene: &Scene, node: NodeId) -> bool {
-        self.rooms.full(scene.nodes[node.index()].class) == self.idle[node.index()]
+    fn is_unused(&self, inventory: &Inventory, node: NodeId) -> bool {
+        self.rooms.full(inventory.nodes[node.index()].class) == self.idle[node.index()]
     }
 
     /// Takes what a job is planned to use.

@@ -3,30 +3,30 @@
 use std::sync::Arc;
 
 use crate::id::NodeId;
-use crate::sched::request::lens::Lens;
-use crate::sched::request::wish::Stage;
-use crate::sched::scene::Scene;
+use crate::sched::inventory::Inventory;
+use crate::sched::request::constraints::Stage;
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::space::Space;
 use crate::sched::timeline::licenses::{Asked, Wanted};
 use crate::sched::together::{Member, Nearness, Seat, Together, place_together};
 use crate::text::time::Time;
 
 use crate::sched::request::part::Part;
-use crate::sched::space::{Hit, Hunt};
+use crate::sched::space::{Hit, Query};
 
 /// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
 const MOST_MOMENTS: u32 = 200;
 
-/// A component in one partition, seen through one of its lenses.
+/// A component in one partition, seen through one of its sets of eligible nodes.
 pub(crate) struct Place<'a> {
-    pub(crate) hunt: Hunt<'a>,
-    pub(crate) lens: &'a Arc<Lens>,
+    pub(crate) query: Query<'a>,
+    pub(crate) eligible: &'a Arc<EligibleNodes>,
 }
 
 impl<'a> Place<'a> {
     /// What the component asks for if it starts then.
     fn stage(&self, at: Time) -> Option<&'a Stage> {
-        self.hunt.stages.iter().find(|stage| stage.from <= at && at < stage.until)
+        self.query.stages.iter().find(|stage| stage.from <= at && at < stage.until)
     }
 }
 
@@ -36,25 +36,25 @@ impl<'a> Place<'a> {
 /// moment, and then whenever somebody gives something back.
 pub(crate) fn find_together(
     space: &mut impl Space,
-    scene: &Scene,
+    inventory: &Inventory,
     places: &[Place<'_>],
     near: &Nearness,
     until: Time,
 ) -> Option<Vec<(Hit, Vec<Part>)>> {
     let asked: Vec<(usize, &Wanted)> =
-        places.iter().map(|place| (place.hunt.realm, place.hunt.licenses)).collect();
-    let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
-    let mut budget = places.first()?.hunt.stages.first()?.ask().budget;
+        places.iter().map(|place| (place.query.realm, place.query.licenses)).collect();
+    let run_time = places.iter().map(|place| place.query.run_time).max()?;
+    let mut budget = places.first()?.query.stages.first()?.ask().budget;
     let mut moments: Option<Vec<Time>> = None;
-    let last = places.iter().filter_map(|place| space.realms().end(place.hunt.realm)).min();
+    let last = places.iter().filter_map(|place| space.realms().end(place.query.realm)).min();
     let until = last.map_or(until, |last| last.min(until));
-    let first = places.iter().map(|place| place.hunt.from).max()?;
+    let first = places.iter().map(|place| place.query.from).max()?;
     let mut at = first.max(space.now());
     for tried in 0..=MOST_MOMENTS {
         at = each_alone(space, places, &asked, run_time, at, until)?;
         let starts = at == space.now() && space.licenses().lacking(&asked, at, run_time).is_none();
         for starts in [starts, false] {
-            let together = at_once(space, scene, places, near, at, starts, &mut budget);
+            let together = at_once(space, inventory, places, near, at, starts, &mut budget);
             let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
             if !together.as_ref().map_or_else(|sure| *sure, |together| is_sure(&together.seats)) {
                 space.doubt();
@@ -62,10 +62,10 @@ pub(crate) fn find_together(
             if let Ok(together) = together {
                 let hits = places.iter().zip(together.seats).map(|(place, seat)| {
                     let stage = place.stage(at).expect("it was placed by its stage at that time");
-                    let realm = place.hunt.realm;
+                    let realm = place.query.realm;
                     let hit = Hit {
                         realm,
-                        lasts: space.realms().lasts(realm, at, place.hunt.run_time),
+                        lasts: space.realms().lasts(realm, at, place.query.run_time),
                         limit: None,
                         start: at,
                         starts,
@@ -73,7 +73,7 @@ pub(crate) fn find_together(
                         lost: Vec::new(),
                         relaxed: stage.relaxed.clone(),
                         whole_leaves: stage.ask().whole_leaves,
-                        lens: Arc::clone(place.lens),
+                        eligible: Arc::clone(place.eligible),
                     };
                     (hit, seat.parts)
                 });
@@ -114,13 +114,13 @@ fn each_alone(
 }
 
 fn alone(space: &mut impl Space, place: &Place<'_>, from: Time, until: Time) -> Option<Time> {
-    let stages = place.hunt.stages.iter().filter(|stage| stage.until > from);
+    let stages = place.query.stages.iter().filter(|stage| stage.until > from);
     for stage in stages {
         let times = stage.from.max(from)..stage.until.min(until);
         if times.is_empty() {
             continue;
         }
-        if let (Some(hit), _) = space.search(&place.hunt, stage, place.lens, times) {
+        if let (Some(hit), _) = space.search(&place.query, stage, place.eligible, times) {
             return Some(hit.start);
         }
     }
@@ -133,7 +133,7 @@ fn alone(space: &mut impl Space, place: &Place<'_>, from: Time, until: Time) -> 
 /// There is no way; the flag says whether that is certain.
 fn at_once(
     space: &mut impl Space,
-    scene: &Scene,
+    inventory: &Inventory,
     places: &[Place<'_>],
     near: &Nearness,
     at: Time,
@@ -141,25 +141,25 @@ fn at_once(
     budget: &mut u64,
 ) -> Result<Together, bool> {
     let mut members = Vec::with_capacity(places.len());
-    for Place { hunt, lens } in places {
-        let stage = Place { hunt: hunt.clone(), lens }.stage(at).ok_or(true)?;
-        let rooms = (0..scene.nodes.len()).map(|node| {
+    for Place { query, eligible } in places {
+        let stage = Place { query: query.clone(), eligible }.stage(at).ok_or(true)?;
+        let rooms = (0..inventory.nodes.len()).map(|node| {
             let id = NodeId::at(node);
-            let admits = lens.admitted.contains(node);
-            if admits { space.room(hunt.realm, id, at, hunt.run_time, starts) } else { None }
+            let admits = eligible.admitted.contains(node);
+            if admits { space.room(query.realm, id, at, query.run_time, starts) } else { None }
         });
         let rooms = rooms.collect();
-        let minds = stage.ask().minds_others(hunt.run_time);
-        let occupied = minds.map(|seconds| space.occupied(hunt.realm, lens, (at, seconds), starts));
-        members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
+        let minds = stage.ask().minds_others(query.run_time);
+        let occupied = minds.map(|seconds| space.occupied(query.realm, eligible, (at, seconds), starts));
+        members.push(Member { eligible, need: &query.request.need, asks: &stage.asks, rooms, occupied });
     }
-    place_together(scene, space.rooms(), &members, near, budget)
+    place_together(inventory, space.rooms(), &members, near, budget)
 }
 
 /// The moments at which a node has something else than before, or a component asks for something else.
 fn all_moments(space: &impl Space, places: &[Place<'_>]) -> Vec<Time> {
-    let stages = places.iter().flat_map(|place| place.hunt.stages).map(|stage| stage.from);
-    let steps = places.iter().flat_map(|place| space.moments(place.hunt.realm));
+    let stages = places.iter().flat_map(|place| place.query.stages).map(|stage| stage.from);
+    let steps = places.iter().flat_map(|place| space.moments(place.query.realm));
     let mut moments: Vec<Time> = steps.chain(stages).filter(|at| !at.is_never()).collect();
     moments.sort_unstable();
     moments.dedup();

@@ -3,16 +3,16 @@
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Ask, Lost, Placement, Slots, View};
 use crate::sched::request::Need;
-use crate::sched::request::lens::{Canvas, Lens};
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes};
 use crate::sched::timeline::Timeline;
-use crate::sched::timeline::known::Known;
+use crate::sched::timeline::free_for_ever::Earliest;
+use crate::sched::timeline::free_now::Counts;
+use crate::sched::timeline::needs::Known;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::standing::Counts;
 use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
-use crate::sched::timeline::tails::Earliest;
 use crate::text::time::Time;
 
 use super::{MAX_TRIES, RIVALS};
@@ -21,7 +21,7 @@ use super::{MAX_TRIES, RIVALS};
 pub(super) struct Trial<'a> {
     /// When the timeline begins.
     pub(super) now: Time,
-    pub(super) lens: &'a Lens,
+    pub(super) eligible: &'a EligibleNodes,
     pub(super) need: &'a Need,
     pub(super) rooms: &'a Rooms,
     pub(super) known: &'a mut Known,
@@ -74,7 +74,7 @@ impl Trial<'_> {
     fn place(&self, slots: &Slots, at: Second, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
             occupied(
-                &self.lens.fabric,
+                &self.eligible.fabric,
                 self.rooms,
                 self.idle,
                 timeline,
@@ -83,21 +83,21 @@ impl Trial<'_> {
             )
         });
         let (placement, lost) =
-            placed(self.lens, self.asks, occupied.as_ref(), slots, starts && self.names_rivals)?;
+            placed(self.eligible, self.asks, occupied.as_ref(), slots, starts && self.names_rivals)?;
         Some((placement, lost, starts))
     }
 }
 
 /// The best placement there is, and if `names` is set, those that lost.
 pub(super) fn placed(
-    lens: &Lens,
+    eligible: &EligibleNodes,
     asks: &[Ask],
     occupied: Option<&FixedBitSet>,
     slots: &Slots,
     names: bool,
 ) -> Option<(Placement, Vec<Lost>)> {
-    let fabric = &lens.fabric;
-    let view = View { occupied, ..lens.view(slots) };
+    let fabric = &eligible.fabric;
+    let view = View { occupied, ..eligible.view(slots) };
     let mut asks = asks.iter();
     let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
     let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
@@ -126,14 +126,14 @@ impl Judge for Trial<'_> {
         let mut held_back = false;
         self.hit = if starts && self.held_back {
             let mut canvas = std::mem::take(self.canvas);
-            let (lens, need, idle) = (self.lens, self.need, self.idle);
+            let (eligible, need, idle) = (self.eligible, self.need, self.idle);
             let free = slots.iter().map(|(pos, slots)| {
-                let node = lens.fabric.node(pos);
+                let node = eligible.fabric.node(pos);
                 let free = self.slots(idle[node.index()]).min(slots);
                 held_back |= free < slots;
                 (node.0, free)
             });
-            let free = lens.paint(&mut canvas, need, free);
+            let free = eligible.paint(&mut canvas, need, free);
             let hit = self.place(free, at, true);
             *self.canvas = canvas;
             hit

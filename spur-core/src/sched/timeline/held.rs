@@ -13,9 +13,9 @@ use crate::model::alloc::Alloc;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::sched::forecast::Forecast;
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::counts::Counts;
-use crate::sched::scene::Scene;
-use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
 use crate::text::time::Time;
 
@@ -73,19 +73,19 @@ pub(crate) struct Holder {
 
 impl Held {
     /// What is held on a cluster.
-    pub(crate) fn new(cluster: &Cluster, scene: &Scene, forecast: &dyn Forecast, now: Time) -> Self {
-        let rooms = scene.rooms.clone();
-        let nodes = scene.nodes.iter().enumerate().map(|(index, node)| {
+    pub(crate) fn new(cluster: &Cluster, inventory: &Inventory, forecast: &dyn Forecast, now: Time) -> Self {
+        let rooms = inventory.rooms.clone();
+        let nodes = inventory.nodes.iter().enumerate().map(|(index, node)| {
             let full = rooms.full(node.class);
-            let within = |partition: &&crate::sched::scene::ScenePartition| {
+            let within = |partition: &&crate::sched::inventory::ScenePartition| {
                 node.available && partition.partition.members.contains(index)
             };
-            let component = scene.partitions.iter().find(within).map(|partition| partition.component);
+            let component = inventory.partitions.iter().find(within).map(|partition| partition.component);
             let sum = vec![0; rooms.amount(full).len()].into_boxed_slice();
             OnNode { idle: full, sum, holds: Vec::new(), component }
         });
         let nodes: Vec<OnNode> = nodes.collect();
-        let mut free = vec![Counts::default(); scene.partitions.len()];
+        let mut free = vec![Counts::default(); inventory.partitions.len()];
         for node in &nodes {
             if let Some(component) = node.component {
                 free[component].add(Counts::free(rooms.amount(node.idle), rooms.amount(node.idle)));
@@ -105,7 +105,7 @@ impl Held {
             forgotten: 0,
         };
         for job in cluster.jobs().active() {
-            held.sync_alone(cluster, scene, forecast, job.id, now);
+            held.sync_alone(cluster, inventory, forecast, job.id, now);
         }
         held
     }
@@ -114,12 +114,12 @@ impl Held {
     pub(crate) fn sync(
         &mut self,
         cluster: &Cluster,
-        scene: &Scene,
+        inventory: &Inventory,
         forecast: &dyn Forecast,
         id: JobId,
         now: Time,
     ) -> bool {
-        let mut moved = self.sync_alone(cluster, scene, forecast, id, now);
+        let mut moved = self.sync_alone(cluster, inventory, forecast, id, now);
         if self.entangled.is_empty() && cluster.jobs().claims().next().is_none() {
             return moved;
         }
@@ -131,7 +131,7 @@ impl Held {
         let nodes = all.filter_map(|(_, node)| cluster.node(*node));
         others.extend(nodes.flat_map(|node| node.jobs.iter().copied()));
         for other in others {
-            moved |= self.sync_alone(cluster, scene, forecast, other, now);
+            moved |= self.sync_alone(cluster, inventory, forecast, other, now);
         }
         moved
     }
@@ -139,7 +139,7 @@ impl Held {
     fn sync_alone(
         &mut self,
         cluster: &Cluster,
-        scene: &Scene,
+        inventory: &Inventory,
         forecast: &dyn Forecast,
         id: JobId,
         now: Time,
@@ -151,7 +151,7 @@ impl Held {
         else {
             return self.remove(id) | given_up;
         };
-        let parts = self.parts_of(cluster, scene, job, alloc);
+        let parts = self.parts_of(cluster, inventory, job, alloc);
         if self.jobs.get(&id).is_some_and(|known| known.end == end && known.parts == parts) {
             return given_up;
         }
@@ -164,7 +164,7 @@ impl Held {
     pub(crate) fn hand_over(
         &mut self,
         cluster: &Cluster,
-        scene: &Scene,
+        inventory: &Inventory,
         forecast: &dyn Forecast,
         (from, to): (JobId, JobId),
         now: Time,
@@ -175,7 +175,7 @@ impl Held {
         else {
             return;
         };
-        let parts = self.parts_of(cluster, scene, job, alloc);
+        let parts = self.parts_of(cluster, inventory, job, alloc);
         let same = |(of, key): &(JobId, JobId)| {
             let taken = self.jobs.get(key).filter(|_| *of == from);
             taken.is_some_and(|holder| holder.end == end && holder.parts == parts)
@@ -203,12 +203,12 @@ impl Held {
     }
 
     /// What a job has of each node, and what it closes to others.
-    fn parts_of(&self, cluster: &Cluster, scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<HeldPart> {
+    fn parts_of(&self, cluster: &Cluster, inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<HeldPart> {
         let waiting = match &job.phase {
             Phase::Completing(completing) => Some(&completing.waiting),
             Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => None,
         };
-        let full = |node: NodeId| self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class));
+        let full = |node: NodeId| self.rooms.amount(self.rooms.full(inventory.nodes[node.index()].class));
         let still = alloc.nodes.iter().filter(|part| waiting.is_none_or(|nodes| nodes.contains(&part.node)));
         // Nodes that are held together are mostly alike.
         let mut last: Arc<[u64]> = Arc::default();
@@ -220,8 +220,10 @@ impl Held {
             (part.node, Arc::clone(&last))
         });
         let used = alloc.nodes.iter().map(|part| part.node);
-        let closed =
-            scene.closes(&job.spec, &alloc.partition, used).into_iter().map(|node| (node, full(node).into()));
+        let closed = inventory
+            .closes(&job.spec, &alloc.partition, used)
+            .into_iter()
+            .map(|node| (node, full(node).into()));
         taken.chain(closed).collect()
     }
 
@@ -286,11 +288,11 @@ impl Held {
     }
 
     /// Forgets amounts that nothing has, if there are many; says whether it did: their numbers mean something else then.
-    pub(crate) fn tidy(&mut self, scene: &Scene) -> bool {
+    pub(crate) fn tidy(&mut self, inventory: &Inventory) -> bool {
         if self.rooms.len() < MOST_ROOMS + 2 * self.nodes.len() {
             return false;
         }
-        let old = std::mem::replace(&mut self.rooms, scene.rooms.clone());
+        let old = std::mem::replace(&mut self.rooms, inventory.rooms.clone());
         for node in &mut self.nodes {
             node.idle = self.rooms.intern(old.class_of(node.idle), old.amount(node.idle));
         }

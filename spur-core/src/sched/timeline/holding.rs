@@ -19,7 +19,7 @@ use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
 use crate::sched::forecast::{ENDLESS, Forecast, Limits};
-use crate::sched::scene::room::{Amount, CLEAR, CPUS, GRES, MEMORY};
+use crate::sched::inventory::amounts::{Amount, CLEAR, CPUS, GRES, MEMORY};
 use crate::text::time::Time;
 
 /// What a job was given, and when it is planned to end; what may end at any moment ends at `any_moment`.

@@ -1,6 +1,6 @@
 //! The holes of all nodes by their start, in chunks and blocks of chunks that say how far their holes reach.
 
-use crate::sched::scene::room::RoomId;
+use crate::sched::inventory::amounts::RoomId;
 
 use super::second::Second;
 

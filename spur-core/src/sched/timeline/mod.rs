@@ -12,19 +12,19 @@
 //! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
 //! once and not found before some time is not found before it later in the same pass, because room only shrinks.
 
+pub(super) mod free_for_ever;
+pub(super) mod free_now;
 pub(super) mod held;
 pub(super) mod holding;
+pub(super) mod hole_index;
 pub(super) mod holes;
-pub(super) mod known;
 pub(super) mod licenses;
+pub(super) mod needs;
 pub(super) mod realm;
 pub(super) mod second;
-pub(super) mod shelves;
-pub(super) mod stairs;
-pub(super) mod standing;
+pub(super) mod start_bounds;
 mod stretches;
 pub(super) mod sweep;
-pub(super) mod tails;
 
 use std::borrow::Cow;
 
@@ -32,13 +32,13 @@ use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use crate::id::NodeId;
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::text::time::Time;
 
+use hole_index::Shelves;
 use holes::Hole;
 use realm::Screen;
 use second::{Second, length};
-use shelves::Shelves;
 use stretches::{Free, all, is_near, nested};
 
 /// From one moment until another.
@@ -593,7 +593,7 @@ mod tests {
             }
             late.settle(&mut rooms);
             let shelved = |timeline: &Timeline| {
-                let holes = timeline.holes().holding(shelves::Measure::default(), 0);
+                let holes = timeline.holes().holding(hole_index::Measure::default(), 0);
                 let listed = holes.flat_map(|holes| holes.reaching(0, Second::BEGIN, Second::NEVER).flatten());
                 let mut all: Vec<_> =
                     listed.map(|hole| (hole.node, hole.start, hole.end, hole.room)).collect();

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::sched::scene::room::{Amount, CPUS, RoomId, Rooms};
+use crate::sched::inventory::amounts::{Amount, CPUS, RoomId, Rooms};
 
 use super::second::Second;
 use super::{Step, Stretch};

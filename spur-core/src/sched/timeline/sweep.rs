@@ -14,16 +14,16 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::sched::inventory::amounts::RoomId;
 use crate::sched::place::Slots;
 use crate::sched::request::domains::{Domains, Kind};
-use crate::sched::request::lens::{Lens, NOWHERE, UNKNOWN};
-use crate::sched::scene::room::RoomId;
+use crate::sched::request::eligible_nodes::{EligibleNodes, NOWHERE, UNKNOWN};
 use crate::sched::timeline::Timeline;
 
+use super::free_now::Counts;
+use super::hole_index::Measure;
 use super::holes::{Hole, Reaching};
 use super::second::Second;
-use super::shelves::Measure;
-use super::standing::Counts;
 
 /// Shelves that a sweep usually goes on to walk along.
 const SHELVES: usize = 32;
@@ -31,7 +31,7 @@ const SHELVES: usize = 32;
 /// What is looked for.
 pub(crate) struct Search<'a> {
     /// The nodes that may be used, and where they are.
-    pub(crate) lens: &'a Lens,
+    pub(crate) eligible: &'a EligibleNodes,
     /// How long, seconds.
     pub(crate) duration: u32,
     /// Not before.
@@ -112,10 +112,10 @@ impl Counters {
     }
 
     /// Begins to count for a need of whole nodes (one slot each), or of tasks.
-    pub(crate) fn fit(&mut self, lens: &Lens, whole: bool) {
+    pub(crate) fn fit(&mut self, eligible: &EligibleNodes, whole: bool) {
         let suits = |slots: &Slots, fabric: &Option<Arc<Fabric>>| {
             slots.are_whole() == whole
-                && fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, &lens.fabric))
+                && fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, &eligible.fabric))
         };
         if !suits(&self.slots, &self.fabric) {
             let (slots, fabric) = &mut self.spare;
@@ -123,8 +123,8 @@ impl Counters {
             std::mem::swap(&mut self.fabric, fabric);
         }
         if !suits(&self.slots, &self.fabric) {
-            self.slots = Slots::none(&lens.fabric, whole);
-            self.fabric = Some(Arc::clone(&lens.fabric));
+            self.slots = Slots::none(&eligible.fabric, whole);
+            self.fabric = Some(Arc::clone(&eligible.fabric));
         }
     }
 
@@ -139,11 +139,11 @@ impl Counters {
     ) -> Found {
         self.clear(search);
         let needed = at.after(search.duration);
-        let fabric = &search.lens.fabric;
+        let fabric = &search.eligible.fabric;
         for index in fabric.domain(domain).range() {
             let pos = position(index);
             let node = fabric.node(pos).0;
-            if search.lens.pos(node).is_none() {
+            if search.eligible.pos(node).is_none() {
                 continue;
             }
             let lasting =
@@ -173,7 +173,7 @@ impl Counters {
     /// Counts what nodes have at the beginning and for ever, before anything else. It is most of what a search looks at, so
     /// that nobody is told yet.
     fn begin_for_ever(&mut self, search: &Search<'_>, holes: &[Hole], judge: &mut impl Judge) {
-        let (seats, known) = (search.lens.seats(), judge.known());
+        let (seats, known) = (search.eligible.seats(), judge.known());
         let Self { slots, unknown, begun, .. } = self;
         let offers = holes.iter().map(|hole| {
             let slots = known.get(hole.room.index()).copied().unwrap_or(UNKNOWN);
@@ -190,8 +190,8 @@ impl Counters {
     /// yet.
     #[inline]
     fn begin_with(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) {
-        let Some(pos) = search.lens.pos(hole.node) else { return };
-        let Some(had) = self.slots.raise(&search.lens.fabric, pos, slots) else { return };
+        let Some(pos) = search.eligible.pos(hole.node) else { return };
+        let Some(had) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return };
         // What a node has first, and for ever, takes the place of nothing that ends.
         if had > 0 || !hole.end.is_never() {
             self.lasts(hole.node, hole.end);
@@ -203,7 +203,7 @@ impl Counters {
         let Self { slots, sums, .. } = self;
         self.is_stale = search.domains.are_leaves;
         if !self.is_stale {
-            slots.sum_up(&search.lens.fabric);
+            slots.sum_up(&search.eligible.fabric);
         }
         let mut enough = 0;
         let mut count = |domain: usize, sum| {
@@ -214,7 +214,7 @@ impl Counters {
             Kind::Whole => count(0, slots.all()),
             Kind::Nodes => {
                 for node in 0..search.domains.count {
-                    let pos = u32::try_from(node).ok().and_then(|node| search.lens.pos(node));
+                    let pos = u32::try_from(node).ok().and_then(|node| search.eligible.pos(node));
                     let slots = pos.map_or(0, |pos| slots.at(pos));
                     count(node, (u32::from(slots > 0), u64::from(slots)));
                 }
@@ -246,7 +246,7 @@ impl Counters {
     /// Gives a node other slots and keeps the sums right.
     #[inline]
     fn set(&mut self, search: &Search<'_>, node: u32, pos: Pos, slots: u32, until: Second) {
-        let before = self.slots.put(&search.lens.fabric, pos, slots);
+        let before = self.slots.put(&search.eligible.fabric, pos, slots);
         self.is_stale = true;
         self.lasts(node, until);
         self.recount(search, node, before, slots);
@@ -255,8 +255,8 @@ impl Counters {
     /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
     #[inline]
     fn offer(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) -> bool {
-        let Some(pos) = search.lens.pos(hole.node) else { return false };
-        let Some(before) = self.slots.raise(&search.lens.fabric, pos, slots) else { return false };
+        let Some(pos) = search.eligible.pos(hole.node) else { return false };
+        let Some(before) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return false };
         self.is_stale = true;
         self.lasts(hole.node, hole.end);
         // As `recount` does, for what only grows.
@@ -288,7 +288,7 @@ impl Counters {
     /// Sums up what every domain has, if that has changed.
     fn settle(&mut self, search: &Search<'_>) {
         if std::mem::take(&mut self.is_stale) {
-            self.slots.sum_up(&search.lens.fabric);
+            self.slots.sum_up(&search.eligible.fabric);
         }
     }
 
@@ -361,7 +361,7 @@ impl Search<'_> {
             let cursor = Cursor::behind(chunks, self.from, |open| counters.begin_for_ever(self, open, judge));
             later.extend(cursor.with_next(self));
         }
-        counters.slots.tell_leaves(&self.lens.fabric, &counters.begun);
+        counters.slots.tell_leaves(&self.eligible.fabric, &counters.begun);
         counters.begun.clear();
         while let Some(hole) = counters.unknown.pop() {
             counters.begin_with(self, &hole, judge.slots(hole.room));
@@ -458,7 +458,7 @@ impl Search<'_> {
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
                 lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Second::NEVER));
-            if let Some(pos) = self.lens.pos(node) {
+            if let Some(pos) = self.eligible.pos(node) {
                 counters.set(self, node, pos, best.0, best.1);
             }
         }
@@ -494,7 +494,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
         let suits = |hole: &&Hole| {
-            hole.length() >= search.duration && (search.lens.pos(hole.node).is_some() || search.whole_leaves)
+            hole.length() >= search.duration
+                && (search.eligible.pos(hole.node).is_some() || search.whole_leaves)
         };
         loop {
             if let Some(hole) = self.holes.find(suits) {

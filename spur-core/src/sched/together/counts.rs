@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
-use crate::sched::scene::room::{CPUS, RoomId};
+use crate::sched::inventory::amounts::{CPUS, RoomId};
 
 use super::search::{Search, positions};
 
@@ -42,7 +42,7 @@ impl Search<'_, '_> {
     fn nodes_within(&self, within: Option<&FixedBitSet>) -> Vec<NodeId> {
         match within {
             Some(_) => {
-                let fabric = &self.members[0].lens.fabric;
+                let fabric = &self.members[0].eligible.fabric;
                 positions(fabric, within).map(|pos| fabric.node(pos)).collect()
             }
             None => (0..self.left.first().map_or(0, Vec::len)).map(NodeId::at).collect(),
@@ -51,7 +51,7 @@ impl Search<'_, '_> {
 
     /// What a member has of a node, if that is on its fabric.
     fn room_on(&self, member: usize, node: NodeId) -> Option<RoomId> {
-        self.members[member].lens.position(node)?;
+        self.members[member].eligible.position(node)?;
         self.left[member][node.index()]
     }
 

@@ -22,15 +22,15 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Layer};
 use crate::model::job::JobSpec;
-use crate::sched::request::lens::Lens;
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::inventory::amounts::{RoomId, Rooms};
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::gather::HetGather;
 use crate::text::nearest::nearest;
 
+use super::inventory::Inventory;
 use super::place::{Ask, Placement};
 use super::request::Need;
 use super::request::part::Part;
-use super::scene::Scene;
 use search::{Found, Search};
 
 /// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.
@@ -42,7 +42,7 @@ const MOST_WAYS: usize = 64;
 
 /// A component to be placed.
 pub(super) struct Member<'a> {
-    pub(super) lens: &'a Lens,
+    pub(super) eligible: &'a EligibleNodes,
     pub(super) need: &'a Need,
     /// The sizes that will do, the largest first.
     pub(super) asks: &'a [Ask],
@@ -124,20 +124,20 @@ impl Nearness {
 /// # Errors
 /// There is no way now; the flag says whether that is certain.
 pub(super) fn place_together(
-    scene: &Scene,
+    inventory: &Inventory,
     rooms: &mut Rooms,
     members: &[Member<'_>],
     near: &Nearness,
     budget: &mut u64,
 ) -> Result<Together, bool> {
-    let mut search = Search::new(scene, rooms, members, near.prefer.clone(), *budget);
+    let mut search = Search::new(inventory, rooms, members, near.prefer.clone(), *budget);
     let all = match (near.is_any(), members.first()) {
-        (true, Some(first)) => Some(everywhere(&first.lens.fabric)),
+        (true, Some(first)) => Some(everywhere(&first.eligible.fabric)),
         _ => None,
     };
     let found = match (near.must, &all, members.first()) {
         (Some(layer), Some(_), Some(first)) => {
-            let fabric = &first.lens.fabric;
+            let fabric = &first.eligible.fabric;
             let mut best: Option<Found> = None;
             for unit in units(fabric, layer) {
                 let within = of_units(fabric, std::slice::from_ref(&unit));

@@ -10,11 +10,11 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::inventory::amounts::{RoomId, Rooms};
+use crate::sched::inventory::{Inventory, others_of_leaves};
 use crate::sched::place::{self, Ask, Mode, Placement, Slots, Strategy, View};
-use crate::sched::request::lens::slots_by_position;
+use crate::sched::request::eligible_nodes::slots_by_position;
 use crate::sched::request::part::Part;
-use crate::sched::scene::room::{RoomId, Rooms};
-use crate::sched::scene::{Scene, others_of_leaves};
 
 use super::rank::{fit, locality};
 use super::{Member, Seat, used};
@@ -71,7 +71,7 @@ enum Bounds<'a> {
 
 /// What a search goes by.
 pub(super) struct Search<'a, 'r> {
-    pub(super) scene: &'a Scene,
+    pub(super) inventory: &'a Inventory,
     pub(super) rooms: &'r mut Rooms,
     pub(super) members: &'a [Member<'a>],
     pub(super) prefer: Vec<Layer>,
@@ -96,14 +96,14 @@ type Undo = (usize, NodeId, Option<RoomId>);
 
 impl<'a, 'r> Search<'a, 'r> {
     pub(super) fn new(
-        scene: &'a Scene,
+        inventory: &'a Inventory,
         rooms: &'r mut Rooms,
         members: &'a [Member<'a>],
         prefer: Vec<Layer>,
         budget: u64,
     ) -> Self {
         let mut search = Self {
-            scene,
+            inventory,
             rooms,
             members,
             prefer,
@@ -117,8 +117,8 @@ impl<'a, 'r> Search<'a, 'r> {
             budget,
             exact: true,
         };
-        for (index, Member { lens, need, .. }) in members.iter().enumerate() {
-            let fabric = &lens.fabric;
+        for (index, Member { eligible, need, .. }) in members.iter().enumerate() {
+            let fabric = &eligible.fabric;
             let slots = positions(fabric, None).map(|pos| search.slots_on(index, fabric.node(pos)));
             let slots = slots_by_position(fabric, need, slots.collect());
             search.open.push(slots);
@@ -133,7 +133,7 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// The fabric that nearness is about.
     pub(super) fn fabric(&self) -> std::sync::Arc<Fabric> {
-        std::sync::Arc::clone(&self.members[0].lens.fabric)
+        std::sync::Arc::clone(&self.members[0].eligible.fabric)
     }
 
     /// Whether every member by itself has enough slots and nodes in some positions.
@@ -147,7 +147,7 @@ impl<'a, 'r> Search<'a, 'r> {
         let slots = ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes);
         let slots_seen = &self.open[member];
         let (mut open, mut total) = (0, 0);
-        for pos in positions(&self.members[member].lens.fabric, within) {
+        for pos in positions(&self.members[member].eligible.fabric, within) {
             let has = slots_seen.at(pos);
             open += u64::from(has > 0);
             total += u64::from(has);
@@ -191,9 +191,9 @@ impl<'a, 'r> Search<'a, 'r> {
     /// whole nodes of one leaf, as then has whoever is no less local, and the nodes of a leaf are alike for everybody.
     fn is_settled(&self, best: &Found, within: Option<&FixedBitSet>) -> bool {
         let takes_any = |ask: &Ask| !ask.contiguous && ask.required.is_empty() && ask.counts.is_empty();
-        let is_plain = |member: &Member<'_>| !member.lens.weighs() && member.asks.iter().all(takes_any);
+        let is_plain = |member: &Member<'_>| !member.eligible.weighs() && member.asks.iter().all(takes_any);
         let is_in_leaf = |(member, seat): (&Member<'_>, &Seat)| {
-            let holder = seat.placement.common.map(|id| member.lens.fabric.domain(id).layer());
+            let holder = seat.placement.common.map(|id| member.eligible.fabric.domain(id).layer());
             let [ask] = member.asks else { return false };
             member.need.whole
                 && holder == Some(Layer::LEAF)
@@ -210,8 +210,8 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// Whether of all nodes of a leaf that somebody may have everybody has the same.
     fn leaves_are_alike(&self, within: Option<&FixedBitSet>) -> bool {
-        let fabric = &self.members[0].lens.fabric;
-        if self.members.iter().any(|member| !std::sync::Arc::ptr_eq(&member.lens.fabric, fabric)) {
+        let fabric = &self.members[0].eligible.fabric;
+        if self.members.iter().any(|member| !std::sync::Arc::ptr_eq(&member.eligible.fabric, fabric)) {
             return false;
         }
         let is_open = |pos: &Pos| self.open.iter().any(|open| open.at(*pos) > 0);
@@ -290,7 +290,7 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// Ways to place a member: anywhere, and in each domain.
     fn confined(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
-        let fabric = &self.members[member].lens.fabric;
+        let fabric = &self.members[member].eligible.fabric;
         let mut options: Vec<Offer> = self.try_one(member, Bounds::Within(within)).into_iter().collect();
         let range = |member: &Member<'_>| {
             let largest = member.asks.first().and_then(|ask| ask.nodes).map_or(1, |(_, largest)| largest);
@@ -327,19 +327,21 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// What a member may use and those behind it, which may use less, may not: each of them by itself, and all of them.
     fn out_of_the_way(&self, member: usize, within: Option<&FixedBitSet>) -> Vec<FixedBitSet> {
-        let lens = self.members[member].lens;
-        let mut own = FixedBitSet::with_capacity(lens.fabric.len());
-        let admitted = |pos: &Pos| lens.admitted.contains(lens.fabric.node(*pos).index());
-        own.extend(positions(&lens.fabric, within).filter(admitted).map(Pos::index));
+        let eligible = self.members[member].eligible;
+        let mut own = FixedBitSet::with_capacity(eligible.fabric.len());
+        let admitted = |pos: &Pos| eligible.admitted.contains(eligible.fabric.node(*pos).index());
+        own.extend(positions(&eligible.fabric, within).filter(admitted).map(Pos::index));
         let mut sets: Vec<FixedBitSet> = Vec::new();
         let mut rest = own.clone();
         for other in &self.members[member + 1..] {
-            if !other.lens.admitted.is_subset(&lens.admitted) || lens.admitted.is_subset(&other.lens.admitted)
+            if !other.eligible.admitted.is_subset(&eligible.admitted)
+                || eligible.admitted.is_subset(&other.eligible.admitted)
             {
                 continue;
             }
-            let theirs =
-                |pos: &usize| other.lens.admitted.contains(lens.fabric.node(Pos(number(*pos))).index());
+            let theirs = |pos: &usize| {
+                other.eligible.admitted.contains(eligible.fabric.node(Pos(number(*pos))).index())
+            };
             let left: FixedBitSet = own.ones().filter(|pos| !theirs(pos)).collect();
             rest.intersect_with(&left);
             if !sets.contains(&left) {
@@ -390,23 +392,23 @@ impl<'a, 'r> Search<'a, 'r> {
             return None;
         }
         self.budget -= 1;
-        let lens = self.members[member].lens;
-        let fabric = &lens.fabric;
+        let eligible = self.members[member].eligible;
+        let fabric = &eligible.fabric;
         let parts = self.parts(member, &shares)?;
         let positions: Vec<Pos> = shares.iter().map(|(pos, _)| *pos).collect();
         let (spans, common) = (fabric.spans(&positions), fabric.deepest_common(&positions));
         let taken: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
         let waste = common.map_or(0, |id| slots.of(id).saturating_sub(taken));
         let placement = Placement { shares, spans, common, waste, exact: true };
-        let key = locality(&lens.view(slots), fabric, ask, &placement);
+        let key = locality(&eligible.view(slots), fabric, ask, &placement);
         let fit = fit(slots, fabric, &placement);
         Some(Offer { allowed: false, locality: key, fit, seat: Seat { placement, parts } })
     }
 
     /// What a member sees.
     fn slots(&self, member: usize, bounds: Bounds<'_>) -> Slots {
-        let Member { lens, need, .. } = &self.members[member];
-        let (fabric, open) = (&lens.fabric, &self.open[member]);
+        let Member { eligible, need, .. } = &self.members[member];
+        let (fabric, open) = (&eligible.fabric, &self.open[member]);
         let mut slots = Slots::none(fabric, need.counts_whole_nodes());
         match bounds {
             Bounds::Within(None) => return open.clone(),
@@ -439,14 +441,14 @@ impl<'a, 'r> Search<'a, 'r> {
     /// The same on so many nodes at most.
     fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<Offer> {
         let members = self.members;
-        let Member { lens, asks, occupied, .. } = &members[member];
+        let Member { eligible, asks, occupied, .. } = &members[member];
         let cost = cost(&members[member], &bounds);
         if self.budget < cost {
             self.exact = false;
             return None;
         }
         self.budget -= cost;
-        let fabric = &lens.fabric;
+        let fabric = &eligible.fabric;
         let slots = self.slots(member, bounds);
         let occupied = occupied.as_ref().map(|occupied| {
             let mut occupied = occupied.clone();
@@ -456,7 +458,7 @@ impl<'a, 'r> Search<'a, 'r> {
                 .for_each(|pos| occupied.insert(pos.index()));
             occupied
         });
-        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let view = View { occupied: occupied.as_ref(), ..eligible.view(&slots) };
         let mut missed = true;
         let (ask, placement) = asks
             .iter()
@@ -488,10 +490,10 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// What a placement takes of each node, and the nodes that it closes to others.
     fn parts(&mut self, member: usize, shares: &[(Pos, u32)]) -> Option<Vec<Part>> {
-        let Member { lens, need, asks, .. } = &self.members[member];
+        let Member { eligible, need, asks, .. } = &self.members[member];
         let mut parts = Vec::with_capacity(shares.len());
         for (pos, slots) in shares {
-            let node = lens.fabric.node(*pos);
+            let node = eligible.fabric.node(*pos);
             let room = self.left[member][node.index()]?;
             let shape = self.rooms.shape(self.rooms.class_of(room));
             let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
@@ -499,8 +501,8 @@ impl<'a, 'r> Search<'a, 'r> {
         }
         if asks.first().is_some_and(|ask| ask.whole_leaves) {
             let nodes: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&lens.fabric, &nodes) {
-                let full = self.rooms.full(self.scene.nodes[node.index()].class);
+            for node in others_of_leaves(&eligible.fabric, &nodes) {
+                let full = self.rooms.full(self.inventory.nodes[node.index()].class);
                 parts.push(Part { node, slots: 0, taken: self.rooms.amount(full).into() });
             }
         }
@@ -539,10 +541,10 @@ impl<'a, 'r> Search<'a, 'r> {
     /// Leaves a member so much of a node.
     fn leave(&mut self, member: usize, node: NodeId, room: Option<RoomId>) {
         self.left[member][node.index()] = room;
-        let lens = self.members[member].lens;
-        if let Some(pos) = lens.position(node) {
+        let eligible = self.members[member].eligible;
+        if let Some(pos) = eligible.position(node) {
             let slots = self.slots_on(member, node);
-            self.open[member].set(&lens.fabric, pos, slots);
+            self.open[member].set(&eligible.fabric, pos, slots);
         }
     }
 
@@ -551,7 +553,7 @@ impl<'a, 'r> Search<'a, 'r> {
         let near = if self.prefer.is_empty() {
             Vec::new()
         } else {
-            let fabric = &self.members[0].lens.fabric;
+            let fabric = &self.members[0].eligible.fabric;
             let mut positions: Vec<Pos> = used(&self.seats).filter_map(|node| fabric.pos(node)).collect();
             positions.sort_unstable();
             positions.dedup();
@@ -569,7 +571,7 @@ impl<'a, 'r> Search<'a, 'r> {
 
 /// What one try costs: the positions that are looked at, and what comes with it for every domain.
 fn cost(member: &Member<'_>, bounds: &Bounds<'_>) -> u64 {
-    let fabric = &member.lens.fabric;
+    let fabric = &member.eligible.fabric;
     let positions = match bounds {
         Bounds::Within(None) => fabric.len(),
         Bounds::Within(Some(within)) => within.count_ones(..),

@@ -7,9 +7,9 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::sched::place::answer::{Misfit, MisfitKind, Missed, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
-use crate::sched::place::fronts::may_hold;
+use crate::sched::place::dispatch::place;
+use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{Meter, Problem, frame, positions};
-use crate::sched::place::search::place;
 use crate::sched::place::slots::View;
 
 pub use words::{Nearest, Never, hold_fewer, is_never, refusal};

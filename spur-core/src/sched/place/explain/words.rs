@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Write};
 use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::answer::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
+use crate::sched::place::dispatch::place;
 use crate::sched::place::problem::positions;
-use crate::sched::place::search::place;
 use crate::sched::place::slots::{Slots, View};
 use crate::text::gather::LinkSpeed;
 

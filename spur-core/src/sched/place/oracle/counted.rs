@@ -11,7 +11,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{Frame, Meter, Problem};
-use crate::sched::place::short::largest_first;
+use crate::sched::place::special::largest_first;
 use crate::sched::place::{Ask, Placement, Segment, Slots, Strategy, View, place};
 
 use super::case::Random;

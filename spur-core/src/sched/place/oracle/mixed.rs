@@ -121,7 +121,7 @@ fn limits_with_one_step() {
 }
 
 /// Shares of nodes on fabrics that are too large for brute force, with what counts over leaves: a count that any placement
-/// meets keeps an ask from the short cuts.
+/// meets keeps an ask from the special solvers.
 #[test]
 fn shared_nodes_without_short_cuts() {
     each_seed("nodes that are shared, without short cuts", 300, |random| {

@@ -394,7 +394,7 @@ fn large(random: &mut Random) -> Case {
     case
 }
 
-/// The same without the short cuts, and both answers with what lost against them. A limit on the span of the top layer
+/// The same without the special solvers, and both answers with what lost against them. A limit on the span of the top layer
 /// that can never bind keeps an ask from taking them.
 fn both_ways(case: &Case) -> [Option<(Placement, Vec<Lost>)>; 2] {
     let mut long = case.ask.clone();
@@ -411,7 +411,7 @@ fn both_ways(case: &Case) -> [Option<(Placement, Vec<Lost>)>; 2] {
     })
 }
 
-/// The short cuts of the common cases give what the full search gives.
+/// The special solvers of the common cases give what the full search gives.
 #[test]
 fn short_cuts_change_nothing() {
     for seed in 0..cases(400) {

@@ -1,0 +1,251 @@
+//! The standing half of what a pass looks at: nodes, partitions and fabrics, owned, so that a pass outlives the
+//! moment it was begun and the cluster may change meanwhile. A cluster keeps its inventory until it changes
+//! ([`Cluster::standing`]), so two passes look at the same one if and only if nothing that stands has changed.
+
+mod alike;
+pub(super) mod amounts;
+
+use std::sync::{Arc, OnceLock};
+
+use fixedbitset::FixedBitSet;
+
+use crate::cluster::{Cluster, Partition};
+use crate::id::NodeId;
+use crate::model::config::Policy;
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::job::JobSpec;
+use crate::model::node::NodeShape;
+use crate::model::reservation::Reservation;
+use crate::model::topology::TopologyConfig;
+
+use alike::{Accepted, FitUp};
+use amounts::{ClassId, Rooms};
+
+/// A node as far as plans care.
+#[derive(Clone, Debug)]
+pub(super) struct SceneNode {
+    pub(super) name: Arc<str>,
+    pub(super) shape: Arc<NodeShape>,
+    pub(super) class: ClassId,
+    pub(super) weight: u32,
+    /// The share of what ran there that was not lost with it, in millionths.
+    pub(super) performance: u32,
+    pub(super) configured: bool,
+    pub(super) available: bool,
+}
+
+/// A partition with its fabric.
+#[derive(Clone, Debug)]
+pub(super) struct ScenePartition {
+    pub(super) partition: Partition,
+    pub(super) fabric: Arc<Fabric>,
+    /// Partitions that share nodes have the same number: a job that waits in one may keep jobs of the other waiting.
+    pub(super) component: usize,
+    /// The classes of its nodes, each once, and how many nodes there are of each.
+    classes: Vec<(ClassId, u32)>,
+}
+
+impl ScenePartition {
+    /// The classes of its nodes, each once, and how many nodes there are of each.
+    pub(super) fn classes(&self) -> &[(ClassId, u32)] {
+        &self.classes
+    }
+}
+
+/// What priorities are measured against.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// CPUs of the cluster.
+    pub cpus: u64,
+    /// The largest `priority_job_factor` of any partition.
+    pub partition_factor: u32,
+    /// The largest `priority` of any QOS.
+    pub qos_priority: u32,
+}
+
+/// Nodes, partitions and fabrics.
+#[derive(Debug)]
+pub(super) struct Inventory {
+    pub(super) policy: Arc<Policy>,
+    /// The entry since which nodes are what and where they are.
+    pub(super) ground: u64,
+    pub(super) nodes: Vec<SceneNode>,
+    /// Those that are out of service.
+    pub(super) out: Vec<NodeId>,
+    pub(super) partitions: Vec<ScenePartition>,
+    /// Every topology by name.
+    pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
+    /// For each of these, once it is asked for: the GPUs of its nodes, by position.
+    gpus: Vec<OnceLock<Arc<[u32]>>>,
+    /// Reservations of nodes and time, by name.
+    pub(super) reservations: Arc<[Arc<Reservation>]>,
+    /// The classes of the nodes.
+    pub(super) rooms: Rooms,
+    /// What priorities are measured against.
+    pub(super) scale: Scale,
+    /// Requests that it is known to hold.
+    pub(super) accepted: Accepted,
+    /// Jobs that no node out of service keeps waiting.
+    pub(super) fit_up: FitUp,
+    no_topology: TopologyConfig,
+}
+
+impl Inventory {
+    /// Copies what stands.
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        let mut rooms = Rooms::default();
+        let nodes = cluster.nodes().iter().map(|node| SceneNode {
+            name: Arc::clone(node.name()),
+            shape: Arc::clone(&node.shape),
+            class: rooms.class(&node.shape),
+            weight: node.config.weight,
+            performance: node.past.performance(),
+            configured: node.configured,
+            available: node.available(),
+        });
+        let nodes: Vec<SceneNode> = nodes.collect();
+        let out =
+            (0..).map(NodeId).zip(&nodes).filter(|(_, node)| !node.available).map(|(id, _)| id).collect();
+        let components = components(cluster.partitions());
+        let mut none = None;
+        let partitions = cluster.partitions().iter().zip(components);
+        let partitions = partitions.map(|(partition, component)| ScenePartition {
+            fabric: Arc::clone(
+                cluster.fabric_of(partition).unwrap_or_else(|| none.get_or_insert_with(|| flat(cluster))),
+            ),
+            partition: partition.clone(),
+            component,
+            classes: classes(partition, &nodes),
+        });
+        let partitions = partitions.collect();
+        let fabrics = cluster.topologies().iter();
+        let fabrics: Vec<(Arc<str>, Arc<Fabric>)> =
+            fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
+        Self {
+            scale: scale(cluster),
+            policy: Arc::clone(cluster.policy()),
+            ground: cluster.ground(),
+            nodes,
+            out,
+            partitions,
+            gpus: vec![OnceLock::new(); fabrics.len()],
+            fabrics,
+            reservations: cluster.reservations().cloned().collect(),
+            rooms,
+            accepted: Accepted::default(),
+            fit_up: FitUp::default(),
+            no_topology: TopologyConfig::default(),
+        }
+    }
+
+    /// The number of the partition of that name.
+    pub(super) fn partition(&self, name: &str) -> Option<usize> {
+        self.partitions.iter().position(|inventory| &**inventory.partition.name() == name)
+    }
+
+    /// How a fabric was configured; a flat one has no configuration.
+    pub(super) fn topology(&self, fabric: &Fabric) -> &TopologyConfig {
+        let known = self.policy.topologies.iter().find(|config| config.name == fabric.name());
+        known.unwrap_or(&self.no_topology)
+    }
+
+    /// The GPUs of the nodes of a topology, by position; `None` of a fabric that is no topology's.
+    pub(super) fn gpus_on(&self, fabric: &Fabric) -> Option<&Arc<[u32]>> {
+        let index = self.fabrics.iter().position(|(name, _)| **name == *fabric.name())?;
+        let gpus = |index| {
+            let pos = Pos(u32::try_from(index).expect("positions are u32"));
+            self.nodes[fabric.node(pos).index()].shape.gpus()
+        };
+        Some(self.gpus[index].get_or_init(|| (0..fabric.len()).map(gpus).collect()))
+    }
+
+    /// The names of nodes, in the order given.
+    pub(super) fn names<'a>(&'a self, nodes: impl IntoIterator<Item = NodeId> + 'a) -> Vec<&'a str> {
+        nodes.into_iter().filter_map(|id| self.nodes.get(id.index())).map(|node| &*node.name).collect()
+    }
+}
+
+/// The nodes of the leaves of some nodes, without these.
+pub(super) fn others_of_leaves(fabric: &Fabric, nodes: &[NodeId]) -> Vec<NodeId> {
+    let leaves = nodes.iter().filter_map(|node| fabric.pos(*node)).filter_map(|pos| fabric.leaf_of(pos));
+    let mut leaves: Vec<DomainId> = leaves.collect();
+    leaves.sort_unstable();
+    leaves.dedup();
+    let positions = leaves.into_iter().flat_map(|leaf| fabric.domain(leaf).range());
+    let ids = positions.map(|index| fabric.node(Pos(u32::try_from(index).expect("positions are u32"))));
+    ids.filter(|id| !nodes.contains(id)).collect()
+}
+
+/// The fabric that a job is placed on in a partition: the one it names, or the partition's.
+pub(super) fn fabric_for<'a>(
+    inventory: &'a Inventory,
+    partition: usize,
+    spec: &JobSpec,
+) -> Result<&'a Arc<Fabric>, String> {
+    let own = &inventory.partitions[partition].fabric;
+    let Some(wanted) = spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref()) else { return Ok(own) };
+    if ["tree", "block", "none"].contains(&wanted) {
+        return Ok(own);
+    }
+    let known = inventory.fabrics.iter().find(|(name, _)| **name == *wanted);
+    known.map(|(_, fabric)| fabric).ok_or_else(|| {
+        let names: Vec<&str> = inventory.fabrics.iter().map(|(name, _)| &**name).collect();
+        format!("there is no topology {wanted}; ask tree, block, none or one of {}", names.join(", "))
+    })
+}
+
+/// A fabric without structure, for partitions that have no topology.
+pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
+    let nodes = cluster.nodes().iter().filter(|node| node.configured);
+    let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
+    Arc::new(Fabric::flat("none", &nodes))
+}
+
+fn scale(cluster: &Cluster) -> Scale {
+    let configured = || cluster.nodes().iter().filter(|node| node.configured);
+    let factors = cluster.partitions().iter().map(|partition| partition.config.priority_job_factor);
+    Scale {
+        nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
+        cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
+        partition_factor: factors.max().unwrap_or(0),
+        qos_priority: cluster.policy().qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
+    }
+}
+
+/// The classes of the nodes of a partition, and how many there are of each.
+fn classes(partition: &Partition, nodes: &[SceneNode]) -> Vec<(ClassId, u32)> {
+    let configured = partition.nodes.iter().map(|id| &nodes[id.index()]).filter(|node| node.configured);
+    count_classes(configured.map(|node| node.class))
+}
+
+/// Each class once, and how often it comes.
+pub(super) fn count_classes(all: impl Iterator<Item = ClassId>) -> Vec<(ClassId, u32)> {
+    let mut classes: Vec<(ClassId, u32)> = Vec::new();
+    for class in all {
+        match classes.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, count)) => *count += 1,
+            None => classes.push((class, 1)),
+        }
+    }
+    classes
+}
+
+/// A number for each partition, the same for those that share nodes, directly or through others.
+fn components(partitions: &[Partition]) -> Vec<usize> {
+    let mut numbers: Vec<usize> = Vec::with_capacity(partitions.len());
+    let mut covered: Vec<FixedBitSet> = Vec::with_capacity(partitions.len());
+    for (index, partition) in partitions.iter().enumerate() {
+        numbers.push(index);
+        covered.push(partition.members.clone());
+        for other in 0..index {
+            if numbers[other] == other && !covered[other].is_disjoint(&covered[index]) {
+                let theirs = std::mem::take(&mut covered[other]);
+                covered[index].union_with(&theirs);
+                numbers.iter_mut().filter(|number| **number == other).for_each(|number| *number = index);
+            }
+        }
+    }
+    numbers
+}

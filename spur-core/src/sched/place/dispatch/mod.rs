@@ -1,0 +1,208 @@
+//! The one place where a question is dispatched: which solver answers what, and what becomes of those that take too long.
+
+mod outline;
+mod relax;
+mod shares;
+
+use crate::model::fabric::{Fabric, Layer};
+
+use super::answer::{Missed, Placement};
+use super::ask::{Ask, Strategy};
+use super::problem::{Cost, Meter, NARROW, Narrow, Problem, Ranked, frame, lower};
+use super::slots::View;
+use super::special::Equal;
+use super::special::outcome::Outcome;
+use super::{flat, pareto, special};
+
+/// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
+///
+/// # Errors
+/// [`Missed`] where none is allowed now, or none was found.
+pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+    let found = search(fabric, view, ask);
+    if is_exact(&found) { found } else { relax::better(fabric, view, ask, found) }
+}
+
+/// The same by one search, which may be cut.
+fn search(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+    match Equal::of(view, ask) {
+        Some(equal) => {
+            let view = View { slots: &equal.whole, ..*view };
+            place_sizes(fabric, &view, &equal.ask).map(|placement| equal.slots(placement))
+        }
+        None => place_sizes(fabric, view, ask),
+    }
+}
+
+/// Places a job on the largest number of nodes for which that is found.
+fn place_sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+    let of_shares = shares::are_wanted(fabric, view, ask);
+    let meter = Meter::new(if of_shares { ask.budget / shares::PART } else { ask.budget });
+    let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
+    let mut without_steps = 0;
+    while let Some(nodes) = sizes.nth(step) {
+        let mut found = place_size(fabric, view, ask, nodes, &meter);
+        if of_shares && !is_exact(&found) {
+            found = shares::as_whole(fabric, view, ask, nodes, found);
+        }
+        match found {
+            Ok(placement) => return Ok(Placement { exact: exact && placement.exact, ..placement }),
+            Err(missed) => exact &= missed.exact,
+        }
+        without_steps += u32::from(meter.is_spent());
+        exact &= without_steps < SIZES_WITHOUT_STEPS;
+        // Once a search cannot go to its end, or only by ways that ask for no steps, few more numbers are tried.
+        if !exact {
+            step = (2 * step + 1).min(sizes.len().saturating_sub(1));
+        }
+    }
+    Err(Missed { exact })
+}
+
+/// Numbers of nodes that are tried one after another when no steps are left, because what asks for none says for sure that
+/// they will not do. It takes its time as well: on 100,000 nodes some milliseconds each.
+const SIZES_WITHOUT_STEPS: u32 = 16;
+
+/// Whether a search came to its end.
+pub(super) fn is_exact(found: &Result<Placement, Missed>) -> bool {
+    found.as_ref().map_or_else(|missed| missed.exact, |placement| placement.exact)
+}
+
+/// The numbers of nodes to try, the largest first.
+fn sizes(
+    fabric: &Fabric,
+    view: &View<'_>,
+    ask: &Ask,
+) -> impl DoubleEndedIterator<Item = Option<u32>> + ExactSizeIterator + use<> {
+    let of = |sizes: Option<(u32, u32)>| {
+        let (least, most) = sizes.unwrap_or((0, 0));
+        let count = if most < least { 0 } else { (most - least) as usize + 1 };
+        (0..count).map(move |less| sizes.map(|_| most - u32::try_from(less).unwrap_or(most)))
+    };
+    let Some((least, largest)) = ask.nodes else { return of(None) };
+    if least == largest && ask.tasks.is_none_or(|tasks| largest <= tasks) {
+        return of(Some((least.max(1), least.max(1))));
+    }
+    let open = u32::try_from(view.slots.nodes()).unwrap_or(u32::MAX);
+    let most = match ask.must {
+        Some(layer) if layer > Layer::NODE && ask.strategy != Strategy::Flat => {
+            let holders = fabric.domains().filter(|(_, domain)| domain.layer() <= layer);
+            holders.map(|(id, _)| view.slots.nodes_of(id)).max().unwrap_or(0)
+        }
+        _ => open,
+    };
+    let most = most.min(largest).min(ask.tasks.unwrap_or(u32::MAX));
+    of(Some((least.max(1), most)))
+}
+
+/// Places a job on a given number of nodes (None: on as many as its tasks need). Where nothing is picked by size once a
+/// search is cut, every number has steps of its own.
+fn place_size(
+    fabric: &Fabric,
+    view: &View<'_>,
+    ask: &Ask,
+    nodes: Option<u32>,
+    meter: &Meter,
+) -> Result<Placement, Missed> {
+    if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
+        return meter.apart(|meter| flat::place_flat(fabric, view, ask, nodes, meter));
+    }
+    if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
+        return meter.apart(|meter| outline::place_segments(fabric, view, ask, nodes, segment, meter));
+    }
+    let plain = without_needless(ask, nodes);
+    let ask = plain.as_ref().unwrap_or(ask);
+    let frame = frame(fabric, view, ask, nodes);
+    let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
+    problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
+}
+
+/// The same ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf
+/// has more of a job than there is.
+fn without_needless(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
+    let is_single = nodes == Some(1) || ask.tasks == Some(1);
+    let slots = ask.tasks.or(nodes.filter(|_| ask.tasks_per_node.is_none()));
+    let is_wide = |cap: Option<u32>, all: Option<u32>| cap.zip(all).is_some_and(|(cap, all)| cap >= all);
+    let is_one_leaf = ask.adjacent == Some(1);
+    let follows_itself = ask.contiguous && is_single;
+    let caps_no_nodes = is_wide(ask.max_nodes_per_leaf, nodes.or(ask.tasks));
+    let caps_no_slots = is_wide(ask.max_slots_per_leaf, slots);
+    (is_one_leaf || follows_itself || caps_no_nodes || caps_no_slots).then(|| Ask {
+        adjacent: ask.adjacent.filter(|_| !is_one_leaf),
+        must: if is_one_leaf { lower(ask.must, Some(Layer::LEAF)) } else { ask.must },
+        contiguous: ask.contiguous && !follows_itself,
+        max_nodes_per_leaf: ask.max_nodes_per_leaf.filter(|_| !caps_no_nodes),
+        max_slots_per_leaf: ask.max_slots_per_leaf.filter(|_| !caps_no_slots),
+        ..ask.clone()
+    })
+}
+
+/// Solves one problem, whatever its width.
+pub(super) fn solve(problem: &Problem<'_>) -> Result<Placement, Missed> {
+    if problem.layout.width() <= NARROW {
+        solve_with::<Narrow>(problem)
+    } else {
+        solve_with::<Vec<i64>>(problem)
+    }
+}
+
+/// Solves one problem without any short cut.
+pub(super) fn solve_ranked(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+    if problem.layout.width() <= NARROW { ranked::<Narrow>(problem) } else { ranked::<Vec<i64>>(problem) }
+}
+
+fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+    if problem.ask.contiguous {
+        return outline::contiguous::<C>(problem);
+    }
+    if let Some(leaves) = problem.ask.adjacent {
+        return outline::adjacent::<C>(problem, leaves);
+    }
+    let (winner, mut exact) = pareto::choose::<C>(problem);
+    if winner.is_none() && exact {
+        return Err(Missed::NONE);
+    }
+    let found = winner.and_then(|mut winner| {
+        exact &= winner.even_out(problem);
+        let rank = winner.rank.clone();
+        Some((rank, pareto::realise(problem, winner, exact)?))
+    });
+    match found {
+        Some((_, Placement { exact: true, .. })) => found.ok_or(Missed::NONE),
+        // What was cut off may have been better than what is soon found.
+        _ => better(problem, found, pareto::greedy_placement::<C>(problem)).ok_or(Missed { exact: false }),
+    }
+}
+
+/// The better of two placements of which none is known to be the best.
+fn better(problem: &Problem<'_>, found: Option<Ranked>, other: Option<Ranked>) -> Option<Ranked> {
+    let judged = |(_, placement): Ranked| Some((problem.judge(&placement.shares)?, placement));
+    let all = [found, other].into_iter().flatten().filter_map(judged);
+    all.min_by(|(one, _), (other, _)| one.cmp(other))
+}
+
+fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
+    if problem.ask.contiguous || problem.ask.adjacent.is_some() {
+        return ranked::<C>(problem).map(|(_, placement)| placement);
+    }
+    let counted = match special::place(problem) {
+        Outcome::Placed(placement) if placement.exact => return Ok(placement),
+        Outcome::Placed(placement) => Some(placement),
+        Outcome::Nowhere => return Err(Missed::NONE),
+        Outcome::Other => None,
+    };
+    let found = ranked::<C>(problem);
+    if let Err(Missed { exact: true }) | Ok((_, Placement { exact: true, .. })) = found {
+        return found.map(|(_, placement)| placement);
+    }
+    let loosely = match special::place_loosely(problem) {
+        Outcome::Placed(placement) if placement.exact => return Ok(placement),
+        Outcome::Placed(placement) => Some(placement),
+        Outcome::Nowhere => return Err(Missed::NONE),
+        Outcome::Other => None,
+    };
+    let judged = |placement: Placement| Some((problem.judge(&placement.shares)?, placement));
+    let others = [counted, loosely, special::largest_first(problem)].into_iter().flatten().filter_map(judged);
+    let best = others.chain(found.ok()).min_by(|(one, _), (other, _)| one.cmp(other));
+    best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed { exact: false })
+}

@@ -1,0 +1,446 @@
+//! Segments: the job is several groups of equally many nodes, and the block rule holds for each.
+//!
+//! Where a segment fits one base block, each base block holds a multiple of a segment, and the dynamic program stays
+//! exact. Where a segment is larger, it lies in one aggregate and may touch only so many blocks of the layer below:
+//! packing segments into blocks is hard in general. There the best placement without that rule is looked at; if it does
+//! not fall into segments, what it gives each block of an aggregate is forbidden, and so on, the best first, within a
+//! budget.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::place::answer::{Missed, Placement};
+use crate::sched::place::ask::{Ask, BlockRule, Containment, Segment};
+use crate::sched::place::dispatch::{solve, solve_ranked};
+use crate::sched::place::problem::{Frame, Limits, Meter, Problem, Rank, lower};
+use crate::sched::place::slots::{Slots, View};
+
+/// Places `nodes` nodes in segments; None where that is not possible now.
+pub(crate) fn place_segments(
+    fabric: &Fabric,
+    view: &View<'_>,
+    ask: &Ask,
+    nodes: u32,
+    segment: Segment,
+    meter: &Meter,
+) -> Result<Placement, Missed> {
+    let size = segment.size;
+    if size == 0 || !nodes.is_multiple_of(size) {
+        return Err(Missed::NONE);
+    }
+    let one = BlockRule::new(fabric, view.idle).containment(size, 0);
+    let home = one.within.unwrap_or(fabric.top());
+    let in_base = home == Layer::LEAF;
+    let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
+    let packing = Packing { size, touch, below, spread: segment.spread };
+    let mut search = Search { packing, meter: meter.clone(), exact: true };
+    let mut frame = Frame { within: ask.must, unit: Some((home, size)), ..Frame::default() };
+    if in_base && segment.spread {
+        frame.leaf_nodes = Some(size);
+    }
+    if segment.consolidate {
+        let whole = search.whole_job(fabric, view.idle, nodes, home);
+        frame.within = lower(frame.within, whole.within);
+        frame.touch = whole.touch;
+    }
+    let mut problem = Problem::new(fabric, view, ask, nodes.into(), frame, meter).ok_or(Missed::NONE)?;
+    if in_base {
+        return solve(&problem);
+    }
+    let homes = fabric.domains_covering(home);
+    let mut limits: Limits = (homes.iter())
+        .map(|&id| (id, (0, search.most(&packing.rooms(&problem, id)))))
+        .filter(|&(_, (_, most))| most < u32::MAX)
+        .collect();
+    limits.sort_unstable();
+    problem.set_limits(limits.clone());
+    let placement = solve(&problem).map_err(|missed| Missed { exact: missed.exact && search.exact })?;
+    if search.all_fall_apart(fabric, &placement, &homes) {
+        return Ok(Placement { exact: placement.exact && search.exact, ..placement });
+    }
+    search.branch(problem, limits, &homes)
+}
+
+/// The shape of a segment.
+#[derive(Debug, Clone, Copy)]
+struct Packing {
+    size: u32,
+    /// Domains of the layer below that one segment may touch.
+    touch: u32,
+    /// That layer.
+    below: Layer,
+    /// No two segments share a base block.
+    spread: bool,
+}
+
+impl Packing {
+    /// The blocks that a packing counts in, below an aggregate: those that segments touch, base blocks where none may
+    /// be shared.
+    fn blocks(self, fabric: &Fabric, home: DomainId) -> Vec<DomainId> {
+        let layer = if self.spread { Layer::LEAF } else { self.below };
+        let (mut blocks, mut open) = (Vec::new(), vec![home]);
+        while let Some(id) = open.pop() {
+            let domain = fabric.domain(id);
+            if domain.layer() <= layer || domain.children().is_empty() {
+                blocks.push(id);
+            } else {
+                open.extend(domain.children().iter().rev());
+            }
+        }
+        blocks
+    }
+
+    /// What is free in each of them.
+    fn rooms(self, problem: &Problem<'_>, home: DomainId) -> Vec<u32> {
+        let room = |id: DomainId| match problem.per_node {
+            Some(_) => problem.capacity(id),
+            None => problem.view.slots.nodes_of(id),
+        };
+        self.blocks(problem.fabric, home).into_iter().map(room).collect()
+    }
+
+    /// Whether any sum over blocks will do as long as a segment may touch that many of them.
+    fn is_loose(self, touched: usize) -> bool {
+        !self.spread && touched as u64 <= u64::from(self.touch)
+    }
+}
+
+/// What one step of packing counts for: it takes about as long as so many steps of a search.
+const STEP: usize = 8;
+
+/// A search for ways to pack segments into blocks.
+///
+/// It never hurts a packing to take a segment from as few blocks as will do, all but one of them used up: what the
+/// others held there can be held by the one that keeps the rest. So a state is just the room left in each block.
+struct Search {
+    packing: Packing,
+    meter: Meter,
+    exact: bool,
+}
+
+impl Search {
+    /// Where consolidated segments want the job as a whole: sizes are counted in whole segments, as many as would find room in
+    /// a domain that nobody else uses. What lies below the domain that holds a segment holds none: what the job touches there
+    /// is what its segments may touch.
+    fn whole_job(&mut self, fabric: &Fabric, idle: &Slots, nodes: u32, home: Layer) -> Containment {
+        let size = self.packing.size;
+        let mut holds: Vec<u32> = Vec::new();
+        for (id, domain) in fabric.domains() {
+            let mut most = match domain.children() {
+                [] => idle.nodes_of(id),
+                children => children.iter().map(|child| holds[child.index()]).sum(),
+            };
+            if (domain.layer()..=domain.cover()).contains(&home) {
+                most -= most % size;
+                if home > Layer::LEAF {
+                    let blocks = self.packing.blocks(fabric, id).into_iter();
+                    most = most.min(self.most(&blocks.map(|id| idle.nodes_of(id)).collect::<Vec<_>>()));
+                } else if self.packing.spread {
+                    most = most.min(size);
+                }
+            }
+            holds.push(most);
+        }
+        let whole = BlockRule::from_sizes(fabric, |id| (holds[id.index()], 0)).containment(nodes, 0);
+        Containment { touch: whole.touch.filter(|(layer, _)| *layer >= home), ..whole }
+    }
+
+    /// The most nodes, in whole segments, that blocks of the given room can hold; no limit where any sum will do.
+    fn most(&mut self, rooms: &[u32]) -> u32 {
+        if self.packing.is_loose(rooms.iter().filter(|&&room| room > 0).count()) {
+            return u32::MAX;
+        }
+        let sum = rooms.iter().fold(0_u32, |sum, &room| sum.saturating_add(room));
+        let mut segments = sum / self.packing.size;
+        while segments > 0 && self.pack(rooms, segments).is_none() {
+            segments -= 1;
+        }
+        segments * self.packing.size
+    }
+
+    /// How much of each block so many segments take, if they fit.
+    fn pack(&mut self, rooms: &[u32], segments: u32) -> Option<Vec<u32>> {
+        let mut left: Vec<(u32, usize)> =
+            rooms.iter().copied().zip(0..).filter(|(room, _)| *room > 0).collect();
+        let mut taken = vec![0; rooms.len()];
+        let mut dead = BTreeSet::new();
+        self.place(&mut left, segments, &mut taken, &mut dead).then_some(taken)
+    }
+
+    fn place(
+        &mut self,
+        left: &mut [(u32, usize)],
+        segments: u32,
+        taken: &mut [u32],
+        dead: &mut BTreeSet<Vec<u32>>,
+    ) -> bool {
+        if segments == 0 {
+            return true;
+        }
+        left.sort_unstable_by_key(|&(room, block)| (std::cmp::Reverse(room), block));
+        let state: Vec<u32> = left.iter().map(|(room, _)| *room).collect();
+        let sum: u64 = state.iter().map(|&room| u64::from(room)).sum();
+        let wanted = u64::from(segments) * u64::from(self.packing.size);
+        if sum < wanted || dead.contains(&state) {
+            return false;
+        }
+        for some in self.minimal_sets(&state) {
+            if !self.takes_a_step() {
+                return false;
+            }
+            let (mut next, mut used) = (left.to_vec(), taken.to_vec());
+            let mut need = self.packing.size;
+            // Small blocks are used up; the largest keeps the rest.
+            for &index in some.iter().rev() {
+                let part = next[index].0.min(need);
+                need -= part;
+                used[next[index].1] += part;
+                next[index].0 = if self.packing.spread { 0 } else { next[index].0 - part };
+            }
+            next.retain(|(room, _)| *room > 0);
+            if self.place(&mut next, segments - 1, &mut used, dead) {
+                taken.copy_from_slice(&used);
+                return true;
+            }
+        }
+        dead.insert(state);
+        false
+    }
+
+    /// Takes a step, if one is left; if not, the search is not exact.
+    fn takes_a_step(&mut self) -> bool {
+        let is_left = self.meter.take(STEP);
+        self.exact &= is_left;
+        is_left
+    }
+
+    /// How many blocks one segment may take from: where base blocks are counted and the rule is about larger ones, any
+    /// number.
+    fn most_blocks(&self) -> u32 {
+        let counts_others = self.packing.spread && self.packing.below > Layer::LEAF;
+        if counts_others { u32::MAX } else { self.packing.touch }
+    }
+
+    /// Sets of at most that many blocks that hold a segment and would not without any one of them; `rooms` falls.
+    fn minimal_sets(&mut self, rooms: &[u32]) -> Vec<Vec<usize>> {
+        let mut sets = Vec::new();
+        let mut stack: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
+        while let Some((set, sum)) = stack.pop() {
+            if !self.takes_a_step() {
+                break;
+            }
+            let from = set.last().map_or(0, |last| last + 1);
+            for index in from..rooms.len() {
+                let same_as_before = index > from && rooms[index] == rooms[index - 1];
+                if same_as_before || set.len() as u64 >= u64::from(self.most_blocks()) {
+                    continue;
+                }
+                let mut more = set.clone();
+                more.push(index);
+                let total = sum + rooms[index];
+                // Rooms fall, so the last one is the smallest: without it the set must fall short.
+                if total >= self.packing.size {
+                    sets.push(more);
+                } else {
+                    stack.push((more, total));
+                }
+            }
+        }
+        sets.sort_by_key(|set| {
+            let sum: u32 = set.iter().map(|&index| rooms[index]).sum();
+            (set.len(), sum - self.packing.size)
+        });
+        sets
+    }
+}
+
+/// What a placement gives each block of an aggregate.
+type Given = Vec<(DomainId, u32)>;
+
+impl Search {
+    /// Whether what was chosen in every aggregate falls into segments.
+    fn all_fall_apart(&mut self, fabric: &Fabric, placement: &Placement, homes: &[DomainId]) -> bool {
+        self.first_whole(fabric, placement, homes).is_none()
+    }
+
+    /// What the placement gives the blocks of the first aggregate where that does not fall into segments.
+    fn first_whole(
+        &mut self,
+        fabric: &Fabric,
+        placement: &Placement,
+        homes: &[DomainId],
+    ) -> Option<(DomainId, Given)> {
+        homes.iter().find_map(|&home| {
+            let blocks = self.packing.blocks(fabric, home).into_iter();
+            let given: Given = blocks.map(|id| (id, nodes_in(fabric, id, &placement.shares))).collect();
+            (!self.falls_apart(fabric, &given)).then_some((home, given))
+        })
+    }
+
+    fn falls_apart(&mut self, fabric: &Fabric, given: &Given) -> bool {
+        let used: Vec<(DomainId, u32)> = given.iter().copied().filter(|(_, used)| *used > 0).collect();
+        let segments = used.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;
+        if segments == 0 || self.packing.is_loose(used.len()) {
+            return true;
+        }
+        if !self.packing.spread {
+            let rooms: Vec<u32> = used.iter().map(|(_, used)| *used).collect();
+            return self.pack(&rooms, segments).is_some();
+        }
+        let below = |id: DomainId| match self.packing.below {
+            Layer::LEAF => id,
+            layer => fabric.covering(id, layer),
+        };
+        let parts: Vec<(DomainId, u32)> = used.iter().map(|&(id, used)| (below(id), used)).collect();
+        self.divide(&mut vec![false; parts.len()], &parts)
+    }
+
+    /// Whether base blocks, each with the domain below the aggregate that it is in, can be divided into groups of one
+    /// segment each.
+    fn divide(&mut self, taken: &mut Vec<bool>, parts: &[(DomainId, u32)]) -> bool {
+        match taken.iter().position(|taken| !taken) {
+            None => true,
+            Some(first) => self.group(taken, parts, first, self.packing.size, &mut BTreeSet::new()),
+        }
+    }
+
+    /// Whether the group that lacks `left` nodes can be completed from `at` on, and the rest divided.
+    fn group(
+        &mut self,
+        taken: &mut Vec<bool>,
+        parts: &[(DomainId, u32)],
+        at: usize,
+        left: u32,
+        touched: &mut BTreeSet<DomainId>,
+    ) -> bool {
+        if left == 0 {
+            return self.divide(taken, parts);
+        }
+        let is_first = touched.is_empty();
+        for index in at..parts.len() {
+            let (below, used) = parts[index];
+            let fits = !taken[index]
+                && used <= left
+                && (touched.contains(&below) || (touched.len() as u64) < u64::from(self.packing.touch));
+            if fits {
+                if !self.takes_a_step() {
+                    return false;
+                }
+                let is_new = touched.insert(below);
+                taken[index] = true;
+                if self.group(taken, parts, index + 1, left - used, touched) {
+                    return true;
+                }
+                taken[index] = false;
+                if is_new {
+                    touched.remove(&below);
+                }
+            }
+            if is_first {
+                break;
+            }
+        }
+        false
+    }
+
+    /// The best placement that falls into segments, of those within limits. Each step takes the best there is; what it
+    /// gives the blocks of an aggregate where it does not fall apart is left out of the next ones.
+    fn branch(
+        &mut self,
+        mut problem: Problem<'_>,
+        limits: Limits,
+        homes: &[DomainId],
+    ) -> Result<Placement, Missed> {
+        let fabric = problem.fabric;
+        let step = fabric.domains().count() + problem.view.slots.nodes();
+        let mut open: BTreeMap<(Rank, Vec<Pos>, usize), (Placement, Limits)> = BTreeMap::new();
+        let mut count = 0;
+        let mut new = vec![limits.clone()];
+        loop {
+            for limits in new.drain(..) {
+                if !self.meter.take(step) {
+                    self.exact = false;
+                    return self.settle(problem.anew(), limits, homes);
+                }
+                problem.set_limits(limits.clone());
+                match solve_ranked(&problem) {
+                    Ok((rank, placement)) => {
+                        count += 1;
+                        open.insert((rank, placement.positions(), count), (placement, limits));
+                    }
+                    Err(missed) => self.exact &= missed.exact,
+                }
+            }
+            let Some((_, (placement, limits))) = open.pop_first() else {
+                return Err(Missed { exact: self.exact });
+            };
+            let Some((_, given)) = self.first_whole(fabric, &placement, homes) else {
+                return Ok(Placement { exact: placement.exact && self.exact, ..placement });
+            };
+            new = without(&limits, &given);
+        }
+    }
+
+    /// Some placement that falls into segments, once the budget is used up: each aggregate is packed for itself.
+    fn settle(
+        &mut self,
+        mut problem: Problem<'_>,
+        mut limits: Limits,
+        homes: &[DomainId],
+    ) -> Result<Placement, Missed> {
+        const MISSED: Missed = Missed { exact: false };
+        self.meter = problem.meter.clone();
+        let fabric = problem.fabric;
+        // Each time one more aggregate is settled.
+        for _ in 0..=homes.len() {
+            problem.set_limits(limits.clone());
+            let (_, placement) = solve_ranked(&problem).map_err(|_| MISSED)?;
+            let Some((home, given)) = self.first_whole(fabric, &placement, homes) else {
+                return Ok(Placement { exact: false, ..placement });
+            };
+            let segments = given.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;
+            let taken = self.pack(&self.packing.rooms(&problem, home), segments).ok_or(MISSED)?;
+            let blocks = given.iter().zip(taken);
+            limits = blocks.fold(limits, |limits, ((id, _), taken)| narrowed(&limits, *id, (taken, taken)));
+        }
+        Err(MISSED)
+    }
+}
+
+/// The limits that together leave out exactly what was given to the blocks of one aggregate.
+fn without(limits: &Limits, given: &Given) -> Vec<Limits> {
+    let mut others = Vec::new();
+    let mut fixed = limits.clone();
+    for &(id, used) in given {
+        let (least, most) = within(&fixed, id);
+        if used > least {
+            others.push(narrowed(&fixed, id, (least, used - 1)));
+        }
+        if used < most {
+            others.push(narrowed(&fixed, id, (used + 1, most)));
+        }
+        fixed = narrowed(&fixed, id, (used, used));
+    }
+    others
+}
+
+fn within(limits: &Limits, id: DomainId) -> (u32, u32) {
+    let at = limits.binary_search_by_key(&id, |(limited, _)| *limited);
+    at.map_or((0, u32::MAX), |at| limits[at].1)
+}
+
+/// The limits with others for one domain.
+fn narrowed(limits: &Limits, id: DomainId, to: (u32, u32)) -> Limits {
+    let mut limits = limits.clone();
+    match limits.binary_search_by_key(&id, |(limited, _)| *limited) {
+        Ok(at) => limits[at].1 = to,
+        Err(at) => limits.insert(at, (id, to)),
+    }
+    limits
+}
+
+fn nodes_in(fabric: &Fabric, id: DomainId, shares: &[(Pos, u32)]) -> u32 {
+    let range = fabric.domain(id).range();
+    let inside = shares.iter().filter(|(pos, _)| range.contains(&pos.index()));
+    u32::try_from(inside.count()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,358 @@
+//! Placements whose outline is fixed beforehand: consecutive positions, or leaves side by side. Every outline is a
+//! problem of its own; the order among them is the order among placements.
+
+use std::borrow::Cow;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::topology::Plugin;
+use crate::sched::place::answer::{Missed, Placement};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::pareto::{Candidate, choose, realise};
+use crate::sched::place::problem::{Cost, Problem, Rank, Ranked, position, positions};
+
+use super::bounds::{Bounds, added_up};
+
+/// The best placement on consecutive positions.
+pub(crate) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+    let (mut windows, are_all) = windows(problem);
+    windows.retain(|window| problem.required.iter().all(|pos| window.contains(&pos.index())));
+    let best = Best::<C> { exact: are_all, ..Best::default() };
+    let Some(bounds) = Bounds::of(problem) else { return best_promising(problem, windows, best) };
+    let slots_of = |pos: Pos| if problem.view.slots.are_whole() { 0 } else { problem.slots_of_node(pos) };
+    let before = added_up(positions(0..problem.fabric.wired()).map(slots_of));
+    // Windows on the same leaves cost the same at least.
+    let leaves = |window: &Range<usize>| {
+        [window.start, window.end - 1].map(|index| problem.fabric.leaf_of(position(index)))
+    };
+    let ranked = windows.chunk_by(|one, next| bounds.are_of_leaves() && leaves(one) == leaves(next));
+    let ranked = ranked.filter_map(|alike| {
+        let window = &alike[0];
+        Some((bounds.rank::<C>(window, before[window.end] - before[window.start])?, alike))
+    });
+    best_bounded(
+        problem,
+        ranked,
+        |window| window.start,
+        best,
+        |best, problem, window| {
+            best.offer_window(problem, window.clone());
+        },
+    )
+}
+
+/// The best of some outlines: each time those that cost the same at least, from the first to the last, and where each starts.
+fn best_bounded<'w, C: Cost, O: 'w>(
+    problem: &Problem<'_>,
+    ranked: impl Iterator<Item = (Rank, &'w [O])>,
+    start: impl Fn(&O) -> usize,
+    mut best: Best<C>,
+    offer: impl Fn(&mut Best<C>, &Problem<'_>, &O),
+) -> Result<Ranked, Missed> {
+    let mut ranked: BinaryHeap<_> =
+        ranked.map(|(rank, alike)| Reverse(Bounded { rank, start: start(&alike[0]), alike })).collect();
+    while let Some(Reverse(Bounded { rank, start: first, alike })) = ranked.pop() {
+        if best.winner.as_ref().is_some_and(|(winner, start)| (&winner.rank, start) <= (&rank, &first)) {
+            break;
+        }
+        if problem.meter.is_spent() {
+            best.exact = false;
+            break;
+        }
+        let Some((outline, alike)) = alike.split_first() else { continue };
+        offer(&mut best, problem, outline);
+        if let Some(next) = alike.first() {
+            ranked.push(Reverse(Bounded { rank, start: start(next), alike }));
+        }
+    }
+    best.ranked()
+}
+
+/// Outlines that cost so much at least, and where the first of them starts.
+struct Bounded<'w, O> {
+    rank: Rank,
+    start: usize,
+    alike: &'w [O],
+}
+
+impl<O> Ord for Bounded<'_, O> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.rank, self.start).cmp(&(&other.rank, other.start))
+    }
+}
+
+impl<O> PartialOrd for Bounded<'_, O> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<O> PartialEq for Bounded<'_, O> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<O> Eq for Bounded<'_, O> {}
+
+/// The best of windows of which not every node has to be used.
+fn best_promising<C: Cost>(
+    problem: &Problem<'_>,
+    windows: Vec<Range<usize>>,
+    mut best: Best<C>,
+) -> Result<Ranked, Missed> {
+    let mut windows: Vec<(u8, Range<usize>)> =
+        windows.into_iter().map(|window| (promise(problem, &window), window)).collect();
+    // Those that look best come first, as not all may be looked at.
+    windows
+        .sort_by_cached_key(|(promise, window)| (*promise, looks(problem, window), window.start, window.end));
+    for (index, (promise, window)) in windows.iter().enumerate() {
+        if problem.meter.is_spent() {
+            best.exact = false;
+            break;
+        }
+        // Windows of equal promise are compared; one of a worse promise cannot win.
+        if best.placement.is_some() && index > 0 && *promise != windows[index - 1].0 {
+            break;
+        }
+        best.offer_window(problem, window.clone());
+    }
+    best.ranked()
+}
+
+/// The best placement that uses exactly so many leaves side by side.
+pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ranked, Missed> {
+    let runs = runs(problem.fabric);
+    let mut windows: Vec<&[DomainId]> = Vec::new();
+    runs.iter().for_each(|run| add_holding(problem, run, leaves as usize, &mut windows));
+    // Of jobs that wait most are asked about at many moments in vain, so that no more is worked out before this is known.
+    if windows.is_empty() {
+        return Err(Missed::NONE);
+    }
+    let start = |window: &&[DomainId]| problem.fabric.domain(window[0]).range().start;
+    let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &&[DomainId]| {
+        best.offer(&problem.all_of_these(window), start(window));
+    };
+    // Of how many nodes tasks use in leaves nothing is known.
+    if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1 && problem.per_node.is_some()) {
+        let least = least_slots(problem);
+        let ranked = windows.chunks(1).filter_map(|alone| {
+            let window = alone[0];
+            let stretch = start(&window)..problem.fabric.domain(window[window.len() - 1]).range().end;
+            let least = window.iter().filter_map(|leaf| *least.get(leaf.index())?).min().unwrap_or(0);
+            Some((bounds.rank::<C>(&stretch, u64::from(problem.amount) * least)?, alone))
+        });
+        return best_bounded(problem, ranked, start, Best::default(), offer);
+    }
+    // Those that look best come first, as not all may be looked at.
+    let fabric = problem.fabric;
+    windows.sort_by_cached_key(|window| {
+        let parent = fabric.domain(window[0]).parent().map_or(0, |id| problem.slots(id));
+        (parent, window.iter().map(|&leaf| problem.slots(leaf)).sum::<u64>(), window[0])
+    });
+    let mut best = Best::<C>::default();
+    for window in windows {
+        if problem.meter.is_spent() {
+            best.exact = false;
+            break;
+        }
+        offer(&mut best, problem, &window);
+    }
+    best.ranked()
+}
+
+/// By leaf: the slots of the usable node that has fewest; nothing where nodes are whole. Leaves come first among domains.
+fn least_slots(problem: &Problem<'_>) -> Vec<Option<u64>> {
+    let fabric = problem.fabric;
+    if !problem.shares_nodes() {
+        return Vec::new();
+    }
+    let least = |leaf: DomainId| {
+        let usable = positions(fabric.domain(leaf).range()).filter(|&pos| problem.most_on(pos) > 0);
+        usable.map(|pos| problem.slots_of_node(pos)).min()
+    };
+    fabric.domains_of(Layer::LEAF).map(least).collect()
+}
+
+/// Steps that it takes to set up the question for one outline.
+const SETUP: usize = 256;
+
+/// The best outline so far.
+struct Best<C> {
+    winner: Option<(Candidate<C>, usize)>,
+    placement: Option<Placement>,
+    exact: bool,
+}
+
+impl<C> Default for Best<C> {
+    fn default() -> Self {
+        Self { winner: None, placement: None, exact: true }
+    }
+}
+
+impl<C: Cost> Best<C> {
+    fn ranked(self) -> Result<Ranked, Missed> {
+        let exact = self.exact;
+        let placement =
+            self.placement.map(|placement| Placement { exact: exact && placement.exact, ..placement });
+        let found = self.winner.map(|(winner, _)| winner.rank).zip(placement);
+        found.ok_or(Missed { exact })
+    }
+
+    /// Solves a window, unless it lies on other leaves than are wanted.
+    fn offer_window(&mut self, problem: &Problem<'_>, window: Range<usize>) {
+        if problem.ask.adjacent.is_none_or(|leaves| are_adjacent(problem, &window, leaves)) {
+            self.offer(&problem.only_these(window.clone().map(position)), window.start);
+        }
+    }
+
+    /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
+    fn offer(&mut self, problem: &Problem<'_>, start: usize) {
+        // The question is set up anew for each.
+        problem.meter.take(SETUP + problem.fabric.domains().size_hint().0 / 8 + problem.fabric.len() / 256);
+        let (found, mut exact) = choose::<C>(problem);
+        if let Some(mut found) = found {
+            exact &= found.even_out(problem);
+            self.keep_better(problem, found, start, exact);
+        }
+        self.exact &= exact;
+    }
+
+    /// Keeps what was found for one outline if it is better than what there was.
+    fn keep_better(&mut self, problem: &Problem<'_>, found: Candidate<C>, start: usize, exact: bool) {
+        let better = match &self.winner {
+            Some((best, first)) => (&found.rank, start) < (&best.rank, *first),
+            None => true,
+        };
+        if better {
+            let Some(placement) = realise(problem, found.clone(), exact) else {
+                self.exact = false;
+                return;
+            };
+            self.placement = Some(placement);
+            self.winner = Some((found, start));
+        }
+    }
+}
+
+/// Windows that are kept at most.
+const MOST: usize = 1 << 17;
+
+/// Runs of consecutive usable positions of the right length, none across two roots; and whether these are all that may
+/// matter.
+fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
+    let mut windows = Vec::new();
+    let most = problem.amount as usize;
+    let exactly = problem.nodes.map(|nodes| nodes as usize);
+    // Where nothing but size matters, what is longer than it has to be cannot be better.
+    let are_shortest_best =
+        problem.adds_up() && problem.ask.adjacent.is_none() && !problem.ask.score.weights.any();
+    for &root in problem.fabric.roots() {
+        let range = problem.fabric.domain(root).range();
+        let takes: Vec<u64> = range.clone().map(|index| problem.most_on(position(index)).into()).collect();
+        let sums: Vec<u64> = std::iter::once(0)
+            .chain(takes.iter().scan(0, |sum, takes| {
+                *sum += takes;
+                Some(*sum)
+            }))
+            .collect();
+        // One after the last of the usable positions that follow each other, and of those that hold the job.
+        let (mut last, mut enough) = (0, 0);
+        for start in (0..takes.len()).filter(|&start| takes[start] > 0) {
+            last = last.max(start);
+            while last < takes.len() && takes[last] > 0 {
+                last += 1;
+            }
+            enough = enough.max(start + 1);
+            while enough <= last && sums[enough] - sums[start] < u64::from(problem.amount) {
+                enough += 1;
+            }
+            let shortest = enough.max(start + exactly.unwrap_or(0));
+            let longest = match exactly {
+                Some(nodes) => start + nodes,
+                None if are_shortest_best => shortest,
+                None => start + most,
+            };
+            let longest = longest.min(last).min(start + most);
+            for end in shortest..=longest {
+                if windows.len() == MOST {
+                    return (windows, false);
+                }
+                windows.push(range.start + start..range.start + end);
+            }
+        }
+    }
+    (windows, true)
+}
+
+/// The layer of the lowest domain that holds a window, where that is what decides first; 0 where something else does.
+fn promise(problem: &Problem<'_>, window: &Range<usize>) -> u8 {
+    let ask = problem.ask;
+    let decides = problem.layout.weights == 0
+        && ask.prefer.is_empty()
+        && ask.prefer_domain.is_none()
+        && !problem.lowest_latency
+        && ask.mode != Mode::Distributed;
+    let ends = [position(window.start), position(window.end - 1)];
+    let common = problem.fabric.deepest_common(&ends);
+    common.filter(|_| decides).map_or(0, |id| problem.fabric.domain(id).layer().0)
+}
+
+/// How many leaves a window goes over, and the slots of the lowest domain that holds it.
+fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u32, u64) {
+    let ends = [position(window.start), position(window.end - 1)];
+    let [first, last] = ends.map(|pos| problem.fabric.leaf_of(pos).map_or(0, |leaf| leaf.0));
+    (last - first, problem.fabric.deepest_common(&ends).map_or(0, |id| problem.slots(id)))
+}
+
+/// Adds the windows of so many leaves of a run that have room for the job, and in each leaf for some of it.
+fn add_holding<'r>(
+    problem: &Problem<'_>,
+    run: &'r [DomainId],
+    leaves: usize,
+    windows: &mut Vec<&'r [DomainId]>,
+) {
+    let (mut room, mut full) = (0, 0);
+    for (last, &leaf) in run.iter().enumerate() {
+        let has = problem.capacity(leaf);
+        room += u64::from(has);
+        full += usize::from(has == 0);
+        let Some(first) = (last + 1).checked_sub(leaves) else { continue };
+        if full == 0 && room >= u64::from(problem.amount) {
+            windows.push(&run[first..=last]);
+        }
+        let had = problem.capacity(run[first]);
+        room -= u64::from(had);
+        full -= usize::from(had == 0);
+    }
+}
+
+/// Leaves that lie side by side under one parent: for blocks, under one root, as their order is the geometry.
+fn runs(fabric: &Fabric) -> Vec<Cow<'_, [DomainId]>> {
+    if fabric.plugin() == Plugin::Block {
+        return vec![fabric.domains_of(Layer::LEAF).collect()];
+    }
+    let layer = |id: DomainId| fabric.domain(id).layer();
+    let alone = fabric.roots().iter().filter(|root| layer(**root) == Layer::LEAF);
+    let alone = alone.map(|root| Cow::Borrowed(std::slice::from_ref(root)));
+    let side_by_side = fabric.inner().flat_map(|(_, domain, _)| {
+        let runs = domain.children().split(|child| layer(*child) != Layer::LEAF);
+        runs.filter(|run| !run.is_empty()).map(Cow::Borrowed)
+    });
+    alone.chain(side_by_side).collect()
+}
+
+/// Whether a window touches exactly so many leaves, all side by side under one parent.
+fn are_adjacent(problem: &Problem<'_>, window: &Range<usize>, leaves: u32) -> bool {
+    are_side_by_side(problem.fabric, window.clone().map(position), leaves)
+}
+
+/// Whether positions, in fabric order, touch exactly so many leaves, all side by side under one parent.
+pub(crate) fn are_side_by_side(fabric: &Fabric, positions: impl Iterator<Item = Pos>, leaves: u32) -> bool {
+    let mut touched: Vec<DomainId> = positions.filter_map(|pos| fabric.leaf_of(pos)).collect();
+    touched.dedup();
+    let is_here = |run: &Cow<'_, [DomainId]>| run.windows(touched.len()).any(|some| some == touched);
+    touched.len() == leaves as usize && runs(fabric).iter().any(is_here)
+}

@@ -1,0 +1,365 @@
+//! Choosing among the domains that could hold the whole job.
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::problem::{
+    self, Cost, Holder, Item, Problem, Rank, first, positions, rank, rank_node,
+};
+
+use super::Solver;
+use super::balance::balance;
+use super::share::share;
+use super::traceback::{Chosen, trace};
+
+/// A candidate with its rank and the way to use it.
+#[derive(Clone)]
+pub(crate) struct Candidate<C> {
+    pub(super) holder: Holder,
+    pub(crate) rank: Rank,
+    best: Item<C>,
+    bounds: Vec<(u32, u32)>,
+}
+
+impl<C: Cost> Candidate<C> {
+    /// Works out how even the shares of a balanced placement can be; whether they are known to be as even as possible.
+    pub(crate) fn even_out(&mut self, problem: &Problem<'_>) -> bool {
+        if problem.ask.mode != Mode::Balanced {
+            return true;
+        }
+        let mut solver = Solver::new(problem);
+        even_out(&mut solver, self);
+        solver.exact && !problem.meter.is_spent()
+    }
+}
+
+/// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
+pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, bool) {
+    let mut solver = Solver::<C>::new(problem);
+    let mut winner: Option<Candidate<C>> = None;
+    for layer in 0..problem.layout.layers {
+        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
+        if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
+            break;
+        }
+        for candidate in at_layer(&mut solver, layer, None) {
+            take_better(&mut solver, &mut winner, candidate);
+        }
+        if problem.meter.is_spent() {
+            return (winner, false);
+        }
+    }
+    let exact = solver.exact;
+    (winner, exact)
+}
+
+/// The best few of the domains that could have held a job, and at which step each lost.
+pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
+    let ask = problem.ask;
+    let by_height = ask.mode != Mode::Distributed
+        && ask.prefer.is_empty()
+        && ask.prefer_domain.is_none()
+        && !problem.lowest_latency
+        && problem.layout.weights == 0;
+    let mut solver = Solver::<C>::new(problem);
+    let of_layer = |layer: Layer, few: usize, _: &dyn Fn(DomainId) -> bool| {
+        let mut found = at_layer(&mut solver, layer, Some(few));
+        if ask.mode == Mode::Balanced {
+            found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
+        }
+        Some(found.into_iter().map(|candidate| (candidate.rank, candidate.holder)).collect())
+    };
+    problem::losers(problem, by_height, most, of_layer).unwrap_or_default()
+}
+
+/// Keeps the better of two; the earlier one in fabric order where they rank the same.
+fn take_better<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    winner: &mut Option<Candidate<C>>,
+    mut candidate: Candidate<C>,
+) {
+    let Some(best) = winner else {
+        *winner = Some(candidate);
+        return;
+    };
+    if candidate.rank.head > best.rank.head {
+        return;
+    }
+    if candidate.rank.head == best.rank.head && solver.problem.ask.mode == Mode::Balanced {
+        even_out(solver, best);
+        even_out(solver, &mut candidate);
+    }
+    let order = candidate.rank.cmp(&best.rank);
+    if order.then_with(|| first_node(solver, &candidate).cmp(&first_node(solver, best))).is_lt() {
+        *best = candidate;
+    }
+}
+
+/// The first node of a candidate, as far as that tells it from others that are as good. Where a job is spread, one
+/// domain may lie within another that may not use it, so where a domain begins does not tell.
+fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &Candidate<C>) -> usize {
+    match candidate.holder {
+        Holder::Domain(id) if solver.problem.ask.mode == Mode::Distributed => {
+            let nodes = trace(&mut solver.bounded(candidate.bounds.clone()), id, &candidate.best, false);
+            nodes.first().map_or(usize::MAX, |(pos, _, _)| pos.index())
+        }
+        holder => first(solver.problem, holder),
+    }
+}
+
+fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut Candidate<C>) {
+    let Holder::Domain(id) = candidate.holder else { return };
+    if candidate.rank.even.is_empty() {
+        let balanced = balance(solver, id, &candidate.best);
+        candidate.rank = Rank { even: balanced.even, ..rank(solver.problem, id, &balanced.best) };
+        candidate.best = balanced.best;
+        candidate.bounds = balanced.bounds;
+    }
+}
+
+/// Whether nothing in a higher layer can be better: what comes before the layer is as good as it can be.
+fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
+    use crate::sched::place::problem::Means;
+    let before = winner.rank.head.iter().take_while(|step| step.means != Means::Height);
+    problem.ask.mode != Mode::Distributed
+        && before.into_iter().all(|step| match step.means {
+            Means::Weight | Means::Preferred => step.value == 0,
+            Means::Span(_) => step.value == 1,
+            _ => false,
+        })
+}
+
+/// The candidates whose own layer this is: those that may be the best, or as many of the best as are wanted. Others may
+/// be among them.
+fn at_layer<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    layer: Layer,
+    wanted: Option<usize>,
+) -> Vec<Candidate<C>> {
+    let problem = solver.problem;
+    if problem.within.is_some_and(|within| layer > within) {
+        return Vec::new();
+    }
+    if layer == Layer::NODE {
+        return single_nodes(problem);
+    }
+    let can_hold = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(problem, *id);
+    let mut holders: Vec<DomainId> = match problem.required.first() {
+        Some(&pos) => {
+            let above = problem.fabric.path_up(pos);
+            above.filter(|&id| problem.fabric.domain(id).layer() == layer).filter(can_hold).collect()
+        }
+        None => problem.fabric.domains_of(layer).filter(can_hold).collect(),
+    };
+    match wanted {
+        None if holders.len() > 1 => narrow(solver, &mut holders),
+        Some(wanted) if layer == Layer::LEAF => keep_first(problem, &mut holders, wanted),
+        _ => {}
+    }
+    let mut found = Vec::new();
+    for id in holders {
+        // What comes last may have been cut short.
+        if problem.meter.is_spent() {
+            break;
+        }
+        if let Some(best) =
+            solver.best(id).filter(|best| !problem.meter.is_spent() && !is_held_below(problem, id, best))
+        {
+            let rank = rank(problem, id, &best);
+            let bounds = solver.bounds.clone();
+            found.push(Candidate { holder: Holder::Domain(id), rank, best, bounds });
+        }
+    }
+    found
+}
+
+/// Keeps of the domains of one layer those that could hold the best placement, by counts alone.
+fn narrow<C: Cost>(solver: &mut Solver<'_, '_, C>, holders: &mut Vec<DomainId>) {
+    let problem = solver.problem;
+    let fabric = problem.fabric;
+    let ask = problem.ask;
+    let layer = fabric.domain(holders[0]).layer();
+    if !problem.can_be_guided() || !is_by_counts(problem, layer) {
+        return;
+    }
+    keep_least(holders, |&id| problem.fewest_members(id));
+    if layer.0 > Layer::LEAF.0 + 1 || (layer > Layer::LEAF && !problem.nodes_are_alike()) {
+        let mut heads: Vec<(DomainId, C)> = Vec::new();
+        for &id in holders.iter() {
+            heads.extend(solver.best_head(id).map(|item| (id, item.cost)));
+        }
+        let least = heads.iter().map(|(_, cost)| cost).min().cloned();
+        *holders =
+            heads.into_iter().filter(|(_, cost)| Some(cost) == least.as_ref()).map(|(id, _)| id).collect();
+    }
+    if ask.mode == Mode::Consolidated {
+        for above in (layer.0..=fabric.top().0).map(Layer) {
+            keep_least(holders, |&id| problem.slots(fabric.covering(id, above)));
+        }
+    }
+}
+
+/// Keeps of the leaves that could hold the job the first few, by counts alone, and those that are no worse.
+fn keep_first(problem: &Problem<'_>, leaves: &mut Vec<DomainId>, wanted: usize) {
+    if leaves.len() <= wanted || !problem.can_be_guided() || !is_by_counts(problem, Layer::LEAF) {
+        return;
+    }
+    let waste = match problem.ask.mode {
+        Mode::Consolidated => |problem: &Problem<'_>, id: DomainId| problem.slots(id),
+        Mode::Balanced | Mode::Distributed => |_: &Problem<'_>, _: DomainId| 0,
+    };
+    let keys: Vec<(usize, u64)> =
+        leaves.iter().map(|&id| (problem.fewest_members(id), waste(problem, id))).collect();
+    let mut sorted = keys.clone();
+    let (_, last, _) = sorted.select_nth_unstable(wanted - 1);
+    let mut kept = keys.iter().map(|key| *key <= *last);
+    leaves.retain(|_| kept.next().unwrap_or(true));
+}
+
+/// Whether nothing but counts tells domains of one layer apart before their slots do.
+fn is_by_counts(problem: &Problem<'_>, layer: Layer) -> bool {
+    let ask = problem.ask;
+    ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
+        && ask.prefer_domain.is_none()
+        && !problem.lowest_latency
+        && !ask.score.weights.any()
+}
+
+fn keep_least<K: Ord>(holders: &mut Vec<DomainId>, key: impl FnMut(&DomainId) -> K) {
+    let keys: Vec<K> = holders.iter().map(key).collect();
+    if let Some(least) = keys.iter().min() {
+        let mut kept = keys.iter().map(|key| key == least);
+        holders.retain(|_| kept.next().unwrap_or(true));
+    }
+}
+
+/// Whether spreading has come to nothing, so that a domain below holds the job, and it is that one's score that counts.
+fn is_held_below<C: Cost>(problem: &Problem<'_>, id: DomainId, best: &Item<C>) -> bool {
+    let layer = problem.fabric.domain(id).layer();
+    let below = problem.layout.span(layer.index() - 1);
+    spreads_by_score(problem) && layer > Layer::LEAF && best.cost.fields()[below] == -1
+}
+
+fn spreads_by_score(problem: &Problem<'_>) -> bool {
+    problem.ask.mode == Mode::Distributed && problem.ask.score.weights.any()
+}
+
+/// Whether a domain may be the one that holds the job.
+pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
+    let fabric = problem.fabric;
+    let range = fabric.domain(id).range();
+    // Spreading wants the largest domain that is allowed, not the smallest that fits.
+    let widest = match (fabric.domain(id).parent(), problem.within) {
+        (None, _) => true,
+        // What may not be used as a part of the domain above is held by none but itself.
+        (Some(parent), _) if problem.is_barred(parent) => true,
+        (Some(parent), Some(within)) => fabric.domain(parent).layer() > within,
+        (Some(_), None) => false,
+    };
+    !problem.is_barred(id)
+        && (problem.ask.mode != Mode::Distributed
+            || widest
+            || problem.ask.prefer_domain == Some(id)
+            || spreads_by_score(problem))
+        && problem.required.iter().all(|pos| range.contains(&pos.index()))
+        && problem.forced_domains.iter().all(|&leaf| fabric.within(leaf, id))
+}
+
+/// The nodes that could take the whole job. Where slots are whole nodes their leaves speak for them.
+fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+    let whole = problem.view.slots.are_whole() && problem.within != Some(Layer::NODE);
+    let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
+        || problem.per_node.is_some_and(|_| problem.amount > 1)
+        || problem.required.len() > 1
+        || problem.forced_domains.len() > 1;
+    let spread = problem.ask.mode == Mode::Distributed && problem.within != Some(Layer::NODE);
+    if whole || too_many || spread {
+        return Vec::new();
+    }
+    let fabric = problem.fabric;
+    let mut found: Vec<Candidate<C>> = Vec::new();
+    let mut last: Option<(DomainId, u32, u32)> = None;
+    // Where something has to be used, that says where to look.
+    let ground = match (problem.required.first(), problem.forced_domains.first()) {
+        (Some(pos), _) => pos.index()..pos.index() + 1,
+        (None, Some(&forced)) => fabric.domain(forced).range(),
+        (None, None) => 0..fabric.wired(),
+    };
+    let open = problem.view.slots.open();
+    for pos in positions(ground).filter(|pos| open.contains(pos.index())) {
+        let slots = problem.view.slots.at(pos);
+        let Some(leaf) = fabric.leaf_of(pos) else { continue };
+        let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));
+        let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);
+        if u64::from(slots) < problem.wanted_slots() || needless || problem.is_barred(leaf) {
+            continue;
+        }
+        if problem.required.iter().any(|&required| required != pos)
+            || problem.forced_domains.iter().any(|&forced| forced != leaf)
+            || problem.amount > problem.leaf_cap(leaf)
+        {
+            continue;
+        }
+        let Some(item) = problem.node::<C>(pos, (0, u32::MAX)) else { continue };
+        if problem.amount > item.hi || item.key.counts != problem.needs || !problem.may_bring(item.key.load) {
+            continue;
+        }
+        last = Some((leaf, slots, weight));
+        let rank = rank_node(problem, pos, &item);
+        if found.last().is_some_and(|best| best.rank <= rank) {
+            continue;
+        }
+        found.push(Candidate { holder: Holder::Node(pos), rank, best: item, bounds: Vec::new() });
+    }
+    found
+}
+
+/// Puts the job where a candidate says, `exact` if that is known to be the best; `None` where it takes too long, or where
+/// ways were cut off without which the nodes do not hold the job.
+pub(crate) fn realise<C: Cost>(
+    problem: &Problem<'_>,
+    mut candidate: Candidate<C>,
+    exact: bool,
+) -> Option<Placement> {
+    let problem = &problem.anew();
+    let mut solver = Solver::<C>::new(problem);
+    if problem.ask.mode == Mode::Balanced {
+        even_out(&mut solver, &mut candidate);
+    }
+    let (shares, common) = match candidate.holder {
+        Holder::Node(pos) => {
+            (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos))
+        }
+        Holder::Domain(id) => {
+            let mut bounded = solver.bounded(candidate.bounds.clone());
+            bounded.guide_to(id);
+            let nodes = trace(&mut bounded, id, &candidate.best, false);
+            solver.exact &= bounded.exact;
+            (share_out(problem, id, &nodes, &candidate), Some(id))
+        }
+    };
+    let exact = exact && solver.exact && !problem.meter.is_spent();
+    let holds = if exact { holds(problem, &shares) } else { problem.judge(&shares).is_some() };
+    holds.then(|| Placement::new(problem, shares, common, exact))
+}
+
+/// Whether shares add up to the whole job.
+fn holds(problem: &Problem<'_>, shares: &[(Pos, u32)]) -> bool {
+    debug_assert!(problem.judge(shares).is_some(), "{shares:?} is not allowed");
+    shares.iter().map(|(_, share)| u64::from(*share)).sum::<u64>() == problem.wanted_slots()
+}
+
+/// Gives the chosen nodes their shares.
+fn share_out<C: Cost>(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    nodes: &[Chosen],
+    candidate: &Candidate<C>,
+) -> Vec<(Pos, u32)> {
+    if problem.ask.mode != Mode::Distributed || problem.per_node.is_some() {
+        return share(problem, holder, nodes, &candidate.bounds);
+    }
+    let chosen = problem.only_these(nodes.iter().map(|&(pos, _, _)| pos));
+    let mut solver = Solver::<C>::new(&chosen);
+    trace(&mut solver, holder, &candidate.best, true).into_iter().map(|(pos, _, most)| (pos, most)).collect()
+}

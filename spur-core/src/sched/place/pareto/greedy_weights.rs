@@ -1,0 +1,108 @@
+//! So many nodes for some tasks with as few heavier ones as will do, where the best ones take too long to find.
+
+use std::cmp::Reverse;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::problem::{Problem, fewest_heavy};
+
+use super::greedy::{largest_of_few, usable};
+
+/// A node: its class, of which the last is the lightest, and what it takes.
+type Node = (usize, u32, Pos);
+
+/// What there is to pick of.
+pub(super) struct Light<'p, 'a> {
+    problem: &'p Problem<'a>,
+    /// How many nodes are wanted.
+    nodes: u32,
+    /// The nodes of every leaf that may be picked, and where it begins; in fabric order.
+    leaves: Vec<(usize, Vec<Node>)>,
+}
+
+impl<'p, 'a> Light<'p, 'a> {
+    /// None where nodes weigh the same or their number is open, or some nodes have to be used.
+    pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
+        let applies = problem.layout.weights > 0
+            && problem.ask.mode == Mode::Consolidated
+            && problem.required.is_empty()
+            && problem.ask.counts.is_empty();
+        let nodes = problem.nodes.filter(|_| applies)?;
+        let lightest = problem.layout.weights;
+        let of_leaf = |leaf: DomainId| {
+            let class = |pos: Pos| problem.weight_class(pos).unwrap_or(lightest);
+            let open = usable(problem, leaf).into_iter();
+            let mut open: Vec<Node> = open.map(|pos| (class(pos), problem.most_on(pos), pos)).collect();
+            open.sort_by_key(|&(class, takes, _)| Reverse((class, takes)));
+            problem.keep_allowed(leaf, &mut open, |&(_, _, pos)| pos);
+            (problem.fabric.domain(leaf).range().start, open)
+        };
+        let leaves = problem.fabric.domains_of(Layer::LEAF).filter(|&leaf| problem.room(leaf) > 0);
+        let mut leaves: Vec<(usize, Vec<Node>)> = leaves.map(of_leaf).collect();
+        leaves.sort_unstable_by_key(|(start, _)| *start);
+        Some(Self { problem, nodes, leaves })
+    }
+
+    /// The nodes of the leaves of a domain.
+    fn below(&self, holder: DomainId) -> impl Iterator<Item = &[Node]> {
+        let range = self.problem.fabric.domain(holder).range();
+        let first = self.leaves.partition_point(|(start, _)| *start < range.start);
+        let end = self.leaves.partition_point(|(start, _)| *start < range.end);
+        self.leaves[first..end].iter().map(|(_, nodes)| nodes.as_slice())
+    }
+
+    /// How many nodes of each class but the lightest the job needs in a domain, the heaviest first; None where the largest
+    /// do not hold it.
+    pub(super) fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
+        let mut takes: Vec<Vec<u32>> = vec![Vec::new(); self.problem.layout.weights + 1];
+        self.below(holder).flatten().for_each(|&(class, one, _)| takes[class].push(one));
+        fewest_heavy(takes, self.nodes as usize, self.problem.amount.into())
+    }
+
+    /// The least of that in any domain up to a layer.
+    pub(super) fn least_heavier(&self, highest: Layer) -> Option<Vec<u32>> {
+        let largest = self.problem.fabric.domains_covering(highest).into_iter();
+        largest.filter_map(|id| self.heavier(id)).min()
+    }
+
+    /// Nodes of a domain of which so many are of each class but the lightest, in fabric order: of each the largest of as few
+    /// leaves as will do.
+    pub(super) fn pick(&self, holder: DomainId, heavier: &[u32]) -> Option<Vec<Pos>> {
+        let lightest = self.nodes.checked_sub(heavier.iter().sum())?;
+        let counts = heavier.iter().copied().chain([lightest]).map(|count| count as usize);
+        let of_class = |class: usize| -> Vec<Vec<(u32, Pos)>> {
+            let own = |nodes: &[Node]| {
+                let own = nodes.iter().filter(|(of, _, _)| *of == class);
+                own.map(|&(_, takes, pos)| (takes, pos)).collect::<Vec<_>>()
+            };
+            self.below(holder).map(own).filter(|leaf| !leaf.is_empty()).collect()
+        };
+        let classes = counts.enumerate().filter(|(_, count)| *count > 0);
+        let classes: Vec<_> = classes
+            .map(|(class, count)| {
+                let leaves = of_class(class);
+                (count, largest(&leaves, count), leaves)
+            })
+            .collect();
+        let all: u64 = classes.iter().map(|(_, most, _)| most).sum();
+        // What the largest take more than the job is left to fewer leaves.
+        let mut slack = all.checked_sub(self.problem.amount.into())?;
+        let mut picked = Vec::with_capacity(self.nodes as usize);
+        for (count, most, leaves) in classes {
+            let wanted = most.saturating_sub(slack);
+            let chosen = largest_of_few(&leaves, (count, wanted), wanted / count as u64)?;
+            let taken: u64 = chosen.iter().map(|(takes, _)| u64::from(*takes)).sum();
+            slack = slack.saturating_sub(most.saturating_sub(taken));
+            picked.extend(chosen.into_iter().map(|(_, pos)| pos));
+        }
+        picked.sort_unstable();
+        Some(picked)
+    }
+}
+
+/// What the largest of some nodes take, so many of them.
+fn largest(leaves: &[Vec<(u32, Pos)>], count: usize) -> u64 {
+    let mut takes: Vec<u32> = leaves.iter().flatten().map(|(takes, _)| *takes).collect();
+    takes.sort_unstable_by(|a, b| b.cmp(a));
+    takes.into_iter().take(count).map(u64::from).sum()
+}

@@ -1,0 +1,100 @@
+//! Special solvers: what the fronts would give, without them, where a case is of a kind that counts decide.
+//!
+//! The rooms, in the order in which they are mostly asked: `water_filling` has jobs that are spread; of the others, `equal_slots` makes
+//! tasks on nodes that all take as many a question about whole nodes; `whole_nodes` has whole nodes, and such that are shared, that
+//! weigh the same, or of which the lightest will do; `forced_nodes` has those of which some are used in every choice; `node_knapsack` has
+//! nodes that take unequally much; `relaxed` asks them less where nobody has an answer. What they share: `reduced_costs` finds the best
+//! leaves in any number of layers, `comparison` compares choices in domains of one layer, `slack_bound` leaves out what no best choice
+//! uses, `slack_tables` chooses where little is to spare, and `knapsack_step` is a step of a walk.
+
+mod comparison;
+mod equal_slots;
+mod forced_nodes;
+mod knapsack_step;
+mod node_knapsack;
+pub(super) mod outcome;
+mod reduced_costs;
+mod relaxed;
+mod slack_bound;
+mod slack_tables;
+mod water_filling;
+mod whole_nodes;
+
+use crate::model::fabric::Layer;
+use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::ask::{Ask, Mode};
+use crate::sched::place::problem::Problem;
+
+pub(super) use equal_slots::{Equal, of_whole};
+use outcome::Outcome;
+pub(super) use relaxed::place as place_loosely;
+pub(super) use whole_nodes::largest_first;
+
+/// Places a job if it is of a kind that has a special solver.
+pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+    let Some(wanted) = problem.ask.prefer_domain else { return anywhere(problem) };
+    let ask = Ask { prefer_domain: None, ..problem.ask.clone() };
+    let inside = anywhere(&problem.inside(wanted).asking(&ask));
+    let is_first = problem.layout.weights == 0 && problem.layout.prefer.is_empty();
+    match inside {
+        Outcome::Other => Outcome::Other,
+        // Nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
+        Outcome::Placed(inside) if is_first => Outcome::Placed(inside),
+        Outcome::Placed(inside) => match anywhere(&problem.clone().asking(&ask)) {
+            Outcome::Placed(best) => {
+                let exact = inside.exact && best.exact;
+                let is_better = before_domain(problem, &best) < before_domain(problem, &inside);
+                Outcome::Placed(Placement { exact, ..if is_better { best } else { inside } })
+            }
+            Outcome::Other | Outcome::Nowhere => Outcome::Other,
+        },
+        Outcome::Nowhere => anywhere(&problem.clone().asking(&ask)),
+    }
+}
+
+/// What comes before the domain that is wanted: nodes of each weight but the lightest, and the spans of preferred layers.
+fn before_domain(problem: &Problem<'_>, placement: &Placement) -> (Vec<u32>, Vec<u32>) {
+    let mut weights = vec![0; problem.layout.weights];
+    for class in placement.shares.iter().filter_map(|(pos, _)| problem.weight_class(*pos)) {
+        weights[class] += 1;
+    }
+    let spans = problem.layout.prefer.iter().map(|layer| placement.spans[layer.index()]);
+    (weights, spans.collect())
+}
+
+fn anywhere(problem: &Problem<'_>) -> Outcome {
+    if problem.ask.mode == Mode::Distributed {
+        return water_filling::place(problem);
+    }
+    let ways: [fn(&Problem<'_>) -> Outcome; 3] = if adds_up_in_tables(problem) {
+        [node_knapsack::place, whole_nodes::place, forced_nodes::place]
+    } else {
+        [whole_nodes::place, forced_nodes::place, node_knapsack::place]
+    };
+    let mut cut = Outcome::Other;
+    for place in ways {
+        match place(problem) {
+            Outcome::Other => {}
+            Outcome::Placed(found) if !found.exact => cut = Outcome::Placed(found),
+            answer => return answer,
+        }
+    }
+    cut
+}
+
+/// Whether nodes are shared and all that is asked adds up over them, in several leaves and as few layers as tables are made
+/// for.
+fn adds_up_in_tables(problem: &Problem<'_>) -> bool {
+    let is_plain = problem.adds_up() && problem.layout.prefer.is_empty() && problem.span_caps.is_empty();
+    let is_flat = problem.fabric.top().0 <= Layer::LEAF.0 + 2;
+    let open = || problem.view.slots.nodes_by_domain(problem.fabric, Layer::LEAF).iter().copied().max();
+    problem.shares_nodes() && is_plain && is_flat && (problem.amount == 1 || open() < Some(problem.amount))
+}
+
+/// The best few of the domains that could have held a job, and at which step each lost; None where that has no special solver.
+pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    if problem.ask.mode == Mode::Distributed {
+        return water_filling::losers(problem, most);
+    }
+    whole_nodes::losers(problem, most).or_else(|| node_knapsack::losers(problem, most))
+}

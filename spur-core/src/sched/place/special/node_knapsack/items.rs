@@ -1,0 +1,578 @@
+//! What there is to place a job on, where everything that matters adds up over nodes.
+
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
+use crate::sched::place::problem::{Problem, fewest_heavy, fewest_heavy_of_any, position, positions};
+use crate::sched::place::slots::Takes;
+use crate::sched::place::special::outcome::NoChoice;
+use crate::sched::place::special::reduced_costs;
+use crate::sched::place::special::slack_bound::{Parts, SlackBound};
+
+use super::dynamic_programme::{Beside, Candidate};
+use super::slack_fit::Slots;
+
+/// Nodes of a leaf above which those that can never be used are left out first.
+pub(super) const MANY: usize = 48;
+
+/// Which nodes may be used, as far as their weight goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Weights {
+    /// All weigh the same.
+    Same,
+    /// The lightest alone.
+    Lightest,
+    /// Exactly so many of each class but the lightest, heaviest first: the least there can be.
+    Some(Vec<u32>),
+}
+
+/// Nodes of a domain.
+pub(super) enum Nodes {
+    /// These are used.
+    Best(Vec<Candidate>),
+    /// Only these may be.
+    Open(Vec<Candidate>),
+}
+
+/// What a member of a domain consists of.
+pub(super) enum Piece {
+    Domain(DomainId),
+    Node(Candidate),
+}
+
+/// What there is; see the module.
+pub(super) struct Items<'s, 'a> {
+    pub(super) problem: &'s Problem<'a>,
+    pub(super) beside: Beside,
+    weights: Weights,
+    /// The most of the amount that each domain takes, where that is not the capacity as counted.
+    rooms: Option<Vec<u32>>,
+    /// What nodes take, where that can be looked up leaf by leaf.
+    takes: Option<Takes<'a>>,
+    /// What was found out about all leaves together, where nodes of one weight are looked at.
+    survey: OnceCell<Option<Survey>>,
+}
+
+impl reduced_costs::Takes for &Items<'_, '_> {
+    fn of(&self, id: DomainId) -> (u32, u32) {
+        (0, self.room(id))
+    }
+
+    fn each_of(&self, leaf: DomainId, see: impl FnMut(Pos, u32)) {
+        Items::each_of(self, leaf, see);
+    }
+}
+
+/// What is known of all leaves that may be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Survey {
+    /// No node takes more.
+    pub(super) peak: u32,
+    /// The fewest slots of a node that takes the whole job.
+    smallest: Option<u32>,
+}
+
+impl<'s, 'a> Items<'s, 'a> {
+    /// All nodes, or the lightest; None where not everything adds up.
+    pub(super) fn new(problem: &'s Problem<'a>) -> Option<Self> {
+        let ask = problem.ask;
+        // Of whole nodes a leaf is the smallest domain that is looked at.
+        let below_leaves = problem.view.slots.are_whole() && problem.within == Some(Layer::NODE);
+        let applies = problem.adds_up()
+            && ask.prefer_domain.is_none()
+            && !problem.lowest_latency
+            && !ask.prefer.contains(&Layer::NODE)
+            && !below_leaves;
+        let beside = match (problem.nodes, problem.span_caps.as_slice()) {
+            (None, []) => Beside::Nothing,
+            (Some(nodes), []) => Beside::Nodes(nodes),
+            (None, &[(Layer::LEAF, leaves)]) if leaves > 0 => Beside::Leaves(leaves),
+            _ => return None,
+        };
+        if !applies {
+            return None;
+        }
+        let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
+        let mut takes = problem.takes();
+        if weights == Weights::Lightest {
+            let lightest = problem.lightest_weight();
+            takes = takes.zip(lightest).and_then(|(all, weight)| all.of_weight(problem.view, weight));
+        }
+        let mut items = Self { problem, beside, weights, rooms: None, takes, survey: OnceCell::new() };
+        if items.weights == Weights::Lightest {
+            items.rooms = Some(items.count());
+        }
+        Some(items)
+    }
+
+    /// Whether only the lightest nodes are looked at.
+    pub(super) fn is_lightest_alone(&self) -> bool {
+        self.weights == Weights::Lightest
+    }
+
+    /// Whether nodes of several weights are used.
+    pub(super) fn is_mixed(&self) -> bool {
+        matches!(self.weights, Weights::Some(_))
+    }
+
+    /// Nodes of all weights, as few of the heavier ones as any placement needs; an error where there is none or that is another
+    /// case.
+    pub(super) fn of_all_weights(&self) -> Result<Self, NoChoice> {
+        let problem = self.problem;
+        let highest = problem.within.unwrap_or(problem.fabric.top());
+        // Below leaves there is no domain to look at.
+        let applies = highest > Layer::NODE && problem.ask.min_speed.is_none();
+        if matches!(self.beside, Beside::Leaves(_)) || !applies {
+            return Err(NoChoice::Unknown);
+        }
+        let takes = problem.takes();
+        let survey = OnceCell::from(None);
+        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey };
+        let largest = problem.fabric.domains_covering(highest).into_iter();
+        let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(NoChoice::Nowhere)?;
+        Ok(Self { weights: Weights::Some(least), ..all })
+    }
+
+    /// The same with just so many nodes of each class but the lightest.
+    pub(super) fn with_heavier(&self, heavier: Vec<u32>) -> Self {
+        let Self { problem, beside, takes, .. } = *self;
+        let survey = OnceCell::from(None);
+        Self { problem, beside, weights: Weights::Some(heavier), rooms: None, takes, survey }
+    }
+
+    /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
+    /// fit. Where their number is open, all lighter nodes are used before a heavier one.
+    pub(super) fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
+        let amount = self.problem.amount.into();
+        match self.beside {
+            Beside::Nodes(nodes) if self.problem.view.slots.nodes_of(holder) < nodes => None,
+            Beside::Nodes(nodes) => fewest_heavy(self.takes_by_weight(holder), nodes as usize, amount),
+            Beside::Nothing | Beside::Leaves(_) => fewest_heavy_of_any(self.takes_by_weight(holder), amount),
+        }
+    }
+
+    /// What the nodes of each class below a domain take, heaviest first.
+    pub(super) fn takes_by_weight(&self, holder: DomainId) -> Vec<Vec<u32>> {
+        let classes = self.problem.layout.weights;
+        let mut takes: Vec<Vec<u32>> = vec![Vec::new(); classes + 1];
+        self.each_below(holder, |node| {
+            takes[self.problem.weight_class(node.pos).unwrap_or(classes)].push(node.takes);
+        });
+        takes
+    }
+
+    /// How many nodes of each class are used, heaviest first, where that is known.
+    pub(super) fn counts(&self) -> Option<Vec<u32>> {
+        let Beside::Nodes(nodes) = self.beside else { return None };
+        let mut counts = match &self.weights {
+            Weights::Some(least) => least.clone(),
+            Weights::Same | Weights::Lightest => vec![0; self.problem.layout.weights],
+        };
+        counts.push(nodes.checked_sub(counts.iter().sum())?);
+        Some(counts)
+    }
+
+    /// Shows every node below a domain that may be used, in fabric order.
+    fn each_below(&self, holder: DomainId, mut see: impl FnMut(Candidate)) {
+        let mut ahead = vec![holder];
+        while let Some(id) = ahead.pop() {
+            if self.room(id) == 0 {
+                continue;
+            }
+            match self.problem.fabric.domain(id).children() {
+                [] => self.each_of(id, |pos, takes| see(Candidate { pos, takes })),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+    }
+
+    /// Counts what domains take.
+    fn count(&self) -> Vec<u32> {
+        let mut rooms: Vec<u32> = Vec::with_capacity(self.problem.fabric.domains().size_hint().0);
+        for (id, domain) in self.problem.fabric.domains() {
+            let sum = match (domain.children(), self.takes) {
+                _ if self.problem.is_barred(id) => 0,
+                ([], Some(takes)) => takes.room(domain.range()),
+                ([], None) => {
+                    self.nodes_of(id).iter().fold(0, |sum: u32, node| sum.saturating_add(node.takes))
+                }
+                (children, _) => {
+                    children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
+                }
+            };
+            rooms.push(sum);
+        }
+        rooms
+    }
+
+    /// The most of the amount that a domain takes.
+    pub(super) fn room(&self, id: DomainId) -> u32 {
+        self.rooms.as_ref().map_or_else(|| self.problem.room(id), |rooms| rooms[id.index()])
+    }
+
+    /// The domains of a layer that may hold the job.
+    pub(super) fn holders(&self, layer: Layer) -> Vec<DomainId> {
+        let mut holders = self.large_enough(layer);
+        holders.retain(|&id| self.can_hold(id));
+        holders
+    }
+
+    /// The domains of a layer that have room for the job.
+    pub(super) fn large_enough(&self, layer: Layer) -> Vec<DomainId> {
+        let Problem { fabric, view, amount, .. } = *self.problem;
+        let mut large = Vec::new();
+        let see = |id| {
+            if self.problem.is_inside(id) {
+                large.push(id);
+            }
+        };
+        match self.rooms.as_deref().or_else(|| self.problem.rooms()) {
+            Some(rooms) => fabric.each_with(layer, rooms, amount, see),
+            None => match view.slots.sums_by_number() {
+                Some(sums) => fabric.each_with(layer, sums, amount.into(), see),
+                None => fabric.domains_of(layer).filter(|&id| self.room(id) >= amount).for_each(see),
+            },
+        }
+        large
+    }
+
+    /// Whether a domain that has room for the job can hold it.
+    fn can_hold(&self, id: DomainId) -> bool {
+        let is_light = match &self.weights {
+            Weights::Same | Weights::Lightest => true,
+            Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
+        };
+        is_light
+            && match self.beside {
+                Beside::Nothing => true,
+                // Leaves are told apart node by node soon enough, and there are many of them.
+                Beside::Nodes(nodes) => {
+                    (self.problem.fabric.domain(id).children().is_empty() && !self.is_mixed())
+                        || self.most_on(id, nodes) >= u64::from(self.problem.amount)
+                }
+                Beside::Leaves(leaves) => self.most_in(id, leaves) >= u64::from(self.problem.amount),
+            }
+    }
+
+    /// The most that so many nodes of a domain take; 0 where there are not as many.
+    pub(super) fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
+        let nodes = nodes as usize;
+        let is_known =
+            self.peak().is_some_and(|peak| u64::from(peak) * (nodes as u64) < u64::from(self.problem.amount));
+        if is_known || (self.problem.view.slots.nodes_of(id) as usize) < nodes {
+            return 0;
+        }
+        let mut takes: Vec<u32> = Vec::new();
+        self.each_below(id, |node| takes.push(node.takes));
+        if takes.len() < nodes {
+            return 0;
+        }
+        if nodes < takes.len() {
+            takes.select_nth_unstable_by(nodes, |a, b| b.cmp(a));
+        }
+        takes[..nodes].iter().map(|&takes| u64::from(takes)).sum()
+    }
+
+    /// The most that so many leaves of a domain take.
+    fn most_in(&self, id: DomainId, leaves: u32) -> u64 {
+        let fabric = self.problem.fabric;
+        let range = fabric.domain(id).range();
+        let (mut rooms, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            let leaf = fabric.leaf_of(Pos(u32::try_from(at).expect("positions are u32")));
+            let Some(leaf) = leaf else { break };
+            rooms.push(u64::from(self.room(leaf)));
+            at = fabric.domain(leaf).range().end;
+        }
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        rooms.iter().take(leaves as usize).sum()
+    }
+
+    /// The most of the amount that a node takes; 0 where it may not be used.
+    fn takes(&self, pos: Pos) -> u32 {
+        let heavier = self.is_lightest_alone() && self.problem.weight_class(pos).is_some();
+        if heavier { 0 } else { self.problem.most_on(pos) }
+    }
+
+    /// A node and what it takes.
+    pub(super) fn candidate(&self, pos: Pos) -> Candidate {
+        Candidate { pos, takes: self.takes(pos) }
+    }
+
+    /// Whether the weight of a node is such that the job may have it alone.
+    fn may_be_alone(&self, pos: Pos) -> bool {
+        match &self.weights {
+            Weights::Same | Weights::Lightest => true,
+            Weights::Some(least) => {
+                let class = self.problem.weight_class(pos);
+                least.iter().enumerate().all(|(index, &count)| count == u32::from(class == Some(index)))
+            }
+        }
+    }
+
+    /// The nodes of a leaf that take something, in fabric order.
+    pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<Candidate> {
+        let mut nodes = Vec::with_capacity(self.problem.view.slots.nodes_of(leaf) as usize);
+        self.each_of(leaf, |pos, takes| nodes.push(Candidate { pos, takes }));
+        nodes
+    }
+
+    /// Shows the nodes of a leaf that take something, in fabric order, and what they take.
+    pub(super) fn each_of(&self, leaf: DomainId, mut see: impl FnMut(Pos, u32)) {
+        let range = self.problem.fabric.domain(leaf).range();
+        match self.takes {
+            Some(takes) => takes.each(range, |index, takes| see(position(index), takes)),
+            None => positions(range).for_each(|pos| match self.takes(pos) {
+                0 => {}
+                takes => see(pos, takes),
+            }),
+        }
+    }
+
+    /// What the nodes of a leaf take beyond a number, in sum.
+    pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
+        let range = self.problem.fabric.domain(leaf).range();
+        match self.takes {
+            Some(takes) => takes.beyond(range, number).into(),
+            None => positions(range).map(|pos| u64::from(self.takes(pos).saturating_sub(number))).sum(),
+        }
+    }
+
+    /// The most that any m nodes of a leaf take is no more than m times that; not known everywhere.
+    pub(super) fn peak(&self) -> Option<u32> {
+        self.survey().map(|survey| survey.peak)
+    }
+
+    fn survey(&self) -> Option<Survey> {
+        *self.survey.get_or_init(|| Some(survey(self.problem, self.takes.as_ref()?)))
+    }
+
+    /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
+    pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
+        let leaves = self.large_enough(Layer::LEAF);
+        let is_scored = self.problem.ask.score.weights.any();
+        if leaves.is_empty() {
+            return None;
+        }
+        if let (Some(survey), Some(takes), false) = (self.survey(), self.takes, is_scored) {
+            let slots = survey.smallest?;
+            let mut best: Option<(u64, DomainId, Pos)> = None;
+            for leaf in leaves {
+                let own = self.problem.slots(leaf);
+                let is_better = best.is_none_or(|(least, than, _)| {
+                    own.cmp(&least).then_with(|| self.by_waste(leaf, than)).is_lt()
+                });
+                if !is_better {
+                    continue;
+                }
+                let range = self.problem.fabric.domain(leaf).range();
+                if let Some(pos) = takes.first_with(range, slots).map(position) {
+                    best = Some((own, leaf, pos));
+                }
+            }
+            return best.map(|(_, leaf, pos)| (leaf, pos));
+        }
+        let score = |before: ScoreBefore, leaf: DomainId| self.problem.score(before, leaf);
+        let mut best: Option<((i64, u64), DomainId, Pos)> = None;
+        for leaf in leaves {
+            let Some((slots, pos)) = self.smallest_of(leaf) else { continue };
+            let head = (score(ScoreBefore::Span, leaf) + score(ScoreBefore::Fit, leaf), slots);
+            let is_better = best.is_none_or(|(least, other, first)| {
+                (head.cmp(&least))
+                    .then_with(|| self.by_waste(leaf, other))
+                    .then_with(|| score(ScoreBefore::None, leaf).cmp(&score(ScoreBefore::None, other)))
+                    .then(pos.cmp(&first))
+                    .is_lt()
+            });
+            if is_better {
+                best = Some((head, leaf, pos));
+            }
+        }
+        best.map(|(_, leaf, pos)| (leaf, pos))
+    }
+
+    /// The node of a leaf with the fewest slots that takes the whole job, the first such, and its slots.
+    fn smallest_of(&self, leaf: DomainId) -> Option<(u64, Pos)> {
+        positions(self.problem.fabric.domain(leaf).range())
+            .filter(|&pos| self.takes(pos) >= self.problem.amount && self.may_be_alone(pos))
+            .map(|pos| (self.problem.slots_of_node(pos), pos))
+            .min()
+    }
+
+    /// The nodes of a leaf without those that can never be used.
+    ///
+    /// Nodes of one weight that take the same and have the same slots are used in their order, so only the first few
+    /// of them can be: as many as hold the job, or as are wanted.
+    pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<Candidate> {
+        let mut nodes = self.nodes_of(leaf);
+        if nodes.len() <= MANY {
+            return nodes;
+        }
+        let problem = self.problem;
+        let mut seen: BTreeMap<(Option<usize>, u32, u64), u32> = BTreeMap::new();
+        nodes.retain(|node| {
+            let kind = (problem.weight_class(node.pos), node.takes, problem.slots_of_node(node.pos));
+            let count = seen.entry(kind).or_default();
+            *count += 1;
+            *count
+                <= match self.beside {
+                    Beside::Nodes(nodes) => nodes,
+                    Beside::Nothing | Beside::Leaves(_) => problem.amount.div_ceil(node.takes),
+                }
+        });
+        nodes
+    }
+
+    /// The nodes of a domain that the best choice uses, or those that it may use, in fabric order.
+    pub(super) fn nodes_below(&self, holder: DomainId) -> Nodes {
+        let children = self.problem.fabric.domain(holder).children();
+        if children.is_empty() {
+            return Nodes::Open(self.trimmed(holder));
+        }
+        let nodes = self.number_of_nodes();
+        let is_first = if nodes.is_some() { self.lies_over_leaves(holder) } else { self.are_members_first() };
+        let members = if is_first { children } else { &[] };
+        let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
+        let mut sizes = Parts::default();
+        parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
+        let slots = Slots::new(self, holder, members, &parts);
+        let best = slots.and_then(|slots| match nodes {
+            Some(nodes) => slots.best_of(&sizes, nodes),
+            None => slots.best(&sizes, &SlackBound::new(&sizes, self.problem.amount)?),
+        });
+        let all = || children.iter().flat_map(|&child| self.all_below(child)).collect();
+        best.map_or_else(|| Nodes::Open(all()), Nodes::Best)
+    }
+
+    /// The nodes of a domain, but for those that can never be used.
+    fn all_below(&self, id: DomainId) -> Vec<Candidate> {
+        let (mut nodes, mut ahead) = (Vec::new(), vec![id]);
+        while let Some(id) = ahead.pop() {
+            match self.problem.fabric.domain(id).children() {
+                _ if self.room(id) == 0 => {}
+                [] => nodes.extend(self.trimmed(id)),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+        nodes
+    }
+
+    /// What a member of a domain consists of, as far as fewer of those come next: what counts for the layer below it, and
+    /// what each takes.
+    pub(super) fn pieces(&self, holder: DomainId, member: DomainId) -> Vec<(Piece, u32)> {
+        let fabric = self.problem.fabric;
+        let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
+        let are_nodes_counted = self.problem.per_node.is_none();
+        // What may not be used has no room, whatever those below it have.
+        if self.room(member) == 0 {
+            return Vec::new();
+        }
+        let with_room =
+            |id: &DomainId| Some((Piece::Domain(*id), self.room(*id))).filter(|(_, room)| *room > 0);
+        if below > Layer::NODE && fabric.domain(member).layer() > below {
+            let children = fabric.domain(member).children();
+            let mut pieces = Vec::with_capacity(children.len());
+            pieces.extend(children.iter().filter_map(with_room));
+            pieces
+        } else if below == Layer::NODE && are_nodes_counted {
+            self.trimmed(member).into_iter().map(|node| (Piece::Node(node), node.takes)).collect()
+        } else {
+            with_room(&member).into_iter().collect()
+        }
+    }
+
+    /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
+    /// that the others could do without.
+    pub(super) fn largest_below(&self, holder: DomainId) -> Vec<Candidate> {
+        let mut members = vec![holder];
+        while members.iter().any(|&id| !self.problem.fabric.domain(id).children().is_empty()) {
+            let below = |&id: &DomainId| match self.problem.fabric.domain(id).children() {
+                [] => vec![id],
+                children => children.to_vec(),
+            };
+            members = self.fewest_of(members.iter().flat_map(below).collect(), |&id| self.room(id));
+        }
+        let nodes = members.iter().flat_map(|&leaf| self.nodes_of(leaf)).collect();
+        let mut nodes = self.fewest_of(nodes, |node| node.takes);
+        nodes.sort_unstable_by_key(|node| node.pos);
+        nodes
+    }
+
+    /// As many of the largest as hold the job.
+    fn fewest_of<T>(&self, mut some: Vec<T>, size: impl Fn(&T) -> u32) -> Vec<T> {
+        some.sort_by_key(|one| std::cmp::Reverse(size(one)));
+        let sizes: Vec<u32> = some.iter().map(size).collect();
+        some.truncate(self.position(&sizes).map_or(some.len(), |last| last + 1));
+        some
+    }
+
+    /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
+    pub(super) fn are_members_first(&self) -> bool {
+        self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()
+    }
+
+    /// At which of some falling rooms their sum holds the job.
+    pub(super) fn position(&self, rooms: &[u32]) -> Option<usize> {
+        let mut sum = 0_u32;
+        rooms.iter().position(|&room| {
+            sum = sum.saturating_add(room);
+            sum >= self.problem.amount
+        })
+    }
+
+    pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {
+        let fabric = self.problem.fabric;
+        let leaves = fabric.domain(id).children();
+        !leaves.is_empty() && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
+    }
+
+    /// Compares two domains of one layer by the score, where it decides before best fit, and by what is left in them and in
+    /// their ancestors, from the bottom up.
+    pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
+        let problem = self.problem;
+        if !problem.is_scored(ScoreBefore::Fit) {
+            return problem.by_waste(one, other);
+        }
+        let score = |id: DomainId| problem.score(ScoreBefore::Fit, id);
+        score(one).cmp(&score(other)).then_with(|| problem.by_waste(one, other))
+    }
+
+    /// What that compares first.
+    pub(super) fn own_waste(&self, id: DomainId) -> (i64, u64) {
+        (self.problem.score(ScoreBefore::Fit, id), self.problem.slots(id))
+    }
+
+    /// Slots of some nodes, in sum.
+    pub(super) fn slots_of(&self, nodes: &[Candidate]) -> u64 {
+        nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()
+    }
+}
+
+/// Looks at all nodes in domains that may be used.
+fn survey(problem: &Problem<'_>, takes: &Takes<'_>) -> Survey {
+    let fabric = problem.fabric;
+    if problem.per_node.is_some() && problem.amount > 1 {
+        return Survey { peak: 1, smallest: None };
+    }
+    let wanted = problem.per_node.unwrap_or(problem.amount);
+    let mut survey = Survey { peak: 0, smallest: None };
+    let mut see = |range| {
+        let (peak, smallest) = takes.extremes(range, wanted);
+        survey.peak = survey.peak.max(peak);
+        survey.smallest = survey.smallest.into_iter().chain(smallest).min();
+    };
+    if problem.is_any_barred() {
+        let may_use = |&leaf: &DomainId| !problem.is_barred(leaf) && problem.is_inside(leaf);
+        let leaves = fabric.domains_of(Layer::LEAF).filter(may_use);
+        leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
+    } else if let Some(holder) = problem.holder() {
+        see(fabric.domain(holder).range());
+    } else {
+        see(0..fabric.wired());
+    }
+    survey.smallest = survey.smallest.filter(|_| survey.peak >= problem.amount);
+    survey
+}

@@ -1,0 +1,495 @@
+//! Nodes that take unequally much, or weigh unequally much, without a general search.
+//!
+//! Gives exactly what the dynamic programme would where everything that matters adds up over nodes; where a case is
+//! not of this kind it says so and leaves it to the general solver. The lowest layer of which some domain can hold
+//! the job is found by counts. One node is found by looking at what each takes; of leaves only those are looked into
+//! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`dynamic_programme`].
+
+mod choice;
+mod dynamic_programme;
+mod holder_order;
+mod items;
+mod slack_fit;
+mod weight_classes;
+
+use std::cmp::Ordering;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
+use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::ask::Ask;
+use crate::sched::place::pareto::share;
+use crate::sched::place::problem::{self, Frame, Holder, Item, Problem, rank, rank_node};
+
+use super::comparison::{order, scored};
+use super::outcome::{NoChoice, Outcome};
+use super::reduced_costs::best_nodes_below;
+use super::whole_nodes;
+use choice::Choice;
+use dynamic_programme::{Beside, Candidate, Scale, walk};
+use items::{Items, MANY, Nodes};
+use weight_classes::best_nodes;
+
+/// Places a job if it is one of the cases in which everything adds up.
+pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+    let Some(items) = Items::new(problem) else { return Outcome::Other };
+    let found = search(&items);
+    if matches!(found, Outcome::Placed(_)) || !items.is_lightest_alone() {
+        return found;
+    }
+    match items.of_all_weights() {
+        Ok(items) => search(&items),
+        Err(NoChoice::Nowhere) => Outcome::Nowhere,
+        Err(NoChoice::Unknown) => Outcome::Other,
+    }
+}
+
+fn search(items: &Items<'_, '_>) -> Outcome {
+    let problem = items.problem;
+    if let Some((leaf, pos)) = on_one_node(items) {
+        let share = problem.per_node.unwrap_or(problem.amount);
+        return Outcome::Placed(Placement::new(problem, vec![(pos, share)], Some(leaf), true));
+    }
+    let highest = problem.within.unwrap_or(problem.fabric.top());
+    for layer in (1..=highest.0).map(Layer) {
+        let holders = items.holders(layer);
+        if holders.is_empty() {
+            continue;
+        }
+        let may_be_higher = layer < highest || problem.is_scored(ScoreBefore::Span);
+        if may_be_higher && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
+            // A higher domain, or one of a lower score, could touch fewer domains of a preferred layer, which comes before that.
+            return Outcome::Other;
+        }
+        match at_layer(items, &holders) {
+            Ok((holder, nodes)) => return Outcome::Placed(placed(problem, holder, &nodes)),
+            Err(NoChoice::Nowhere) => {}
+            Err(NoChoice::Unknown) if is_counted(items) => {
+                let holder = least_waste(items, &holders);
+                let placement = placed(problem, holder, &items.largest_below(holder));
+                return Outcome::Placed(Placement { exact: false, ..placement });
+            }
+            Err(NoChoice::Unknown) => {
+                if let Some((holder, nodes)) = of_nodes_alone(items, &holders) {
+                    return Outcome::Placed(placed(problem, holder, &nodes));
+                }
+                // What is too large for a walk is for a search as well.
+                problem.meter.use_up();
+                return Outcome::Other;
+            }
+        }
+    }
+    Outcome::Nowhere
+}
+
+/// The best nodes of one of some domains of one layer, where so many nodes are wanted and those that are best whatever they
+/// take have room for all tasks: tasks leave less to choose from and make nothing better.
+fn of_nodes_alone(items: &Items<'_, '_>, holders: &[DomainId]) -> Option<(DomainId, Vec<Candidate>)> {
+    let Beside::Nodes(nodes) = items.beside else { return None };
+    let Problem { fabric, view, within, .. } = *items.problem;
+    let ask = Ask {
+        nodes: Some((nodes, nodes)),
+        tasks: None,
+        tasks_per_node: None,
+        max_tasks_per_node: None,
+        ..items.problem.ask.clone()
+    };
+    // The score knows the share of slots that the job fills.
+    if ask.score.weights.any() {
+        return None;
+    }
+    let frame = Frame { within, ..Frame::default() };
+    let problem = Problem::new(fabric, view, &ask, Some(nodes), frame, &items.problem.meter)?;
+    let holders: Vec<DomainId> = holders
+        .iter()
+        .copied()
+        .filter(|&id| items.most_on(id, nodes) >= items.problem.amount.into())
+        .collect();
+    let (holder, nodes) = whole_nodes::best_of(&problem, &holders)?;
+    let candidate = |pos: Pos| Candidate { pos, takes: items.problem.most_on(pos) };
+    let nodes: Vec<Candidate> = nodes.into_iter().map(candidate).collect();
+    let takes: u64 = nodes.iter().map(|node| u64::from(node.takes)).sum();
+    (takes >= items.problem.amount.into()).then_some((holder, nodes))
+}
+
+/// The best nodes of one of some domains of one layer.
+fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let problem = items.problem;
+    if problem.is_scored(ScoreBefore::Span) {
+        let groups = scored(problem, ScoreBefore::Span, holders);
+        let mut found = groups.iter().map(|equal| among(items, equal));
+        return found.find(|found| *found != Err(NoChoice::Nowhere)).unwrap_or(Err(NoChoice::Nowhere));
+    }
+    among(items, holders)
+}
+
+/// The same where no score decides before spans.
+fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let is_leaf = items.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
+    if is_leaf && !items.is_mixed() { in_one_leaf(items, holders) } else { in_one_domain(items, holders) }
+}
+
+/// Whether what a domain takes is enough to know that it can hold the job.
+fn is_counted(items: &Items<'_, '_>) -> bool {
+    items.beside == Beside::Nothing && !items.is_mixed()
+}
+
+/// Of domains that need the fewest members for the job, one that it leaves least of.
+fn least_waste(items: &Items<'_, '_>, holders: &[DomainId]) -> DomainId {
+    let suited = items.with_fewest_members(holders);
+    suited.into_iter().min_by(|&one, &other| items.by_waste(one, other)).unwrap_or(holders[0])
+}
+
+/// The placement on chosen nodes.
+fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[Candidate]) -> Placement {
+    let chosen: Vec<_> = nodes.iter().map(|node| (node.pos, 1, node.takes)).collect();
+    let free = vec![(0, u32::MAX); problem.layout.layers];
+    Placement::new(problem, share(problem, holder, &chosen, &free), Some(holder), true)
+}
+
+/// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up. Whole nodes are
+/// left to their leaves.
+fn on_one_node(items: &Items<'_, '_>) -> Option<(DomainId, Pos)> {
+    let problem = items.problem;
+    let takes_several = problem.view.slots.are_whole()
+        || problem.per_node.is_some() && problem.amount > 1
+        || problem.nodes.is_some_and(|nodes| nodes > 1);
+    if takes_several {
+        return None;
+    }
+    items.smallest()
+}
+
+/// How few nodes of a leaf take the job.
+#[derive(Debug, Clone, Copy)]
+struct Fewest {
+    nodes: u32,
+    /// What the first of the largest takes, and the last.
+    first: u32,
+    last: u32,
+    /// How much more than the job the largest take.
+    slack: u32,
+}
+
+/// How few nodes of a leaf take the job; `takes` is reused.
+fn fewest(items: &Items<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option<Fewest> {
+    takes.clear();
+    if let (Some(peak @ 1..=MOST_COUNTED), Beside::Nothing) = (items.peak(), items.beside) {
+        return fewest_of_few(items, leaf, peak);
+    }
+    items.each_of(leaf, |_, node| takes.push(node));
+    takes.sort_unstable_by(|a, b| b.cmp(a));
+    if let Beside::Nodes(nodes) = items.beside {
+        let most: u64 = takes.iter().take(nodes as usize).map(|&takes| u64::from(takes)).sum();
+        let holds = takes.len() >= nodes as usize && most >= u64::from(items.problem.amount);
+        return holds.then_some(Fewest { nodes, first: 0, last: 0, slack: 0 });
+    }
+    let mut left = items.problem.amount;
+    let first = takes.first().copied()?;
+    for (&takes, nodes) in takes.iter().zip(1..) {
+        if takes >= left {
+            return Some(Fewest { nodes, first, last: takes, slack: takes - left });
+        }
+        left -= takes;
+    }
+    None
+}
+
+/// The most that nodes take where those that take as much are counted.
+const MOST_COUNTED: u32 = 63;
+
+/// How few nodes of a leaf take the job where none takes more than `peak`.
+fn fewest_of_few(items: &Items<'_, '_>, leaf: DomainId, peak: u32) -> Option<Fewest> {
+    let mut counts = [0_u32; MOST_COUNTED as usize + 1];
+    items.each_of(leaf, |_, takes| counts[takes as usize] += 1);
+    let (mut left, mut nodes, mut first) = (items.problem.amount, 0, 0);
+    for takes in (1..=peak).rev() {
+        let count = counts[takes as usize];
+        let needed = left.div_ceil(takes);
+        if count > 0 && first == 0 {
+            first = takes;
+        }
+        if count >= needed {
+            return Some(Fewest { nodes: nodes + needed, first, last: takes, slack: needed * takes - left });
+        }
+        nodes += count;
+        left -= count * takes;
+    }
+    None
+}
+
+/// Whether a leaf could be as good as the best so far, which takes the fewest nodes that `least` says; `order` is that
+/// of what it leaves.
+///
+/// No m nodes take more than m times any number and what each node of the leaf takes beyond that number.
+fn may_do_with(items: &Items<'_, '_>, leaf: DomainId, least: &Fewest, order: Ordering) -> bool {
+    if matches!(items.beside, Beside::Nodes(_)) {
+        return order.is_le();
+    }
+    let nodes = if order.is_gt() { least.nodes.saturating_sub(1) } else { least.nodes };
+    if items.peak().is_some_and(|peak| u64::from(nodes) * u64::from(peak) < items.problem.amount.into()) {
+        return false;
+    }
+    let most = |number: u32| u64::from(nodes) * u64::from(number) + items.beyond(leaf, number);
+    [least.last, least.first].into_iter().all(|number| most(number) >= u64::from(items.problem.amount))
+}
+
+/// The best nodes of one of some leaves.
+fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let mut best: Option<(Fewest, Vec<DomainId>)> = None;
+    let mut takes = Vec::new();
+    for &leaf in leaves {
+        let mut order = Ordering::Less;
+        if let Some((least, tied)) = &best {
+            order = items.by_waste(leaf, tied[0]);
+            if !may_do_with(items, leaf, least, order) {
+                continue;
+            }
+        }
+        let Some(found) = fewest(items, leaf, &mut takes) else { continue };
+        if let Some((least, _)) = &best {
+            order = found.nodes.cmp(&least.nodes).then(order);
+        }
+        match (order, &mut best) {
+            (Ordering::Equal, Some((_, tied))) => tied.push(leaf),
+            (Ordering::Less, _) => best = Some((found, vec![leaf])),
+            _ => {}
+        }
+    }
+    let (least, tied) = best.ok_or(NoChoice::Nowhere)?;
+    let mut winner: Option<((u64, i64), DomainId, Vec<Candidate>)> = None;
+    for leaf in tied {
+        let nodes = match best_of(items, leaf, least) {
+            Err(NoChoice::Unknown) if is_counted(items) => {
+                layer_by_layer(items, leaf, None)?.ok_or(NoChoice::Nowhere)
+            }
+            found => found,
+        }?;
+        let own = (items.slots_of(&nodes), items.problem.score(ScoreBefore::None, leaf));
+        if winner.as_ref().is_none_or(|(best, _, _)| own < *best) {
+            winner = Some((own, leaf, nodes));
+        }
+    }
+    winner.map(|(_, leaf, nodes)| (leaf, nodes)).ok_or(NoChoice::Nowhere)
+}
+
+/// The best nodes of one leaf.
+fn best_of(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<Candidate>, NoChoice> {
+    let problem = items.problem;
+    let scale = Scale::new(problem, Layer::LEAF, problem.slots(leaf), items.beside, false);
+    let scale = scale.ok_or(NoChoice::Unknown)?;
+    if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(items.beside, Beside::Nodes(_)) {
+        let nodes = items.trimmed(leaf);
+        return walk(problem, leaf, problem.amount, &nodes, &scale, items.beside);
+    }
+    let (mut used, open) = settle(items, items.nodes_of(leaf), least);
+    let settled = used.iter().map(|node| node.takes).sum();
+    if let Some(left) = problem.amount.checked_sub(settled).filter(|left| *left > 0) {
+        used.extend(walk(problem, leaf, left, &open, &scale, items.beside)?);
+    }
+    used.sort_unstable_by_key(|node| node.pos);
+    Ok(used)
+}
+
+/// The nodes of a leaf that every best choice uses, and those that some may: the latter in fabric order.
+///
+/// The largest nodes hold the job with some slack. A choice of as many nodes that takes others instead has to make do
+/// with that slack: each node larger than the last of the largest that is left out, and each smaller one that is used,
+/// costs the difference. Of nodes that take the same, those with the fewest slots come first.
+fn settle(
+    items: &Items<'_, '_>,
+    mut nodes: Vec<Candidate>,
+    least: Fewest,
+) -> (Vec<Candidate>, Vec<Candidate>) {
+    let problem = items.problem;
+    nodes.sort_by_cached_key(|node| (node.takes, problem.slots_of_node(node.pos), node.pos));
+    let larger = nodes.len() - nodes.partition_point(|node| node.takes <= least.last);
+    let slack = least.slack as usize;
+    let (mut used, mut open) = (Vec::new(), Vec::new());
+    for alike in nodes.chunk_by(|one, other| one.takes == other.takes) {
+        let takes = alike[0].takes;
+        let changes = |by: u32| (least.slack / by) as usize;
+        let (sure, most) = match takes.cmp(&least.last) {
+            Ordering::Greater => (alike.len().saturating_sub(changes(takes - least.last)), alike.len()),
+            Ordering::Less => (0, changes(least.last - takes)),
+            Ordering::Equal => {
+                let own = least.nodes as usize - larger;
+                (own.saturating_sub(slack), own + slack)
+            }
+        };
+        let (sure, most) = (sure.min(alike.len()), most.min(alike.len()));
+        used.extend_from_slice(&alike[..sure]);
+        open.extend_from_slice(&alike[sure..most]);
+    }
+    open.sort_unstable_by_key(|node| node.pos);
+    (used, open)
+}
+
+/// The best nodes of one of some domains of one layer.
+fn in_one_domain(
+    items: &Items<'_, '_>,
+    holders: &[DomainId],
+) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let mut best: Option<Choice> = None;
+    for (id, members) in items.in_order(holders) {
+        if best.as_ref().is_some_and(|best| items.is_behind(id, members, best.holder(), &best.nodes)) {
+            continue;
+        }
+        let found = match best_below(items, id) {
+            Err(NoChoice::Unknown) if is_counted(items) => layer_by_layer(items, id, best.as_ref()),
+            found => found.map(Some),
+        };
+        let nodes = match found {
+            Ok(Some(nodes)) => nodes,
+            Ok(None) | Err(NoChoice::Nowhere) => continue,
+            Err(NoChoice::Unknown) => return Err(NoChoice::Unknown),
+        };
+        let choice = Choice::new(items.problem, id, nodes);
+        if best.as_ref().is_none_or(|best| choice.is_better(items, best)) {
+            best = Some(choice);
+        }
+    }
+    best.map(|best| (best.holder(), best.nodes)).ok_or(NoChoice::Nowhere)
+}
+
+/// The best nodes of one domain.
+fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<Candidate>, NoChoice> {
+    let problem = items.problem;
+    if let Some(counts) = items.counts().filter(|_| items.is_mixed()) {
+        return best_nodes(items, id, &counts);
+    }
+    match items.nodes_below(id) {
+        Nodes::Best(nodes) => Ok(nodes),
+        Nodes::Open(nodes) => {
+            let layer = problem.fabric.domain(id).layer();
+            let scale = Scale::new(problem, layer, problem.slots(id), items.beside, items.is_mixed());
+            let scale = scale.ok_or(NoChoice::Unknown)?;
+            match walk(problem, id, problem.amount, &nodes, &scale, items.beside) {
+                Err(NoChoice::Unknown) if items.is_lightest_alone() => {
+                    let counts = items.counts().ok_or(NoChoice::Unknown)?;
+                    best_nodes(items, id, &counts)
+                }
+                found => found,
+            }
+        }
+    }
+}
+
+/// The same where a walk over the nodes is too long; None where the best choice in another domain is better.
+fn layer_by_layer(
+    items: &Items<'_, '_>,
+    id: DomainId,
+    best: Option<&Choice>,
+) -> Result<Option<Vec<Candidate>>, NoChoice> {
+    let problem = items.problem;
+    let mut order = order(problem, problem.fabric.domain(id).layer());
+    order.push(Layer::NODE);
+    let is_worse = |counts: &[u32]| {
+        let known = |layer| order.iter().zip(counts).find(|(known, _)| **known == layer);
+        let counts = |layer| known(layer).map_or(0, |(_, count)| *count);
+        best.is_some_and(|best| best.is_before(items, id, counts))
+    };
+    let nodes = best_nodes_below(problem, id, &order, items, is_worse)?;
+    Ok(nodes.map(|nodes| nodes.into_iter().map(|pos| items.candidate(pos)).collect()))
+}
+
+/// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
+/// everything adds up, or where a higher layer may come first.
+pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    let applies =
+        problem.ask.prefer.is_empty() && !problem.ask.score.weights.any() && !problem.nodes_are_alike();
+    let items = Items::new(problem).filter(|_| applies)?;
+    if items.is_lightest_alone() && matches!(items.beside, Beside::Nodes(2..)) {
+        return losers_by_weight(&items.of_all_weights().ok()?, most);
+    }
+    losers_of(&items, most).or_else(|| losers_of(&items.of_all_weights().ok()?, most))
+}
+
+/// The same of several nodes of several weights, where the fewest of the heaviest come before everything else.
+fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
+    let problem = items.problem;
+    let fabric = problem.fabric;
+    let highest = problem.within.unwrap_or(fabric.top());
+    let mut holders: Vec<(Vec<u32>, Layer, DomainId)> = Vec::new();
+    for layer in (1..=highest.0).map(Layer) {
+        let here = items.large_enough(layer).into_iter();
+        holders.extend(here.filter_map(|id| Some((items.heavier(id)?, layer, id))));
+    }
+    let order = |one: &(Vec<u32>, Layer, DomainId), other: &(Vec<u32>, Layer, DomainId)| {
+        let by_waste = || if one.1 == Layer::LEAF { items.by_waste(one.2, other.2) } else { Ordering::Equal };
+        one.0.cmp(&other.0).then(one.1.cmp(&other.1)).then_with(by_waste)
+    };
+    // One of them is the winner, and those above it are no rivals.
+    let few = most + usize::from(highest.0);
+    if few < holders.len() {
+        let last = holders.select_nth_unstable_by(few, order).1.clone();
+        holders.retain(|other| order(other, &last).is_le());
+    }
+    let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
+        let here = holders.iter().filter(|(_, own, _)| *own == layer);
+        let ranked = here.filter_map(|(heavier, _, id)| {
+            let best = best_in(&items.with_heavier(heavier.clone()), *id)?;
+            Some((rank(problem, *id, &best), Holder::Domain(*id)))
+        });
+        Some(ranked.collect())
+    };
+    problem::losers(problem, false, most, of_layer)
+}
+
+fn losers_of(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
+    let problem = items.problem;
+    let of_layer = |layer: Layer, few: usize, may_lose: &dyn Fn(DomainId) -> bool| {
+        if layer == Layer::NODE {
+            let on_node = on_one_node(items).and_then(|(_, pos)| {
+                let item = problem.node::<Vec<i64>>(pos, (0, u32::MAX))?;
+                Some((rank_node(problem, pos, &item), Holder::Node(pos)))
+            });
+            return Some(on_node.into_iter().collect());
+        }
+        let holders = shortlist(items, layer, few).into_iter().filter(|id| may_lose(*id));
+        let ranked =
+            holders.filter_map(|id| Some((rank(problem, id, &best_in(items, id)?), Holder::Domain(id))));
+        Some(ranked.collect())
+    };
+    problem::losers(problem, true, most, of_layer)
+}
+
+/// The domains of a layer that can be among its best few.
+fn shortlist(items: &Items<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
+    let mut holders = items.holders(layer);
+    if layer > Layer::LEAF || holders.len() <= few || items.is_mixed() {
+        return holders;
+    }
+    let mut takes = Vec::new();
+    let mut counted: Vec<(u32, DomainId)> =
+        (holders.drain(..)).filter_map(|leaf| Some((fewest(items, leaf, &mut takes)?.nodes, leaf))).collect();
+    let order = |one: &(u32, DomainId), other: &(u32, DomainId)| {
+        one.0.cmp(&other.0).then_with(|| items.by_waste(one.1, other.1))
+    };
+    // Those that are equal to the last of the few may turn out to be better.
+    if counted.len() > few {
+        let last = *counted.select_nth_unstable_by(few - 1, order).1;
+        counted.retain(|other| order(other, &last).is_le());
+    }
+    counted.into_iter().map(|(_, leaf)| leaf).collect()
+}
+
+/// What the best placement in a domain costs.
+fn best_in(items: &Items<'_, '_>, id: DomainId) -> Option<Item<Vec<i64>>> {
+    let problem = items.problem;
+    let fabric = problem.fabric;
+    let nodes = best_below(items, id).ok()?;
+    let mut sum = Item::<Vec<i64>>::nothing(problem.layout.width());
+    let mut known: Vec<DomainId> = Vec::new();
+    for node in nodes {
+        sum = sum.plus(&problem.node::<Vec<i64>>(node.pos, (0, u32::MAX))?, &problem.needs);
+        for domain in fabric.path_up(node.pos).take_while(|&domain| domain != id) {
+            if !known.contains(&domain) {
+                let (from, to) = (fabric.domain(domain).layer(), fabric.domain(domain).cover());
+                problem.charge(&mut sum.cost, from, to, problem.slots(domain));
+                known.push(domain);
+            }
+        }
+    }
+    Some(sum)
+}

@@ -1,0 +1,225 @@
+//! What lies below the domain that is to hold the job: every domain with room, what it costs to use it, and in which order
+//! that counts.
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::problem::Problem;
+use crate::sched::place::special::slack_bound::largest;
+
+use super::Takes;
+use super::multipliers::Scope;
+
+/// A domain below the holder, or a node.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    /// Of a node, its leaf.
+    pub(super) id: DomainId,
+    pub(super) node: Option<Pos>,
+    /// The most that it can take.
+    pub(super) room: u32,
+    /// What it takes is a multiple of this.
+    pub(super) unit: u32,
+    pub(super) slots: u64,
+    /// The lowest layer that it counts for.
+    pub(super) layer: Layer,
+    /// What it takes at least, because it is sure to be used; none of the others is.
+    pub(super) least: u32,
+    /// For which of the layers in order it counts, as bits: for none if it is used in any case and so costs nothing.
+    pub(super) counts: usize,
+    /// For which it does so if it is used in any case.
+    sure: usize,
+    /// The part that it is directly below; None: the holder.
+    pub(super) above: Option<usize>,
+    /// Where the parts below it end; they begin behind it.
+    pub(super) end: usize,
+}
+
+/// Everything below a holder; see the module.
+pub(super) struct Instance<'p> {
+    problem: &'p Problem<'p>,
+    /// A domain before those below it, in fabric order.
+    pub(super) parts: Vec<Part>,
+    /// The layers in the order in which using few of their domains counts.
+    pub(super) order: Vec<Layer>,
+    pub(super) amount: u32,
+}
+
+impl<'p> Instance<'p> {
+    /// `order` has every layer from the leaves to below the holder, and `node` where nodes are told apart.
+    pub(super) fn new(
+        problem: &'p Problem<'p>,
+        holder: DomainId,
+        order: Vec<Layer>,
+        takes: &impl Takes,
+    ) -> Self {
+        let mut instance = Self { problem, parts: Vec::new(), order, amount: problem.amount };
+        for &child in problem.fabric.domain(holder).children() {
+            instance.add(child, None, takes);
+        }
+        instance.add_nodes(holder, None, takes);
+        instance
+    }
+
+    fn add(&mut self, id: DomainId, above: Option<usize>, takes: &impl Takes) {
+        let problem = self.problem;
+        let (least, own) = takes.of(id);
+        if own == 0 {
+            return;
+        }
+        let domain = problem.fabric.domain(id);
+        let layers = domain.layer()..=domain.cover();
+        let counted = self.order.iter().enumerate().filter(|(_, layer)| layers.contains(layer));
+        let counts = counted.fold(0, |bits, (at, _)| bits | 1 << at);
+        let (counts, sure) = if least > 0 { (0, counts) } else { (counts, 0) };
+        let at = self.parts.len();
+        self.parts.push(Part {
+            id,
+            node: None,
+            room: own,
+            unit: problem.unit(domain.cover()),
+            slots: problem.slots(id),
+            layer: domain.layer(),
+            least,
+            counts,
+            sure,
+            above,
+            end: at,
+        });
+        for &child in domain.children() {
+            self.add(child, Some(at), takes);
+        }
+        self.add_nodes(id, Some(at), takes);
+        self.parts[at].end = self.parts.len();
+    }
+
+    /// Adds the nodes of a domain, if it is a leaf and nodes are told apart.
+    fn add_nodes(&mut self, id: DomainId, above: Option<usize>, takes: &impl Takes) {
+        let problem = self.problem;
+        let layer = self.order.iter().position(|layer| *layer == Layer::NODE);
+        let Some(layer) = layer.filter(|_| problem.fabric.domain(id).children().is_empty()) else { return };
+        takes.each_of(id, |pos, room| {
+            let end = self.parts.len() + 1;
+            self.parts.push(Part {
+                id,
+                node: Some(pos),
+                room,
+                unit: 1,
+                slots: problem.slots_of_node(pos),
+                layer: Layer::NODE,
+                least: 0,
+                counts: 1 << layer,
+                sure: 0,
+                above,
+                end,
+            });
+        });
+    }
+
+    /// The parts directly below one, or below the holder, in fabric order.
+    pub(super) fn below(&self, part: Option<usize>) -> Vec<usize> {
+        let (mut at, end) = part.map_or((0, self.parts.len()), |part| (part + 1, self.parts[part].end));
+        let mut below = Vec::new();
+        while at < end {
+            below.push(at);
+            at = self.parts[at].end;
+        }
+        below
+    }
+
+    /// The lowest of the layers that are looked at.
+    pub(super) fn lowest(&self, scope: &Scope) -> Layer {
+        let layers = self.order.iter().enumerate().filter(|(layer, _)| scope.covers(*layer));
+        layers.map(|(_, layer)| *layer).min().unwrap_or(Layer::LEAF)
+    }
+
+    /// How few domains of one of the layers hold the job besides those that are used in any case, whatever else, and what the
+    /// last of them takes; None where not all of them do.
+    pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
+        let held = self.parts.iter().filter(|part| part.sure >> layer & 1 == 1);
+        let left = held.fold(u64::from(self.amount), |left, part| left.saturating_sub(part.room.into()));
+        if left == 0 {
+            return Some((0, 0));
+        }
+        let counts = |part: &&Part| part.counts >> layer & 1 == 1;
+        let mut rooms: Vec<u32> = self.parts.iter().filter(counts).map(|part| part.room).collect();
+        let (fewest, last) = largest(&mut rooms, left)?;
+        Some((u32::try_from(fewest).ok()?, u32::try_from(last).ok()?))
+    }
+
+    /// How many domains of one of the layers are used in any case.
+    pub(super) fn sure(&self, layer: usize) -> u32 {
+        self.parts.iter().fold(0, |count, part| count + u32::from(part.sure >> layer & 1 == 1))
+    }
+
+    /// Whether it matters how much of the job each leaf takes.
+    pub(super) fn is_shared(&self) -> bool {
+        self.problem.shares_nodes()
+    }
+
+    /// The slots of none of the nodes of a leaf, of the first that is used, of the first two, and so on.
+    pub(super) fn slots_of_nodes(&self, leaf: usize) -> Vec<u64> {
+        self.problem.slots_of_fullest(self.parts[leaf].id)
+    }
+
+    /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
+    /// matter the first as much as it can and leaves to those that are sure to be used.
+    pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
+        if self.is_shared() {
+            return leaves.iter().map(|&(leaf, takes)| (self.parts[leaf].id, takes)).collect();
+        }
+        let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();
+        let mut shares = Vec::with_capacity(leaves.len());
+        self.give(&leaves, 0..self.parts.len(), self.amount, &mut shares);
+        shares
+    }
+
+    /// Gives the leaves among some parts so much.
+    fn give(
+        &self,
+        leaves: &[usize],
+        parts: std::ops::Range<usize>,
+        amount: u32,
+        shares: &mut Vec<(DomainId, u32)>,
+    ) {
+        let (mut left, mut rest) = (amount, leaves);
+        let mut at = parts.start;
+        let above = self.parts.get(at).and_then(|part| part.above);
+        // What those behind it have to have.
+        let mut behind: u32 = self.below(above).into_iter().map(|part| self.parts[part].least).sum();
+        while at < parts.end {
+            let end = self.parts[at].end;
+            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < end));
+            rest = after;
+            behind -= self.parts[at].least;
+            if !inside.is_empty() {
+                let part = self.holds(at, inside).min(left - behind);
+                left -= part;
+                if end == at + 1 {
+                    shares.push((self.parts[at].id, part));
+                } else {
+                    self.give(inside, at + 1..end, part, shares);
+                }
+            }
+            at = end;
+        }
+    }
+
+    /// The most that a part can take in some leaves of it.
+    fn holds(&self, part: usize, leaves: &[usize]) -> u32 {
+        let Part { room, unit, end, .. } = self.parts[part];
+        if end == part + 1 {
+            return room;
+        }
+        let (mut at, mut rest, mut sum) = (part + 1, leaves, 0_u32);
+        while at < end {
+            let next = self.parts[at].end;
+            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < next));
+            rest = after;
+            if !inside.is_empty() {
+                sum = sum.saturating_add(self.holds(at, inside));
+            }
+            at = next;
+        }
+        let sum = sum.min(room);
+        sum - sum % unit
+    }
+}

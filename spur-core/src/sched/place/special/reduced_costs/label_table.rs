@@ -1,0 +1,108 @@
+//! Labels side by side by what they take: the best for each, and then of those none that takes less and is no better. Where
+//! layers have a limit, labels that use less of those are not beaten by labels that use more.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::labels::{Label, Link, NONE};
+use super::packed_cost::Scale;
+
+/// What a label comes to, the order of its first part and of the rest included.
+type Price = (u128, u128, (u32, u32));
+
+/// A label with the places of its first part and of the rest, and how it was put together.
+type Offer = (Label, (u32, u32), Link);
+
+/// See the module.
+pub(super) struct LabelTable<'s> {
+    scale: &'s Scale,
+    /// By what they take, from the least on; where no layer has a limit.
+    slots: Vec<u32>,
+    least: u32,
+    /// By what they take and use of what is limited, where layers have one.
+    limited: BTreeMap<(Reverse<u32>, u128), u32>,
+    offered: Vec<Offer>,
+}
+
+impl<'s> LabelTable<'s> {
+    /// For labels that take no less and no more than so much.
+    pub(super) fn new(least: u32, most: u32, scale: &'s Scale) -> Self {
+        let width = if scale.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
+        Self { scale, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
+    }
+
+    /// Offers a label; `order` are the places of its first part and of the rest.
+    #[inline]
+    pub(super) fn offer(&mut self, label: Label, order: (u32, u32), link: Link) {
+        if self.slots.is_empty() {
+            let limited = self.scale.limited(label.head);
+            let slot = self.limited.entry((Reverse(label.takes), limited)).or_insert(NONE);
+            put(&mut self.offered, slot, (label, order, link));
+        } else {
+            let slot = &mut self.slots[(label.takes - self.least) as usize];
+            put(&mut self.offered, slot, (label, order, link));
+        }
+    }
+
+    /// The labels that are worth keeping, those that take most first, and how each was put together.
+    pub(super) fn best(self) -> (Vec<Label>, Vec<Link>) {
+        let mut kept = if self.slots.is_empty() { self.unbeaten() } else { self.rising() };
+        let mut places: Vec<((u32, u32), usize)> = kept.iter().map(|one| one.1).zip(0..).collect();
+        places.sort_unstable();
+        for (place, (_, at)) in (0..).zip(places) {
+            let (label, order, _) = &mut kept[at];
+            // Nothing comes after everything else.
+            label.order = if *order == (NONE, NONE) { NONE } else { place };
+        }
+        for (at, (label, _, _)) in (0..).zip(&mut kept) {
+            label.link = at;
+        }
+        kept.into_iter().map(|(label, _, link)| (label, link)).unzip()
+    }
+
+    /// Those that are better than all that take more.
+    fn rising(self) -> Vec<Offer> {
+        let mut kept: Vec<Offer> = Vec::new();
+        for slot in self.slots.into_iter().rev() {
+            let Some(one) = self.offered.get(slot as usize) else { continue };
+            if kept.last().is_none_or(|last| price(one) < price(last)) {
+                kept.push(*one);
+            }
+        }
+        kept
+    }
+
+    /// Those that are better than all that take more and use no more of what is limited.
+    fn unbeaten(self) -> Vec<Offer> {
+        let mut kept: Vec<Offer> = Vec::new();
+        let mut known: BTreeMap<u128, Price> = BTreeMap::new();
+        for ((_, own), slot) in self.limited {
+            let Some(one) = self.offered.get(slot as usize) else { continue };
+            let price = price(one);
+            let beats = |(used, best): (&u128, &Price)| self.scale.uses_no_more(*used, own) && *best <= price;
+            if !known.range(..=own).any(beats) {
+                known.insert(own, price);
+                kept.push(*one);
+            }
+        }
+        kept
+    }
+}
+
+/// Puts a label where it has its slot, if it is better than what is there.
+#[inline]
+fn put(offered: &mut Vec<Offer>, slot: &mut u32, offer: Offer) {
+    match offered.get_mut(*slot as usize) {
+        None => {
+            *slot = u32::try_from(offered.len()).unwrap_or(NONE);
+            offered.push(offer);
+        }
+        Some(known) if price(&offer) < price(known) => *known = offer,
+        Some(_) => {}
+    }
+}
+
+#[inline]
+fn price((label, order, _): &Offer) -> Price {
+    (label.head, label.tail, *order)
+}

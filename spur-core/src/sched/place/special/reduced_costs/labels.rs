@@ -1,0 +1,340 @@
+//! Labels to use parts of the fabric: put together from the last domain to the first, and of those that take as much only
+//! the best kept.
+//!
+//! What a label takes less than its domains could take beyond the multipliers it spends of the slack, with the multipliers of every
+//! number of layers; one that spends more of any of them than there is belongs to no choice that holds the job.
+
+use crate::model::fabric::Layer;
+use crate::sched::place::special::outcome::NoChoice;
+
+use super::instance::{Instance, Part};
+use super::label_table::LabelTable;
+use super::multipliers::{Multipliers, Scope, fees};
+use super::packed_cost::Scale;
+
+/// Labels that are put together at most.
+const MOST: usize = 1 << 26;
+/// The same where it matters how much each leaf takes, which makes many more, and where nodes are told apart.
+const MOST_SHARED: usize = 1 << 22;
+const MOST_OF_NODES: usize = 1 << 21;
+/// Labels that are kept at most.
+const MOST_KEPT: usize = 1 << 24;
+/// What is spent, in lanes of 16 bits, of which one is left to tell that it is too much.
+const LANES: usize = 8;
+const LANE: u32 = 16;
+const WIDEST: i64 = (1 << (LANE - 1)) - 1;
+/// No label, or none of a part.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A number for each of some multipliers.
+type Lanes = [i64; LANES];
+
+fn pack(lanes: &Lanes) -> u128 {
+    lanes.iter().rev().fold(0, |packed, &lane| packed << LANE | u128::from(lane.unsigned_abs()))
+}
+
+/// The same, if none is less than nothing or more than a limit.
+fn pack_within(lanes: &Lanes, limits: &Lanes) -> Option<u128> {
+    let fit = lanes.iter().zip(limits).all(|(lane, limit)| (0..=*limit).contains(lane));
+    fit.then(|| pack(lanes))
+}
+
+/// Which bits are set if a lane is beyond its limit once the rest is added.
+struct Limit {
+    rest: u128,
+    marks: u128,
+}
+
+impl Limit {
+    fn new(limits: &Lanes) -> Self {
+        Self { rest: pack(&limits.map(|limit| WIDEST - limit)), marks: pack(&[WIDEST + 1; LANES]) }
+    }
+
+    fn holds(&self, spent: u128) -> bool {
+        (spent + self.rest) & self.marks == 0
+    }
+}
+
+/// A label: one way to use a part, or some of the parts below one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Label {
+    pub(super) takes: u32,
+    /// Its place among those that cost the same: one whose leaves come first is before others.
+    pub(super) order: u32,
+    spent: u128,
+    /// Domains of each layer, packed; then slots in them.
+    pub(super) head: u128,
+    pub(super) tail: u128,
+    /// Where it was put together.
+    pub(super) link: u32,
+}
+
+/// A label of a part and one of the parts behind it.
+pub(super) type Link = (u32, u32);
+
+/// How the labels of what is below a part were put together: one step for each part, the last part first.
+type Steps = Vec<(usize, Vec<Link>)>;
+
+/// What multipliers say about every part.
+struct Spends {
+    /// What is spent if it is not used, and if it is, besides what is spent below it.
+    skipped: Vec<Lanes>,
+    used: Vec<Lanes>,
+}
+
+impl Spends {
+    /// What lies lower than a layer is taken whole.
+    fn new(instance: &Instance<'_>, multipliers: &[Multipliers], lowest: Layer) -> Self {
+        let count = instance.parts.len();
+        let mut spends = Self { skipped: vec![[0; LANES]; count], used: vec![[0; LANES]; count] };
+        let mut sums = vec![0_i64; count];
+        for (lane, multipliers) in multipliers.iter().enumerate() {
+            let fees = fees(&multipliers.multipliers);
+            sums.fill(0);
+            for (at, part) in instance.parts.iter().enumerate().rev() {
+                if !multipliers.usable.contains(at) {
+                    spends.used[at][lane] = WIDEST + 1;
+                    continue;
+                }
+                let fee = fees[part.counts];
+                let is_whole = part.end == at + 1 || part.layer <= lowest;
+                let below = if is_whole { part.room.into() } else { sums[at] };
+                let worth = (below.min(part.room.into()) - fee).max(0);
+                if let Some(above) = part.above {
+                    sums[above] += worth;
+                }
+                spends.skipped[at][lane] = worth;
+                spends.used[at][lane] = worth + fee - below;
+            }
+        }
+        spends
+    }
+}
+
+/// The best choice for known numbers of domains.
+pub(super) struct Search<'g> {
+    instance: &'g Instance<'g>,
+    scale: Scale,
+    spends: Spends,
+    limits: Lanes,
+    /// Lanes that are used.
+    known: usize,
+    /// What lies lower is taken whole.
+    lowest: Layer,
+    /// Whether a leaf may take less than it could.
+    divides: bool,
+    most: usize,
+    fronts: Vec<Vec<Label>>,
+    steps: Vec<Steps>,
+    work: usize,
+    kept: usize,
+}
+
+/// A choice: its leaves in fabric order with what each takes, and how many domains of the last layer it uses.
+pub(super) struct Found {
+    pub(super) leaves: Vec<(usize, u32)>,
+    pub(super) last: u32,
+}
+
+impl<'g> Search<'g> {
+    /// `multipliers` are those of the first layer in order, of the first two, and so on; `counts` says how many domains of each
+    /// of them are used, and of the last and of others in `scope` no more.
+    pub(super) fn new(
+        instance: &'g Instance<'g>,
+        scope: &Scope,
+        multipliers: &[Multipliers],
+        counts: &[u32],
+    ) -> Option<Self> {
+        // Of more than there are lanes for, the last say most.
+        let known: Vec<Multipliers> = multipliers
+            .iter()
+            .rev()
+            .filter(|multipliers| multipliers.slack <= WIDEST)
+            .take(LANES)
+            .cloned()
+            .collect();
+        let mut limits = [0; LANES];
+        limits.iter_mut().zip(&known).for_each(|(limit, multipliers)| *limit = multipliers.slack);
+        let (count, lowest) = (instance.parts.len(), instance.lowest(scope));
+        // Before all layers are known, only how few domains hold the job matters.
+        let divides = instance.is_shared() && scope.known == instance.order.len();
+        Some(Self {
+            instance,
+            scale: Scale::new(instance, scope, counts, &multipliers.last()?.usable)?,
+            spends: Spends::new(instance, &known, lowest),
+            limits,
+            known: known.len(),
+            lowest,
+            divides,
+            most: match lowest {
+                Layer::NODE => MOST_OF_NODES,
+                _ if divides => MOST_SHARED,
+                _ => MOST,
+            },
+            fronts: vec![Vec::new(); count],
+            steps: vec![Vec::new(); count],
+            work: 0,
+            kept: 0,
+        })
+    }
+
+    /// The best choice; None where so few domains do not hold the job.
+    pub(super) fn best(&mut self) -> Result<Option<Found>, NoChoice> {
+        let instance = self.instance;
+        let (labels, steps) = self.fold(None, self.limits)?;
+        let enough = labels.iter().filter(|label| label.takes >= instance.amount);
+        let best = enough.min_by_key(|label| (label.head, label.tail, label.order));
+        let Some((best, last)) = best.and_then(|label| Some((label, self.scale.last(label.head)?))) else {
+            return Ok(None);
+        };
+        let mut leaves = Vec::new();
+        self.follow(&steps, best.link, &mut leaves);
+        Ok(Some(Found { leaves, last }))
+    }
+
+    /// The leaves of a label that was put together in some steps.
+    fn follow(&self, steps: &Steps, link: u32, leaves: &mut Vec<(usize, u32)>) {
+        let mut link = link;
+        for (part, links) in steps.iter().rev() {
+            let (label, rest) = links[link as usize];
+            if label != NONE {
+                let own = &self.steps[*part];
+                if own.is_empty() {
+                    leaves.push((*part, self.fronts[*part][label as usize].takes));
+                } else {
+                    self.follow(own, self.fronts[*part][label as usize].link, leaves);
+                }
+            }
+            link = rest;
+        }
+    }
+
+    /// Finds the labels of a part that spend no more than so much.
+    fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), NoChoice> {
+        let part = &self.instance.parts[at];
+        let own = self.spends.used[at];
+        let (head, tail) = self.scale.of(part);
+        if self.scale.add(0, head).is_none() {
+            return Ok(());
+        }
+        if part.end == at + 1 && self.divides {
+            self.fronts[at] = self.divided(at, (head, tail), limits);
+            return Ok(());
+        }
+        if part.end == at + 1 || part.layer <= self.lowest {
+            if let Some(spent) = pack_within(&own, limits) {
+                let label = Label { takes: part.room, order: 0, spent, head, tail, link: 0 };
+                self.fronts[at] = vec![label];
+            }
+            return Ok(());
+        }
+        let mut left = [0; LANES];
+        for ((left, limit), own) in left.iter_mut().zip(limits).zip(own) {
+            *left = (limit - own).min(WIDEST);
+            if *left < 0 {
+                return Ok(());
+            }
+        }
+        let (inside, steps) = self.fold(Some(at), left)?;
+        self.fronts[at] = self.close(part, inside, &own, limits);
+        self.steps[at] = steps;
+        Ok(())
+    }
+
+    /// The labels of a leaf, that which takes most first: of less the fullest nodes.
+    fn divided(&self, at: usize, (head, tail): (u128, u128), limits: &Lanes) -> Vec<Label> {
+        let (part, own) = (&self.instance.parts[at], self.spends.used[at]);
+        let mut labels = Vec::new();
+        if pack_within(&own, limits).is_none() {
+            return labels;
+        }
+        let nodes = self.instance.slots_of_nodes(at);
+        let mut takes = part.room;
+        while takes > 0 && takes >= part.least {
+            let mut lanes = own;
+            lanes.iter_mut().take(self.known).for_each(|lane| *lane += i64::from(part.room - takes));
+            let Some(spent) = pack_within(&lanes, limits) else { break };
+            let order = u32::try_from(labels.len()).unwrap_or(NONE);
+            let tail = tail + u128::from(nodes[takes as usize]);
+            labels.push(Label { takes, order, spent, head, tail, link: order });
+            takes -= part.unit.min(takes);
+        }
+        labels
+    }
+
+    /// Turns labels of what is below a part into labels of the part.
+    fn close(&self, part: &Part, inside: Vec<Label>, own: &Lanes, limits: &Lanes) -> Vec<Label> {
+        let (head, tail) = self.scale.of(part);
+        let mut labels: Vec<Label> = Vec::with_capacity(inside.len());
+        for label in inside {
+            let most = label.takes.min(part.room);
+            let takes = most - most % part.unit;
+            let less = label.takes - takes;
+            let mut spent = label.spent;
+            let mut lanes = [0; LANES];
+            for (lane, own) in lanes.iter_mut().zip(own).take(self.known) {
+                *lane = i64::try_from(spent & ((1 << LANE) - 1)).unwrap_or(0) + own + i64::from(less);
+                spent >>= LANE;
+            }
+            let is_enough = takes > 0 && takes >= part.least;
+            let Some(spent) = pack_within(&lanes, limits).filter(|_| is_enough) else { continue };
+            let Some(head) = self.scale.add(label.head, head) else { continue };
+            let label = Label { takes, spent, head, tail: label.tail + tail, ..label };
+            // Labels fall in what they take, and each is better than those before it that use as many of what is limited.
+            let is_same =
+                |last: &Label| last.takes == takes && self.scale.limited(last.head ^ label.head) == 0;
+            if labels.last().is_some_and(is_same) {
+                labels.pop();
+            }
+            labels.push(label);
+        }
+        labels
+    }
+
+    /// Puts the parts directly below one together.
+    fn fold(&mut self, part: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), NoChoice> {
+        let limit = Limit::new(&limits);
+        let most = if part.is_none() { self.instance.amount } else { u32::MAX };
+        let mut labels = vec![Label { takes: 0, order: NONE, spent: 0, head: 0, tail: 0, link: NONE }];
+        let mut steps = Vec::new();
+        for child in self.instance.below(part).into_iter().rev() {
+            self.open(child, &limits)?;
+            let may_skip = self.instance.parts[child].least == 0;
+            let skipped = pack_within(&self.spends.skipped[child], &limits).filter(|_| may_skip);
+            self.work += labels.len() * (self.fronts[child].len() + 1);
+            self.kept += labels.len();
+            if self.work > self.most || self.kept > MOST_KEPT {
+                return Err(NoChoice::Unknown);
+            }
+            let front = &self.fronts[child];
+            let least = if skipped.is_some() { 0 } else { front.last().map_or(0, |label| label.takes) };
+            let fullest = front.first().map_or(0, |label| label.takes);
+            let (Some(first), Some(last)) = (labels.first(), labels.last()) else { break };
+            let mut table = LabelTable::new(
+                last.takes.saturating_add(least).min(most),
+                first.takes.saturating_add(fullest).min(most),
+                &self.scale,
+            );
+            for (rest, label) in (0..).zip(&labels) {
+                if let Some(skipped) = skipped.filter(|skipped| limit.holds(label.spent + skipped)) {
+                    let same = Label { spent: label.spent + skipped, ..*label };
+                    table.offer(same, (NONE, label.order), (NONE, rest));
+                }
+                for (own, used) in (0..).zip(front) {
+                    let spent = label.spent + used.spent;
+                    if !limit.holds(spent) {
+                        continue;
+                    }
+                    let Some(head) = self.scale.add(label.head, used.head) else { continue };
+                    let takes = label.takes.saturating_add(used.takes).min(most);
+                    let both = Label { takes, spent, head, tail: label.tail + used.tail, ..*label };
+                    table.offer(both, (used.order, label.order), (own, rest));
+                }
+            }
+            let (next, links) = table.best();
+            labels = next;
+            steps.push((child, links));
+        }
+        Ok((labels, steps))
+    }
+}

@@ -1,0 +1,114 @@
+//! Jobs that are spread, where counts decide: whole nodes, shares of nodes, and tasks alone.
+//!
+//! No layer has to give way to another: of every layer as many domains are used as there are, or as the job has units. For
+//! the lowest layer of which all are used, every domain above has at least as many units as it has domains of that layer, and
+//! at most as many as it has of the next layer below; any shares within these bounds use as many domains as can be, and no
+//! others do ([`share_bounds`]). The most even shares within bounds are one level for all members of a domain, cut off at the
+//! bounds, and one unit more for some of those that lie at the level. It is the same for the layers below each of them, of
+//! which those get more first that add least to the squares there; and of these the first ([`levels`]). As a domain that gets
+//! one unit more has the nodes that it had before and one besides, the first list of nodes is the one that gives what is over
+//! to what comes first.
+//!
+//! Nodes that are used in any case, because they are required or lighter than the heaviest that the job needs, are a part of
+//! the share from which every domain starts.
+
+mod levels;
+mod share_bounds;
+
+use std::cmp::Ordering;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::pareto::may_hold;
+use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank};
+
+use super::outcome::Outcome;
+use share_bounds::ShareBounds;
+
+/// The best way to spread a job over one domain.
+struct Choice {
+    holder: DomainId,
+    rank: Rank,
+    /// Units of each leaf that is used.
+    shares: Vec<(DomainId, u32)>,
+    /// Domains used, by layer below the holder.
+    spans: Vec<u32>,
+}
+
+/// Places a job that is spread, if counts tell how.
+pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+    if !problem.spreads_by_counts() {
+        return Outcome::Other;
+    }
+    let mut share_bounds = ShareBounds::new(problem);
+    let mut best: Option<(Choice, Vec<(Pos, u32)>)> = None;
+    for holder in holders(problem) {
+        let Some(choice) = choose(&mut share_bounds, holder) else { continue };
+        let order = best.as_ref().map_or(Ordering::Less, |(best, _)| choice.rank.cmp(&best.rank));
+        if order.is_gt() {
+            continue;
+        }
+        let nodes = share_bounds.nodes(&choice.shares);
+        // Two domains have no node in common that may be used in both.
+        if order.is_lt() || best.as_ref().is_none_or(|(_, first)| nodes[0].0 < first[0].0) {
+            best = Some((choice, nodes));
+        }
+    }
+    match best {
+        None => Outcome::Nowhere,
+        // What is best without a limit is best with it only if it keeps it.
+        Some((choice, _)) if exceeds_spans(problem, &choice) => Outcome::Other,
+        Some((choice, nodes)) => Outcome::Placed(Placement::new(problem, nodes, Some(choice.holder), true)),
+    }
+}
+
+/// The best few of the domains that could have held a job that is spread, and at which step each lost; None where counts do
+/// not tell.
+pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    if !problem.spreads_by_counts() || !problem.span_caps.is_empty() {
+        return None;
+    }
+    let mut share_bounds = ShareBounds::new(problem);
+    let holders = holders(problem);
+    let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
+        let here = holders.iter().filter(|id| problem.fabric.domain(**id).layer() == layer);
+        let choices = here.filter_map(|id| choose(&mut share_bounds, *id));
+        Some(choices.map(|choice| (choice.rank, Holder::Domain(choice.holder))).collect())
+    };
+    problem::losers(problem, false, most, of_layer)
+}
+
+/// The domains that may hold the job, the lowest first.
+fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
+    let fabric = problem.fabric;
+    let highest = problem.within.unwrap_or(fabric.top());
+    let all = (Layer::LEAF.0..=highest.0).flat_map(|layer| fabric.domains_of(Layer(layer)));
+    let wanted = problem.holder();
+    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id))
+        .filter(|&id| wanted == Some(id) || may_hold(problem, id))
+        .collect()
+}
+
+fn exceeds_spans(problem: &Problem<'_>, choice: &Choice) -> bool {
+    problem.span_caps.iter().any(|&(layer, cap)| choice.spans.get(layer.index()).copied().unwrap_or(1) > cap)
+}
+
+/// The best way to spread the job over one domain; None where it does not hold the job.
+fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<Choice> {
+    let problem = share_bounds.problem;
+    let weights = share_bounds.survey(holder)?;
+    let tally = share_bounds.tally(holder);
+    let layout = &problem.layout;
+    let mut item = Item::<Vec<i64>>::nothing(layout.width());
+    item.cost[..layout.weights].copy_from_slice(&weights);
+    let unit = i64::from(share_bounds.unit);
+    for (layer, (&span, &squares)) in tally.spans.iter().zip(&tally.squares).enumerate() {
+        if layer > Layer::NODE.index() || !problem.view.slots.are_whole() {
+            item.cost[layout.span(layer)] = -i64::from(span);
+            item.cost[layout.tail(layer)] =
+                i64::try_from(squares).unwrap_or(i64::MAX).saturating_mul(unit * unit);
+        }
+    }
+    let rank = rank(problem, holder, &item);
+    Some(Choice { holder, rank, shares: tally.shares, spans: tally.spans })
+}

@@ -1,0 +1,253 @@
+//! What every domain below a holder gives at least and at most where a job is spread over as many domains as can be.
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::problem::Problem;
+
+/// What a domain can give, in units: nodes, tasks, or as many of them as a multiple says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part {
+    /// Of nodes that are used in any case.
+    pub(super) sure: u32,
+    /// Of others.
+    pub(super) free: u32,
+    /// What it gives of others at least and at most.
+    pub(super) bounds: (u32, u32),
+}
+
+impl Part {
+    /// Whether nothing in it is used in any case, and something can be.
+    fn is_fresh(self) -> bool {
+        self.sure == 0 && self.free > 0
+    }
+
+    /// What it gives in all at least and at most.
+    pub(super) fn range(self) -> (u32, u32) {
+        (self.sure + self.bounds.0, self.sure + self.bounds.1)
+    }
+}
+
+/// What is known of the domains below one holder after the other.
+pub(super) struct ShareBounds<'p, 'a> {
+    pub(super) problem: &'p Problem<'a>,
+    /// What a unit is.
+    pub(super) unit: u32,
+    /// By domain; what lies outside the holder says nothing.
+    parts: Vec<Part>,
+    /// The lowest layer of which every domain is used.
+    full: Layer,
+    /// The heaviest class of nodes that the job needs, counted from the lightest.
+    class: usize,
+}
+
+impl<'p, 'a> ShareBounds<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>) -> Self {
+        let parts = vec![Part::default(); problem.fabric.domain_count()];
+        Self { problem, unit: problem.unit(Layer::LEAF), parts, full: problem.fabric.top(), class: 0 }
+    }
+
+    pub(super) fn part(&self, id: DomainId) -> Part {
+        self.parts[id.index()]
+    }
+
+    /// Units of the whole job.
+    pub(super) fn amount(&self) -> u32 {
+        self.problem.amount / self.unit
+    }
+
+    /// Whether tasks are placed, so that nodes have shares as well.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.problem.per_node.is_none()
+    }
+
+    /// Finds out what a holder has and how its domains are used: nodes of each class but the lightest, the heaviest first;
+    /// None where it does not hold the job.
+    pub(super) fn survey(&mut self, holder: DomainId) -> Option<Vec<i64>> {
+        let weights = self.weigh(holder)?;
+        let mut fresh = vec![0; self.problem.layout.layers];
+        self.count(holder, &mut fresh);
+        let part = self.part(holder);
+        let left = self.amount().checked_sub(part.sure).filter(|&left| left <= part.free)?;
+        let layer = self.problem.fabric.domain(holder).layer();
+        let is_full = |layer: &u8| fresh[usize::from(*layer)] <= left;
+        self.full = (Layer::NODE.0..layer.0).find(is_full).map_or(layer, Layer);
+        self.bound(holder);
+        Some(weights)
+    }
+
+    /// Finds the heaviest class of nodes that the job needs in a holder, and how many of each it has there.
+    fn weigh(&mut self, holder: DomainId) -> Option<Vec<i64>> {
+        let problem = self.problem;
+        let classes = problem.layout.weights;
+        self.class = 0;
+        if !self.tells_nodes_apart() {
+            return Some(Vec::new());
+        }
+        let (mut required, mut others) = (vec![0_u32; classes + 1], vec![0_u32; classes + 1]);
+        let (mut known, mut fit) = (0, true);
+        self.each_leaf(holder, &mut |leaf| {
+            let before = known;
+            for pos in self.usable(leaf) {
+                let is_required = self.is_required(pos);
+                let counts = if is_required { &mut required } else { &mut others };
+                counts[self.class_of(pos)] += 1;
+                known += u32::from(is_required);
+            }
+            fit &= known - before <= problem.room(leaf);
+        });
+        if !fit || known as usize != problem.required.len() {
+            return None;
+        }
+        let mut left = problem.amount.checked_sub(known)?;
+        let mut taken = required;
+        for (class, has) in others.into_iter().enumerate() {
+            let some = has.min(left);
+            (left, taken[class]) = (left - some, taken[class] + some);
+            if some > 0 {
+                self.class = class;
+            }
+        }
+        let heavier = taken.into_iter().skip(1).rev().map(i64::from);
+        (left == 0).then(|| heavier.collect())
+    }
+
+    /// Whether nodes of one leaf differ in more than their place.
+    fn tells_nodes_apart(&self) -> bool {
+        self.problem.layout.weights > 0 || !self.problem.required.is_empty()
+    }
+
+    /// The class of a node, counted from the lightest.
+    fn class_of(&self, pos: Pos) -> usize {
+        self.problem.weight_class(pos).map_or(0, |class| self.problem.layout.weights - class)
+    }
+
+    fn is_required(&self, pos: Pos) -> bool {
+        self.problem.required.binary_search(&pos).is_ok()
+    }
+
+    /// Whether a node is used in any case; None where it is not used at all.
+    fn is_sure(&self, pos: Pos) -> Option<bool> {
+        match self.class_of(pos).cmp(&self.class) {
+            _ if self.is_required(pos) => Some(true),
+            std::cmp::Ordering::Less => Some(true),
+            std::cmp::Ordering::Equal => Some(false),
+            std::cmp::Ordering::Greater => None,
+        }
+    }
+
+    /// The nodes of a leaf that take something.
+    fn usable(&self, leaf: DomainId) -> impl Iterator<Item = Pos> + Clone {
+        let problem = self.problem;
+        let range = problem.fabric.domain(leaf).range();
+        problem.view.slots.open_in(range).filter(|&pos| problem.most_on(pos) > 0)
+    }
+
+    fn each_leaf(&self, id: DomainId, see: &mut impl FnMut(DomainId)) {
+        if self.problem.room(id) > 0 {
+            match self.problem.fabric.domain(id).children() {
+                [] => see(id),
+                children => children.iter().for_each(|&child| self.each_leaf(child, see)),
+            }
+        }
+    }
+
+    /// Counts what a domain and those below it have, and by layer the domains, and the nodes, of which none is used yet.
+    fn count(&mut self, id: DomainId, fresh: &mut [u32]) {
+        let (fabric, mut part) = (self.problem.fabric, Part::default());
+        let domain = fabric.domain(id);
+        if self.problem.room(id) > 0 {
+            match domain.children() {
+                [] => {
+                    part = self.leaf(id);
+                    fresh[Layer::NODE.index()] += self.fresh_nodes(id, part);
+                }
+                children => {
+                    for &child in children {
+                        self.count(child, fresh);
+                        let below = self.part(child);
+                        (part.sure, part.free) =
+                            (part.sure + below.sure, part.free.saturating_add(below.free));
+                    }
+                }
+            }
+        }
+        if part.is_fresh() {
+            fresh[domain.layer().index()..=domain.cover().index()].iter_mut().for_each(|count| *count += 1);
+        }
+        self.parts[id.index()] = part;
+    }
+
+    fn leaf(&self, leaf: DomainId) -> Part {
+        if !self.tells_nodes_apart() {
+            return Part { free: self.problem.room(leaf) / self.unit, ..Part::default() };
+        }
+        let mut part = Part::default();
+        for is_sure in self.usable(leaf).filter_map(|pos| self.is_sure(pos)) {
+            *if is_sure { &mut part.sure } else { &mut part.free } += 1;
+        }
+        part.free = part.free.min(self.problem.room(leaf) - part.sure);
+        part
+    }
+
+    /// Nodes of a leaf of which none is used yet, no more than it may give units.
+    fn fresh_nodes(&self, leaf: DomainId, part: Part) -> u32 {
+        if !self.has_tasks() {
+            return part.free;
+        }
+        u32::try_from(self.usable(leaf).count()).unwrap_or(u32::MAX).min(part.free)
+    }
+
+    /// Finds out what a domain and those below it give at least and at most.
+    fn bound(&mut self, id: DomainId) -> (u32, u32) {
+        let domain = self.problem.fabric.domain(id);
+        let mut part = self.part(id);
+        let own = u32::from(part.is_fresh());
+        if part.sure == 0 && part.free == 0 {
+            return (0, 0);
+        }
+        let below = match domain.children() {
+            [] => {
+                let nodes = self.fresh_nodes(id, part);
+                if self.full == Layer::NODE { (nodes, part.free) } else { (0, nodes) }
+            }
+            children => children.iter().fold((0_u32, 0_u32), |(least, most), &child| {
+                let (own_least, own_most) = self.bound(child);
+                (least + own_least, most.saturating_add(own_most))
+            }),
+        };
+        part.bounds = match (domain.layer(), domain.cover()) {
+            (_, cover) if cover < self.full => (0, own),
+            (layer, _) if layer > self.full => below,
+            (layer, _) if layer == self.full => (own, below.1),
+            _ => (own, own),
+        };
+        self.parts[id.index()] = part;
+        part.bounds
+    }
+
+    /// The nodes of a leaf to which tasks are given, in units, and the least and the most of each.
+    pub(super) fn node_bounds(&self, leaf: DomainId) -> Vec<(Pos, (u32, u32))> {
+        let part = self.part(leaf);
+        let all: Vec<Pos> = self.usable(leaf).collect();
+        let are_all_used = self.full == Layer::NODE && part.free as usize >= all.len();
+        let of = |pos: Pos| if are_all_used { (1, self.problem.most_on(pos) / self.unit) } else { (0, 1) };
+        all.into_iter().map(|pos| (pos, of(pos))).collect()
+    }
+
+    /// So many units of a leaf that are nodes, in order: those that are used in any case, and of the others the first.
+    pub(super) fn first_nodes(&self, leaf: DomainId, units: u32) -> Vec<Pos> {
+        let count = (units * self.unit) as usize;
+        if !self.tells_nodes_apart() {
+            return self.usable(leaf).take(count).collect();
+        }
+        let mut left = units - self.part(leaf).sure;
+        let is_used = |pos: &Pos| match self.is_sure(*pos) {
+            Some(true) => true,
+            Some(false) if left > 0 => {
+                left -= 1;
+                true
+            }
+            _ => false,
+        };
+        self.usable(leaf).filter(is_used).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! What domains take of a job of whole nodes: all nodes that are open, or of these the lightest alone.
+
+use std::borrow::Cow;
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::problem::Problem;
+use crate::sched::place::slots::count_both;
+use crate::sched::place::special::slack_bound::largest;
+
+/// What there is room for; see the module.
+pub(super) struct Rooms<'p, 'a> {
+    pub(super) problem: &'p Problem<'a>,
+    /// The most nodes of each domain that the job may have.
+    by_domain: Cow<'p, [u32]>,
+    /// The lightest nodes there are, where the others are left out.
+    lightest: Option<&'a FixedBitSet>,
+}
+
+impl<'p, 'a> Rooms<'p, 'a> {
+    /// Of the lightest nodes where nodes weigh unequally much; None where those are not known as a set, or where it is not
+    /// nodes that are counted.
+    pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
+        match problem.view.weights {
+            Some(weights) if problem.layout.weights > 0 => {
+                let nodes = weights.set_of(problem.lightest_weight()?)?;
+                Some(Self { problem, by_domain: count(problem, nodes).into(), lightest: Some(nodes) })
+            }
+            _ => Some(Self { problem, by_domain: problem.rooms()?.into(), lightest: None }),
+        }
+    }
+
+    /// Whether heavier nodes are left out.
+    pub(super) fn leave_some_out(&self) -> bool {
+        self.lightest.is_some()
+    }
+
+    /// The most nodes of a domain that the job may have.
+    #[inline]
+    pub(super) fn room(&self, id: DomainId) -> u32 {
+        self.by_domain[id.index()]
+    }
+
+    /// Whether no so few domains of a layer hold the job, wherever they are.
+    pub(super) fn are_too_few(&self, layer: Layer, domains: u32) -> bool {
+        let Problem { fabric, amount, .. } = *self.problem;
+        let covers = |id: &DomainId| fabric.domain(*id).cover() >= layer;
+        let lower = (Layer::LEAF.0..layer.0).flat_map(|below| fabric.domains_of(Layer(below))).filter(covers);
+        let mut rooms: Vec<u32> = fabric.domains_of(layer).chain(lower).map(|id| self.room(id)).collect();
+        let most = rooms.iter().fold(0, |most, &room| most.max(room));
+        // Mostly not even that many of the largest do.
+        u64::from(most) * u64::from(domains) < u64::from(amount)
+            || largest(&mut rooms, amount.into()).is_none_or(|(fewest, _)| fewest > domains.into())
+    }
+
+    /// The domains of a layer that can hold the job, in fabric order.
+    pub(super) fn holders(&self, layer: Layer) -> Vec<DomainId> {
+        let mut holders = Vec::new();
+        self.each_holder(layer, |id| holders.push(id));
+        holders
+    }
+
+    /// Of these the ones with the fewest slots.
+    pub(super) fn tightest_holders(&self, layer: Layer) -> Vec<DomainId> {
+        let (mut tightest, mut least) = (Vec::new(), u64::MAX);
+        self.each_holder(layer, |id| {
+            if self.problem.no_fewer_slots(id) > least {
+                return;
+            }
+            let slots = self.problem.slots(id);
+            if slots < least {
+                tightest.clear();
+                least = slots;
+            }
+            if slots == least {
+                tightest.push(id);
+            }
+        });
+        tightest
+    }
+
+    /// Shows the domains of a layer that can hold the job, in fabric order.
+    pub(super) fn each_holder(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
+        let Problem { fabric, amount, .. } = *self.problem;
+        fabric.each_with(layer, &self.by_domain, amount, |id| {
+            if self.problem.is_inside(id) {
+                see(id);
+            }
+        });
+    }
+
+    /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
+    pub(super) fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
+        let mut found = Vec::new();
+        self.each_below(part, layer, |id, _| found.push(id));
+        found
+    }
+
+    /// Shows them, and what they have room for.
+    pub(super) fn each_below(&self, part: DomainId, layer: Layer, mut see: impl FnMut(DomainId, u32)) {
+        if self.room(part) > 0 {
+            self.show_below(part, layer, &mut see);
+        }
+    }
+
+    fn show_below(&self, part: DomainId, layer: Layer, see: &mut impl FnMut(DomainId, u32)) {
+        let fabric = self.problem.fabric;
+        let domain = fabric.domain(part);
+        if domain.layer() <= layer {
+            see(part, self.room(part));
+            return;
+        }
+        let children = domain.children();
+        // Of domains in a row the last is of the highest layer.
+        let is_next = |last: &DomainId| fabric.domain(*last).layer() <= layer;
+        match domain.row().filter(|_| children.last().is_some_and(is_next)) {
+            Some(row) => {
+                let all = children.iter().zip(&self.by_domain[row]);
+                all.filter(|(_, room)| **room > 0).for_each(|(&child, &room)| see(child, room));
+            }
+            None => {
+                let open = children.iter().filter(|&&child| self.room(child) > 0);
+                open.for_each(|&child| self.show_below(child, layer, see));
+            }
+        }
+    }
+
+    /// What every leaf of a domain gives where the job needs all that there is, so that nothing is left to choose.
+    pub(super) fn all_of(&self, holder: DomainId) -> Option<Vec<(DomainId, u32)>> {
+        let amount = self.problem.amount;
+        if self.room(holder) != amount {
+            return None;
+        }
+        let leaves = self.below(holder, Layer::LEAF);
+        let shares: Vec<(DomainId, u32)> = leaves.into_iter().map(|leaf| (leaf, self.room(leaf))).collect();
+        (shares.iter().map(|(_, room)| room).sum::<u32>() == amount).then_some(shares)
+    }
+
+    /// Shows so many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
+    pub(super) fn take_of(&self, leaf: DomainId, count: usize, see: impl FnMut(Pos)) {
+        if self.problem.shares_nodes() {
+            self.problem.each_of_fullest(leaf, count, see);
+        } else {
+            self.problem.first_allowed(self.nodes_of(leaf), count, see);
+        }
+    }
+
+    /// The nodes of a leaf that the job may have, in fabric order.
+    #[inline]
+    fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> + Clone {
+        let is_light = |index| self.lightest.is_none_or(|lightest| lightest.contains(index));
+        let open = self.problem.view.slots.open_in(self.problem.fabric.domain(leaf).range());
+        open.filter(move |pos| is_light(pos.index()))
+    }
+}
+
+/// How many open nodes of a set every domain has.
+fn count(problem: &Problem<'_>, nodes: &FixedBitSet) -> Vec<u32> {
+    let open = problem.view.slots.open();
+    let mut rooms: Vec<u32> = Vec::with_capacity(problem.fabric.domains().size_hint().0);
+    for (id, domain) in problem.fabric.domains() {
+        let room = match domain.children() {
+            _ if problem.is_barred(id) => 0,
+            [] => count_both(open, nodes, domain.range()),
+            children => children.iter().map(|child| rooms[child.index()]).sum(),
+        };
+        rooms.push(room);
+    }
+    rooms
+}

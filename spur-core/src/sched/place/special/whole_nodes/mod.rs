@@ -1,0 +1,354 @@
+//! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain; and shares
+//! nodes that are shared, of which the fullest of every leaf are taken ([`shared_nodes`]).
+//!
+//! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
+//! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
+//! with the fewest slots in sum, of those the first, as [`leaf_knapsack`] finds them, [`shared_nodes`] where nodes are shared, and
+//! [`layers`](super::reduced_costs) where that is too much.
+
+mod capacity;
+mod leaf_knapsack;
+mod losers;
+mod shared_nodes;
+
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
+use crate::sched::place::answer::Placement;
+use crate::sched::place::ask::Mode;
+use crate::sched::place::problem::Problem;
+use crate::sched::place::special::slack_bound::largest;
+
+use super::comparison::{
+    Comparison, Found, NotPlain, best_scored, order, preferred_spans, scored, told_apart,
+};
+use super::outcome::{NoChoice, Outcome};
+use super::reduced_costs::best_below;
+use capacity::Rooms;
+use leaf_knapsack::{Packing, spread};
+
+pub(super) use losers::losers;
+
+/// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
+pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+    if !applies(problem) {
+        return Outcome::Other;
+    }
+    let Some(rooms) = Rooms::new(problem) else { return Outcome::Other };
+    match search(&rooms) {
+        Ok(Some(found)) => Outcome::Placed(placed(&rooms, &found)),
+        Ok(None) if !rooms.leave_some_out() => Outcome::Nowhere,
+        _ => Outcome::Other,
+    }
+}
+
+/// The best nodes in one of some domains of one layer, and which of these it is; None where that is not told.
+pub(super) fn best_of(problem: &Problem<'_>, holders: &[DomainId]) -> Option<(DomainId, Vec<Pos>)> {
+    if !applies(problem) || problem.layout.weights > 0 {
+        return None;
+    }
+    let rooms = Rooms::new(problem)?;
+    let holders: Vec<DomainId> =
+        holders.iter().copied().filter(|&id| rooms.room(id) >= problem.amount).collect();
+    let (holder, shares) = if holders.is_empty() { None } else { at_layer(&rooms, &holders).ok()? }?;
+    let mut nodes = Vec::with_capacity(problem.amount as usize);
+    for (leaf, amount) in shares {
+        rooms.take_of(leaf, amount as usize, |pos| nodes.push(pos));
+    }
+    Some((holder, nodes))
+}
+
+/// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
+/// nothing where only counts matter.
+pub(crate) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
+    if !applies(problem) {
+        return None;
+    }
+    let rooms = Rooms::new(problem)?;
+    let highest = problem.within.unwrap_or(problem.fabric.top());
+    (1..=highest.0).map(Layer).find_map(|layer| {
+        let holders = rooms.holders(layer);
+        let holder = holders.into_iter().min_by_key(|&id| problem.fewest_members(id))?;
+        let mut shares = Vec::new();
+        fill(&rooms, holder, problem.amount, &mut shares);
+        shares.sort_unstable_by_key(|(leaf, _)| problem.fabric.domain(*leaf).range().start);
+        let placement = Placement { exact: false, ..placed(&rooms, &(holder, shares)) };
+        let is_over = |&(layer, cap): &(Layer, u32)| placement.spans[layer.index()] > cap;
+        (!problem.span_caps.iter().any(is_over)).then_some(placement)
+    })
+}
+
+/// Puts an amount into the largest of what is below a domain.
+fn fill(rooms: &Rooms<'_, '_>, id: DomainId, amount: u32, shares: &mut Vec<(DomainId, u32)>) {
+    let mut members = rooms.problem.fabric.domain(id).children().to_vec();
+    if members.is_empty() {
+        shares.push((id, amount));
+        return;
+    }
+    members.sort_by_key(|&child| std::cmp::Reverse(rooms.room(child)));
+    let mut left = amount;
+    for child in members {
+        let part = rooms.room(child).min(left);
+        if part > 0 {
+            left -= part;
+            fill(rooms, child, part, shares);
+        }
+    }
+}
+
+fn applies(problem: &Problem<'_>) -> bool {
+    let ask = problem.ask;
+    (problem.nodes_of_a_weight_are_alike() || problem.shared_nodes_are_alike() && problem.amount > 1)
+        && (problem.layout.weights == 0 || problem.is_free_within_a_weight())
+        && ask.mode == Mode::Consolidated
+        && ask.prefer_domain.is_none()
+        && !problem.lowest_latency
+        && problem.forced_domains.is_empty()
+        && problem.within != Some(Layer::NODE)
+        && problem.unit(Layer::NODE) == 1
+        && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
+}
+
+/// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
+/// that are preferred.
+fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let highest = problem.within.unwrap_or(problem.fabric.top());
+    let is_scored = [ScoreBefore::Span, ScoreBefore::Fit].into_iter().any(|before| problem.is_scored(before));
+    let mut best: Option<(Vec<u32>, Found)> = None;
+    for layer in (1..=highest.0).map(Layer) {
+        // Of leaves, those with more slots are out of the question.
+        let holders = match layer == Layer::LEAF && !is_scored {
+            true => rooms.tightest_holders(layer),
+            false => rooms.holders(layer),
+        };
+        if holders.is_empty() {
+            continue;
+        }
+        let Some(found) = at_layer(rooms, &holders)? else { continue };
+        let spans = preferred_spans(problem, &found);
+        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
+            best = Some((spans, found));
+        }
+        if layer < highest && best.as_ref().is_some_and(|(spans, _)| are_fewest(rooms, spans)) {
+            break;
+        }
+    }
+    Ok(best.map(|(_, found)| found))
+}
+
+/// Whether no placement could touch fewer domains of the preferred layers.
+fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
+    let problem = rooms.problem;
+    let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
+    spans.iter().zip(preferred).all(|(&span, layer)| span == 1 || rooms.are_too_few(layer, span - 1))
+}
+
+/// The best placement in one of the holders, which are all of one layer and have room enough.
+fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let layer = problem.fabric.domain(holders[0]).layer();
+    let is_first = !problem.layout.prefer.iter().any(|preferred| (Layer::LEAF..layer).contains(preferred));
+    if !problem.is_scored(ScoreBefore::Span) || !is_first {
+        return among(rooms, holders);
+    }
+    for equal in scored(problem, ScoreBefore::Span, holders) {
+        if let Some(found) = among(rooms, &equal)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The same where no score decides before spans, or layers that are preferred do so before it.
+fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+    let fabric = rooms.problem.fabric;
+    if fabric.domain(holders[0]).layer() == Layer::LEAF {
+        let leaf = least_waste(rooms, holders, None);
+        return Ok(Some((leaf, vec![(leaf, rooms.problem.amount)])));
+    }
+    if let &[holder] = holders
+        && let Some(shares) = rooms.all_of(holder)
+        && rooms.problem.span_caps.iter().all(|(_, cap)| shares.len() <= *cap as usize)
+    {
+        return Ok(Some((holder, shares)));
+    }
+    let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
+    if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
+        return several_leaves(rooms, holders);
+    }
+    over_domains(rooms, holders)
+}
+
+/// The best placement in one of the holders, which are all of one layer.
+fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let Some(&first) = holders.first() else { return Ok(None) };
+    let layer = fabric.domain(first).layer();
+    let most_slots = holders.iter().map(|&id| problem.view.slots.of(id)).max().unwrap_or(0);
+    let packing = if problem.takes_add_up() { Packing::new(problem, layer, most_slots) } else { None };
+    let order = order(problem, layer);
+    let mut best: Option<(Comparison, Found)> = None;
+    for &id in holders {
+        let than = best.as_ref().map(|(comparison, _)| comparison);
+        let found = match packing.and_then(|packing| spread(rooms, id, &packing)) {
+            Some(shares) if holders.len() == 1 => return Ok(Some((id, shares))),
+            Some(shares) => Some((Comparison::new(problem, id, &order, &shares), shares)),
+            None => match best_below(problem, id, &order, |id| (0, rooms.room(id)), than) {
+                Ok(found) => found,
+                Err(NoChoice::Nowhere) => continue,
+                Err(NoChoice::Unknown) => return Err(NotPlain),
+            },
+        };
+        if let Some((comparison, shares)) = found
+            && best.as_ref().is_none_or(|(least, _)| comparison < *least)
+        {
+            best = Some((comparison, (id, shares)));
+        }
+    }
+    Ok(best.map(|(_, found)| found))
+}
+
+/// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
+fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let layer = holders.first().map_or(Layer::LEAF, |&id| fabric.domain(id).layer());
+    let caps = problem.span_caps.iter().filter(|(capped, _)| *capped < layer);
+    let cap = caps.map(|&(_, cap)| cap).min().unwrap_or(u32::MAX);
+    let mut scratch = Vec::new();
+    let counted: Vec<(u32, DomainId)> = (holders.iter())
+        .filter_map(|&id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
+        .collect();
+    let Some(count) = counted.iter().map(|(count, _)| *count).min() else { return Ok(None) };
+    if count > cap {
+        return Ok(None);
+    }
+    let mut tied: Vec<DomainId> =
+        counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
+    for before in [ScoreBefore::Span, ScoreBefore::Fit] {
+        tied = best_scored(problem, before, tied);
+    }
+    if problem.shares_nodes() {
+        // Of choices with as many slots in their leaves that with the fewest in its nodes is better.
+        return over_domains(rooms, &least_wasteful(rooms, &tied));
+    }
+    let holder = least_waste(rooms, &tied, Some(count));
+    match subset(rooms, holder, count) {
+        Some(shares) => Ok(Some((holder, shares))),
+        None => over_domains(rooms, &tied),
+    }
+}
+
+/// How few of some domains hold the job; None where not even all do. `scratch` is reused.
+fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -> Option<u32> {
+    scratch.clear();
+    scratch.extend(domains.iter().map(|&id| rooms.room(id)));
+    let (count, _) = largest(scratch, rooms.problem.amount.into())?;
+    u32::try_from(count).ok()
+}
+
+/// Of domains of one layer, the one with the fewest slots, then in the ancestors with the fewest; then, where the job
+/// takes several leaves of it, the one whose leaves leave least; then the first.
+fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let tied = least_wasteful(rooms, holders);
+    let is_last = problem.is_scored(ScoreBefore::None) || problem.shares_nodes();
+    if tied.len() == 1 || leaves.is_none() && !is_last {
+        return tied[0];
+    }
+    // Domains whose leaves are the same but for their order leave the same.
+    let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
+    let mut left = |id: DomainId| {
+        let Some(count) = leaves else {
+            return if problem.shares_nodes() {
+                problem.slots_of_fullest(id)[problem.amount as usize]
+            } else {
+                0
+            };
+        };
+        let leaves = fabric.domain(id).children().iter();
+        let mut sorted: Vec<_> = leaves.map(|&leaf| (rooms.room(leaf), problem.slots(leaf))).collect();
+        sorted.sort_unstable();
+        *known.entry(sorted).or_insert_with(|| {
+            let shares = subset(rooms, id, count).unwrap_or_default();
+            shares.iter().map(|&(leaf, _)| problem.slots(leaf)).sum()
+        })
+    };
+    let order = |id: &DomainId| {
+        (left(*id), problem.score(ScoreBefore::None, *id), fabric.domain(*id).range().start, *id)
+    };
+    tied.iter().copied().min_by_key(order).expect("there is at least one holder")
+}
+
+/// Those of some domains of one layer that have the best score and the fewest slots, then in the ancestors the fewest.
+fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let mut tied = holders.to_vec();
+    for before in [ScoreBefore::Span, ScoreBefore::Fit] {
+        tied = best_scored(problem, before, tied);
+    }
+    problem.keep_fewest_slots(&mut tied);
+    let above = fabric.domain(holders[0]).layer().0 + 1;
+    for layer in told_apart(problem, Layer(above)) {
+        if tied.len() == 1 {
+            break;
+        }
+        // Neighbours mostly have the same parent.
+        let mut known = (None, 0);
+        let slots: Vec<u64> = (tied.iter())
+            .map(|&id| {
+                let parent = fabric.domain(id).parent();
+                if parent.is_none() || parent != known.0 {
+                    known = (parent, problem.slots(fabric.covering(id, layer)));
+                }
+                known.1
+            })
+            .collect();
+        let least = slots.iter().copied().min();
+        let mut kept = slots.iter().map(|&slots| Some(slots) == least);
+        tied.retain(|_| kept.next().unwrap_or(true));
+    }
+    tied
+}
+
+/// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
+/// it each takes; None where that is too much for a walk.
+fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(DomainId, u32)>> {
+    let problem = rooms.problem;
+    let children = problem.fabric.domain(holder).children();
+    let leaves: Vec<(DomainId, u32)> =
+        children.iter().map(|&leaf| (leaf, rooms.room(leaf))).filter(|&(_, room)| room > 0).collect();
+    let kind = |&(leaf, room): &(DomainId, u32)| (room, problem.slots(leaf));
+    if leaves.iter().all(|leaf| kind(leaf) == kind(&leaves[0])) {
+        return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
+    }
+    let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder))?;
+    spread(rooms, holder, &packing)
+}
+
+/// How much each leaf takes of an amount: the first as much as it can.
+fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec<(DomainId, u32)> {
+    let mut left = amount;
+    let share = |(leaf, room): (DomainId, u32)| {
+        let part = room.min(left);
+        left -= part;
+        (leaf, part)
+    };
+    leaves.map(share).collect()
+}
+
+/// A placement on the first nodes of each leaf that the job may have.
+fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
+    let problem = rooms.problem;
+    let each = problem.per_node.unwrap_or(1);
+    let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
+    for &(leaf, amount) in shares {
+        rooms.take_of(leaf, amount as usize, |pos| nodes.push((pos, each)));
+    }
+    Placement::new(problem, nodes, Some(*holder), true)
+}

@@ -1,0 +1,168 @@
+//! Later starts: what one pass plans, and what the next passes, and those who look for somebody to make way, leave alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::queue::chunks::Key;
+use super::request::part::Part;
+use super::timeline::licenses::{Wanted, wanted};
+use super::timeline::realm::Realms;
+use crate::id::{JobId, NodeId};
+use crate::model::job::JobSpec;
+use crate::text::time::Time;
+
+/// Where a later start stands among others: where its job stood in the queue when it was planned, and which of the job's
+/// it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) key: Key,
+    /// The number among those of an array's tasks, or of a het job's components.
+    pub(crate) number: usize,
+}
+
+/// A start that is planned for later.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// The job.
+    pub job: JobId,
+    /// The request it was planned for.
+    pub spec: Arc<JobSpec>,
+    /// From when.
+    pub start: Time,
+    /// Until when it is planned to run.
+    pub end: Time,
+    /// Partition it is planned in.
+    pub partition: Arc<str>,
+    /// The reservation of nodes and time that it is planned in, if it is.
+    pub within: Option<Arc<str>>,
+    /// What it takes of which node, in rank order.
+    pub(crate) parts: Vec<Part>,
+    /// The start that its job was told when it was planned, if it was told one.
+    pub(crate) told: Option<Time>,
+    pub(crate) turn: Turn,
+}
+
+impl Reservation {
+    /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
+    /// entries.
+    pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
+        self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
+    }
+
+    /// Whether both are of one het job, whose components start together.
+    pub(crate) fn is_together_with(&self, other: &Self) -> bool {
+        other.spec.het.is_some() && self.turn.key == other.turn.key
+    }
+
+    /// The realm it is planned in, and the licenses it wants there.
+    pub(crate) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a Wanted) {
+        (realms.within(self.within.as_deref()), wanted(&self.spec))
+    }
+
+    /// How long it is planned to run, seconds.
+    pub(crate) fn lasts(&self) -> u64 {
+        self.end.since(self.start)
+    }
+}
+
+/// The later starts that a deep pass planned: what a quick pass must not disturb.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reservations {
+    by_turn: BTreeMap<Turn, Arc<Reservation>>,
+    by_job: BTreeSet<(JobId, Turn)>,
+    by_start: BTreeSet<(Time, Turn)>,
+}
+
+impl Reservations {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_turn.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_turn.is_empty()
+    }
+
+    /// The reservations, in queue order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Reservation>> {
+        self.by_turn.values()
+    }
+
+    pub(crate) fn insert(&mut self, made: Arc<Reservation>) {
+        self.by_job.insert((made.job, made.turn));
+        self.by_start.insert((made.start, made.turn));
+        self.by_turn.insert(made.turn, made);
+    }
+
+    pub(crate) fn remove(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
+        let made = self.by_turn.remove(turn)?;
+        self.by_job.remove(&(made.job, made.turn));
+        self.by_start.remove(&(made.start, made.turn));
+        Some(made)
+    }
+
+    /// The turns of a job, in order.
+    pub(crate) fn of_job(&self, job: JobId) -> impl Iterator<Item = Turn> + '_ {
+        let from = self.by_job.range((job, Turn::FIRST)..);
+        from.take_while(move |(of, _)| *of == job).map(|(_, turn)| *turn)
+    }
+
+    /// A turn, if there is a later start with it, and those of the other components of its het job.
+    pub(crate) fn together_with(&self, turn: &Turn) -> Vec<Turn> {
+        let Some(made) = self.by_turn.get(turn) else { return Vec::new() };
+        if made.spec.het.is_none() {
+            return vec![*turn];
+        }
+        let all = Turn { number: 0, ..*turn }..=Turn { number: usize::MAX, ..*turn };
+        self.by_turn.range(all).map(|(turn, _)| *turn).collect()
+    }
+
+    /// The turns of those that were to start by a time.
+    pub(crate) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
+        self.by_start.iter().take_while(move |(start, _)| *start <= now).map(|(_, turn)| *turn)
+    }
+}
+
+/// Later starts of the plan before, which jobs keep where they would start no sooner.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    /// By job and number.
+    made: Vec<Arc<Reservation>>,
+}
+
+impl Remembered {
+    pub(crate) fn new(reservations: &Reservations) -> Self {
+        let mut made: Vec<Arc<Reservation>> = reservations.iter().map(Arc::clone).collect();
+        made.sort_by_key(|made| (made.job, made.turn.number));
+        Self { made }
+    }
+
+    /// Those of a job; of an array, of its tasks that waited.
+    pub(crate) fn of_job(&self, job: JobId) -> &[Arc<Reservation>] {
+        let first = self.made.partition_point(|made| made.job < job);
+        let after = self.made[first..].iter().take_while(|made| made.job == job).count();
+        &self.made[first..first + after]
+    }
+}
+
+impl FromIterator<Arc<Reservation>> for Reservations {
+    fn from_iter<I: IntoIterator<Item = Arc<Reservation>>>(all: I) -> Self {
+        let by_turn: BTreeMap<Turn, Arc<Reservation>> =
+            all.into_iter().map(|made| (made.turn, made)).collect();
+        let by_job = by_turn.values().map(|made| (made.job, made.turn)).collect();
+        // Turns are large, so their numbers are sorted in their place.
+        let turns: Vec<Turn> = by_turn.keys().copied().collect();
+        let mut starts: Vec<(Time, usize)> = by_turn.values().map(|made| made.start).zip(0..).collect();
+        starts.sort_unstable();
+        let by_start = starts.into_iter().map(|(start, number)| (start, turns[number])).collect();
+        Self { by_turn, by_job, by_start }
+    }
+}
+
+impl Turn {
+    /// No turn comes before it.
+    const FIRST: Self = Self { key: Key::FIRST, number: 0 };
+}

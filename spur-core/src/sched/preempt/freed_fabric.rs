@@ -1,0 +1,157 @@
+//! A stretch of fabric with some jobs thought away: what a job would find there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::capacity;
+use crate::sched::place::{self, Ask, Placement, Slots, View};
+use crate::sched::request::eligible_nodes::{EligibleNodes, slots_by_position};
+use crate::sched::request::{Need, Request};
+
+use super::{Amount, Victim};
+
+/// Where a job looks for room: its nodes, what it asks for, and what is free without anybody leaving.
+#[derive(Clone, Copy)]
+pub(super) struct FreedFabric<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) eligible: &'a EligibleNodes,
+    pub(super) request: &'a Request,
+    /// The sizes that will do, the largest first.
+    pub(super) asks: &'a [Ask],
+    /// Nodes that are reserved for others meanwhile.
+    pub(super) shut: Option<&'a FixedBitSet>,
+    /// By node.
+    pub(super) free: &'a [Amount],
+}
+
+impl FreedFabric<'_> {
+    pub(super) fn fabric(&self) -> &Fabric {
+        &self.eligible.fabric
+    }
+
+    fn need(&self) -> &Need {
+        &self.request.need
+    }
+
+    /// How many slots a node has if so much is free there.
+    pub(super) fn slots(&self, node: NodeId, free: &[i64]) -> u32 {
+        let known = &self.inventory.nodes[node.index()];
+        let shut = self.shut.is_some_and(|shut| shut.contains(node.index()));
+        if shut || !known.available || !self.eligible.admitted.contains(node.index()) {
+            return 0;
+        }
+        self.need().slots(&known.shape, &positive(free))
+    }
+
+    /// Slots that are missing where there are so many nodes with so many slots.
+    pub(super) fn missing(&self, (nodes, slots): (u64, u64)) -> u64 {
+        let nodes = u64::from(self.request.min_nodes()).saturating_sub(nodes);
+        self.request.min_slots().saturating_sub(slots).max(nodes)
+    }
+
+    /// The nodes of a domain, or all there are.
+    pub(super) fn range(&self, domain: Option<DomainId>) -> Range<usize> {
+        domain.map_or(0..self.fabric().len(), |id| self.fabric().domain(id).range())
+    }
+
+    /// Whether nothing at all is held of a node.
+    fn is_empty(&self, node: NodeId, free: &[i64]) -> bool {
+        let full = capacity(&self.inventory.nodes[node.index()].shape);
+        positive(free) == full
+    }
+}
+
+/// What is left where more was promised than there is: nothing.
+pub(super) fn positive(free: &[i64]) -> Box<[u64]> {
+    free.iter().map(|amount| u64::try_from(*amount).unwrap_or(0)).collect()
+}
+
+/// The nodes of one domain while jobs are thought away and put back.
+pub(super) struct Clearing<'a> {
+    freed: FreedFabric<'a>,
+    domain: Option<DomainId>,
+    slots: Slots,
+    /// Free amounts of nodes where they are not what they are without anybody leaving.
+    changed: BTreeMap<NodeId, Amount>,
+}
+
+impl<'a> Clearing<'a> {
+    /// A domain as it is; `base` has the slots of every position of the fabric.
+    pub(super) fn new(freed: FreedFabric<'a>, domain: Option<DomainId>, base: &[u32]) -> Self {
+        let range = freed.range(domain);
+        let slots = (0..base.len()).map(|index| if range.contains(&index) { base[index] } else { 0 });
+        let slots = slots_by_position(freed.fabric(), freed.need(), slots.collect());
+        Self { freed, domain, slots, changed: BTreeMap::new() }
+    }
+
+    /// Thinks a job away.
+    pub(super) fn clear(&mut self, victim: &Victim) {
+        self.shift(victim, |free, held| free + held);
+    }
+
+    /// Puts a job back.
+    pub(super) fn put_back(&mut self, victim: &Victim) {
+        self.shift(victim, |free, held| free - held);
+    }
+
+    fn shift(&mut self, victim: &Victim, shift: impl Fn(i64, i64) -> i64) {
+        let range = self.freed.range(self.domain);
+        for (node, held) in &victim.held {
+            let free = self.changed.entry(*node).or_insert_with(|| self.freed.free[node.index()].clone());
+            for (free, held) in free.iter_mut().zip(held) {
+                *free = shift(*free, *held);
+            }
+            let pos = self.freed.fabric().pos(*node).filter(|pos| range.contains(&pos.index()));
+            if let Some(pos) = pos {
+                let slots = self.freed.slots(*node, free);
+                self.slots.set(self.freed.fabric(), pos, slots);
+            }
+        }
+    }
+
+    /// How many nodes and slots are there.
+    fn counts(&self) -> (u64, u64) {
+        match self.domain {
+            Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),
+            None => (self.slots.nodes() as u64, self.slots.total()),
+        }
+    }
+
+    /// Slots that the job lacks by count alone; with enough of them it may still not fit.
+    pub(super) fn missing(&self) -> u64 {
+        self.freed.missing(self.counts())
+    }
+
+    /// Where the job would be put.
+    pub(super) fn place(&self) -> Option<Placement> {
+        if self.missing() > 0 {
+            return None;
+        }
+        let fabric = self.freed.fabric();
+        let occupied = self.freed.asks.iter().find_map(|ask| ask.minds_others(1)).map(|_| self.occupied());
+        let view = View { occupied: occupied.as_ref(), ..self.freed.eligible.view(&self.slots) };
+        self.freed.asks.iter().find_map(|ask| place::place(fabric, &view, ask).ok())
+    }
+
+    /// Positions where somebody still is.
+    fn occupied(&self) -> FixedBitSet {
+        let fabric = self.freed.fabric();
+        let somebody = |index: &usize| {
+            let node = fabric.node(Pos(u32::try_from(*index).expect("positions are u32")));
+            !self.freed.is_empty(node, self.free(node))
+        };
+        let mut occupied = FixedBitSet::with_capacity(fabric.len());
+        occupied.extend(self.freed.range(self.domain).filter(somebody));
+        occupied
+    }
+
+    /// What is free of a node.
+    pub(super) fn free(&self, node: NodeId) -> &Amount {
+        self.changed.get(&node).unwrap_or(&self.freed.free[node.index()])
+    }
+}

@@ -1,0 +1,544 @@
+//! The pending jobs in the order of the queue, kept from pass to pass: what an event changes is looked at again before
+//! the next pass, and nothing else is.
+//!
+//! Promises: after [`Line::refresh`] it is what a line built anew from the same cluster would be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::cluster::Cluster;
+use crate::cluster::event::Event;
+use crate::id::JobId;
+use crate::model::config::{Backfill, Order, Policy};
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::model::reservation::{Flag, Reservation};
+use crate::sched::inventory::Inventory;
+use crate::sched::plan::Waiting;
+use crate::sched::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
+use crate::sched::request::constraints;
+use crate::sched::subject::Subject;
+use crate::text::time::{Time, TimeLimit};
+
+use super::chunks::{Key, Place, Row, Rows};
+use crate::sched::forecast::Forecast;
+
+/// All pending jobs, in order or set aside.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    inventory: Arc<Inventory>,
+    /// The job that a pass along this line looks at.
+    pub(crate) subject: Subject,
+    measure: Measure,
+    standing: BTreeMap<JobId, Standing>,
+    /// Jobs that something else than room keeps waiting.
+    aside: BTreeMap<JobId, Obstacle>,
+    rows: Rows,
+    /// By component of partitions: how many jobs of the line may run there.
+    members: Vec<usize>,
+    /// Jobs of the line that ask for a reservation of nodes and time.
+    asking: BTreeSet<JobId>,
+    /// The rows of each tier by planned run time, where backfill goes by that.
+    by_length: Option<Rows>,
+    /// When time alone changes something about a job next, by time and by job.
+    times: BTreeSet<(Time, JobId)>,
+    next: BTreeMap<JobId, Time>,
+    waits: Waits,
+    /// Jobs that others depend on, or want to be near; and who does.
+    watched: BTreeSet<(JobId, JobId)>,
+    /// Those of them of whom the watcher was told; it is put down again if it still has a reason to watch.
+    told: BTreeSet<(JobId, JobId)>,
+    /// Jobs to be looked at again.
+    changed: BTreeSet<JobId>,
+    /// The time that the order is of, where it varies.
+    keyed: Time,
+    /// What is different since somebody asked.
+    changes: Changes,
+}
+
+/// A job in the line.
+#[derive(Clone, Debug)]
+struct Standing {
+    key: Key,
+    ranked: Ranked,
+    /// The components of partitions that it may run in.
+    components: SmallVec<[usize; 2]>,
+}
+
+impl Standing {
+    /// Whether it stands as it stood `before`, only with fewer tasks.
+    fn is_rest_of(&self, before: &Self) -> bool {
+        self.key == before.key && self.ranked.is_rest_of(&before.ranked)
+    }
+}
+
+/// What is different about the line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// Jobs that are new in the line, or stand in it in another way.
+    pub(crate) arrived: BTreeSet<JobId>,
+    /// Jobs that were in the line and are not, or not as they were.
+    pub(crate) left: BTreeSet<JobId>,
+    /// Whether all were sorted again.
+    pub(crate) resorted: bool,
+}
+
+impl Line {
+    /// The line of a cluster.
+    pub(crate) fn new(
+        cluster: &Cluster,
+        inventory: &Arc<Inventory>,
+        forecast: &dyn Forecast,
+        now: Time,
+        subject: &Subject,
+    ) -> Self {
+        let shortest_first = inventory.policy.scheduler.order == Order::Sjf;
+        let mut line = Self {
+            inventory: Arc::clone(inventory),
+            subject: subject.clone(),
+            measure: Measure::new(Arc::clone(inventory)),
+            standing: BTreeMap::new(),
+            aside: BTreeMap::new(),
+            rows: Rows::default(),
+            members: vec![0; inventory.partitions.len()],
+            asking: BTreeSet::new(),
+            by_length: shortest_first.then(Rows::default),
+            times: BTreeSet::new(),
+            next: BTreeMap::new(),
+            waits: Waits::new(&inventory.policy),
+            watched: BTreeSet::new(),
+            told: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            keyed: now,
+            changes: Changes::default(),
+        };
+        for job in cluster.jobs().pending() {
+            line.enter(cluster, job, forecast, now);
+        }
+        line.sort();
+        line
+    }
+
+    /// Whether it is the line of that inventory.
+    pub(crate) fn is_of(&self, inventory: &Arc<Inventory>) -> bool {
+        Arc::ptr_eq(&self.inventory, inventory)
+    }
+
+    /// Learns that something happened to jobs; `cluster` has applied it.
+    pub(crate) fn note(&mut self, cluster: &Cluster, event: &Event) {
+        if let Event::StartPromised { job, .. } = event {
+            if let Some(standing) = self.standing.get_mut(job) {
+                standing.ranked.promised = true;
+            }
+            return;
+        }
+        for job in event.jobs() {
+            let found = cluster.job(job);
+            // Whoever neither waits nor did so is nothing to the line.
+            let waits = found.is_some_and(|job| matches!(job.phase, Phase::Pending(_)));
+            if waits || self.standing.contains_key(&job) || self.aside.contains_key(&job) {
+                self.changed.insert(job);
+            }
+            self.await_next(job, found, cluster.at());
+            self.tell_watchers(cluster, job);
+            let array = found.and_then(|job| job.array.as_ref());
+            if let Some(part) = array.filter(|part| part.id != job) {
+                self.tell_watchers(cluster, part.id);
+            }
+        }
+    }
+
+    /// Those who depend on a job or an array, or want to be near it, are looked at again.
+    fn tell_watchers(&mut self, cluster: &Cluster, job: JobId) {
+        let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
+        let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
+        for (job, watcher) in watchers {
+            self.changed.insert(watcher);
+            self.told.insert((job, watcher));
+            let found = cluster.job(watcher);
+            self.await_next(watcher, found, cluster.at());
+            // Components of a het job are looked at together.
+            let het = found.and_then(|job| job.spec.het.as_deref());
+            self.changed.extend(het.iter().flat_map(|het| het.jobs()));
+        }
+    }
+
+    /// Looks again at the jobs that something happened to, and at those whose time has come.
+    pub(crate) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
+        let due = self.times.iter().take_while(|(at, _)| *at <= now);
+        let due: BTreeSet<JobId> = due.map(|(_, job)| *job).collect();
+        self.changed.extend(due.iter().copied());
+        if cluster.jobs().has_pending_het() {
+            self.changed.extend(due.iter().flat_map(|job| cluster.jobs().components(*job)));
+        }
+        for pair in std::mem::take(&mut self.told) {
+            self.watched.remove(&pair);
+        }
+        for id in std::mem::take(&mut self.changed) {
+            let before = self.standing.get(&id).filter(|standing| standing.ranked.is_array()).cloned();
+            let was_there = self.leave(id);
+            let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
+            let row = job.and_then(|job| self.enter(cluster, job, forecast, now));
+            // That tasks of an array have started changes nothing for those that wait on. That their time has come does.
+            let rest = !due.contains(&id)
+                && before.zip(self.standing.get(&id)).is_some_and(|(before, rest)| rest.is_rest_of(&before));
+            if was_there && !rest {
+                self.changes.left.insert(id);
+            }
+            let Some(row) = row else { continue };
+            self.rows.insert(row);
+            if let (Some(by_length), Some(standing)) = (&mut self.by_length, self.standing.get(&id)) {
+                by_length.insert(row_by_length(standing));
+            }
+            if !rest {
+                self.changes.arrived.insert(id);
+            }
+        }
+        if self.measure.varies() && self.keyed != now {
+            for standing in self.standing.values_mut() {
+                standing.key = self.measure.key(&standing.ranked, now);
+            }
+            self.sort();
+            self.changes.resorted = true;
+        }
+        self.keyed = now;
+    }
+
+    /// The line in order.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The line by planned run time in each tier, where backfill goes by that.
+    pub(crate) fn by_length(&self) -> Option<&Rows> {
+        self.by_length.as_ref()
+    }
+
+    /// The place of a job in the line.
+    pub(crate) fn key(&self, job: JobId) -> Option<Key> {
+        self.standing.get(&job).map(|standing| standing.key)
+    }
+
+    /// The place of a job among those who backfill.
+    pub(crate) fn behind(&self, job: JobId) -> Option<Key> {
+        let standing = self.standing.get(&job)?;
+        let by_length = self.by_length.is_some();
+        Some(if by_length { standing.ranked.by_length(standing.key) } else { standing.key })
+    }
+
+    /// A job in the line.
+    pub(crate) fn get(&self, job: JobId) -> Option<&Ranked> {
+        self.standing.get(&job).map(|standing| &standing.ranked)
+    }
+
+    /// Whether somebody has waited too long.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.rows.iter().next().is_some_and(|row| row.key.is_aged())
+    }
+
+    /// Whether a job may be planned in a reservation of nodes and time.
+    pub(crate) fn enters_reservations(&self) -> bool {
+        let draws = |reservation: &Arc<Reservation>| reservation.has(Flag::Magnetic);
+        self.has_reservations() && (!self.asking.is_empty() || self.inventory.reservations.iter().any(draws))
+    }
+
+    /// Whether it may be asked more often than that, in one pass, who would have to leave for a job.
+    pub(crate) fn may_claim_more_than(&self, most: u32) -> bool {
+        let mut left = most as usize;
+        let mut place = Place::default();
+        while let Some(row) = self.rows.next(&mut place, |least| least.reach > 0) {
+            let claims = self.candidate(row.key.job).map_or(0, |candidate| candidate.claims());
+            match left.checked_sub(claims) {
+                Some(rest) => left = rest,
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// Whether nodes are reserved for some time.
+    pub(crate) fn has_reservations(&self) -> bool {
+        !self.inventory.reservations.is_empty()
+    }
+
+    /// By component of partitions: how many jobs of the line may run there.
+    pub(crate) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// The components of partitions that a job may run in.
+    pub(crate) fn components(&self, job: JobId) -> &[usize] {
+        self.standing.get(&job).map_or(&[], |standing| &standing.components)
+    }
+
+    /// A job in the line whose request makes sense.
+    pub(crate) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
+        self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())
+    }
+
+    /// Whether a depth leaves a job out whoever else is in the line.
+    pub(crate) fn is_beyond(&self, key: &Key) -> bool {
+        let depth = self.inventory.policy.scheduler.depth as usize;
+        depth > 0 && self.rows.before(key) >= depth
+    }
+
+    /// Whether users or partitions have depths of their own.
+    pub(crate) fn has_shares(&self) -> bool {
+        let policy = &self.inventory.policy.scheduler;
+        policy.depth_per_user > 0 || policy.depth_per_partition > 0
+    }
+
+    /// Whether anybody may go ahead of a job that waits.
+    pub(crate) fn backfills(&self) -> bool {
+        self.inventory.policy.scheduler.backfill != Backfill::None
+    }
+
+    /// What is different since this was last asked.
+    pub(crate) fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether a depth leaves jobs out.
+    pub(crate) fn is_cut(&self) -> bool {
+        let policy = &self.inventory.policy.scheduler;
+        let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
+        is_long || (self.rows.len() > 0 && self.has_shares())
+    }
+
+    /// The line as far as the depths allow.
+    pub(crate) fn window(&self) -> Vec<Row> {
+        let policy = &self.inventory.policy.scheduler;
+        let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
+        let (total, per_user, per_partition) =
+            (limit(policy.depth), limit(policy.depth_per_user), limit(policy.depth_per_partition));
+        if per_user == usize::MAX && per_partition == usize::MAX {
+            return self.rows.iter().take(total).copied().collect();
+        }
+        let mut users: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut partitions: BTreeMap<usize, usize> = BTreeMap::new();
+        let within = |row: &&Row| {
+            let Some(ranked) = self.get(row.key.job) else { return false };
+            let user = users.entry(ranked.uid).or_default();
+            let partition = partitions.entry(ranked.partition).or_default();
+            let keep = *user < per_user && *partition < per_partition;
+            *user += usize::from(keep);
+            *partition += usize::from(keep);
+            keep
+        };
+        self.rows.iter().filter(within).take(total).copied().collect()
+    }
+
+    /// The last of the first so many jobs; `None` if nobody is in the line.
+    pub(crate) fn last_of(&self, count: usize) -> Option<JobId> {
+        self.rows.iter().take(count).last().map(|row| row.key.job)
+    }
+
+    /// The line up to a job, and who goes before it where the shortest backfill first.
+    fn up_to(&self, last: &Key) -> Vec<Row> {
+        let count = self.rows.before(last) + 1;
+        let place = self.behind(last.job).filter(|_| self.by_length.is_some() && self.backfills());
+        let shorter = self.rows.iter().skip(count).filter(|row| self.behind(row.key.job) < place);
+        self.rows.iter().take(count).chain(shorter).copied().collect()
+    }
+
+    /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
+    pub(crate) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
+        let window = match last.and_then(|last| self.key(last)) {
+            Some(key) => self.up_to(&key),
+            None if last.is_some() => Vec::new(),
+            None => self.window(),
+        };
+        let mut queue = Queue {
+            candidates: Vec::with_capacity(window.len()),
+            aside: self.aside.iter().map(|(job, obstacle)| aside(*job, obstacle)).collect(),
+            truncated: window.len() < self.rows.len(),
+        };
+        for row in &window {
+            let Some(ranked) = self.get(row.key.job) else { continue };
+            match &ranked.candidate {
+                Ok(candidate) => queue.candidates.push(self.queued(row.key, ranked, candidate, now)),
+                Err(obstacle) => queue.aside.push(aside(row.key.job, obstacle)),
+            }
+        }
+        queue
+    }
+
+    fn queued(&self, key: Key, ranked: &Ranked, candidate: &Arc<Candidate>, now: Time) -> Queued {
+        Queued {
+            candidate: Arc::clone(candidate),
+            key,
+            behind: if self.by_length.is_some() { ranked.by_length(key) } else { key },
+            priority: self.measure.priority(ranked, now),
+            promised: ranked.promised,
+            second: false,
+            dealt: 0,
+            waits: 0,
+            told: false,
+        }
+    }
+
+    /// A job in the line whose request makes sense, about to be looked at.
+    pub(crate) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
+        let standing = self.standing.get(&job)?;
+        let candidate = standing.ranked.candidate.as_ref().ok()?;
+        Some(self.queued(standing.key, &standing.ranked, candidate, now))
+    }
+
+    /// The next moment after `now` at which a plan would turn out differently although nothing happens.
+    pub(crate) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
+        let known = self.times.range((Bound::Excluded((now, JobId(u32::MAX))), Bound::Unbounded)).next();
+        // What comes after a moment that has passed is not known before the line is refreshed.
+        let due = self.times.iter().take_while(|(at, _)| *at <= now);
+        let unknown = due.filter_map(|(_, job)| self.waits.next_moment(cluster.job(*job)?, now));
+        unknown.chain(known.map(|(at, _)| *at)).min()
+    }
+
+    /// Notes when time alone changes something about a job next, after `now`.
+    fn await_next(&mut self, id: JobId, job: Option<&Job>, now: Time) {
+        if let Some(at) = self.next.remove(&id) {
+            self.times.remove(&(at, id));
+        }
+        if let Some(at) = job.and_then(|job| self.waits.next_moment(job, now)) {
+            self.times.insert((at, id));
+            self.next.insert(id, at);
+        }
+    }
+
+    /// Takes a job out; says whether it was in the line.
+    fn leave(&mut self, id: JobId) -> bool {
+        self.await_next(id, None, Time::ZERO);
+        let Some(standing) = self.standing.remove(&id) else {
+            self.aside.remove(&id);
+            return false;
+        };
+        self.rows.remove(&standing.key);
+        self.asking.remove(&id);
+        for component in &standing.components {
+            self.members[*component] -= 1;
+        }
+        if let Some(by_length) = &mut self.by_length {
+            by_length.remove(&standing.ranked.by_length(standing.key));
+        }
+        true
+    }
+
+    /// Takes a pending job in; its row, if it is not set aside.
+    fn enter(&mut self, cluster: &Cluster, job: &Job, forecast: &dyn Forecast, now: Time) -> Option<Row> {
+        self.subject.set(job.id);
+        let row = self.place(cluster, job, forecast, now);
+        self.subject.clear();
+        row
+    }
+
+    fn place(&mut self, cluster: &Cluster, job: &Job, forecast: &dyn Forecast, now: Time) -> Option<Row> {
+        self.await_next(job.id, Some(job), now);
+        let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
+        let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
+        let limits = job.spec.array.as_ref().is_some_and(|array| array.limit.is_some());
+        let siblings = limits.then(|| job.array_id());
+        self.watched.extend(awaited.chain(near).chain(siblings).map(|other| (other, job.id)));
+        if let Some(het) = job.spec.het.as_deref() {
+            // Components stand and wait together: as one job in the line, under the number of the first.
+            self.watched.extend(het.jobs().filter(|other| *other != job.id).map(|other| (other, job.id)));
+            if job.spec.is_follower() {
+                let Phase::Pending(pending) = &job.phase else { return None };
+                let obstacle = queue::obstacle(cluster, job, pending, now);
+                self.aside.extend(obstacle.map(|obstacle| (job.id, obstacle)));
+                return None;
+            }
+        }
+        match self.measure.rank(cluster, job, forecast, now) {
+            Ok(ranked) => {
+                let (key, components) =
+                    (self.measure.key(&ranked, now), components(&self.inventory, &ranked));
+                let standing = Standing { key, ranked, components };
+                let row = row(&standing);
+                for component in &standing.components {
+                    self.members[*component] += 1;
+                }
+                if standing.ranked.asks_for_reservation() {
+                    self.asking.insert(job.id);
+                }
+                self.standing.insert(job.id, standing);
+                Some(row)
+            }
+            Err(obstacle) => {
+                self.aside.insert(job.id, obstacle);
+                None
+            }
+        }
+    }
+
+    /// Puts all rows in order.
+    fn sort(&mut self) {
+        let rows: Vec<Row> = self.standing.values().map(row).collect();
+        if let Some(by_length) = &mut self.by_length {
+            *by_length = Rows::new(self.standing.values().map(row_by_length).collect());
+        }
+        self.rows = Rows::new(rows);
+    }
+}
+
+fn components(inventory: &Inventory, ranked: &Ranked) -> SmallVec<[usize; 2]> {
+    let parts = ranked.candidate.iter().flat_map(|candidate| candidate.all());
+    let choices = parts.flat_map(|candidate| candidate.choices.iter());
+    let mut components: SmallVec<[usize; 2]> =
+        choices.map(|(partition, _)| inventory.partitions[*partition].component).collect();
+    components.sort_unstable();
+    components.dedup();
+    components
+}
+
+fn row(standing: &Standing) -> Row {
+    let least = standing.ranked.at_least();
+    Row { key: standing.key, least }
+}
+
+fn row_by_length(standing: &Standing) -> Row {
+    Row { key: standing.ranked.by_length(standing.key), ..row(standing) }
+}
+
+fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
+    Waiting { reason: *reason, detail: detail.clone(), ..Waiting::of(job) }
+}
+
+/// How long jobs wait until that alone changes something.
+#[derive(Clone, Debug)]
+pub(crate) struct Waits {
+    /// Until they come before all others, seconds; 0 for never.
+    max_wait: u64,
+    /// Until something that a rule by size asks for may fall away.
+    rules: Vec<TimeLimit>,
+}
+
+impl Waits {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        Self { max_wait: policy.scheduler.max_wait.0, rules: constraints::rule_limits(policy) }
+    }
+
+    /// The first moment after `now` at which time alone changes something about a job.
+    pub(crate) fn next_moment(&self, job: &Job, now: Time) -> Option<Time> {
+        self.moments(job).filter(|time| *time > now && !time.is_never()).min()
+    }
+
+    /// The moments at which time alone changes something about a pending job: its begin, the ends of constraints that were
+    /// given only for so long, and when it has waited too long. None for a job that waits for more than time.
+    fn moments<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Time> + 'a {
+        let pending = match &job.phase {
+            Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
+            Phase::Pending(_)
+            | Phase::Running { .. }
+            | Phase::Suspended(_)
+            | Phase::Completing(_)
+            | Phase::Ended(_) => None,
+        };
+        pending.into_iter().flat_map(move |pending| {
+            let eligible = pending.eligible.unwrap_or(job.submitted);
+            let aged = (self.max_wait > 0).then(|| eligible + self.max_wait);
+            constraints::relax_times(&job.spec, &self.rules, eligible).chain(aged).chain(pending.not_before)
+        })
+    }
+}

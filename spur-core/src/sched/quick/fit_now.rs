@@ -1,0 +1,472 @@
+//! Where a job fits now, and when it does: answered from what is held and planned, without a timeline.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::fabric::Pos;
+use crate::sched::inventory::amounts::{Amount, CPUS, RoomId};
+use crate::sched::request::constraints::Stage;
+use crate::sched::request::domains::{DomainTable, Domains, Kind};
+use crate::sched::request::eligible_nodes::{EligibleNodes, NOWHERE, slots_by_position};
+use crate::sched::timeline::needs::Needs;
+use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
+use crate::text::time::Time;
+
+use super::super::place::{self, Lost, Placement, Slots, View};
+use super::super::request::Need;
+use super::super::space::{Hit, Query};
+use super::super::state::{MAX_TRIES, RIVALS};
+use super::idle_counts::Sights;
+use super::ledger::Books;
+
+/// Needs of which it is kept how often they fit which room.
+const MOST_NEEDS: usize = 4_096;
+
+/// What has been found out about needs, domains and sizes.
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    needs: Needs,
+    domains: DomainTable,
+    pub(super) start_bounds: StartBounds,
+    tally: Tally,
+    sights: Sights,
+    /// Whether rivals are named with a start.
+    pub(super) names_rivals: bool,
+    /// Whether a search was given up, or a placement is not known to be the best.
+    pub(super) in_doubt: bool,
+}
+
+impl Finder {
+    /// Forgets what was found about rooms: their numbers mean something else now.
+    pub(super) fn forget_rooms(&mut self) {
+        self.needs.forget_rooms();
+    }
+
+    /// Whether requests have asked for too many different things.
+    pub(super) fn is_full(&self) -> bool {
+        self.needs.count() > MOST_NEEDS
+    }
+
+    /// The number of a need: equal needs have the same.
+    pub(super) fn need(&mut self, need: &Need) -> usize {
+        self.needs.number(need)
+    }
+
+    /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
+    pub(super) fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
+        (&mut self.start_bounds, self.needs.smaller())
+    }
+
+    /// The earliest start in a stretch of time, and whether the search for it was given up.
+    pub(super) fn search(
+        &mut self,
+        books: &Books,
+        query: &Query<'_>,
+        stage: &Stage,
+        eligible: &Arc<EligibleNodes>,
+        times: Range<Time>,
+    ) -> (Option<Hit>, bool) {
+        let mut search = Search { books, query, stage, eligible, tries: 0, in_doubt: false };
+        let found = search.walk(self, times);
+        let gave_up = search.tries >= MAX_TRIES;
+        self.in_doubt |= search.in_doubt || gave_up;
+        let hit = found.map(|(start, (placement, lost, starts))| Hit {
+            realm: query.realm,
+            start,
+            lasts: books.realms.lasts(query.realm, start, query.run_time),
+            limit: None,
+            starts,
+            placement,
+            lost,
+            relaxed: stage.relaxed.clone(),
+            whole_leaves: stage.ask().whole_leaves,
+            eligible: Arc::clone(eligible),
+        });
+        (hit, gave_up)
+    }
+
+    /// Shows `look` the slots that are planned to be free at this moment and for as long as a job runs.
+    pub(super) fn show_now<T>(
+        &mut self,
+        books: &Books,
+        query: &Query<'_>,
+        eligible: &Arc<EligibleNodes>,
+        look: impl FnOnce(&Slots) -> T,
+    ) -> T {
+        let mut search =
+            Search { books, query, stage: &query.stages[0], eligible, tries: 0, in_doubt: false };
+        search.see_now(self, |_, _, slots, _| look(slots))
+    }
+
+    /// Slots of a numbered room.
+    fn slots_of(&mut self, books: &Books, need: (usize, &Need), room: RoomId) -> u32 {
+        self.needs.known(need.0).slots(books.held.rooms(), need.1, room)
+    }
+}
+
+/// One search.
+struct Search<'a> {
+    books: &'a Books,
+    query: &'a Query<'a>,
+    stage: &'a Stage,
+    eligible: &'a Arc<EligibleNodes>,
+    /// Times at which the job was tried.
+    tries: u32,
+    /// Whether not all ways to place it were weighed at one of them.
+    in_doubt: bool,
+}
+
+/// A time with what was found then.
+type Found = (Time, (Placement, Vec<Lost>, bool));
+
+impl Search<'_> {
+    /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
+    fn walk(&mut self, finder: &mut Finder, Range { start: from, end: until }: Range<Time>) -> Option<Found> {
+        let domains = finder.domains.of(self.eligible, self.stage.ask());
+        let wanted = (
+            self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
+            self.query.request.min_slots(),
+        );
+        let is_seen = self.sees_now(&domains) && from == self.books.now;
+        if is_seen {
+            let found = self.look_now(finder, &domains, wanted);
+            if found.is_some() || until == from + 1 {
+                return found.map(|found| (from, found));
+            }
+        }
+        let mut tally = std::mem::take(&mut finder.tally);
+        let counts_nodes = self.query.request.need.counts_nodes();
+        tally.begin(self.books.inventory.nodes.len(), &domains, wanted, counts_nodes);
+        for index in self.eligible.admitted.ones() {
+            let node = NodeId::at(index);
+            if self.books.held.is_open(node) {
+                let slots = self.slots_at(finder, node, from);
+                tally.set(&domains, node, slots);
+            }
+        }
+        let found = if is_seen { None } else { self.look(finder, &tally, from) };
+        let found = match found {
+            Some(found) => Some((from, found)),
+            None => self.go_on(finder, &mut tally, &domains, from, until),
+        };
+        finder.tally = tally;
+        found
+    }
+
+    /// Whether all that a job may have at this moment is what nobody holds, but for nodes on which something is planned or
+    /// should have ended.
+    fn sees_now(&self, domains: &Domains) -> bool {
+        domains.kind != Kind::Nodes && self.stage.ask().minds_others(1).is_none()
+    }
+
+    /// Tries to place the job at this moment on what its set of eligible nodes sees, if some domain has enough.
+    fn look_now(
+        &mut self,
+        finder: &mut Finder,
+        domains: &Domains,
+        wanted: (u32, u64),
+    ) -> Option<(Placement, Vec<Lost>, bool)> {
+        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
+        self.see_now(finder, |search, finder, slots, held| {
+            let has_enough = match domains.kind {
+                Kind::Whole | Kind::Nodes => enough(slots.all()),
+                Kind::Domains => domains.ids.iter().any(|id| enough((slots.nodes_of(*id), slots.of(*id)))),
+            };
+            if !has_enough {
+                return None;
+            }
+            search.tries += 1;
+            search.place_now(finder, slots, held)
+        })
+    }
+
+    /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where that is more than
+    /// nobody holds, with what they have indeed.
+    fn see_now<T>(
+        &mut self,
+        finder: &mut Finder,
+        look: impl FnOnce(&mut Self, &Finder, &mut Slots, &[(Pos, u32)]) -> T,
+    ) -> T {
+        let (books, eligible) = (self.books, self.eligible);
+        let need = (self.query.need, &self.query.request.need);
+        let mut sights = std::mem::take(&mut finder.sights);
+        let slots = sights
+            .of(&books.held, eligible, need, |node| finder.slots_of(books, need, books.held.idle(node)));
+        let special = books.ahead.special().chain(books.overdue.keys().copied());
+        let special = special.filter(|node| self.may_use(*node));
+        let mut before: Vec<(Pos, u32)> = Vec::new();
+        let mut held: Vec<(Pos, u32)> = Vec::new();
+        for (node, pos) in special.filter_map(|node| Some((node, eligible.pos(node.0)?))) {
+            let planned = self.slots_at(finder, node, books.now);
+            before.push((pos, slots.put(&eligible.fabric, pos, planned)));
+            let free = finder.slots_of(books, need, books.held.idle(node));
+            if free < planned {
+                held.push((pos, free));
+            }
+        }
+        slots.sum_up(&eligible.fabric);
+        let seen = look(self, finder, slots, &held);
+        for (pos, had) in before.into_iter().rev() {
+            slots.put(&eligible.fabric, pos, had);
+        }
+        finder.sights = sights;
+        seen
+    }
+
+    /// Places the job on what nobody holds, or else on what should be free by now; `held` are positions where that is more,
+    /// with what they have indeed.
+    fn place_now(
+        &mut self,
+        finder: &Finder,
+        slots: &mut Slots,
+        held: &[(Pos, u32)],
+    ) -> Option<(Placement, Vec<Lost>, bool)> {
+        let (fabric, now) = (&self.eligible.fabric, self.books.now);
+        if held.is_empty() {
+            return self.place(finder, slots, now, true);
+        }
+        let planned: Vec<(Pos, u32)> =
+            held.iter().map(|&(pos, free)| (pos, slots.put(fabric, pos, free))).collect();
+        slots.sum_up(fabric);
+        let found = self.place(finder, slots, now, true);
+        for (pos, had) in planned.into_iter().rev() {
+            slots.put(fabric, pos, had);
+        }
+        slots.sum_up(fabric);
+        found.or_else(|| self.place(finder, slots, now, false))
+    }
+
+    fn go_on(
+        &mut self,
+        finder: &mut Finder,
+        tally: &mut Tally,
+        domains: &Domains,
+        from: Time,
+        until: Time,
+    ) -> Option<Found> {
+        tally.grew = false;
+        let (held, need) = (&self.books.held, (self.query.need, &self.query.request.need));
+        // Where something is planned, or shut, what a node has follows from all of the job's time.
+        let planned = self.books.ahead.nodes();
+        let special: FixedBitSet = planned.ones().filter(|node| self.may_use(NodeId::at(*node))).collect();
+        let whole = self.stage.ask().whole_leaves;
+        let watched = if whole { &planned } else { &special };
+        let mut changes = self.changes(watched, from..until).into_iter().peekable();
+        let mut sums: BTreeMap<NodeId, Amount> = BTreeMap::new();
+        let mut ends =
+            held.ends_after(from).take_while(|(end, _)| *end < until && !end.is_never()).peekable();
+        loop {
+            let next = ends.peek().map(|(end, _)| *end).into_iter().chain(changes.peek().map(|(at, _)| *at));
+            let at = next.min()?;
+            // A job that closes whole leaves waits for what others have there, whether it could use that itself or not.
+            tally.grew |= whole;
+            while let Some((_, holder)) = ends.next_if(|(end, _)| *end == at) {
+                for (node, amount) in &holder.parts {
+                    if !self.may_use(*node) {
+                        continue;
+                    }
+                    if special.contains(node.index()) {
+                        let slots = self.slots_at(finder, *node, at);
+                        tally.set(domains, *node, slots);
+                        continue;
+                    }
+                    // Whoever is the last to leave leaves all there is.
+                    if let Some(room) = held.known_at(*node, at) {
+                        tally.set(domains, *node, finder.slots_of(self.books, need, room));
+                        continue;
+                    }
+                    let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
+                    sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
+                    let slots = self.slots_in(*node, &held.left(*node, sum));
+                    tally.set(domains, *node, slots);
+                }
+            }
+            while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
+                if special.contains(node.index()) {
+                    let slots = self.slots_at(finder, node, at);
+                    tally.set(domains, node, slots);
+                }
+            }
+            if !std::mem::take(&mut tally.grew) || tally.enough == 0 {
+                continue;
+            }
+            for node in special.ones().map(NodeId::at) {
+                let slots = self.slots_at(finder, node, at);
+                tally.set(domains, node, slots);
+            }
+            tally.grew = false;
+            if let Some(found) = self.look(finder, tally, at) {
+                return Some((at, found));
+            }
+            if self.tries >= MAX_TRIES {
+                return None;
+            }
+        }
+    }
+
+    fn may_use(&self, node: NodeId) -> bool {
+        self.eligible.admitted.contains(node.index()) && self.books.held.is_open(node)
+    }
+
+    /// When what was planned of nodes is over, or they are shut no longer.
+    fn changes(&self, nodes: &FixedBitSet, times: Range<Time>) -> Vec<(Time, NodeId)> {
+        let ahead = &self.books.ahead;
+        let claims = |node| ahead.on(node).iter().map(|claim| claim.to);
+        let windows = |node| ahead.windows(node).iter().map(|(_, to)| *to);
+        let nodes = nodes.ones().map(NodeId::at);
+        let all = nodes.flat_map(|node| claims(node).chain(windows(node)).map(move |at| (at, node)));
+        let mut all: Vec<(Time, NodeId)> =
+            all.filter(|(at, _)| times.start < *at && *at < times.end && !at.is_never()).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Slots of a node from a time on.
+    fn slots_at(&self, finder: &mut Finder, node: NodeId, at: Time) -> u32 {
+        let need = (self.query.need, &self.query.request.need);
+        if at > self.books.now {
+            if let Some(room) = self.books.known_room(self.query.realm, node, at, self.query.run_time) {
+                return finder.slots_of(self.books, need, room);
+            }
+            let room = self.books.planned(self.query.realm, node, at, self.query.run_time);
+            return room.map_or(0, |room| self.slots_in(node, &room));
+        }
+        let idle = finder.slots_of(self.books, need, self.books.held.idle(node));
+        // What is planned leaves no more, unless somebody should have gone by now.
+        if idle == 0 && !self.books.overdue.contains_key(&node) {
+            return 0;
+        }
+        let planned = self.books.planned(self.query.realm, node, at, self.query.run_time);
+        planned.map_or(idle, |room| self.slots_in(node, &room))
+    }
+
+    fn slots_in(&self, node: NodeId, room: &[u64]) -> u32 {
+        if room[CPUS] == 0 {
+            return 0;
+        }
+        self.query.request.need.slots(&self.books.inventory.nodes[node.index()].shape, room)
+    }
+
+    /// Tries to place the job at a time, if some domain has enough.
+    fn look(&mut self, finder: &mut Finder, tally: &Tally, at: Time) -> Option<(Placement, Vec<Lost>, bool)> {
+        if tally.enough == 0 {
+            return None;
+        }
+        self.tries += 1;
+        if at > self.books.now {
+            return self.place(finder, &self.slots(tally.nodes()), at, false);
+        }
+        let mut held_back = false;
+        let need = (self.query.need, &self.query.request.need);
+        let books = self.books;
+        let free = tally.nodes().map(|(node, slots)| {
+            let free = finder.slots_of(books, need, books.held.idle(node)).min(slots);
+            held_back |= free < slots;
+            (node, free)
+        });
+        let slots = self.slots(free.collect::<Vec<_>>());
+        match self.place(finder, &slots, at, true) {
+            None if held_back || self.stage.ask().whole_leaves => {
+                self.place(finder, &self.slots(tally.nodes()), at, false)
+            }
+            found => found,
+        }
+    }
+
+    /// Slots by position.
+    fn slots(&self, nodes: impl IntoIterator<Item = (NodeId, u32)>) -> Slots {
+        let fabric = &self.eligible.fabric;
+        let nodes = nodes.into_iter().filter(|(_, slots)| *slots > 0);
+        let nodes = nodes.filter_map(|(node, slots)| Some((self.eligible.position(node)?, slots)));
+        let mut by_position = vec![0; fabric.len()];
+        nodes.for_each(|(pos, slots)| by_position[pos.index()] = slots);
+        slots_by_position(fabric, &self.query.request.need, by_position)
+    }
+
+    /// The best placement there is; for one that starts, with those that lost.
+    fn place(
+        &mut self,
+        finder: &Finder,
+        slots: &Slots,
+        at: Time,
+        starts: bool,
+    ) -> Option<(Placement, Vec<Lost>, bool)> {
+        let fabric = &self.eligible.fabric;
+        let minds = self.stage.ask().minds_others(self.query.run_time);
+        let occupied =
+            minds.map(|seconds| self.books.occupied(self.query.realm, self.eligible, (at, seconds), starts));
+        let view = View { occupied: occupied.as_ref(), ..self.eligible.view(slots) };
+        for ask in &self.stage.asks {
+            let placed = place::place(fabric, &view, ask);
+            self.in_doubt |= !placed.as_ref().map_or_else(|misfit| misfit.exact, |placed| placed.exact);
+            if let Ok(placement) = placed {
+                let names = starts && finder.names_rivals;
+                let lost =
+                    if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+                return Some((placement, lost, starts));
+            }
+        }
+        None
+    }
+}
+
+/// Slots of nodes and domains in one search; kept so that nothing is allocated anew.
+#[derive(Debug, Default)]
+struct Tally {
+    slots: Vec<u32>,
+    touched: Vec<NodeId>,
+    /// Nodes and slots of every domain.
+    sums: Vec<(u32, u64)>,
+    /// Nodes and slots that are wanted of one domain.
+    wanted: (u32, u64),
+    /// Domains that have enough.
+    enough: u32,
+    /// Whether at most one slot of each node is taken.
+    counts_nodes: bool,
+    /// Whether a node got more that may help.
+    grew: bool,
+}
+
+impl Tally {
+    fn begin(&mut self, nodes: usize, domains: &Domains, wanted: (u32, u64), counts_nodes: bool) {
+        for node in self.touched.drain(..) {
+            self.slots[node.index()] = 0;
+        }
+        self.slots.resize(nodes, 0);
+        self.sums.clear();
+        self.sums.resize(domains.count, (0, 0));
+        (self.wanted, self.counts_nodes, self.enough, self.grew) = (wanted, counts_nodes, 0, false);
+    }
+
+    /// Nodes that have had slots, with those they have.
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, u32)> {
+        self.touched.iter().map(|node| (*node, self.slots[node.index()]))
+    }
+
+    /// Gives a node other slots and keeps the sums right.
+    fn set(&mut self, domains: &Domains, node: NodeId, slots: u32) {
+        let before = std::mem::replace(&mut self.slots[node.index()], slots);
+        if before == slots {
+            return;
+        }
+        if before == 0 {
+            self.touched.push(node);
+        }
+        self.grew |= if self.counts_nodes { before == 0 } else { slots > before };
+        let domain = domains.of_node[node.index()];
+        if domain == NOWHERE {
+            return;
+        }
+        let wanted = self.wanted;
+        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
+        let sum = &mut self.sums[domain as usize];
+        let had = enough(*sum);
+        sum.0 = sum.0 - u32::from(before > 0) + u32::from(slots > 0);
+        sum.1 = sum.1 - u64::from(before) + u64::from(slots);
+        self.enough = self.enough - u32::from(had) + u32::from(enough(*sum));
+    }
+}

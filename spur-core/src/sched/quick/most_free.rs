@@ -1,0 +1,81 @@
+//! What there is at most for those who may start ahead of others: by it jobs are passed over without a look.
+
+use std::collections::BTreeSet;
+
+use crate::id::JobId;
+use crate::sched::inventory::amounts::CPUS;
+use crate::sched::queue::chunks::Least;
+use crate::sched::request::counts::Counts;
+use crate::text::time::Time;
+
+use super::ledger::Books;
+
+/// What is free, by how long it is: the longer a job lasts, the more that is planned for later stands in its way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    /// For jobs of more than so many seconds there is so much; by seconds, the first 0.
+    steps: Vec<(u64, Counts)>,
+    /// What nobody holds.
+    idle: Counts,
+    /// The jobs that would have more, because what stands in the way is their own.
+    pub(super) owners: BTreeSet<JobId>,
+}
+
+impl Room {
+    /// What there is now in some components of partitions.
+    pub(super) fn of(books: &Books, components: impl IntoIterator<Item = usize>) -> Self {
+        let (held, now) = (&books.held, books.now);
+        let mut all = Counts::default();
+        components.into_iter().for_each(|component| all.add(held.free(component)));
+        let idle = all;
+        let mut less: Vec<(u64, Counts, Counts)> = Vec::new();
+        let mut owners = BTreeSet::new();
+        for (node, claims) in books.ahead.claims() {
+            let free = held.rooms().amount(held.idle(node));
+            if !held.is_open(node) || free[CPUS] == 0 {
+                continue;
+            }
+            let full = held.full(node);
+            let mut room: Vec<u64> = free.to_vec();
+            let mut full_from = Time::MAX;
+            for claim in claims {
+                // Behind one that leaves nothing nobody gains by giving up his own.
+                if claim.from > full_from {
+                    break;
+                }
+                owners.insert(claim.turn.key.job);
+                let before = Counts::free(&room, full);
+                room.iter_mut().zip(claim.left()).for_each(|(room, left)| *room = (*room).min(left));
+                less.push((claim.from.max(now).since(now), before, Counts::free(&room, full)));
+                if room[CPUS] == 0 {
+                    full_from = full_from.min(claim.from);
+                }
+            }
+        }
+        less.sort_unstable_by_key(|(after, ..)| *after);
+        let mut steps = vec![(0, all)];
+        for (after, before, left) in less {
+            if steps.last().is_some_and(|(last, _)| *last < after) {
+                steps.push((after, all));
+            }
+            all.take(before);
+            all.add(left);
+            if let Some((_, last)) = steps.last_mut() {
+                *last = all;
+            }
+        }
+        Self { idle, steps, owners }
+    }
+
+    /// Whether there may be room for a job that takes no less, if nothing stands in its way later.
+    pub(super) fn may_ever_hold(&self, least: &Least) -> bool {
+        least.counts.within(&self.idle)
+    }
+
+    /// Whether there may be room for a job that takes no less, or for one of several.
+    pub(super) fn may_hold(&self, least: &Least) -> bool {
+        let at = self.steps.partition_point(|(after, _)| *after < least.run_time);
+        let (_, counts) = self.steps[at.saturating_sub(1)];
+        least.counts.within(&counts)
+    }
+}

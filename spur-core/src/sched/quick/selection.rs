@@ -1,0 +1,202 @@
+//! Who is looked at in one quick pass, and in what order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::Cluster;
+use crate::id::JobId;
+use crate::sched::pass::walk::Walk;
+use crate::sched::queue::Ranked;
+use crate::sched::queue::chunks::{Key, Least, Place, Row, Rows};
+use crate::sched::queue::pending_order::Line;
+use crate::sched::request::counts::Counts;
+
+use super::ledger::Ledger;
+use super::most_free::Room;
+
+/// One pass.
+pub(super) struct Round<'a> {
+    cluster: &'a Cluster,
+    line: &'a Line,
+    pub(super) walk: Walk<Ledger>,
+    /// Whether later starts of earlier passes are kept.
+    keeps: bool,
+    /// The jobs that the depths let in, if they leave some out.
+    within: Option<BTreeSet<JobId>>,
+    /// Whether everybody has to be looked at from now on.
+    unfiltered: bool,
+    /// The lowest level that may be asked to leave, and what there would be at most then.
+    reach: Option<(u32, Counts)>,
+}
+
+impl<'a> Round<'a> {
+    /// A pass of which nothing is done yet. While nodes are kept for jobs, everybody has his say on who gets them.
+    pub(super) fn new(cluster: &'a Cluster, line: &'a Line, walk: Walk<Ledger>, keeps: bool) -> Self {
+        let reach = walk.ways.reach(&walk.space.books.inventory);
+        let unfiltered = walk.ways.has_nominated();
+        Self { cluster, line, walk, keeps, within: None, unfiltered, reach }
+    }
+
+    /// Whether a job that takes no less, or one of several, may make others leave.
+    fn reaches(&self, least: &Least) -> bool {
+        self.reach.is_some_and(|(level, most)| least.reach > level && least.counts.within(&most))
+    }
+
+    /// Looks at jobs that are new, behind those who wait.
+    pub(super) fn arrivals(&mut self, arrived: &BTreeSet<JobId>) {
+        let keys = arrived.iter().filter_map(|job| self.line.key(*job));
+        let mut keys: Vec<Key> = keys.filter(|key| !self.line.is_beyond(key)).collect();
+        keys.sort_unstable();
+        if self.line.by_length().is_some() {
+            let later: Vec<Key> =
+                keys.iter().copied().filter(|key| !self.consider_unless_behind(key.job)).collect();
+            keys = self.by_length(later);
+        }
+        for key in keys {
+            if !self.is_too_large(key.job) {
+                self.consider(key.job);
+            }
+        }
+    }
+
+    /// Whether a job waits for sure, because it stands behind others and takes more than is free.
+    fn is_too_large(&self, job: JobId) -> bool {
+        let components = self.line.components(job);
+        let mut free = Counts::default();
+        components.iter().for_each(|component| free.add(self.walk.space.books.held.free(*component)));
+        let behind = components.iter().all(|component| self.walk.is_taken(*component));
+        let least = self.line.get(job).map(Ranked::at_least);
+        behind && least.is_some_and(|least| !least.counts.within(&free) && !self.reaches(&least))
+    }
+
+    /// Makes the reservations of heads anew and walks the whole line.
+    pub(super) fn everybody(&mut self) {
+        if self.keeps {
+            self.walk.space.forget_times();
+        } else {
+            self.walk.space.forget(self.cluster);
+        }
+        let window = self.line.is_cut().then(|| Rows::new(self.line.window()));
+        self.within = window.as_ref().map(|rows| rows.iter().map(|row| row.key.job).collect());
+        let rows = window.as_ref().unwrap_or(self.line.rows());
+        let mut unseen = self.line.members().to_vec();
+        if window.is_some() {
+            unseen.fill(0);
+            let all = rows.iter().flat_map(|row| self.line.components(row.key.job));
+            all.for_each(|component| unseen[*component] += 1);
+        }
+        let mut place = Place::default();
+        let shortest_first = self.line.by_length().is_some();
+        let mut seen = BTreeSet::new();
+        while self.lacks_head(&unseen)
+            && let Some(row) = rows.next(&mut place, |_| true)
+        {
+            for component in self.line.components(row.key.job) {
+                unseen[*component] -= 1;
+            }
+            if shortest_first {
+                if self.consider_unless_behind(row.key.job) {
+                    seen.insert(row.key.job);
+                }
+            } else {
+                self.consider(row.key.job);
+            }
+        }
+        if self.line.backfills() || self.unfiltered {
+            match (shortest_first, &window) {
+                (false, _) => self.backfill(rows, place, &seen),
+                (true, None) => {
+                    let by_length = self.line.by_length().expect("there is one in this order");
+                    self.backfill(by_length, Place::default(), &seen);
+                }
+                (true, Some(window)) => {
+                    let keys = self.by_length(window.iter().map(|row| row.key).collect());
+                    for key in keys.iter().filter(|key| !seen.contains(&key.job)) {
+                        self.consider(key.job);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at everybody from a place on who takes no more than there is, or has something planned there.
+    fn backfill(&mut self, rows: &Rows, mut place: Place, seen: &BTreeSet<JobId>) {
+        let mut last = place.before(rows);
+        let (mut room, mut owners) = self.room();
+        loop {
+            let mut next = place;
+            let row =
+                rows.next(&mut next, |least| self.unfiltered || room.may_hold(least) || self.reaches(least));
+            let bound = last.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let owner = owners.range((bound, std::ops::Bound::Unbounded)).next();
+            let key = match (row, owner) {
+                (Some(row), Some((owner, _))) if *owner < row.key => *owner,
+                (None, Some((owner, _))) => *owner,
+                (Some(Row { key, .. }), _) => {
+                    place = next;
+                    key
+                }
+                (None, None) => return,
+            };
+            if Some(key) <= last {
+                continue;
+            }
+            last = Some(key);
+            if !seen.contains(&key.job) && self.consider(key.job) {
+                (room, owners) = self.room();
+            }
+        }
+    }
+
+    /// What there is for those who backfill; and who may have more, by his place in the walk.
+    fn room(&self) -> (Room, BTreeMap<Key, JobId>) {
+        let books = &self.walk.space.books;
+        let partitions = &books.inventory.partitions;
+        let components: BTreeSet<usize> = partitions.iter().map(|partition| partition.component).collect();
+        let room = Room::of(books, components);
+        let mut owners = BTreeMap::new();
+        let lets_in = |job: &JobId| self.within.as_ref().is_none_or(|within| within.contains(job));
+        for job in room.owners.iter().filter(|job| self.keeps && lets_in(job)) {
+            let found = self.line.behind(*job).zip(self.line.get(*job));
+            if let Some((key, _)) = found.filter(|(_, ranked)| room.may_ever_hold(&ranked.at_least())) {
+                owners.insert(key, *job);
+            }
+        }
+        (room, owners)
+    }
+
+    /// Keys in the order of those who backfill.
+    fn by_length(&self, mut keys: Vec<Key>) -> Vec<Key> {
+        keys.sort_by_key(|key| self.line.behind(key.job));
+        keys
+    }
+
+    /// Whether nobody waits yet in a component that somebody may have to wait in.
+    fn lacks_head(&self, unseen: &[usize]) -> bool {
+        (0..unseen.len()).any(|component| unseen[component] > 0 && !self.walk.is_taken(component))
+    }
+
+    /// Looks at a job unless somebody waits in all its components; says whether it did.
+    fn consider_unless_behind(&mut self, job: JobId) -> bool {
+        let behind = self.line.components(job).iter().all(|component| self.walk.is_taken(*component));
+        if !behind {
+            self.consider(job);
+        }
+        !behind
+    }
+
+    /// Starts a job, or as many tasks of an array as fit, or finds out that it has to wait; says whether anything of it
+    /// starts.
+    fn consider(&mut self, job: JobId) -> bool {
+        let (starts, known) = (self.walk.plan.starts.len(), self.walk.known.len());
+        let mut next = self.line.called(job, self.walk.space.books.now);
+        while let Some(candidate) = next {
+            next = self.walk.consider(candidate);
+        }
+        // Its later start was the last that was kept there: whoever comes next may get one.
+        let components = self.line.components(job);
+        self.unfiltered |= self.keeps && components.iter().any(|component| !self.walk.is_taken(*component));
+        // What was planned for it for later is free: also for those who came before.
+        self.walk.space.books.restless |= self.unfiltered || self.walk.known.len() < known;
+        self.walk.plan.starts.len() > starts
+    }
+}

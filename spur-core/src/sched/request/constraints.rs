@@ -1,0 +1,236 @@
+//! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::config::Policy;
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::job::{FabricAsk, JobSpec, Sharing};
+use crate::model::topology::TopologyConfig;
+use crate::sched::inventory::amounts::ClassId;
+use crate::sched::inventory::{self, Inventory};
+use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
+use crate::sched::request::eligible_nodes::{Filter, named};
+use crate::sched::request::{Request, Slot};
+use crate::text::gather::{Gather, GatherClause, Switches};
+use crate::text::time::{Time, TimeLimit};
+
+/// What a job asks for while a start lies in a stretch of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    /// From then on,
+    pub(crate) from: Time,
+    /// until then.
+    pub(crate) until: Time,
+    /// What it asks for: one ask, or one for each size that will do, the largest first.
+    pub(crate) asks: Vec<Ask>,
+    /// What it had asked for before, as written.
+    pub(crate) relaxed: Vec<String>,
+    /// What had no effect.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A job's wishes, and where they apply.
+#[derive(Clone, Copy)]
+pub(crate) struct Wisher<'a> {
+    pub(crate) inventory: &'a Inventory,
+    /// The number of the partition.
+    pub(crate) partition: usize,
+    /// The fabric the job is placed on there.
+    pub(crate) fabric: &'a Fabric,
+    pub(crate) spec: &'a JobSpec,
+    pub(crate) request: &'a Request,
+    /// Nodes of the job that `--gather-with` names, if it runs.
+    pub(crate) gather_with: &'a [NodeId],
+}
+
+/// Why a wish can never come true.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WishError {
+    /// The fabric cannot give it.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// A node that is not there.
+    #[error("{0}")]
+    Name(String),
+}
+
+/// After how long something falls away that `--gather` and `--switches` ask for.
+fn limits(gather: Option<&Gather>, switches: Option<Switches>) -> impl Iterator<Item = TimeLimit> {
+    let clauses = gather.into_iter().flat_map(|gather| &gather.clauses).filter_map(|clause| match clause {
+        GatherClause::Must { until, .. } => *until,
+        GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
+    });
+    let limits = clauses.chain(switches.and_then(|switches| switches.wait));
+    limits.filter(|limit| *limit != TimeLimit::Unlimited)
+}
+
+/// After how long something falls away that rules by size ask for.
+pub(crate) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
+    let rules = policy.topologies.iter().flat_map(|config| &config.rule);
+    rules.flat_map(|rule| limits(rule.gather.as_ref(), rule.switches)).collect()
+}
+
+/// Every time at which something falls away that a job asked for; or, where it asks neither for domains nor for switches, may
+/// fall away that rules ask for, by their limits.
+pub(crate) fn relax_times<'a>(
+    spec: &'a JobSpec,
+    rules: &'a [TimeLimit],
+    eligible: Time,
+) -> impl Iterator<Item = Time> + 'a {
+    let fabric = spec.fabric.as_deref();
+    let (gather, switches) =
+        (fabric.and_then(|fabric| fabric.gather.as_ref()), fabric.and_then(|fabric| fabric.switches));
+    let rules = if gather.is_none() && switches.is_none() { rules } else { &[] };
+    limits(gather, switches).chain(rules.iter().copied()).map(move |limit| limit.end(eligible))
+}
+
+impl Stage {
+    /// The first ask, for what all have in common.
+    pub(crate) fn ask(&self) -> &Ask {
+        &self.asks[0]
+    }
+}
+
+impl Wisher<'_> {
+    /// The stages of a job that has been eligible since `eligible`, from `now` on; at least one.
+    ///
+    /// # Errors
+    /// What can never be, with what would work.
+    pub(crate) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, WishError> {
+        let mut stages = vec![self.stage(eligible, now)?];
+        while let Some(last) = stages.last().filter(|last| last.until < Time::MAX) {
+            stages.push(self.stage(eligible, last.until)?);
+        }
+        Ok(stages)
+    }
+
+    /// The stage that begins at a time, and ends when the next constraint falls away: one of the job's own, or of a rule.
+    fn stage(&self, eligible: Time, from: Time) -> Result<Stage, WishError> {
+        let base = self.base().map_err(WishError::Name)?;
+        let resolved = self.resolve(base, from.since(eligible))?;
+        let Resolved { ask, warnings, relaxed, relaxes_at } = resolved;
+        let until = relaxes_at.map_or(Time::MAX, |waited| TimeLimit::Seconds(waited).end(eligible));
+        let asks = match &self.request.sizes {
+            Some(sizes) => {
+                sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect()
+            }
+            None => vec![ask],
+        };
+        Ok(Stage { from, until, asks, relaxed, warnings })
+    }
+
+    fn resolve(&self, base: Ask, waited: u64) -> Result<Resolved, AskError> {
+        let nothing = FabricAsk::default();
+        let need = &self.request.need;
+        let gpus = |specs: &[crate::text::gres::GresSpec]| -> u64 {
+            specs.iter().filter(|spec| spec.name == "gpu").map(|spec| spec.count).sum()
+        };
+        let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
+        let config = self.inventory.topology(self.fabric);
+        // Who has a node whole has all its devices.
+        let of_whole =
+            (need.whole && config.limits.max_gpus_per_leaf.is_some()).then(|| self.gpus_of_whole());
+        let (gpus_per_slot, gpus_per_node) = match need.slot {
+            _ if let Some((fewest, most)) = of_whole => (0, if fewest == most { most } else { 0 }),
+            Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
+            Slot::Task | Slot::Gpu => (per_task, per_node),
+        };
+        let wish = Wish {
+            asked: self.spec.fabric.as_deref().unwrap_or(&nothing),
+            whole_leaves: self.spec.shape.sharing == Sharing::Topo,
+            waited,
+            placement: self.inventory.partitions[self.partition].partition.config.placement,
+            size: self.size(config),
+            gpus_per_slot: u32::try_from(gpus_per_slot).unwrap_or(u32::MAX),
+            gpus_per_node: u32::try_from(gpus_per_node).unwrap_or(u32::MAX),
+            gpus_by_node: of_whole
+                .filter(|(fewest, most)| fewest < most)
+                .and_then(|_| self.inventory.gpus_on(self.fabric)),
+            gather_with: self.companion(),
+        };
+        place::resolve(self.fabric, config, wish, base)
+    }
+
+    /// The size of the job in nodes, for rules: the most it may get, or the fewest that hold its tasks when nothing runs.
+    fn size(&self, config: &TopologyConfig) -> u32 {
+        let slots = self.request.slots.unwrap_or(1);
+        match self.request.nodes {
+            Some((_, most)) => most,
+            None if config.rule.iter().any(|rule| rule.max_nodes.is_some()) => {
+                let kinds = self.usable().into_iter().map(|(_, has, count)| (has, count)).collect();
+                super::whole_leaves::fewest_nodes(kinds, slots.into()).unwrap_or(slots)
+            }
+            None => slots,
+        }
+    }
+
+    /// The fewest and the most GPUs of a node that the job may use.
+    fn gpus_of_whole(&self) -> (u64, u64) {
+        let gpus = |(class, ..): (ClassId, u32, u32)| u64::from(self.inventory.rooms.shape(class).gpus());
+        let all: Vec<u64> = self.usable().into_iter().map(gpus).collect();
+        (all.iter().copied().min().unwrap_or(0), all.into_iter().max().unwrap_or(0))
+    }
+
+    /// The classes of the nodes that the job may use, whatever runs there and whether they are up: how many slots one has when
+    /// idle, and how many nodes there are.
+    fn usable(&self) -> Vec<(ClassId, u32, u32)> {
+        let rooms = &self.inventory.rooms;
+        let slots = |class| self.request.need.slots(rooms.shape(class), rooms.amount(rooms.full(class)));
+        let classes = self.admitted().into_iter().map(|(class, count)| (class, slots(class), count));
+        classes.filter(|(_, has, _)| *has > 0).collect()
+    }
+
+    /// The classes of the nodes that partition, constraint and exclusion admit, and how many there are of each.
+    fn admitted(&self) -> Vec<(ClassId, u32)> {
+        let (partition, shape) = (&self.inventory.partitions[self.partition], &self.spec.shape);
+        if shape.features.is_none() && shape.exclude.is_none() {
+            return partition.classes().to_vec();
+        }
+        // Who excludes what means nothing is refused elsewhere.
+        let Ok(admitted) = Filter::of(shape).admitted(self.inventory, self.partition, self.fabric) else {
+            return partition.classes().to_vec();
+        };
+        inventory::count_classes(admitted.ones().map(|node| self.inventory.nodes[node].class))
+    }
+
+    /// Nodes, tasks, and which nodes: what is known before the fabric has its say.
+    fn base(&self) -> Result<Ask, String> {
+        let (fabric, request) = (self.fabric, self.request);
+        let mut ask = Ask::tasks(0);
+        (ask.nodes, ask.tasks) = (request.nodes, request.slots);
+        ask.max_tasks_per_node = request.need.most;
+        if let Some(nodelist) = &self.spec.shape.nodelist {
+            let position =
+                |name: &String| fabric.pos_named(name).ok_or_else(|| format!("there is no node {name}"));
+            let required: Result<Vec<Pos>, String> = named(fabric, nodelist)?.iter().map(position).collect();
+            ask.required = required?;
+            ask.required.sort_unstable();
+            ask.required.dedup();
+            let least = u32::try_from(ask.required.len()).unwrap_or(u32::MAX);
+            ask.nodes = ask.nodes.map(|(min, max)| (min.max(least), max.max(least)));
+        }
+        if let Some(features) = &self.spec.shape.features {
+            for (wanted, count) in features.counts() {
+                let mut set = FixedBitSet::with_capacity(fabric.len());
+                for index in 0..fabric.len() {
+                    let pos = Pos(u32::try_from(index).expect("positions are u32"));
+                    let own = &self.inventory.nodes[fabric.node(pos).index()].shape.features;
+                    let domains = fabric.features(pos);
+                    let has = |name: &str| own.iter().any(|own| **own == *name) || domains.contains(name);
+                    set.set(index, wanted.admits(&has));
+                }
+                ask.counts.push((set, count));
+            }
+        }
+        Ok(ask)
+    }
+
+    /// The domain that holds the job which `--gather-with` names.
+    fn companion(&self) -> Option<DomainId> {
+        let positions = self.gather_with.iter().filter_map(|node| self.fabric.pos(*node));
+        let mut positions: Vec<Pos> = positions.collect();
+        positions.sort_unstable();
+        self.fabric.deepest_common(&positions)
+    }
+}

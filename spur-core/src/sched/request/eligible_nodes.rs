@@ -1,0 +1,325 @@
+//! Which nodes a job may use at all, and how its fabric sees them: shared by all jobs that say the same.
+
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+use smallvec::{SmallVec, smallvec};
+
+use crate::cluster::Past;
+use crate::id::NodeId;
+use crate::model::fabric::{Fabric, Pos};
+use crate::model::job::Shape;
+use crate::model::reservation::Reservation;
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::RoomId;
+use crate::sched::place::{Slots, View, Weights, open};
+use crate::sched::request::Need;
+use crate::text::features::FeatureExpr;
+use crate::text::hostlist::{Function, HostExpr};
+
+/// The number of a node that belongs to no domain of the layer, or has no position.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// A number of slots that nobody has worked out, or that is too large to be kept.
+pub(crate) const UNKNOWN: u16 = u16::MAX;
+
+/// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
+#[derive(Clone, Debug)]
+pub(crate) struct EligibleNodes {
+    /// The number of what it admits through which fabric: the same for sets of eligible nodes that differ by need alone.
+    pub(crate) outline: usize,
+    /// The fabric the job is placed on.
+    pub(crate) fabric: Arc<Fabric>,
+    /// Configured nodes that may be used, whatever their state.
+    pub(crate) admitted: Arc<FixedBitSet>,
+    /// Their slots when nothing runs and every one is up; where nodes are counted, which of them have any.
+    pub(crate) idle: Arc<Slots>,
+    /// The same by class of nodes.
+    of_class: Arc<[u32]>,
+    /// Whether every slot is a whole node.
+    is_whole: bool,
+    /// Weights by position; `None` where all are equal.
+    weights: Option<Arc<Weights>>,
+    /// How jobs have fared, by position; `None` where all nodes have kept what ran there.
+    performance: Option<Arc<[u32]>>,
+    /// By node: its position, or [`NOWHERE`].
+    positions: Arc<[u32]>,
+    /// The same for the nodes that may be used; [`NOWHERE`] for the others.
+    seats: Arc<[u32]>,
+}
+
+impl EligibleNodes {
+    /// Looks at the nodes of a partition that meet a constraint.
+    ///
+    /// # Errors
+    /// A name in a hostlist that means nothing.
+    pub(crate) fn new(
+        outline: usize,
+        inventory: &Inventory,
+        partition: usize,
+        fabric: &Arc<Fabric>,
+        need: &Need,
+        filter: &Filter<'_>,
+    ) -> Result<Self, String> {
+        let admitted = filter.admitted(inventory, partition, fabric)?;
+        let of_class = by_class(inventory, need);
+        let idle = Arc::new(idle(inventory, fabric, &admitted, need, &of_class));
+        let weight = |index| inventory.nodes[fabric.node(pos(index)).index()].weight;
+        let weights = Weights::new((0..fabric.len()).map(weight).collect());
+        let mut positions_of = vec![NOWHERE; inventory.nodes.len()];
+        for index in 0..fabric.len() {
+            positions_of[fabric.node(pos(index)).index()] = pos(index).0;
+        }
+        let mut seats = positions_of.clone();
+        (0..)
+            .zip(&mut seats)
+            .filter(|(node, _)| !admitted.contains(*node))
+            .for_each(|(_, seat)| *seat = NOWHERE);
+        Ok(Self {
+            outline,
+            positions: positions_of.into(),
+            seats: seats.into(),
+            fabric: Arc::clone(fabric),
+            admitted: Arc::new(admitted),
+            idle,
+            of_class,
+            is_whole: need.counts_whole_nodes(),
+            weights: (!weights.are_equal()).then(|| Arc::new(weights)),
+            performance: performance(inventory, fabric),
+        })
+    }
+
+    /// The same nodes through the same fabric, seen by another need.
+    pub(crate) fn seen_by(&self, inventory: &Inventory, need: &Need) -> Self {
+        let of_class = by_class(inventory, need);
+        let same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;
+        let idle = match same {
+            true => Arc::clone(&self.idle),
+            false => Arc::new(idle(inventory, &self.fabric, &self.admitted, need, &of_class)),
+        };
+        Self {
+            outline: self.outline,
+            fabric: Arc::clone(&self.fabric),
+            admitted: Arc::clone(&self.admitted),
+            idle,
+            of_class,
+            is_whole: need.counts_whole_nodes(),
+            weights: self.weights.clone(),
+            performance: self.performance.clone(),
+            positions: Arc::clone(&self.positions),
+            seats: Arc::clone(&self.seats),
+        }
+    }
+
+    /// These slots of nodes, by position, on a canvas that is used again and again.
+    pub(crate) fn paint<'a>(
+        &self,
+        canvas: &'a mut Canvas,
+        need: &Need,
+        nodes: impl Iterator<Item = (u32, u32)>,
+    ) -> &'a Slots {
+        let whole = need.counts_whole_nodes();
+        let kept = if whole { &mut canvas.whole } else { &mut canvas.tasks };
+        let known = kept.take().filter(|(fabric, _)| Arc::ptr_eq(fabric, &self.fabric));
+        let (_, slots) = kept
+            .insert(known.unwrap_or_else(|| (Arc::clone(&self.fabric), Slots::none(&self.fabric, whole))));
+        let position = |node: u32| Some(self.positions[node as usize]).filter(|pos| *pos != NOWHERE).map(Pos);
+        slots.refill(&self.fabric, nodes.filter_map(|(node, slots)| Some((position(node)?, slots))));
+        slots
+    }
+
+    /// Where a node is on the fabric, if it is there.
+    pub(crate) fn position(&self, node: NodeId) -> Option<Pos> {
+        let pos = self.positions[node.index()];
+        (pos != NOWHERE).then_some(Pos(pos))
+    }
+
+    /// Slots of the nodes that may be used, by position: what each has, and by room how many slots there are in it. Those
+    /// of whom that is not known have none yet and are written down.
+    pub(crate) fn slots_by(
+        &self,
+        nodes: &[Option<RoomId>],
+        known: &[u16],
+        unknown: &mut Vec<(Pos, RoomId)>,
+    ) -> Slots {
+        let mut slots = vec![0_u16; self.fabric.len()];
+        for (seat, room) in self.seats.iter().zip(nodes) {
+            let (Some(room), Some(here)) = (room, slots.get_mut(*seat as usize)) else { continue };
+            match known.get(room.index()).copied().unwrap_or(UNKNOWN) {
+                UNKNOWN => unknown.push((Pos(*seat), *room)),
+                slots => *here = slots,
+            }
+        }
+        match self.is_whole {
+            true => Slots::whole(&self.fabric, open(&slots)),
+            false => Slots::few_tasks(&self.fabric, slots),
+        }
+    }
+
+    /// Where a node is, if it may be used.
+    #[inline]
+    pub(crate) fn pos(&self, node: u32) -> Option<Pos> {
+        let pos = self.seats[node as usize];
+        (pos != NOWHERE).then_some(Pos(pos))
+    }
+
+    /// By node: where it is, if it may be used, or [`NOWHERE`].
+    #[inline]
+    pub(crate) fn seats(&self) -> &[u32] {
+        &self.seats
+    }
+
+    /// Whether nodes weigh unequally much.
+    pub(crate) fn weighs(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    /// What a placement looks at.
+    pub(crate) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
+        let performance = self.performance.as_deref();
+        View { weights: self.weights.as_deref(), performance, ..View::new(slots, &self.idle) }
+    }
+}
+
+/// Slots of a moment, filled in anew for each look: of whole nodes and of tasks, on the fabric they were last for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Canvas {
+    whole: Option<(Arc<Fabric>, Slots)>,
+    tasks: Option<(Arc<Fabric>, Slots)>,
+}
+
+/// The part of a request that says which nodes will do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter<'a> {
+    /// What each node has to meet.
+    pub(crate) features: Option<&'a FeatureExpr>,
+    /// Of each `[a|b]`, the alternative that all nodes have to meet.
+    pub(crate) shared: &'a [&'a FeatureExpr],
+    /// Nodes that will not do.
+    pub(crate) exclude: Option<&'a HostExpr>,
+    /// The reservation whose nodes alone will do.
+    pub(crate) within: Option<&'a Reservation>,
+    /// Reservations whose nodes will not do.
+    pub(crate) without: &'a [Arc<Reservation>],
+}
+
+/// Every way to choose one alternative of each `[a|b]` of a request; a single empty one where there is no choice.
+pub(crate) fn alternatives(shape: &Shape) -> SmallVec<[Vec<&FeatureExpr>; 1]> {
+    shape.features.as_ref().map_or_else(|| smallvec![Vec::new()], |features| features.shared().into())
+}
+
+impl<'a> Filter<'a> {
+    /// What a request says.
+    pub(crate) fn of(shape: &'a Shape) -> Self {
+        Self {
+            features: shape.features.as_deref(),
+            shared: &[],
+            exclude: shape.exclude.as_deref(),
+            within: None,
+            without: &[],
+        }
+    }
+
+    /// The configured nodes of a partition that will do, whatever their state.
+    ///
+    /// # Errors
+    /// A name in a hostlist that means nothing.
+    pub(crate) fn admitted(
+        &self,
+        inventory: &Inventory,
+        partition: usize,
+        fabric: &Fabric,
+    ) -> Result<FixedBitSet, String> {
+        let mut admitted = inventory.partitions[partition].partition.members.clone();
+        admitted.grow(inventory.nodes.len());
+        for (index, node) in inventory.nodes.iter().enumerate() {
+            let admits = node.configured && self.admits(fabric, NodeId::at(index), &node.shape.features);
+            if !admits {
+                admitted.set(index, false);
+            }
+        }
+        if let Some(exclude) = self.exclude {
+            for name in named(fabric, exclude)? {
+                if let Some(pos) = fabric.pos_named(&name) {
+                    admitted.set(fabric.node(pos).index(), false);
+                }
+            }
+        }
+        Ok(admitted)
+    }
+
+    /// Whether a node will do; `exclude` is the caller's affair.
+    fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
+        if self.within.is_some_and(|within| !within.holds(node))
+            || self.without.iter().any(|without| without.holds(node))
+        {
+            return false;
+        }
+        if self.features.is_none() && self.shared.is_empty() {
+            return true;
+        }
+        let domains = fabric.pos(node).map(|pos| fabric.features(pos)).unwrap_or_default();
+        let has = |name: &str| features.iter().any(|feature| **feature == *name) || domains.contains(name);
+        self.features.is_none_or(|features| features.admits(&has))
+            && self.shared.iter().all(|alternative| alternative.admits(&has))
+    }
+}
+
+/// The names that a hostlist stands for, functions over the fabric resolved.
+pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
+    let resolve = |function: &Function| {
+        let mut names = Vec::new();
+        for argument in function.names.iter() {
+            let found = fabric.hostlist_function(function.kind.name(), &argument);
+            let found = found.map_err(|error| error.to_string())?;
+            names.extend(found.into_iter().map(|pos| fabric.node_name(pos).to_owned()));
+        }
+        Ok(names)
+    };
+    let names = list.expand(&resolve).map_err(|error| error.to_string())?;
+    Ok(names.iter().collect())
+}
+
+/// What a need sees of an idle cluster, given what it sees of each class of nodes.
+fn idle(
+    inventory: &Inventory,
+    fabric: &Fabric,
+    admitted: &FixedBitSet,
+    need: &Need,
+    of_class: &[u32],
+) -> Slots {
+    let slots_of = |node: NodeId| match admitted.contains(node.index()) {
+        true => of_class[inventory.nodes[node.index()].class.index()],
+        false => 0,
+    };
+    let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
+    if need.counts_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
+}
+
+/// How jobs have fared at each position of a fabric, in millionths; `None` where no node was lost with any.
+fn performance(inventory: &Inventory, fabric: &Fabric) -> Option<Arc<[u32]>> {
+    let by_position = |index| inventory.nodes[fabric.node(pos(index)).index()].performance;
+    let known: Arc<[u32]> = (0..fabric.len()).map(by_position).collect();
+    known.iter().any(|share| *share < Past::default().performance()).then_some(known)
+}
+
+/// The slots of an idle node of each class.
+fn by_class(inventory: &Inventory, need: &Need) -> Arc<[u32]> {
+    let rooms = &inventory.rooms;
+    let slots = rooms.classes().map(|class| need.slots(rooms.shape(class), rooms.amount(rooms.full(class))));
+    slots.map(|slots| if need.counts_nodes() { slots.min(1) } else { slots }).collect()
+}
+
+/// Slots from their number at each position.
+pub(crate) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
+    if need.counts_whole_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
+}
+
+/// The positions that have a slot, as whole nodes.
+fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
+    Slots::whole(fabric, open(slots))
+}
+
+pub(super) fn pos(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
+}

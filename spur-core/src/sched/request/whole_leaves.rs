@@ -1,0 +1,98 @@
+//! What jobs need of the nodes and leaves that stand.
+
+use crate::id::NodeId;
+use crate::model::job::{JobSpec, Sharing};
+use crate::sched::inventory::{Inventory, fabric_for, others_of_leaves};
+use crate::text::time::Time;
+
+use super::constraints::Wisher;
+use super::{BadRequest, Request};
+
+impl Inventory {
+    /// The fewest nodes of a partition that a job can run on when nothing else does; `None` if it never can.
+    pub(crate) fn fewest_nodes(&self, index: usize, spec: &JobSpec) -> Option<u32> {
+        let partition = &self.partitions[index];
+        let request = self.request(index, spec).ok()?;
+        let slots =
+            |class| request.need.slots(self.rooms.shape(class), self.rooms.amount(self.rooms.full(class)));
+        let kinds = partition.classes().iter().map(|(class, count)| (slots(*class), *count)).collect();
+        let fewest = fewest_nodes(kinds, request.min_slots())?;
+        Some(fewest.max(request.min_nodes()))
+    }
+
+    /// What a job needs in a partition. One that has whole leaves to itself by a rule takes nodes whole, too: what it leaves
+    /// of them is nobody's.
+    ///
+    /// # Errors
+    /// As [`Request::new`].
+    pub(crate) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
+        let most = self.partitions[partition].partition.config.max_nodes;
+        self.request_within(partition, spec, most.unwrap_or(u32::MAX))
+    }
+
+    /// The same on at most so many nodes, whatever the partition says of that.
+    pub(crate) fn request_within(
+        &self,
+        partition: usize,
+        spec: &JobSpec,
+        most_nodes: u32,
+    ) -> Result<Request, BadRequest> {
+        let config = &self.partitions[partition].partition.config;
+        let mut request = Request::within(spec, config, most_nodes)?;
+        request.need.whole |= self.has_whole_rule() && self.has_whole_leaves(partition, spec, &request);
+        Ok(request)
+    }
+
+    fn has_whole_rule(&self) -> bool {
+        self.policy.topologies.iter().any(|config| config.rule.iter().any(|rule| rule.whole))
+    }
+
+    /// Whether the job has whole leaves to itself at some time.
+    fn has_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> bool {
+        let Ok(fabric) = fabric_for(self, partition, spec) else { return false };
+        let wisher = Wisher { inventory: self, partition, fabric, spec, request, gather_with: &[] };
+        let stages = wisher.stages(Time::ZERO, Time::ZERO);
+        stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
+    }
+
+    /// Whether a job may close to others what it does not use of its leaves.
+    pub(crate) fn may_close(&self, spec: &JobSpec) -> bool {
+        spec.shape.sharing == Sharing::Topo || self.has_whole_rule()
+    }
+
+    /// The nodes that a job on some nodes closes to others without using them: the rest of its leaves, where it has
+    /// whole leaves to itself.
+    pub(crate) fn closes(
+        &self,
+        spec: &JobSpec,
+        partition: &str,
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> Vec<NodeId> {
+        if !self.may_close(spec) {
+            return Vec::new();
+        }
+        let Some(partition) = self.partition(partition) else { return Vec::new() };
+        let Ok(fabric) = fabric_for(self, partition, spec) else { return Vec::new() };
+        let Ok(request) = Request::new(spec, &self.partitions[partition].partition.config) else {
+            return Vec::new();
+        };
+        if !self.has_whole_leaves(partition, spec, &request) {
+            return Vec::new();
+        }
+        others_of_leaves(fabric, &nodes.collect::<Vec<_>>())
+    }
+}
+
+/// The fewest nodes that hold so many slots when nothing runs, the largest first; `None` if all are not enough. Of each kind of
+/// nodes: how many slots one has, and how many there are.
+pub(crate) fn fewest_nodes(mut kinds: Vec<(u32, u32)>, slots: u64) -> Option<u32> {
+    kinds.retain(|(has, _)| *has > 0);
+    kinds.sort_by_key(|(has, _)| std::cmp::Reverse(*has));
+    let (mut left, mut fewest) = (slots, 0_u64);
+    for (has, count) in kinds {
+        let (has, count) = (u64::from(has), u64::from(count));
+        let some = left.div_ceil(has).min(count);
+        (left, fewest) = (left.saturating_sub(some * has), fewest + some);
+    }
+    if left == 0 { u32::try_from(fewest).ok() } else { None }
+}

@@ -1,0 +1,283 @@
+//! From when on each node is free for ever, by domain: the earliest time at which some domain can hold a job, without counting
+//! what is free.
+//!
+//! On a busy machine most of what a job of whole nodes, or of one share of each node, can have is free for ever: behind the
+//! last thing that is planned on a node. A domain has so many such nodes from the time on that comes at that place among
+//! theirs in order. Holes that end are few, and looked at one by one. Only for needs that are asked for again and again is
+//! this kept, and only for layers of small domains.
+
+use std::collections::BTreeMap;
+
+use crate::model::fabric::Layer;
+use crate::sched::inventory::amounts::RoomId;
+
+use super::Timeline;
+use super::holes::Hole;
+use super::second::Second;
+use super::sweep::Search;
+use crate::sched::request::eligible_nodes::NOWHERE;
+
+/// Changes of the timeline between two questions for a need, up to which it counts as asked for again and again.
+const NEAR: usize = 64;
+/// So many questions in a row that were near make it worth while to begin.
+const ENOUGH: u32 = 2;
+/// Changes since the last question, up to which catching up is better than to begin anew.
+const FAR: usize = 512;
+/// Holes that end, up to which they are looked at one by one.
+const FEW: usize = 64;
+/// Nodes of a domain, up to which its times are kept in order, and up to which it is looked at hole by hole.
+const SMALL: usize = 128;
+
+/// What is known, by realm, outline, need and layer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeForEver {
+    known: BTreeMap<(usize, usize, usize, Layer), Known>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Changes of the timeline when this was asked last.
+    followed: usize,
+    /// Questions in a row that were near.
+    near: u32,
+    order: Option<Order>,
+}
+
+/// The earliest time at which some domain has enough, and which, if there is only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Earliest {
+    pub(crate) at: Second,
+    pub(crate) sole: Option<u32>,
+}
+
+impl FreeForEver {
+    /// When some domain of a layer has enough nodes with a slot each for a search: [`Second::NEVER`] for never; `None` where
+    /// that is not worth working out here.
+    pub(crate) fn earliest(
+        &mut self,
+        (realm, need, layer): (usize, usize, Layer),
+        search: &Search<'_>,
+        timeline: &Timeline,
+        mut slots_in: impl FnMut(RoomId) -> u32,
+    ) -> Option<Earliest> {
+        let eligible = search.eligible;
+        let known = self.known.entry((realm, eligible.outline, need, layer)).or_default();
+        let before = std::mem::replace(&mut known.followed, timeline.changes());
+        let passed = timeline.changes() - before;
+        known.near = if passed <= NEAR { known.near.saturating_add(1) } else { 0 };
+        known.order = known.order.take().filter(|_| passed <= FAR);
+        let order = match &mut known.order {
+            Some(order) => {
+                for node in timeline.changed_since(before) {
+                    order.count(node, search, timeline, &mut slots_in);
+                }
+                order
+            }
+            None if search.domains.largest > SMALL || known.near < ENOUGH => return None,
+            None => known.order.insert(Order::new(search, timeline, &mut slots_in)),
+        };
+        order.earliest(search, timeline, slots_in)
+    }
+}
+
+/// The times from which on nodes have a slot for ever.
+#[derive(Clone, Debug)]
+struct Order {
+    /// By node.
+    since: Vec<Second>,
+    /// The first of every domain, then the second of every domain, and so on, so that what all domains have at one place
+    /// lies together; [`Second::NEVER`] where a domain has no more.
+    ranks: Vec<Second>,
+    domains: usize,
+}
+
+impl Order {
+    fn new(search: &Search<'_>, timeline: &Timeline, mut slots_in: impl FnMut(RoomId) -> u32) -> Self {
+        let domains = search.domains.count;
+        let mut lists: Vec<Vec<Second>> = vec![Vec::new(); domains];
+        let mut since = vec![Second::NEVER; search.domains.of_node.len()];
+        for (node, domain) in (0..).zip(&search.domains.of_node).filter(|(_, domain)| **domain != NOWHERE) {
+            since[node as usize] = tail(node, search, timeline, &mut slots_in);
+            lists[*domain as usize].push(since[node as usize]);
+        }
+        let most = lists.iter().map(Vec::len).max().unwrap_or(0);
+        let mut ranks = vec![Second::NEVER; most * domains];
+        for (domain, mut list) in lists.into_iter().enumerate() {
+            list.sort_unstable();
+            list.into_iter().enumerate().for_each(|(rank, time)| ranks[rank * domains + domain] = time);
+        }
+        Self { since, ranks, domains }
+    }
+
+    /// The times of a domain, in order.
+    fn of(&self, domain: u32) -> impl Iterator<Item = Second> + '_ {
+        self.ranks.iter().skip(domain as usize).step_by(self.domains.max(1)).copied()
+    }
+
+    /// When each domain has so many nodes by what is free for ever.
+    fn with_nodes(&self, nodes: u32) -> &[Second] {
+        let first = (nodes.max(1) as usize - 1) * self.domains;
+        self.ranks.get(first..first + self.domains).unwrap_or_default()
+    }
+
+    /// Looks at a node again.
+    fn count(
+        &mut self,
+        node: u32,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        slots_in: impl FnMut(RoomId) -> u32,
+    ) {
+        let domain = search.domains.of_node[node as usize];
+        if domain == NOWHERE {
+            return;
+        }
+        let after = tail(node, search, timeline, slots_in);
+        let before = std::mem::replace(&mut self.since[node as usize], after);
+        if after == before {
+            return;
+        }
+        let stride = self.domains;
+        let mut at = domain as usize;
+        while self.ranks[at] < before.min(after) {
+            at += stride;
+        }
+        // What lies between the two moves on by one place.
+        if after > before {
+            while let Some(next) = self.ranks.get(at + stride).copied().filter(|next| *next < after) {
+                self.ranks[at] = next;
+                at += stride;
+            }
+            self.ranks[at] = after;
+        } else {
+            let mut carried = after;
+            loop {
+                carried = std::mem::replace(&mut self.ranks[at], carried);
+                if carried == before {
+                    break;
+                }
+                at += stride;
+            }
+        }
+    }
+
+    fn earliest(
+        &self,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        slots_in: impl FnMut(RoomId) -> u32,
+    ) -> Option<Earliest> {
+        let alone = self.with_nodes(search.min_nodes);
+        let mut best = Best::of(alone, search.from);
+        let mut ending = endings(search, timeline, best.at, slots_in)?;
+        let domain_of = |hole: &Hole| search.domains.of_node[hole.node as usize];
+        ending.sort_unstable_by_key(|hole| (domain_of(hole), hole.start));
+        for holes in ending.chunk_by(|a, b| domain_of(a) == domain_of(b)) {
+            let domain = domain_of(holes[0]);
+            let alone = alone.get(domain as usize).map_or(Second::NEVER, |at| (*at).max(search.from));
+            if let Some(at) = self.with(holes, domain, search, best.at).filter(|at| *at < alone) {
+                best.offer(at, domain);
+            }
+        }
+        Some(Earliest { at: best.at, sole: (best.count == 1).then_some(best.domain) })
+    }
+
+    /// When a domain has enough with holes that end besides, if that is no later than `latest`.
+    fn with(&self, holes: &[&Hole], domain: u32, search: &Search<'_>, latest: Second) -> Option<Second> {
+        let enough = |at: &Second| {
+            let needed = at.after(search.duration);
+            let serves = |hole: &&Hole| {
+                hole.start <= *at && hole.end >= needed && self.since[hole.node as usize] > *at
+            };
+            let serving = holes.iter().enumerate().filter(|(_, hole)| serves(hole));
+            let is_first = |(index, hole): &(usize, &&Hole)| {
+                !holes[..*index].iter().any(|other| other.node == hole.node && serves(other))
+            };
+            let free_for_ever = self.of(domain).take_while(|start| start <= at).count();
+            free_for_ever + serving.filter(is_first).count() >= search.min_nodes as usize
+        };
+        let free_for_ever =
+            self.of(domain).filter(|start| *start > search.from).take_while(|start| *start <= latest);
+        let more = holes.iter().map(|hole| hole.start.max(search.from));
+        let mut moments: Vec<Second> = free_for_ever.chain(more).chain([search.from]).collect();
+        moments.retain(|at| *at <= latest && !at.is_never());
+        moments.sort_unstable();
+        moments.iter().find(|at| enough(at)).copied()
+    }
+}
+
+/// The domains that have enough first: how many, and the last of them.
+struct Best {
+    at: Second,
+    count: u32,
+    domain: u32,
+}
+
+impl Best {
+    /// Of the times of all domains, none before `from`.
+    fn of(times: &[Second], from: Second) -> Self {
+        let first = times.iter().fold(Second::NEVER, |first, time| first.min(*time));
+        let at = first.max(from);
+        if first.is_never() {
+            return Self { at: first, count: 0, domain: 0 };
+        }
+        let count = times.iter().map(|time| u32::from(*time <= at)).sum();
+        let domain = times.iter().rposition(|time| *time <= at).unwrap_or(0);
+        Self { at, count, domain: number(domain) }
+    }
+
+    fn offer(&mut self, at: Second, domain: u32) {
+        if at < self.at {
+            *self = Self { at, count: 0, domain };
+        }
+        if at == self.at && !at.is_never() {
+            (self.count, self.domain) = (self.count + 1, domain);
+        }
+    }
+}
+
+/// From when on a node has a slot for ever.
+fn tail(
+    node: u32,
+    search: &Search<'_>,
+    timeline: &Timeline,
+    mut slots_in: impl FnMut(RoomId) -> u32,
+) -> Second {
+    if search.eligible.pos(node).is_none() {
+        return Second::NEVER;
+    }
+    let lasts = |hole: &&Hole| hole.end.is_never() && slots_in(hole.room) > 0;
+    let holes = timeline.holes_on(node).iter();
+    holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Second::NEVER)
+}
+
+/// The holes that end and could serve a search at `latest` or before; `None` if they are many.
+fn endings<'a>(
+    search: &Search<'_>,
+    timeline: &'a Timeline,
+    latest: Second,
+    mut slots_in: impl FnMut(RoomId) -> u32,
+) -> Option<Vec<&'a Hole>> {
+    let (needed, until) = (search.from.after(search.duration), search.until.min(latest.after(1)));
+    let mut found = Vec::new();
+    for shelf in timeline.holes().ending(search.least, search.duration) {
+        for hole in shelf.reaching(search.duration, needed, until).flatten() {
+            let serves = hole.start < until
+                && hole.end >= hole.start.max(search.from).after(search.duration)
+                && search.eligible.pos(hole.node).is_some()
+                && search.domains.of_node[hole.node as usize] != NOWHERE
+                && slots_in(hole.room) > 0;
+            if serves {
+                if found.len() == FEW {
+                    return None;
+                }
+                found.push(hole);
+            }
+        }
+    }
+    Some(found)
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are no more times than nodes")
+}

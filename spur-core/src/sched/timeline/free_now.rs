@@ -1,0 +1,140 @@
+//! What jobs see at this very moment, kept in step with what is booked.
+//!
+//! Where only a start now is of interest, hardly anything changes from one job to the next: a few nodes are booked.
+//! So what one set of eligible nodes sees of nodes that stay as they are for ever is counted once and changed node by node; nodes that
+//! something is planned on are looked at for every job, because what they offer depends on how long it runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::fabric::Pos;
+use crate::sched::inventory::amounts::RoomId;
+use crate::sched::place::Slots;
+use crate::sched::request::eligible_nodes::EligibleNodes;
+use crate::sched::timeline::Timeline;
+
+use super::holes::Hole;
+use super::second::{Second, length};
+
+/// One set of eligible nodes.
+#[derive(Clone, Debug)]
+struct Sight {
+    /// What is above the leaves is summed up for each look.
+    slots: Slots,
+    /// How many of the changes it has followed, and how many of them gave something back.
+    followed: usize,
+    returns: usize,
+}
+
+/// What every set of eligible nodes sees now for ever.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeNow {
+    /// By realm, outline and need.
+    sights: BTreeMap<(usize, usize, usize), Sight>,
+    /// A list that is used over and over.
+    changed: Vec<(Pos, u32)>,
+}
+
+impl Sight {
+    /// Sees what was booked since it last did, except above the leaves.
+    fn follow(
+        &mut self,
+        eligible: &EligibleNodes,
+        timeline: &Timeline,
+        counts: &mut impl Counts,
+        changed: &mut Vec<(Pos, u32)>,
+    ) {
+        let (standing, open) = (timeline.standing(), self.slots.open());
+        let only_shrunk = timeline.returns() == self.returns;
+        let nodes = timeline.changes_since(self.followed).iter();
+        changed.clear();
+        changed.extend(nodes.filter_map(|node| Some((eligible.pos(*node)?, *node))).filter(|(pos, _)| {
+            // What had none of what has only shrunk still has none.
+            !only_shrunk || open.contains(pos.index())
+        }));
+        for (_, node) in changed.iter_mut() {
+            *node = standing[*node as usize].map_or(0, |room| counts.slots(room));
+        }
+        self.slots.put_all(&eligible.fabric, changed);
+        (self.followed, self.returns) = (timeline.changes(), timeline.returns());
+    }
+}
+
+/// The beginning of a timeline, and how long it is looked at.
+pub(crate) struct Moment<'a> {
+    pub(crate) realm: usize,
+    pub(crate) timeline: &'a Timeline,
+    /// Planned run time, seconds.
+    pub(crate) run_time: u64,
+}
+
+/// How many slots rooms have for a need.
+pub(crate) trait Counts {
+    /// How many a room has.
+    fn slots(&mut self, room: RoomId) -> u32;
+
+    /// How many rooms have, by their numbers, as far as that is known; [`UNKNOWN`](crate::sched::request::eligible_nodes::UNKNOWN) for others, and
+    /// where they are very many.
+    fn known(&self) -> &[u16];
+}
+
+impl FreeNow {
+    /// Whether one set of eligible nodes was ever looked through in a realm for a need.
+    pub(crate) fn knows(&self, realm: usize, eligible: &EligibleNodes, need: usize) -> bool {
+        self.sights.contains_key(&(realm, eligible.outline, need))
+    }
+
+    /// Shows `look` what one set of eligible nodes sees for a job that starts now.
+    pub(crate) fn look<T>(
+        &mut self,
+        eligible: &Arc<EligibleNodes>,
+        need: usize,
+        moment: &Moment<'_>,
+        counts: &mut impl Counts,
+        look: impl FnOnce(&Slots) -> T,
+    ) -> T {
+        let timeline = moment.timeline;
+        let needed = Second::BEGIN.after(length(moment.run_time));
+        let standing = timeline.standing();
+        let sight = self.sights.entry((moment.realm, eligible.outline, need)).or_insert_with(|| {
+            let mut unknown = Vec::new();
+            let mut slots = eligible.slots_by(standing, counts.known(), &mut unknown);
+            for (pos, room) in unknown {
+                slots.put(&eligible.fabric, pos, counts.slots(room));
+            }
+            Sight { slots, followed: timeline.changes(), returns: timeline.returns() }
+        });
+        sight.follow(eligible, timeline, counts, &mut self.changed);
+        let mut before: Vec<(Pos, u32)> = Vec::new();
+        for node in timeline.limited() {
+            let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end >= needed;
+            before.extend(set(eligible, &mut sight.slots, node, timeline, suits, counts));
+        }
+        sight.slots.sum_up(&eligible.fabric);
+        let answer = look(&sight.slots);
+        for (pos, slots) in before {
+            sight.slots.put(&eligible.fabric, pos, slots);
+        }
+        answer
+    }
+}
+
+/// Gives a node the slots of the best of some of its holes; what it had before, if that was something else.
+fn set(
+    eligible: &EligibleNodes,
+    slots: &mut Slots,
+    node: u32,
+    timeline: &Timeline,
+    suits: impl Fn(&Hole) -> bool,
+    counts: &mut impl Counts,
+) -> Option<(Pos, u32)> {
+    let pos = eligible.pos(node)?;
+    let holes = timeline.holes_on(node).iter().filter(|hole| suits(hole));
+    let after = holes.map(|hole| counts.slots(hole.room)).max().unwrap_or(0);
+    let before = slots.at(pos);
+    if before == after {
+        return None;
+    }
+    slots.put(&eligible.fabric, pos, after);
+    Some((pos, before))
+}

@@ -34,7 +34,7 @@ type Seat = (NodeId, u32);
 type Candidate = (Pos, u32, NodeAlloc);
 
 /// A job that lost nodes, and where it may have others.
-struct Search<'a> {
+struct ReplacementSearch<'a> {
     cluster: &'a Cluster,
     now: Time,
     job: &'a Job,
@@ -100,7 +100,8 @@ pub fn find(
         }
         let (need, eligible, ask, closed, bounds) =
             (&request.need, &eligible, stage.ask(), &closed, bounds.clone());
-        let search = Search { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds };
+        let search =
+            ReplacementSearch { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds };
         let found = search.all();
         if !found.is_empty() {
             let why = search.why(&found);
@@ -159,7 +160,7 @@ fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, (fabric, ask): (&Fabric, 
     musts.filter_map(domain).min_by_key(Range::len).unwrap_or(0..fabric.len())
 }
 
-impl Search<'_> {
+impl ReplacementSearch<'_> {
     /// One after another, each as near as can be; all at once where not every one can be replaced by itself.
     fn all(&self) -> Vec<Replacement> {
         let slots = |part: &NodeAlloc| self.slots_of(part);

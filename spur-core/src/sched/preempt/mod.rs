@@ -45,7 +45,7 @@ use super::together::{Nearness, Seat};
 use cost::{Loss, Price};
 use freed_fabric::{Clearing, FreedFabric, positive};
 use group::Group;
-use search::Search;
+use search::VictimSearch;
 
 /// What is free of a node, or held of it, in the order of a room. Less than nothing is free where a job that comes
 /// later is promised what a running one holds.
@@ -401,7 +401,7 @@ impl Field {
             let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
             local.sort_unstable();
             local.dedup();
-            let search = Search::new(freed, domain, &base, &self.victims, local, self.by);
+            let search = VictimSearch::new(freed, domain, &base, &self.victims, local, self.by);
             let waste = room - request.min_slots();
             searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
         }
@@ -415,7 +415,7 @@ impl Field {
     /// The best of several domains, and whether that is certain; those are looked at first that promise most.
     fn best(
         &self,
-        searches: Vec<(Price, u64, usize, Search<'_>)>,
+        searches: Vec<(Price, u64, usize, VictimSearch<'_>)>,
         mut budget: u64,
     ) -> Option<(search::Found, bool)> {
         let mut best: Option<(u64, search::Found)> = None;

@@ -27,7 +27,7 @@ pub(super) struct Found {
 }
 
 /// One domain and the jobs that might leave it.
-pub(super) struct Search<'a> {
+pub(super) struct VictimSearch<'a> {
     freed: FreedFabric<'a>,
     domain: Option<DomainId>,
     victims: &'a [Victim],
@@ -52,7 +52,7 @@ enum Lot {
     Stays,
 }
 
-impl<'a> Search<'a> {
+impl<'a> VictimSearch<'a> {
     /// `base` has the slots of every position without anybody leaving, `local` who might leave.
     pub(super) fn new(
         freed: FreedFabric<'a>,
@@ -217,7 +217,7 @@ impl<'a> Search<'a> {
 
 /// One domain, and the steps that are left.
 struct InDomain<'s, 'a> {
-    search: &'s Search<'a>,
+    search: &'s VictimSearch<'a>,
     budget: &'s mut u64,
 }
 

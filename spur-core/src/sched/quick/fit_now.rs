@@ -70,7 +70,7 @@ impl Finder {
         eligible: &Arc<EligibleNodes>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let mut search = Search { books, query, stage, eligible, tries: 0, in_doubt: false };
+        let mut search = FitNow { books, query, stage, eligible, tries: 0, in_doubt: false };
         let found = search.walk(self, times);
         let gave_up = search.tries >= MAX_TRIES;
         self.in_doubt |= search.in_doubt || gave_up;
@@ -98,7 +98,7 @@ impl Finder {
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
         let mut search =
-            Search { books, query, stage: &query.stages[0], eligible, tries: 0, in_doubt: false };
+            FitNow { books, query, stage: &query.stages[0], eligible, tries: 0, in_doubt: false };
         search.see_now(self, |_, _, slots, _| look(slots))
     }
 
@@ -109,7 +109,7 @@ impl Finder {
 }
 
 /// One search.
-struct Search<'a> {
+struct FitNow<'a> {
     books: &'a Books,
     query: &'a Query<'a>,
     stage: &'a Stage,
@@ -123,7 +123,7 @@ struct Search<'a> {
 /// A time with what was found then.
 type Found = (Time, (Placement, Vec<Lost>, bool));
 
-impl Search<'_> {
+impl FitNow<'_> {
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
     fn walk(&mut self, finder: &mut Finder, Range { start: from, end: until }: Range<Time>) -> Option<Found> {
         let domains = finder.domains.of(self.eligible, self.stage.ask());

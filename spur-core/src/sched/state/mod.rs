@@ -28,7 +28,7 @@ use crate::sched::timeline::needs::{Needs, Seen};
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::second::length;
 use crate::sched::timeline::start_bounds::StartBounds;
-use crate::sched::timeline::sweep::{Counters, Search};
+use crate::sched::timeline::sweep::{Counters, SweepRequest};
 use crate::text::time::Time;
 
 use super::inventory::{Inventory, SceneNode};
@@ -200,7 +200,7 @@ impl State {
             canvas: &mut self.canvas,
             hit: None,
         };
-        let mut search = Search {
+        let mut search = SweepRequest {
             eligible,
             duration: length(query.run_time),
             from: timeline.second(times.start),

@@ -12,7 +12,7 @@ use crate::sched::timeline::free_for_ever::Earliest;
 use crate::sched::timeline::free_now::Counts;
 use crate::sched::timeline::needs::Known;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
+use crate::sched::timeline::sweep::{Counters, Found, Judge, SweepRequest};
 use crate::text::time::Time;
 
 use super::{MAX_TRIES, RIVALS};
@@ -47,7 +47,7 @@ impl Trial<'_> {
     pub(super) fn settle(
         &mut self,
         first: Earliest,
-        search: &Search<'_>,
+        search: &SweepRequest<'_>,
         timeline: &Timeline,
         counters: &mut Counters,
     ) -> Option<Option<Second>> {

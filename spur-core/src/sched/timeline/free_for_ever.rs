@@ -14,7 +14,7 @@ use crate::sched::inventory::amounts::RoomId;
 use super::Timeline;
 use super::holes::Hole;
 use super::second::Second;
-use super::sweep::Search;
+use super::sweep::SweepRequest;
 use crate::sched::request::eligible_nodes::NOWHERE;
 
 /// Changes of the timeline between two questions for a need, up to which it counts as asked for again and again.
@@ -56,7 +56,7 @@ impl FreeForEver {
     pub(crate) fn earliest(
         &mut self,
         (realm, need, layer): (usize, usize, Layer),
-        search: &Search<'_>,
+        search: &SweepRequest<'_>,
         timeline: &Timeline,
         mut slots_in: impl FnMut(RoomId) -> u32,
     ) -> Option<Earliest> {
@@ -92,7 +92,7 @@ struct Order {
 }
 
 impl Order {
-    fn new(search: &Search<'_>, timeline: &Timeline, mut slots_in: impl FnMut(RoomId) -> u32) -> Self {
+    fn new(search: &SweepRequest<'_>, timeline: &Timeline, mut slots_in: impl FnMut(RoomId) -> u32) -> Self {
         let domains = search.domains.count;
         let mut lists: Vec<Vec<Second>> = vec![Vec::new(); domains];
         let mut since = vec![Second::NEVER; search.domains.of_node.len()];
@@ -124,7 +124,7 @@ impl Order {
     fn count(
         &mut self,
         node: u32,
-        search: &Search<'_>,
+        search: &SweepRequest<'_>,
         timeline: &Timeline,
         slots_in: impl FnMut(RoomId) -> u32,
     ) {
@@ -163,7 +163,7 @@ impl Order {
 
     fn earliest(
         &self,
-        search: &Search<'_>,
+        search: &SweepRequest<'_>,
         timeline: &Timeline,
         slots_in: impl FnMut(RoomId) -> u32,
     ) -> Option<Earliest> {
@@ -183,7 +183,13 @@ impl Order {
     }
 
     /// When a domain has enough with holes that end besides, if that is no later than `latest`.
-    fn with(&self, holes: &[&Hole], domain: u32, search: &Search<'_>, latest: Second) -> Option<Second> {
+    fn with(
+        &self,
+        holes: &[&Hole],
+        domain: u32,
+        search: &SweepRequest<'_>,
+        latest: Second,
+    ) -> Option<Second> {
         let enough = |at: &Second| {
             let needed = at.after(search.duration);
             let serves = |hole: &&Hole| {
@@ -239,7 +245,7 @@ impl Best {
 /// From when on a node has a slot for ever.
 fn tail(
     node: u32,
-    search: &Search<'_>,
+    search: &SweepRequest<'_>,
     timeline: &Timeline,
     mut slots_in: impl FnMut(RoomId) -> u32,
 ) -> Second {
@@ -253,7 +259,7 @@ fn tail(
 
 /// The holes that end and could serve a search at `latest` or before; `None` if they are many.
 fn endings<'a>(
-    search: &Search<'_>,
+    search: &SweepRequest<'_>,
     timeline: &'a Timeline,
     latest: Second,
     mut slots_in: impl FnMut(RoomId) -> u32,

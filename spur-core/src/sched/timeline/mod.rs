@@ -46,13 +46,13 @@ pub(super) type Stretch = (Second, Second);
 
 /// From this moment on a node has this room, until its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct FreeStep {
     from: Second,
     room: RoomId,
 }
 
 /// By time; those of most nodes lie where the node does.
-type Steps = SmallVec<[Step; 10]>;
+type Steps = SmallVec<[FreeStep; 10]>;
 
 /// What is free when, on every node.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ struct Stale {
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     stretches: Vec<Free>,
-    open: Vec<Step>,
+    open: Vec<FreeStep>,
     holes: Vec<Hole>,
 }
 
@@ -138,7 +138,7 @@ impl Timeline {
     /// node, before anything is booked.
     pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: &[(Time, RoomId)]) {
         let begin = self.begin;
-        let known = steps.iter().map(|(from, room)| Step { from: Second::of(*from, begin), room: *room });
+        let known = steps.iter().map(|(from, room)| FreeStep { from: Second::of(*from, begin), room: *room });
         self.nodes[node].steps = known.filter(|step| step.from < Second::LAST).collect();
         self.put_off(rooms, node, Stale { near: ALWAYS, is_cut: false });
     }
@@ -153,7 +153,7 @@ impl Timeline {
 
     /// The steps of a node as they are seen.
     #[inline]
-    fn seen(&self, rooms: &mut Rooms, node: usize) -> Cow<'_, [Step]> {
+    fn seen(&self, rooms: &mut Rooms, node: usize) -> Cow<'_, [FreeStep]> {
         match self.screens.get(node) {
             Some(screens) if !screens.is_empty() => {
                 Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin))
@@ -492,7 +492,7 @@ impl Stale {
 
 /// The room of the first step, if no later one has less of anything: then it is there for ever, and nothing else is there
 /// from the beginning on.
-fn throughout(rooms: &Rooms, steps: &[Step]) -> Option<RoomId> {
+fn throughout(rooms: &Rooms, steps: &[FreeStep]) -> Option<RoomId> {
     let (first, later) = steps.split_first()?;
     later.iter().all(|step| rooms.within(first.room, step.room)).then_some(first.room)
 }
@@ -502,7 +502,7 @@ const ALWAYS: Stretch = (Second::BEGIN, Second::NEVER);
 
 /// What is seen of steps behind screens.
 #[cold]
-fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Vec<Step> {
+fn behind(rooms: &mut Rooms, steps: &[FreeStep], screens: &[Screen], begin: Time) -> Vec<FreeStep> {
     let mut seen = Steps::from_slice(steps);
     let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return Vec::new() };
     let full = rooms.full(class);
@@ -528,7 +528,7 @@ fn open_step(steps: &mut Steps, next: usize, at: Second) -> bool {
     let begins = steps.get(next).is_some_and(|step| step.from == at);
     match next.checked_sub(1).map(|before| steps[before].room) {
         Some(room) if !begins && at < Second::LAST => {
-            steps.insert(next, Step { from: at, room });
+            steps.insert(next, FreeStep { from: at, room });
             true
         }
         _ => false,

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::sched::inventory::amounts::{Amount, CPUS, RoomId, Rooms};
 
 use super::second::Second;
-use super::{Step, Stretch};
+use super::{FreeStep, Stretch};
 
 /// Whether a stretch of time overlaps another or touches it.
 #[inline]
@@ -18,7 +18,12 @@ pub(super) type Free = (Second, Second, RoomId);
 
 /// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
 /// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
-pub(super) fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut Vec<Free>) -> bool {
+pub(super) fn nested(
+    rooms: &Rooms,
+    steps: &[FreeStep],
+    open: &mut Vec<FreeStep>,
+    stretches: &mut Vec<Free>,
+) -> bool {
     open.clear();
     for step in steps {
         if !rooms.usable(step.room) {
@@ -38,7 +43,7 @@ pub(super) fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretc
             open.pop();
         }
         if open.last().is_none_or(|last| last.room != step.room) {
-            open.push(Step { from, room: step.room });
+            open.push(FreeStep { from, room: step.room });
         }
     }
     stretches.extend(open.iter().map(|last| (last.from, Second::NEVER, last.room)));
@@ -47,7 +52,7 @@ pub(super) fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretc
 
 /// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
 /// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
-pub(super) fn all(rooms: &mut Rooms, steps: &[Step], near: Stretch, stretches: &mut Vec<Free>) {
+pub(super) fn all(rooms: &mut Rooms, steps: &[FreeStep], near: Stretch, stretches: &mut Vec<Free>) {
     let reached = steps.partition_point(|step| step.from < near.0);
     let mut least: Amount = SmallVec::new();
     let mut room = None;
@@ -79,7 +84,7 @@ pub(super) fn all(rooms: &mut Rooms, steps: &[Step], near: Stretch, stretches: &
 /// number where that is known.
 fn grow(
     rooms: &mut Rooms,
-    steps: &[Step],
+    steps: &[FreeStep],
     (first, until): (usize, usize),
     (mut least, mut room): (Amount, Option<RoomId>),
     stretches: &mut Vec<Free>,
@@ -127,8 +132,8 @@ mod tests {
             let class = rooms.class(&Arc::new(NodeShape { cpus: 6, ..NodeShape::default() }));
             let full = rooms.full(class);
             let steps = (0..).zip(&cpus);
-            let mut steps: Vec<Step> = steps
-                .map(|(at, cpus)| Step { from: Second(at), room: rooms.minus(full, &[u64::from(*cpus), 0]) })
+            let mut steps: Vec<FreeStep> = steps
+                .map(|(at, cpus)| FreeStep { from: Second(at), room: rooms.minus(full, &[u64::from(*cpus), 0]) })
                 .collect();
             steps.dedup_by_key(|step| step.room);
             let (mut quick, mut slow) = (Vec::new(), Vec::new());
@@ -151,8 +156,8 @@ mod tests {
             let class = rooms.class(&Arc::new(shape));
             let room = |(cpus, memory, gpus): &(u64, u64, u64)| rooms.intern(class, &[*cpus, *memory, *gpus]);
             let found: Vec<RoomId> = amounts.iter().map(room).collect();
-            let mut steps: Vec<Step> =
-                (0..).zip(found).map(|(at, room)| Step { from: Second(at), room }).collect();
+            let mut steps: Vec<FreeStep> =
+                (0..).zip(found).map(|(at, room)| FreeStep { from: Second(at), room }).collect();
             steps.dedup_by_key(|step| step.room);
             let near = (Second(near.0), Second(near.0 + near.1));
             let (mut some, mut every) = (Vec::new(), Vec::new());

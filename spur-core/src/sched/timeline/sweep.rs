@@ -29,7 +29,7 @@ use super::second::Second;
 const SHELVES: usize = 32;
 
 /// What is looked for.
-pub(crate) struct Search<'a> {
+pub(crate) struct SweepRequest<'a> {
     /// The nodes that may be used, and where they are.
     pub(crate) eligible: &'a EligibleNodes,
     /// How long, seconds.
@@ -131,7 +131,7 @@ impl Counters {
     /// Asks the judge about a time at which one domain alone has enough, with what its nodes have then.
     pub(crate) fn ask(
         &mut self,
-        search: &Search<'_>,
+        search: &SweepRequest<'_>,
         timeline: &Timeline,
         domain: DomainId,
         at: Second,
@@ -155,7 +155,7 @@ impl Counters {
         judge.accept(at, &self.slots)
     }
 
-    fn clear(&mut self, search: &Search<'_>) {
+    fn clear(&mut self, search: &SweepRequest<'_>) {
         self.slots.clear();
         self.is_stale = false;
         if self.sums.len() < search.domains.count {
@@ -172,7 +172,7 @@ impl Counters {
 
     /// Counts what nodes have at the beginning and for ever, before anything else. It is most of what a search looks at, so
     /// that nobody is told yet.
-    fn begin_for_ever(&mut self, search: &Search<'_>, holes: &[Hole], judge: &mut impl Judge) {
+    fn begin_for_ever(&mut self, search: &SweepRequest<'_>, holes: &[Hole], judge: &mut impl Judge) {
         let (seats, known) = (search.eligible.seats(), judge.known());
         let Self { slots, unknown, begun, .. } = self;
         let offers = holes.iter().map(|hole| {
@@ -189,7 +189,7 @@ impl Counters {
     /// Counts what a node has at the beginning, if it is more than what it has already; the sums of domains do not know
     /// yet.
     #[inline]
-    fn begin_with(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) {
+    fn begin_with(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) {
         let Some(pos) = search.eligible.pos(hole.node) else { return };
         let Some(had) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return };
         // What a node has first, and for ever, takes the place of nothing that ends.
@@ -199,7 +199,7 @@ impl Counters {
     }
 
     /// Works out the sums of domains after what there is at the beginning was counted.
-    fn sum_up(&mut self, search: &Search<'_>) {
+    fn sum_up(&mut self, search: &SweepRequest<'_>) {
         let Self { slots, sums, .. } = self;
         self.is_stale = search.domains.are_leaves;
         if !self.is_stale {
@@ -245,7 +245,7 @@ impl Counters {
 
     /// Gives a node other slots and keeps the sums right.
     #[inline]
-    fn set(&mut self, search: &Search<'_>, node: u32, pos: Pos, slots: u32, until: Second) {
+    fn set(&mut self, search: &SweepRequest<'_>, node: u32, pos: Pos, slots: u32, until: Second) {
         let before = self.slots.put(&search.eligible.fabric, pos, slots);
         self.is_stale = true;
         self.lasts(node, until);
@@ -254,7 +254,7 @@ impl Counters {
 
     /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
     #[inline]
-    fn offer(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) -> bool {
+    fn offer(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) -> bool {
         let Some(pos) = search.eligible.pos(hole.node) else { return false };
         let Some(before) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return false };
         self.is_stale = true;
@@ -272,7 +272,7 @@ impl Counters {
 
     /// Counts for the domain of a node that it has so many slots, and had others before.
     #[inline]
-    fn recount(&mut self, search: &Search<'_>, node: u32, before: u32, slots: u32) {
+    fn recount(&mut self, search: &SweepRequest<'_>, node: u32, before: u32, slots: u32) {
         let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
@@ -286,7 +286,7 @@ impl Counters {
     }
 
     /// Sums up what every domain has, if that has changed.
-    fn settle(&mut self, search: &Search<'_>) {
+    fn settle(&mut self, search: &SweepRequest<'_>) {
         if std::mem::take(&mut self.is_stale) {
             self.slots.sum_up(&search.eligible.fabric);
         }
@@ -317,7 +317,7 @@ impl Counters {
     }
 }
 
-impl Search<'_> {
+impl SweepRequest<'_> {
     #[inline]
     fn enough(&self, (nodes, slots): (u32, u64)) -> bool {
         nodes >= self.min_nodes && slots >= self.min_slots
@@ -486,13 +486,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// It with the next hole that is long enough, if there is one.
-    fn with_next(mut self, search: &Search<'_>) -> Option<(&'a Hole, Self)> {
+    fn with_next(mut self, search: &SweepRequest<'_>) -> Option<(&'a Hole, Self)> {
         Some((self.next(search)?, self))
     }
 
     /// The next hole that is long enough.
     #[inline]
-    fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
+    fn next(&mut self, search: &SweepRequest<'_>) -> Option<&'a Hole> {
         let suits = |hole: &&Hole| {
             hole.length() >= search.duration
                 && (search.eligible.pos(hole.node).is_some() || search.whole_leaves)

@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::sched::inventory::amounts::{CPUS, RoomId};
 
-use super::search::{Search, positions};
+use super::search::{JointSearch, positions};
 
 /// Members whose nodes are compared with those there are, in every set of them; of more, those that want the most.
 const MOST_COMPARED: usize = 8;
@@ -15,7 +15,7 @@ const MOST_COMPARED: usize = 8;
 /// A node for each member that has a slot there, one bit a member.
 type Mask = u32;
 
-impl Search<'_, '_> {
+impl JointSearch<'_, '_> {
     /// Whether what all members take at least may be there, by count alone; no way to place them is missed.
     pub(super) fn may_hold_all(&mut self, within: Option<&FixedBitSet>) -> bool {
         let count = self.members.len();

@@ -31,7 +31,7 @@ use super::inventory::Inventory;
 use super::place::{Ask, Placement};
 use super::request::Need;
 use super::request::part::Part;
-use search::{Found, Search};
+use search::{Found, JointSearch};
 
 /// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.
 const MOST_SETS: usize = 2_000;
@@ -130,7 +130,7 @@ pub(super) fn place_together(
     near: &Nearness,
     budget: &mut u64,
 ) -> Result<Together, bool> {
-    let mut search = Search::new(inventory, rooms, members, near.prefer.clone(), *budget);
+    let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), *budget);
     let all = match (near.is_any(), members.first()) {
         (true, Some(first)) => Some(everywhere(&first.eligible.fabric)),
         _ => None,
@@ -159,7 +159,7 @@ pub(super) fn place_together(
 }
 
 /// The best way within some positions, where `prefer` is what is left of the preferred layers.
-fn gather(search: &mut Search<'_, '_>, prefer: &[Layer], within: Option<&FixedBitSet>) -> Option<Found> {
+fn gather(search: &mut JointSearch<'_, '_>, prefer: &[Layer], within: Option<&FixedBitSet>) -> Option<Found> {
     let (Some((layer, rest)), Some(within)) = (prefer.split_first(), within) else {
         return search.assign(within);
     };

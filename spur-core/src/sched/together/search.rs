@@ -70,7 +70,7 @@ enum Bounds<'a> {
 }
 
 /// What a search goes by.
-pub(super) struct Search<'a, 'r> {
+pub(super) struct JointSearch<'a, 'r> {
     pub(super) inventory: &'a Inventory,
     pub(super) rooms: &'r mut Rooms,
     pub(super) members: &'a [Member<'a>],
@@ -94,7 +94,7 @@ pub(super) struct Search<'a, 'r> {
 /// A node whose room was changed for a member.
 type Undo = (usize, NodeId, Option<RoomId>);
 
-impl<'a, 'r> Search<'a, 'r> {
+impl<'a, 'r> JointSearch<'a, 'r> {
     pub(super) fn new(
         inventory: &'a Inventory,
         rooms: &'r mut Rooms,

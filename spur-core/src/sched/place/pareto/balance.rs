@@ -5,14 +5,14 @@
 //! finds the spans it found without.
 
 use crate::model::fabric::DomainId;
-use crate::sched::place::problem::{Cost, Item, Means, Step};
+use crate::sched::place::problem::{Cost, Criterion, Item, Means};
 
 use super::Solver;
 
 /// A balanced way to put the job into a domain.
 pub(super) struct Balanced<C> {
     /// The least share, negated, and the largest, by layer from the top down.
-    pub(super) even: Vec<Step>,
+    pub(super) even: Vec<Criterion>,
     /// The bounds that make it so.
     pub(super) bounds: Vec<(u32, u32)>,
     /// The best way within them.
@@ -56,7 +56,10 @@ pub(super) fn balance<C: Cost>(
         }
         bounds[layer].1 = most * unit;
         let (least, most) = (i64::from(bounds[layer].0), i64::from(bounds[layer].1));
-        even.extend([Step { value: -least, means: Means::Even }, Step { value: most, means: Means::Even }]);
+        even.extend([
+            Criterion { value: -least, means: Means::Even },
+            Criterion { value: most, means: Means::Even },
+        ]);
         if let Some(found) = try_bounds(&bounds) {
             chosen = found;
         }

@@ -35,7 +35,7 @@ pub(super) fn trace<C: Cost>(
     let nothing = Item::nothing(solver.problem.layout.width());
     let known = solver.problem.ask.mode != Mode::Distributed;
     let goal = Goal { domain, rest: nothing, outer: None, cost: known.then(|| best.cost.clone()) };
-    let mut walk = Walk { solver, cost: &best.cost, shares, nodes: Vec::new() };
+    let mut walk = Traceback { solver, cost: &best.cost, shares, nodes: Vec::new() };
     walk.members(domain, &[&goal]);
     walk.nodes
 }
@@ -62,14 +62,14 @@ impl<C: Cost> Goal<'_, C> {
 }
 
 /// A walk over the fabric that collects the nodes to use.
-struct Walk<'w, 'p, 'a, C> {
+struct Traceback<'w, 'p, 'a, C> {
     solver: &'w mut Solver<'p, 'a, C>,
     cost: &'w C,
     shares: bool,
     nodes: Vec<Chosen>,
 }
 
-impl<C: Cost> Walk<'_, '_, '_, C> {
+impl<C: Cost> Traceback<'_, '_, '_, C> {
     /// Goes through the members of a domain; any of `goals` will do, and all of them are about this domain's inside,
     /// with nothing of it used yet. Returns what was used: several ways where the nodes leave that open.
     fn members(&mut self, domain: DomainId, goals: &[&Goal<'_, C>]) -> Vec<Item<C>> {

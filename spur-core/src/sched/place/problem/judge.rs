@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
 
-use super::{Item, Means, Problem, Rank, Step, rank, rank_node};
+use super::{Criterion, Item, Means, Problem, Rank, rank, rank_node};
 
 /// What a placement uses of one domain.
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,13 +149,13 @@ impl Problem<'_> {
         shares: &[(Pos, u32)],
         used: &BTreeMap<DomainId, Used>,
         holder: DomainId,
-    ) -> Vec<Step> {
+    ) -> Vec<Criterion> {
         if self.ask.mode != Mode::Balanced {
             return Vec::new();
         }
         let lowest = usize::from(self.per_node.is_some());
         let layers = (lowest..self.fabric.domain(holder).layer().index()).rev();
-        let of_layer = |layer: usize| -> [Step; 2] {
+        let of_layer = |layer: usize| -> [Criterion; 2] {
             let counts = |id: &DomainId| {
                 let domain = self.fabric.domain(*id);
                 *id != holder && (domain.layer().index()..=domain.cover().index()).contains(&layer)
@@ -165,7 +165,7 @@ impl Problem<'_> {
             let (least, most) = domains
                 .chain(nodes)
                 .fold((u32::MAX, 0), |(least, most), amount| (least.min(amount), most.max(amount)));
-            [-i64::from(least), i64::from(most)].map(|value| Step { value, means: Means::Even })
+            [-i64::from(least), i64::from(most)].map(|value| Criterion { value, means: Means::Even })
         };
         layers.flat_map(of_layer).collect()
     }

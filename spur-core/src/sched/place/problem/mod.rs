@@ -35,7 +35,7 @@ pub(super) use front::{Item, Key, prune};
 pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any};
 pub(super) use losers::{Contender, first, losers};
 pub(super) use meter::Meter;
-pub(super) use rank::{Holder, Means, Rank, Ranked, Step, difference, rank, rank_node};
+pub(super) use rank::{Criterion, Holder, Means, Rank, Ranked, difference, rank, rank_node};
 
 use load::Loads;
 use rank::differ_in_latency;

@@ -22,11 +22,11 @@ pub(crate) enum Holder {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     /// Weights, preferences, the layer of the domain, and spans.
-    pub(crate) head: Vec<Step>,
+    pub(crate) head: Vec<Criterion>,
     /// For balanced placements: the least share (negated) and the largest, from the top layer down.
-    pub(crate) even: Vec<Step>,
+    pub(crate) even: Vec<Criterion>,
     /// Waste and what is left in used domains, and the settable score.
-    pub(crate) tail: Vec<Step>,
+    pub(crate) tail: Vec<Criterion>,
 }
 
 /// A placement with its place in the order of preference.
@@ -34,26 +34,26 @@ pub(crate) type Ranked = (Rank, Placement);
 
 /// One number of a rank, and what it means.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct Criterion {
     pub(crate) value: i64,
     pub(crate) means: Means,
 }
 
-impl PartialEq for Step {
+impl PartialEq for Criterion {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-impl Eq for Step {}
+impl Eq for Criterion {}
 
-impl PartialOrd for Step {
+impl PartialOrd for Criterion {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Step {
+impl Ord for Criterion {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.value.cmp(&other.value)
     }
@@ -72,7 +72,7 @@ pub(crate) enum Means {
     Waste(Layer),
 }
 
-impl Step {
+impl Criterion {
     fn new(value: i64, means: Means) -> Self {
         Self { value, means }
     }
@@ -124,38 +124,38 @@ fn assemble(problem: &Problem<'_>, holder: Holder, fields: &[i64], waste: &[(Lay
         Holder::Domain(id) => (id, problem.fabric.domain(id).layer()),
     };
     let distributed = problem.ask.mode == Mode::Distributed;
-    let mut head: Vec<Step> =
-        fields[..layout.weights].iter().map(|&count| Step::new(count, Means::Weight)).collect();
+    let mut head: Vec<Criterion> =
+        fields[..layout.weights].iter().map(|&count| Criterion::new(count, Means::Weight)).collect();
     let preferred = layout.prefer.iter().zip(&fields[layout.weights..]);
-    head.extend(preferred.map(|(&layer, &span)| Step::new(span, Means::Span(layer))));
+    head.extend(preferred.map(|(&layer, &span)| Criterion::new(span, Means::Span(layer))));
     if let Some(wanted) = problem.ask.prefer_domain {
         let inside = problem.fabric.within(leaf_or_domain, wanted);
-        head.push(Step::new(i64::from(!inside), Means::Preferred));
+        head.push(Criterion::new(i64::from(!inside), Means::Preferred));
     }
-    let score = |before: ScoreBefore| -> Option<Step> {
-        problem.is_scored(before).then(|| Step::new(problem.score(before, leaf_or_domain), Means::Score))
+    let score = |before: ScoreBefore| -> Option<Criterion> {
+        problem.is_scored(before).then(|| Criterion::new(problem.score(before, leaf_or_domain), Means::Score))
     };
     if !distributed {
         if problem.ask.lowest_latency {
-            head.push(Step::new(latency(problem, holder), Means::Latency));
+            head.push(Criterion::new(latency(problem, holder), Means::Latency));
         }
-        head.push(Step::new(i64::from(own_layer.0), Means::Height));
+        head.push(Criterion::new(i64::from(own_layer.0), Means::Height));
         head.extend(score(ScoreBefore::Span));
     }
     let downwards = |to: usize| (0..to).rev().map(|layer| Layer(u8::try_from(layer).unwrap_or(u8::MAX)));
     head.extend(downwards(layout.layers).map(|layer| {
         let span = fields[layout.span(layer.index())];
-        Step::new(span, Means::Span(layer))
+        Criterion::new(span, Means::Span(layer))
     }));
     let mut tail = Vec::new();
-    let left = |layer: Layer| Step::new(fields[layout.tail(layer.index())], Means::Waste(layer));
+    let left = |layer: Layer| Criterion::new(fields[layout.tail(layer.index())], Means::Waste(layer));
     if distributed {
-        tail.extend(downwards(layout.layers).map(|layer| Step { means: Means::Even, ..left(layer) }));
+        tail.extend(downwards(layout.layers).map(|layer| Criterion { means: Means::Even, ..left(layer) }));
         let wanted = problem.ask.score.before;
         tail.extend(score(wanted));
     } else {
         tail.extend(score(ScoreBefore::Fit));
-        tail.extend(waste.iter().map(|&(layer, slots)| Step::new(number(slots), Means::Waste(layer))));
+        tail.extend(waste.iter().map(|&(layer, slots)| Criterion::new(number(slots), Means::Waste(layer))));
         tail.extend(downwards(own_layer.index()).map(left));
         tail.extend(score(ScoreBefore::None));
     }
@@ -194,7 +194,7 @@ pub(super) fn differ_in_latency(fabric: &Fabric) -> bool {
 
 /// The first step at which a rank is worse than the winner's, in words.
 pub(crate) fn difference(rank: &Rank, winner: &Rank) -> LostWhy {
-    let steps = |rank: &Rank| -> Vec<Step> {
+    let steps = |rank: &Rank| -> Vec<Criterion> {
         rank.head.iter().chain(&rank.even).chain(&rank.tail).copied().collect()
     };
     let pair = steps(rank).into_iter().zip(steps(winner)).find(|(a, b)| a != b);

@@ -28,7 +28,7 @@ impl Total for u128 {
 }
 
 /// One node or leaf, and everything that may be wanted where it is looked at: from `least` on.
-pub(super) struct Step<'w, P> {
+pub(super) struct KnapsackStep<'w, P> {
     /// The least prices if it is not used.
     pub(super) skips: &'w [P],
     /// Those of everything that may be left once it is used, if it may be; without what it costs.
@@ -38,7 +38,7 @@ pub(super) struct Step<'w, P> {
     pub(super) price: P,
 }
 
-impl<P: Total> Step<'_, P> {
+impl<P: Total> KnapsackStep<'_, P> {
     /// Works out the least prices, and for which of them it is used; where nothing is wanted it is only if
     /// `needs_more`.
     pub(super) fn choose(&self, outcome: &mut [P], uses: &mut [bool], needs_more: bool) {

@@ -33,7 +33,7 @@ pub(crate) fn place_segments(
     let in_base = home == Layer::LEAF;
     let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
     let packing = Packing { size, touch, below, spread: segment.spread };
-    let mut search = Search { packing, meter: meter.clone(), exact: true };
+    let mut search = SegmentSearch { packing, meter: meter.clone(), exact: true };
     let mut frame = Frame { within: ask.must, unit: Some((home, size)), ..Frame::default() };
     if in_base && segment.spread {
         frame.leaf_nodes = Some(size);
@@ -112,13 +112,13 @@ const STEP: usize = 8;
 ///
 /// It never hurts a packing to take a segment from as few blocks as will do, all but one of them used up: what the
 /// others held there can be held by the one that keeps the rest. So a state is just the room left in each block.
-struct Search {
+struct SegmentSearch {
     packing: Packing,
     meter: Meter,
     exact: bool,
 }
 
-impl Search {
+impl SegmentSearch {
     /// Where consolidated segments want the job as a whole: sizes are counted in whole segments, as many as would find room in
     /// a domain that nobody else uses. What lies below the domain that holds a segment holds none: what the job touches there
     /// is what its segments may touch.
@@ -257,7 +257,7 @@ impl Search {
 /// What a placement gives each block of an aggregate.
 type Given = Vec<(DomainId, u32)>;
 
-impl Search {
+impl SegmentSearch {
     /// Whether what was chosen in every aggregate falls into segments.
     fn all_fall_apart(&mut self, fabric: &Fabric, placement: &Placement, homes: &[DomainId]) -> bool {
         self.first_whole(fabric, placement, homes).is_none()

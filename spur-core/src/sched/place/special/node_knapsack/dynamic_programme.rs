@@ -7,7 +7,7 @@
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::special::knapsack_step::{Step, Total};
+use crate::sched::place::special::knapsack_step::{KnapsackStep, Total};
 use crate::sched::place::special::outcome::NoChoice;
 
 /// Numbers that one walk may work out, beyond which it is not tried.
@@ -188,7 +188,7 @@ struct Stop {
 }
 
 /// The nodes that may be used in one domain, in fabric order.
-struct Walk {
+struct NodeProgramme {
     stops: Vec<Stop>,
     prices: Vec<Price>,
     /// Parts of the way down that can be told apart.
@@ -201,7 +201,7 @@ struct Walk {
     answers: usize,
 }
 
-impl Walk {
+impl NodeProgramme {
     fn new(
         problem: &Problem<'_>,
         holder: DomainId,
@@ -308,7 +308,7 @@ pub(super) fn walk(
     }
     let unit = nodes.iter().fold(0, |unit, node| gcd(unit, node.takes)).max(1);
     let amount = amount.div_ceil(unit) as usize;
-    let walk = Walk::new(problem, holder, nodes, (amount, unit), scale, beside);
+    let walk = NodeProgramme::new(problem, holder, nodes, (amount, unit), scale, beside);
     let widest = walk.depth.saturating_mul(walk.numbers * walk.width);
     let (tail, all) = scale.bits();
     let at_once = if all < u64::BITS { AT_ONCE.0 } else { AT_ONCE.1 };
@@ -328,7 +328,7 @@ pub(super) fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-impl Walk {
+impl NodeProgramme {
     /// For every stop and everything that may be wanted there whether its node is used in the choice of the least price;
     /// None where nothing holds the job.
     fn prices_from_the_end<P: Packed>(&self, tail: u32, beside: Beside) -> Option<Vec<bool>> {
@@ -354,7 +354,7 @@ impl Walk {
                         after[skipped + most_after + 1..=skipped + most].fill(P::NEVER);
                     }
                     let (taken, needs_more) = self.taken(stop, used, number, next, beside);
-                    let step = Step {
+                    let step = KnapsackStep {
                         skips: &after[skipped + least..skipped + least + amounts],
                         taken: taken.map(|row| &after[row..row + self.width]),
                         takes: stop.takes,

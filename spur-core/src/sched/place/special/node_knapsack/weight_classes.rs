@@ -53,10 +53,10 @@ pub(super) fn best_nodes(
     let scale = scale.ok_or(NoChoice::Unknown)?;
     let mut known = Known::default();
     let nodes = wanted.of_use(holder, &mut known).nodes;
-    match Walk::new(&wanted, holder, &nodes, &scale, true).best(problem, &scale) {
+    match ClassProgramme::new(&wanted, holder, &nodes, &scale, true).best(problem, &scale) {
         // Where there is much slack the best nodes mostly take enough without being told to.
         Err(NoChoice::Unknown) => {
-            let best = Walk::new(&wanted, holder, &nodes, &scale, false).best(problem, &scale)?;
+            let best = ClassProgramme::new(&wanted, holder, &nodes, &scale, false).best(problem, &scale)?;
             let takes: u64 = best.iter().map(|node| u64::from(node.takes)).sum();
             if takes >= problem.amount.into() { Ok(best) } else { Err(NoChoice::Unknown) }
         }
@@ -248,7 +248,7 @@ impl Stop {
 }
 
 /// The nodes that may be used in one domain, in fabric order.
-struct Walk {
+struct ClassProgramme {
     stops: Vec<Stop>,
     prices: Vec<Price>,
     /// Parts of the way down that can be told apart.
@@ -265,7 +265,7 @@ struct Walk {
     answers: usize,
 }
 
-impl Walk {
+impl ClassProgramme {
     /// `is_bound` says whether nodes have to hold the job.
     fn new(
         wanted: &Wanted<'_, '_, '_>,

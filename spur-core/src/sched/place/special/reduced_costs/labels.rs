@@ -112,7 +112,7 @@ impl Spends {
 }
 
 /// The best choice for known numbers of domains.
-pub(super) struct Search<'g> {
+pub(super) struct LabelSearch<'g> {
     instance: &'g Instance<'g>,
     scale: Scale,
     spends: Spends,
@@ -136,7 +136,7 @@ pub(super) struct Found {
     pub(super) last: u32,
 }
 
-impl<'g> Search<'g> {
+impl<'g> LabelSearch<'g> {
     /// `multipliers` are those of the first layer in order, of the first two, and so on; `counts` says how many domains of each
     /// of them are used, and of the last and of others in `scope` no more.
     pub(super) fn new(

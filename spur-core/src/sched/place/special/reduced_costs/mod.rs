@@ -17,7 +17,7 @@ use crate::sched::place::special::comparison::{Comparison, head};
 use crate::sched::place::special::outcome::NoChoice;
 
 use instance::Instance;
-use labels::{Found, Search};
+use labels::{Found, LabelSearch};
 use multipliers::{Multipliers, Scope, Survey};
 
 /// Layers that are told apart.
@@ -202,7 +202,7 @@ impl<'p> Layered<'p> {
     }
 
     fn search(&self) -> Result<Option<Found>, NoChoice> {
-        let search = Search::new(&self.instance, &self.scope, &self.multipliers, &self.counts);
+        let search = LabelSearch::new(&self.instance, &self.scope, &self.multipliers, &self.counts);
         search.ok_or(NoChoice::Unknown)?.best()
     }
 

@@ -8,7 +8,7 @@
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::special::knapsack_step::{Step, Total};
+use crate::sched::place::special::knapsack_step::{KnapsackStep, Total};
 
 use super::capacity::Rooms;
 use super::shared_nodes;
@@ -75,7 +75,7 @@ struct Stop {
 }
 
 /// The leaves of a domain that may be used, in fabric order.
-struct Walk {
+struct LeafKnapsack {
     stops: Vec<Stop>,
     costs: Vec<u128>,
     /// Most that is shared anywhere, and one more.
@@ -84,7 +84,7 @@ struct Walk {
     answers: usize,
 }
 
-impl Walk {
+impl LeafKnapsack {
     fn new(rooms: &Rooms<'_, '_>, holder: DomainId, leaves: &[DomainId], packing: &Packing<'_>) -> Self {
         let (problem, fabric) = (rooms.problem, rooms.problem.fabric);
         let (stops, costs) = (Vec::with_capacity(leaves.len()), Vec::with_capacity(2 * leaves.len()));
@@ -160,7 +160,7 @@ impl Walk {
                 if most > most_after {
                     after[skipped + most_after + 1..=skipped + most].fill(T::NEVER);
                 }
-                let step = Step {
+                let step = KnapsackStep {
                     skips: &after[skipped + least..skipped + least + amounts],
                     taken: Some(&after[taken..taken + width]),
                     takes: stop.room as usize,
@@ -207,7 +207,7 @@ pub(super) fn spread(
         return shared_nodes::shares(rooms, holder);
     }
     let amount = rooms.problem.amount;
-    let walk = Walk::new(rooms, holder, &rooms.below(holder, Layer::LEAF), packing);
+    let walk = LeafKnapsack::new(rooms, holder, &rooms.below(holder, Layer::LEAF), packing);
     let most = walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?);
     if most > MOST || !rooms.problem.meter.take(most / AT_ONCE) {
         return None;

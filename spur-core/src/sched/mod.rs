@@ -126,8 +126,8 @@ fn foretell_up_to(
     Pass::foretelling(cluster, inventory, &line, &forecast, now, last).beginning(begins).finish().0
 }
 
-/// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for a time or
-/// for others, or that no pass has looked at.
+/// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for
+/// a time or for others, or that no pass has looked at.
 #[must_use]
 pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     queue::first_priority(&cluster.standing(Inventory::new), job, now)

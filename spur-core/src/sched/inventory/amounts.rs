@@ -1,7 +1,8 @@
 //! Amounts of what nodes have, numbered, so that a pass compares and looks up small integers instead of vectors.
 //!
 //! An amount is a row of numbers: CPUs, memory in MiB, whether nobody is suspended there, then devices in the order of the
-//! node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a class have one number.
+//! node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a
+//! class have one number.
 
 use std::slice::ChunksExact;
 use std::sync::Arc;

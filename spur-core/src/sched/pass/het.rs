@@ -365,8 +365,8 @@ fn longest(candidate: &Candidate) -> u64 {
     candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
-/// Every way to pick, for each component, one of its partitions and by its number one of the sets of eligible nodes there, as far as they are
-/// few.
+/// Every way to pick, for each component, one of its partitions and by its number one of the sets of eligible nodes there,
+/// as far as they are few.
 pub(super) fn combinations<P: AsRef<[Prospect]>>(
     prospects: &[P],
 ) -> impl Iterator<Item = Vec<(&Prospect, usize)>> {

@@ -5,10 +5,10 @@
 //! knows jobs, partitions, time or reservations. Backfill, preemption, `spur plan` and the refusal at submission all
 //! ask this one question, each with its own [`View`].
 //!
-//! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together for
-//! one number of nodes; `dispatch` says who answers it: `special` at once what counts decide, `pareto` everything else, `flat` jobs to
-//! which the fabric is nothing. `answer` has the answers, `explain` their words, `losers` why other domains lost. `oracle` holds
-//! all of it to brute force.
+//! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together
+//! for one number of nodes; `dispatch` says who answers it: `special` at once what counts decide, `pareto` everything else,
+//! `flat` jobs to which the fabric is nothing. `answer` has the answers, `explain` their words, `losers` why other domains
+//! lost. `oracle` holds all of it to brute force.
 
 mod answer;
 mod ask;

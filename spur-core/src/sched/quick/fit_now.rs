@@ -184,8 +184,8 @@ impl FitNow<'_> {
         })
     }
 
-    /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where that is more than
-    /// nobody holds, with what they have indeed.
+    /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where
+    /// that is more than nobody holds, with what they have indeed.
     fn see_now<T>(
         &mut self,
         finder: &mut Finder,

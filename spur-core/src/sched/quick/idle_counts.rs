@@ -1,7 +1,7 @@
 //! What sets of eligible nodes see of what nobody holds at this moment, kept from search to search and changed node by node.
 //!
-//! Most searches are about a start now, and between two of them a few nodes change hands. So what one set of eligible nodes sees is counted
-//! once, and follows what has happened to nodes since: no search looks at all of them.
+//! Most searches are about a start now, and between two of them a few nodes change hands. So what one set of eligible nodes
+//! sees is counted once, and follows what has happened to nodes since: no search looks at all of them.
 
 use std::collections::BTreeMap;
 

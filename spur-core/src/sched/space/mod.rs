@@ -89,8 +89,8 @@ pub(crate) trait Space {
     /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
     fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet>;
 
-    /// The earliest start of a job in a stretch of time, in one stage and through one set of eligible nodes, and whether the search for it
-    /// was given up. Only the room in the query's realm counts, not licenses.
+    /// The earliest start of a job in a stretch of time, in one stage and through one set of eligible nodes, and whether
+    /// the search for it was given up. Only the room in the query's realm counts, not licenses.
     fn search(
         &mut self,
         query: &Query<'_>,
@@ -127,7 +127,8 @@ pub(crate) trait Space {
     /// The moments at which some node has something else than before, in no order.
     fn moments(&self, realm: usize) -> Vec<Time>;
 
-    /// The earliest start for a job before the query's `until`: at every stage of its wishes, through each of its sets of eligible nodes.
+    /// The earliest start for a job before the query's `until`: at every stage of its wishes, through each of its sets of
+    /// eligible nodes.
     fn find(&mut self, query: &Query<'_>) -> Option<Hit> {
         let last = self.realms().end(query.realm).map_or(query.until, |end| end.min(query.until));
         let mut best: Option<Hit> = None;

@@ -1,8 +1,8 @@
 //! What jobs see at this very moment, kept in step with what is booked.
 //!
-//! Where only a start now is of interest, hardly anything changes from one job to the next: a few nodes are booked.
-//! So what one set of eligible nodes sees of nodes that stay as they are for ever is counted once and changed node by node; nodes that
-//! something is planned on are looked at for every job, because what they offer depends on how long it runs.
+//! Where only a start now is of interest, hardly anything changes from one job to the next: a few nodes are booked. So what
+//! one set of eligible nodes sees of nodes that stay as they are for ever is counted once and changed node by node; nodes
+//! that something is planned on are looked at for every job, because what they offer depends on how long it runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ pub(crate) trait Counts {
     /// How many a room has.
     fn slots(&mut self, room: RoomId) -> u32;
 
-    /// How many rooms have, by their numbers, as far as that is known; [`UNKNOWN`](crate::sched::request::eligible_nodes::UNKNOWN) for others, and
-    /// where they are very many.
+    /// How many rooms have, by their numbers, as far as that is known;
+    /// [`UNKNOWN`](crate::sched::request::eligible_nodes::UNKNOWN) for others, and where they are very many.
     fn known(&self) -> &[u16];
 }
 

@@ -1,9 +1,9 @@
 //! The future of every node as far as it is known: what is free when.
 //!
-//! A node's future is a list of *steps*: from that time on, this room. From the steps follow its *holes*: every
-//! longest stretch of time over which some room is free throughout. A job that needs a node for a while fits if one
-//! hole has the length and the room, and then nothing else has to be looked at. All holes of all nodes stand on a few
-//! shelves by their room, and there by their start, so that "the earliest time at which some domain can hold this" is one sweep over them
+//! A node's future is a list of *steps*: from that time on, this room. From the steps follow its *holes*: every longest
+//! stretch of time over which some room is free throughout. A job that needs a node for a while fits if one hole has the
+//! length and the room, and then nothing else has to be looked at. All holes of all nodes stand on a few shelves by their
+//! room, and there by their start, so that "the earliest time at which some domain can hold this" is one sweep over them
 //! with a counter for each domain; see [`sweep`].
 //!
 //! Where reservations of nodes and time say what a node shows for a while, that is shown over the steps: holes are those
@@ -112,8 +112,8 @@ struct Scratch {
 }
 
 impl Timeline {
-    /// A timeline from `begin` on, of `nodes` nodes that have nothing free yet. Holes shorter than `shortest` seconds are of no use to
-    /// anybody and left out.
+    /// A timeline from `begin` on, of `nodes` nodes that have nothing free yet. Holes shorter than `shortest` seconds are
+    /// of no use to anybody and left out.
     pub(super) fn new(begin: Time, nodes: usize, shortest: u64) -> Self {
         Self {
             begin,

@@ -4,7 +4,7 @@
 //! Every domain that can hold the job does so at best with so many nodes of each weight, which counts tell ([`leaf_shares`]): of a
 //! leaf, its nodes are used in the order of their weights, so that those up to some weight are used wherever they are, and
 //! of one weight some. Only domains with the least such numbers are left. What has to be used in one costs the same for every
-//! choice, so that it is as if it cost nothing; the rest is a question for [`layers`](super::reduced_costs).
+//! choice, so that it is as if it cost nothing; the rest is a question for [`reduced_costs`](super::reduced_costs).
 
 mod leaf_shares;
 

@@ -2,8 +2,8 @@
 //! tasks, which are one layer more.
 //!
 //! How few domains of each layer hold the job is told layer by layer, in the order in which they count: no fewer than
-//! multipliers allow ([`multipliers`]), and mostly just as many. What a choice may take less than its domains could is then so little
-//! that few labels of each domain are left ([`labels`]).
+//! multipliers allow ([`multipliers`]), and mostly just as many. What a choice may take less than its domains could is then
+//! so little that few labels of each domain are left ([`labels`]).
 
 mod instance;
 mod label_table;

@@ -4,7 +4,7 @@
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
 //! with the fewest slots in sum, of those the first, as [`leaf_knapsack`] finds them, [`shared_nodes`] where nodes are shared, and
-//! [`layers`](super::reduced_costs) where that is too much.
+//! [`reduced_costs`](super::reduced_costs) where that is too much.
 
 mod capacity;
 mod leaf_knapsack;

@@ -101,7 +101,7 @@ fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
 /// How much of a refusal is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Say {
-    /// With what is near and may work.
+    /// The refusal names what is near and may work.
     Nearest,
     /// Only whether there is one; a search that was cut short found none that is sure.
     Sure,
@@ -110,7 +110,7 @@ enum Say {
 /// Judges one request after another that differ in little.
 struct Judge<'a> {
     inventory: &'a Inventory,
-    /// Those that the job names.
+    /// The reservations that the job names.
     reservations: Vec<&'a Reservation>,
     /// Whether limits that an administrator can raise count: of partitions and QOS.
     limits: bool,

@@ -71,7 +71,7 @@ use crate::text::time::Time;
 use forecast::{Forecast, Prudent, Recent};
 use inventory::Inventory;
 use plan::Plan;
-use queue::pending_order::{self, Line};
+use queue::pending_order::{self, PendingOrder};
 use quick::Quick;
 
 /// Plans the whole queue of a cluster as it is at `now`.
@@ -117,7 +117,7 @@ fn foretell_up_to(
     now: Time,
     forecast: &dyn Forecast,
     begins: Option<(JobId, Time)>,
-    last: impl FnOnce(&Line) -> Option<JobId>,
+    last: impl FnOnce(&PendingOrder) -> Option<JobId>,
 ) -> Plan {
     let inventory = cluster.standing(Inventory::new);
     let Kept { line, firm, .. } = Kept::new(cluster, &inventory, forecast, now, &Subject::default());
@@ -167,7 +167,7 @@ pub struct Planner {
 /// What is known of a cluster, kept up to date with its events.
 #[derive(Debug)]
 struct Kept {
-    line: Line,
+    line: PendingOrder,
     /// What quick passes keep, once there was one.
     quick: Option<Quick>,
     /// Whether all of it is by limits, because somebody has waited too long, or because nodes are reserved for some time;
@@ -343,7 +343,8 @@ impl Kept {
         now: Time,
         subject: &Subject,
     ) -> Self {
-        let line = |firm| Line::new(cluster, inventory, &Prudent { by: forecast, firm }, now, subject);
+        let line =
+            |firm| PendingOrder::new(cluster, inventory, &Prudent { by: forecast, firm }, now, subject);
         let kept = Self { line: line(false), quick: None, firm: false };
         if kept.should_be_firm(forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
     }

@@ -27,7 +27,7 @@ pub struct Reservation {
     pub job: JobId,
     /// The request it was planned for.
     pub spec: Arc<JobSpec>,
-    /// From when.
+    /// The time from which the nodes are planned.
     pub start: Time,
     /// Until when it is planned to run.
     pub end: Time,
@@ -74,7 +74,7 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// How many there are.
+    /// The number of planned starts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_turn.len()
@@ -129,7 +129,7 @@ impl Reservations {
 /// Later starts of the plan before, which jobs keep where they would start no sooner.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
-    /// By job and number.
+    /// The planned starts, by job and number.
     made: Vec<Arc<Reservation>>,
 }
 

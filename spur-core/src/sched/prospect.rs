@@ -30,10 +30,10 @@ type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<Str
 
 /// The sets of eligible nodes that were made, for all who need the same, and the last prospects, for all who want the same.
 #[derive(Debug, Default)]
-pub(super) struct Lenses {
+pub(super) struct EligibleSets {
     /// Numbers of what jobs admit.
     outlines: BTreeMap<Outline, usize>,
-    /// By outline and need.
+    /// The sets of eligible nodes, by outline and need.
     made: BTreeMap<(usize, usize), Result<Arc<EligibleNodes>, String>>,
     /// Jobs that wanted different things, the last one first, and their prospects.
     last: VecDeque<(Arc<JobSpec>, Arc<[Prospect]>)>,
@@ -58,8 +58,8 @@ pub(super) struct Prospect {
     pub(super) barred_by: Vec<Arc<Reservation>>,
 }
 
-impl Lenses {
-    /// How many there are.
+impl EligibleSets {
+    /// The number of prospects.
     pub(super) fn len(&self) -> usize {
         self.made.len()
     }
@@ -110,7 +110,7 @@ impl Lenses {
     }
 }
 
-impl Lenses {
+impl EligibleSets {
     /// The prospects of another job that wants the same, if they are kept.
     pub(super) fn prospects_like(&self, candidate: &Candidate) -> Option<Arc<[Prospect]>> {
         let same = |(spec, prospects): &&(Arc<JobSpec>, Arc<[Prospect]>)| {

@@ -17,7 +17,7 @@ pub(super) type Found = Option<(usize, Hit)>;
 /// How long somebody is to run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Length {
-    /// As planned.
+    /// The job runs as long as planned.
     Full,
     /// No longer than so many seconds, but for what it is content with.
     AtMost(u64),

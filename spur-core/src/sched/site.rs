@@ -17,17 +17,17 @@ use crate::text::time::Time;
 
 use super::inventory::{Inventory, flat};
 use super::place;
-use super::prospect::Lenses;
+use super::prospect::EligibleSets;
 use super::queue::Candidate;
 
 /// What is wanted of the nodes of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// How many.
+    /// The number of nodes that are wanted.
     pub count: u32,
-    /// How many it has already.
+    /// The number of nodes that the reservation has already.
     pub has: u32,
-    /// Of which partition.
+    /// The partition whose nodes are taken.
     pub partition: &'a str,
     /// What each has to have.
     pub features: Option<&'a FeatureExpr>,
@@ -238,7 +238,7 @@ fn among(
         array: None,
         choices: Arc::from([(index, request)]),
     };
-    let prospect = Lenses::default().prospect(&inventory, &candidate, 0, 0, (OPEN, None), now)?;
+    let prospect = EligibleSets::default().prospect(&inventory, &candidate, 0, 0, (OPEN, None), now)?;
     let mut most = 0;
     for eligible in &prospect.eligible_sets {
         let mut open = (*eligible.idle).clone();

@@ -10,7 +10,7 @@ use crate::id::JobId;
 pub struct Subject(Arc<AtomicU32>);
 
 impl Subject {
-    /// From now on it is this one.
+    /// Names the job that is looked at from now on.
     pub fn set(&self, job: JobId) {
         self.0.store(job.0, Ordering::Relaxed);
     }

@@ -54,11 +54,11 @@ pub(super) enum Knob {
 /// For what devices are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// On each node.
+    /// The devices are asked for on each node.
     Node,
-    /// By the whole job.
+    /// The devices are asked for by the whole job.
     Job,
-    /// For each task.
+    /// The devices are asked for by each task.
     Task,
 }
 

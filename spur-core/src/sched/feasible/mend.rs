@@ -72,7 +72,7 @@ pub(super) enum Offer {
     AtMost(Knob, u64),
     /// Less of what has to do with it.
     Other(Knob),
-    /// So many nodes at least.
+    /// The job has to ask for so many nodes at least.
     MoreNodes(u32),
     /// A number that is a multiple.
     Around(NoMultiple),
@@ -117,7 +117,7 @@ impl Refused {
         self.text
     }
 
-    /// The same, of a part of the cluster.
+    /// The refusal of a part of the cluster.
     pub(super) fn within(self, kind: RefusalKind, place: &str) -> Self {
         Self { kind, text: format!("{place}: {}", self.text), ..self }
     }

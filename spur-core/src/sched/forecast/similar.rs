@@ -21,7 +21,7 @@ const SHORTEST: u64 = 10;
 /// A run, and what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// How long it took.
+    /// The run time, seconds.
     pub(crate) seconds: u64,
     /// How long it was allowed to take, seconds.
     pub(crate) request: u64,

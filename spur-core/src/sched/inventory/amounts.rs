@@ -110,7 +110,7 @@ impl Rooms {
         self.intern(class, &zeros)
     }
 
-    /// How many rooms are numbered.
+    /// The number of amounts that have a number.
     pub(crate) fn len(&self) -> usize {
         self.rooms.len()
     }

@@ -72,7 +72,7 @@ pub(super) struct Inventory {
     /// The entry since which nodes are what and where they are.
     pub(super) ground: u64,
     pub(super) nodes: Vec<SceneNode>,
-    /// Those that are out of service.
+    /// The nodes that are out of service.
     pub(super) out: Vec<NodeId>,
     pub(super) partitions: Vec<ScenePartition>,
     /// Every topology by name.

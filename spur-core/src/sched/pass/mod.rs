@@ -19,7 +19,7 @@ use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
 use crate::sched::forecast::Forecast;
-use crate::sched::queue::pending_order::Line;
+use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
@@ -60,7 +60,7 @@ impl Pass {
     pub(super) fn foretelling(
         cluster: &Cluster,
         inventory: Arc<Inventory>,
-        line: &Line,
+        line: &PendingOrder,
         forecast: &dyn Forecast,
         now: Time,
         job: JobId,
@@ -84,7 +84,7 @@ impl Pass {
     pub(super) fn quick(
         cluster: &Cluster,
         inventory: Arc<Inventory>,
-        line: &Line,
+        line: &PendingOrder,
         forecast: &dyn Forecast,
         now: Time,
         known: &Reservations,
@@ -101,7 +101,7 @@ impl Pass {
     pub(super) fn new(
         cluster: &Cluster,
         inventory: Arc<Inventory>,
-        line: &Line,
+        line: &PendingOrder,
         forecast: &dyn Forecast,
         now: Time,
     ) -> Self {

@@ -10,7 +10,7 @@ use crate::sched::place::Placement;
 use crate::sched::plan::Waiting;
 use crate::sched::planned_starts::{Reservation, Reservations, Turn};
 use crate::sched::prospect::Prospect;
-use crate::sched::queue::pending_order::Line;
+use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::part::Part;
 use crate::sched::space::Hit;
@@ -39,7 +39,7 @@ pub(crate) enum Kept {
 impl<S: Space> Walk<S> {
     /// Takes over later starts that still make sense, in their order: of jobs that wait with the same request, and on
     /// nodes that are still free then. Those of a het job are kept for all its components or none.
-    pub(crate) fn keep(&mut self, line: &Line, known: &Reservations) {
+    pub(crate) fn keep(&mut self, line: &PendingOrder, known: &Reservations) {
         let mut known = known.iter().peekable();
         while let Some(first) = known.next() {
             let rest = std::iter::from_fn(|| known.next_if(|made| made.is_together_with(first)));
@@ -50,7 +50,7 @@ impl<S: Space> Walk<S> {
 
     /// Takes over a later start, or those of all components of a het job, if they still make sense; says whether they do, and
     /// at the times that they were planned for.
-    pub(crate) fn keep_together(&mut self, line: &Line, all: &[&Arc<Reservation>]) -> Kept {
+    pub(crate) fn keep_together(&mut self, line: &PendingOrder, all: &[&Arc<Reservation>]) -> Kept {
         let leader = all[0].spec.het.as_deref().map_or(all[0].job, |het| het.leader);
         let candidate = line.candidate(leader).filter(|candidate| candidate.all().count() == all.len());
         let Some(candidate) = candidate else { return Kept::No };

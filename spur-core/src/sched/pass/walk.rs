@@ -10,7 +10,7 @@ use crate::sched::explain;
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Plan, Start};
 use crate::sched::planned_starts::{Remembered, Reservation, Reservations};
-use crate::sched::prospect::{Lenses, Prospect};
+use crate::sched::prospect::{EligibleSets, Prospect};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::request::part::Part;
 use crate::sched::shorter_time;
@@ -46,7 +46,7 @@ pub(crate) struct Walk<S> {
     /// Whether every job that the mode grants a reservation gets one, and all are told why they wait.
     pub(super) deep: bool,
     pub(crate) space: S,
-    pub(crate) eligible_sets: Lenses,
+    pub(crate) eligible_sets: EligibleSets,
     /// Reservations from an earlier pass that are kept, and how many there are by seat.
     pub(crate) known: Reservations,
     pub(crate) kept: Vec<usize>,
@@ -85,7 +85,7 @@ impl<S: Space> Walk<S> {
             inventory,
             deep,
             space,
-            eligible_sets: Lenses::default(),
+            eligible_sets: EligibleSets::default(),
             known: Reservations::default(),
             kept: vec![0; seats],
             remembered: Remembered::default(),

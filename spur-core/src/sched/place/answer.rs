@@ -52,7 +52,7 @@ pub enum LostWhy {
     Span {
         /// The layer.
         layer: Layer,
-        /// Its number.
+        /// The number of domains that the loser would use.
         had: u32,
         /// The winner's.
         best: u32,
@@ -67,7 +67,7 @@ pub enum LostWhy {
     Waste {
         /// The layer.
         layer: Layer,
-        /// Its slots left.
+        /// The free slots of the loser.
         had: u64,
         /// The winner's.
         best: u64,
@@ -79,11 +79,11 @@ pub enum LostWhy {
         /// The winner's.
         best: u64,
     },
-    /// Its links are slower.
+    /// The links of the loser have a higher latency.
     Latency,
     /// The settable score, in millionths.
     Score {
-        /// Its score.
+        /// The score of the loser, millionths.
         had: u64,
         /// The winner's.
         best: u64,
@@ -95,9 +95,9 @@ pub enum LostWhy {
 /// Why a job cannot be placed now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// How much is wanted.
+    /// The amount that the job wants.
     pub wanted: u32,
-    /// Of what.
+    /// The unit that the amounts are counted in.
     pub unit: Unit,
     /// The layer of which one domain has to hold it; None: anywhere.
     pub layer: Option<Layer>,

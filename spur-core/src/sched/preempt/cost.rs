@@ -9,7 +9,7 @@ pub(crate) struct Loss {
     pub(crate) level: u32,
     /// Node-seconds they have run.
     pub(crate) work: u64,
-    /// How many they are.
+    /// The number of victims.
     pub(crate) jobs: u64,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct FreedFabric<'a> {
     pub(super) asks: &'a [Ask],
     /// Nodes that are reserved for others meanwhile.
     pub(super) shut: Option<&'a FixedBitSet>,
-    /// By node.
+    /// What every node has free.
     pub(super) free: &'a [Amount],
 }
 
@@ -114,7 +114,7 @@ impl<'a> Clearing<'a> {
         }
     }
 
-    /// How many nodes and slots are there.
+    /// The number of nodes and of slots.
     fn counts(&self) -> (u64, u64) {
         match self.domain {
             Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),

@@ -166,7 +166,7 @@ impl<'a> Group<'a> {
 }
 
 impl Trial for Group<'_> {
-    /// By component.
+    /// Where every component is to be.
     type Seats = Vec<Seat>;
 
     fn seats(&mut self, leaving: &[usize]) -> Option<Vec<Seat>> {

@@ -101,7 +101,7 @@ pub(crate) struct Row {
     pub(crate) least: Least,
 }
 
-/// Some neighbours; never empty.
+/// Neighbours in the order of the queue; a chunk is never empty.
 #[derive(Clone, Debug)]
 struct Chunk {
     rows: Vec<Row>,
@@ -150,7 +150,7 @@ impl Rows {
         Self { chunks: chunks.collect(), len: rows.len() }
     }
 
-    /// How many there are.
+    /// The number of jobs.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -160,7 +160,7 @@ impl Rows {
         self.chunks.iter().flat_map(|chunk| &chunk.rows)
     }
 
-    /// How many stand before a key.
+    /// The number of jobs that stand before a key.
     pub(crate) fn before(&self, key: &Key) -> usize {
         let (at, row) = self.find(key);
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row

@@ -113,7 +113,7 @@ const ALIKE: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) candidate: Arc<Candidate>,
-    /// Its place in the queue.
+    /// The place of the job in the queue.
     pub(super) key: Key,
     /// The same among those who backfill, where these have an order of their own.
     pub(super) behind: Key,

@@ -1,7 +1,7 @@
 //! The pending jobs in the order of the queue, kept from pass to pass: what an event changes is looked at again before
 //! the next pass, and nothing else is.
 //!
-//! Promises: after [`Line::refresh`] it is what a line built anew from the same cluster would be.
+//! Promises: after [`PendingOrder::refresh`] it is what a line built anew from the same cluster would be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -28,7 +28,7 @@ use crate::sched::forecast::Forecast;
 
 /// All pending jobs, in order or set aside.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct PendingOrder {
     inventory: Arc<Inventory>,
     /// The job that a pass along this line looks at.
     pub(crate) subject: Subject,
@@ -86,7 +86,7 @@ pub(crate) struct Changes {
     pub(crate) resorted: bool,
 }
 
-impl Line {
+impl PendingOrder {
     /// The line of a cluster.
     pub(crate) fn new(
         cluster: &Cluster,

@@ -52,7 +52,7 @@ impl Claim {
 /// Claims and windows, by node.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// By node, by their begin.
+    /// The claims on every node, by their begin.
     claims: Vec<Vec<Claim>>,
     /// Nodes that have any.
     claimed: FixedBitSet,

@@ -108,7 +108,7 @@ impl Finder {
     }
 }
 
-/// One search.
+/// A search for nodes on which a job fits now.
 struct FitNow<'a> {
     books: &'a Books,
     query: &'a Query<'a>,

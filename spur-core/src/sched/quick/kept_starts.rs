@@ -10,7 +10,7 @@ use crate::id::NodeId;
 use crate::sched::pass::Kept;
 use crate::sched::pass::walk::Walk;
 use crate::sched::planned_starts::{Reservation, Reservations, Turn};
-use crate::sched::queue::pending_order::{Changes, Line};
+use crate::sched::queue::pending_order::{Changes, PendingOrder};
 use crate::sched::timeline::licenses::wanted;
 
 use super::Memory;
@@ -23,7 +23,7 @@ impl Memory {
         &mut self,
         walk: &mut Walk<Ledger>,
         known: Reservations,
-        (cluster, line, changes): (&Cluster, &Line, &Changes),
+        (cluster, line, changes): (&Cluster, &PendingOrder, &Changes),
         touched: &BTreeSet<NodeId>,
     ) -> bool {
         if std::mem::take(&mut self.replanned) {
@@ -53,7 +53,7 @@ impl Memory {
 
 /// Looks again at those of which it is not plain that they stand, and at those that they get in the way of. Says whether
 /// any gave way or moved.
-fn check(walk: &mut Walk<Ledger>, line: &Line, doubtful: &BTreeSet<Turn>) -> bool {
+fn check(walk: &mut Walk<Ledger>, line: &PendingOrder, doubtful: &BTreeSet<Turn>) -> bool {
     let mut left: BTreeMap<Turn, Arc<Reservation>> = BTreeMap::new();
     for turn in doubtful {
         doubt(walk, &mut left, turn);

@@ -1,7 +1,7 @@
 //! The quick pass: what can start now, at the cost of what has changed.
 //!
 //! A pass leaves a *settled* queue: no job that waits fits now beside what is planned for later, and time alone does not
-//! change that, except at the moments that [`Line`], [`Held`] and [`ahead`] know. So jobs that arrive behind others are
+//! change that, except at the moments that [`PendingOrder`], [`Held`] and [`ahead`] know. So jobs that arrive behind others are
 //! looked at alone. When room is given back, when the head of the queue leaves or another job comes before it, everybody
 //! may fit again: the queue is walked in order, over all jobs that take more than there is ([`most_free`]). Where only heads
 //! have a reservation, these are made anew; where everybody has one, those of the last deep pass are kept.
@@ -27,7 +27,7 @@ use crate::model::config::{Backfill, PreemptBy};
 use crate::model::job::JobSpec;
 use crate::sched::forecast::Forecast;
 use crate::sched::queue::chunks::{Key, Place};
-use crate::sched::queue::pending_order::{Changes, Line};
+use crate::sched::queue::pending_order::{Changes, PendingOrder};
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::Realms;
@@ -39,12 +39,12 @@ use super::pass::way::Ways;
 use super::plan::{Plan, Start};
 use super::planned_starts::{Reservation, Reservations};
 use super::precedence;
-use super::prospect::Lenses;
+use super::prospect::EligibleSets;
 use fit_now::Finder;
 use ledger::Ledger;
-use selection::Round;
+use selection::Selection;
 
-/// Lenses that are kept.
+/// Sets of eligible nodes that are kept.
 const MOST_LENSES: usize = 1_024;
 
 /// What quick passes keep.
@@ -52,7 +52,7 @@ const MOST_LENSES: usize = 1_024;
 pub(super) struct Quick {
     inventory: Arc<Inventory>,
     ledger: Ledger,
-    eligible_sets: Lenses,
+    eligible_sets: EligibleSets,
     memory: Memory,
 }
 
@@ -109,7 +109,7 @@ impl Quick {
             nominated: BTreeSet::new(),
             stirred: false,
         };
-        Self { inventory: Arc::clone(inventory), ledger, eligible_sets: Lenses::default(), memory }
+        Self { inventory: Arc::clone(inventory), ledger, eligible_sets: EligibleSets::default(), memory }
     }
 
     /// Whether a pass over what has changed can find everything: not where a job may be planned in a reservation of nodes and
@@ -119,7 +119,7 @@ impl Quick {
     /// Where later starts are kept, what one who makes others leave is to have comes on top of what they still hold and of
     /// what was planned there; a picture of all times does not tell how much too much that was when one of these is given
     /// up, so nobody may make others leave there.
-    pub(super) fn serves(cluster: &Cluster, line: &Line, searches: u32) -> bool {
+    pub(super) fn serves(cluster: &Cluster, line: &PendingOrder, searches: u32) -> bool {
         let keeps = cluster.policy().scheduler.backfill == Backfill::Conservative;
         let searches = if keeps { 0 } else { searches };
         let gives_up = precedence::may_preempt(cluster) && line.may_claim_more_than(searches);
@@ -159,7 +159,7 @@ impl Quick {
     /// `reservations` are those of the last pass, and then of this one.
     pub(super) fn pass(
         mut self,
-        (cluster, line, changes): (&Cluster, &Line, &Changes),
+        (cluster, line, changes): (&Cluster, &PendingOrder, &Changes),
         forecast: &dyn Forecast,
         (now, searches): (Time, u32),
         reservations: &mut Reservations,
@@ -190,7 +190,7 @@ impl Quick {
             *seat = head.as_ref().map(|head| head.job);
         }
         walk.made = std::mem::take(&mut memory.planned);
-        let mut round = Round::new(cluster, line, walk, keeps);
+        let mut round = Selection::new(cluster, line, walk, keeps);
         if memory.settled {
             round.arrivals(&changes.arrived);
         } else {
@@ -216,7 +216,7 @@ impl Quick {
     /// needs and of sets of eligible nodes, so all of it goes.
     fn tidy(&mut self) {
         if self.eligible_sets.len() > MOST_LENSES || self.ledger.finder.is_full() {
-            self.eligible_sets = Lenses::default();
+            self.eligible_sets = EligibleSets::default();
             *self.ledger.finder = Finder::default();
         }
     }
@@ -260,7 +260,7 @@ impl Quick {
 
 impl Memory {
     /// Remembers who waits, and what was planned for later.
-    fn learn(&mut self, inventory: &Inventory, line: &Line, walk: &mut Walk<Ledger>, keeps: bool) {
+    fn learn(&mut self, inventory: &Inventory, line: &PendingOrder, walk: &mut Walk<Ledger>, keeps: bool) {
         let component = |made: &Reservation| {
             inventory.partition(&made.partition).map(|partition| inventory.partitions[partition].component)
         };
@@ -294,7 +294,7 @@ impl Memory {
     }
 
     /// Whether the heads are still the heads, and what is planned lies in the future.
-    fn still_holds(&self, inventory: &Inventory, line: &Line, changes: &Changes, now: Time) -> bool {
+    fn still_holds(&self, inventory: &Inventory, line: &PendingOrder, changes: &Changes, now: Time) -> bool {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
         // What could not be planned may be possible at another moment.
         let is_planned = |head: &Head| self.planned.iter().any(|made| made.turn.key.job == head.job);
@@ -313,7 +313,7 @@ impl Memory {
     }
 
     /// Whether no job stands before the head of any of its components now that the order may be another.
-    fn are_first(&self, inventory: &Inventory, line: &Line) -> bool {
+    fn are_first(&self, inventory: &Inventory, line: &PendingOrder) -> bool {
         let mut left: BTreeSet<JobId> = self.heads.iter().flatten().map(|head| head.job).collect();
         for row in line.rows().iter() {
             if left.is_empty() {
@@ -328,7 +328,7 @@ impl Memory {
     }
 
     /// Whether a job stands before the head of one of its components, or before one that is planned in several.
-    fn comes_first(&self, inventory: &Inventory, line: &Line, job: JobId) -> bool {
+    fn comes_first(&self, inventory: &Inventory, line: &PendingOrder, job: JobId) -> bool {
         let Some((key, candidate)) = line.key(job).zip(line.candidate(job)) else { return false };
         let is_before = |head: &Head| line.key(head.job).is_some_and(|head| key < head);
         let mut planned = self.planned.iter();
@@ -351,7 +351,7 @@ impl Memory {
     }
 
     /// The start to be promised to the first of all that have to wait, if none ever was.
-    fn promise(&self, line: &Line, forecast: &dyn Forecast, now: Time) -> Option<(JobId, Time)> {
+    fn promise(&self, line: &PendingOrder, forecast: &dyn Forecast, now: Time) -> Option<(JobId, Time)> {
         let heads = self.heads.iter().flatten();
         let first = heads.min_by_key(|head| line.key(head.job).unwrap_or(head.key))?;
         let start = self.planned.iter().find(|made| made.job == first.job).and_then(|made| made.told);
@@ -364,7 +364,7 @@ impl Memory {
 }
 
 /// Whether a job that starts may be asked to leave in the next pass.
-fn may_leave_again(inventory: &Inventory, line: &Line, start: &Start) -> bool {
+fn may_leave_again(inventory: &Inventory, line: &PendingOrder, start: &Start) -> bool {
     let policy = &inventory.policy;
     let level = match policy.preempt.by {
         PreemptBy::None => return false,

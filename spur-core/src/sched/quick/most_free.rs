@@ -12,7 +12,7 @@ use super::ledger::Books;
 
 /// What is free, by how long it is: the longer a job lasts, the more that is planned for later stands in its way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct MostFree {
     /// For jobs of more than so many seconds there is so much; by seconds, the first 0.
     steps: Vec<(u64, Counts)>,
     /// What nobody holds.
@@ -21,7 +21,7 @@ pub(super) struct Room {
     pub(super) owners: BTreeSet<JobId>,
 }
 
-impl Room {
+impl MostFree {
     /// What there is now in some components of partitions.
     pub(super) fn of(books: &Books, components: impl IntoIterator<Item = usize>) -> Self {
         let (held, now) = (&books.held, books.now);

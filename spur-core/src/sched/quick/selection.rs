@@ -7,16 +7,16 @@ use crate::id::JobId;
 use crate::sched::pass::walk::Walk;
 use crate::sched::queue::Ranked;
 use crate::sched::queue::chunks::{Key, Least, Place, Row, Rows};
-use crate::sched::queue::pending_order::Line;
+use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::request::counts::Counts;
 
 use super::ledger::Ledger;
-use super::most_free::Room;
+use super::most_free::MostFree;
 
-/// One pass.
-pub(super) struct Round<'a> {
+/// The jobs that one quick pass looks at.
+pub(super) struct Selection<'a> {
     cluster: &'a Cluster,
-    line: &'a Line,
+    line: &'a PendingOrder,
     pub(super) walk: Walk<Ledger>,
     /// Whether later starts of earlier passes are kept.
     keeps: bool,
@@ -28,9 +28,9 @@ pub(super) struct Round<'a> {
     reach: Option<(u32, Counts)>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> Selection<'a> {
     /// A pass of which nothing is done yet. While nodes are kept for jobs, everybody has his say on who gets them.
-    pub(super) fn new(cluster: &'a Cluster, line: &'a Line, walk: Walk<Ledger>, keeps: bool) -> Self {
+    pub(super) fn new(cluster: &'a Cluster, line: &'a PendingOrder, walk: Walk<Ledger>, keeps: bool) -> Self {
         let reach = walk.ways.reach(&walk.space.books.inventory);
         let unfiltered = walk.ways.has_nominated();
         Self { cluster, line, walk, keeps, within: None, unfiltered, reach }
@@ -148,11 +148,11 @@ impl<'a> Round<'a> {
     }
 
     /// What there is for those who backfill; and who may have more, by his place in the walk.
-    fn room(&self) -> (Room, BTreeMap<Key, JobId>) {
+    fn room(&self) -> (MostFree, BTreeMap<Key, JobId>) {
         let books = &self.walk.space.books;
         let partitions = &books.inventory.partitions;
         let components: BTreeSet<usize> = partitions.iter().map(|partition| partition.component).collect();
-        let room = Room::of(books, components);
+        let room = MostFree::of(books, components);
         let mut owners = BTreeMap::new();
         let lets_in = |job: &JobId| self.within.as_ref().is_none_or(|within| within.contains(job));
         for job in room.owners.iter().filter(|job| self.keeps && lets_in(job)) {

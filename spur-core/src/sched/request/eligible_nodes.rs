@@ -34,7 +34,7 @@ pub(crate) struct EligibleNodes {
     pub(crate) admitted: Arc<FixedBitSet>,
     /// Their slots when nothing runs and every one is up; where nodes are counted, which of them have any.
     pub(crate) idle: Arc<Slots>,
-    /// The same by class of nodes.
+    /// The slots of an idle node, by class of nodes.
     of_class: Arc<[u32]>,
     /// Whether every slot is a whole node.
     is_whole: bool,

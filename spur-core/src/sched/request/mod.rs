@@ -45,9 +45,9 @@ pub enum Slot {
         /// Tasks on each node.
         tasks: u32,
     },
-    /// One task.
+    /// A slot is one task.
     Task,
-    /// One GPU; every node has one task.
+    /// A slot is one GPU; every node has one task.
     Gpu,
 }
 
@@ -107,7 +107,7 @@ impl Request {
     /// The same on at most so many nodes, whatever the partition says of that.
     ///
     /// # Errors
-    /// As [`Request::new`].
+    /// Those of [`Request::new`].
     pub(super) fn within(
         spec: &JobSpec,
         partition: &PartitionConfig,

@@ -24,7 +24,7 @@ impl Inventory {
     /// of them is nobody's.
     ///
     /// # Errors
-    /// As [`Request::new`].
+    /// Those of [`Request::new`].
     pub(crate) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
         let most = self.partitions[partition].partition.config.max_nodes;
         self.request_within(partition, spec, most.unwrap_or(u32::MAX))

@@ -33,11 +33,11 @@ pub(crate) use query::{Hit, Query};
 /// How many nodes are idle and not there for a job.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
-    /// In leaves that a job has to itself.
+    /// Idle nodes in leaves that a job has to itself.
     pub(crate) closed: BTreeMap<JobId, usize>,
-    /// In a reservation.
+    /// Idle nodes in every reservation.
     pub(crate) reserved: BTreeMap<Arc<str>, usize>,
-    /// Planned for others before the job would be over.
+    /// Idle nodes that are planned for others before the job would be over.
     pub(crate) planned: usize,
 }
 

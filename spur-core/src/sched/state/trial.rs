@@ -10,7 +10,7 @@ use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes};
 use crate::sched::timeline::Timeline;
 use crate::sched::timeline::free_for_ever::Earliest;
 use crate::sched::timeline::free_now::Counts;
-use crate::sched::timeline::needs::Known;
+use crate::sched::timeline::needs::KnownSlots;
 use crate::sched::timeline::second::Second;
 use crate::sched::timeline::sweep::{Counters, Found, Judge, SweepRequest};
 use crate::text::time::Time;
@@ -24,7 +24,7 @@ pub(super) struct Trial<'a> {
     pub(super) eligible: &'a EligibleNodes,
     pub(super) need: &'a Need,
     pub(super) rooms: &'a Rooms,
-    pub(super) known: &'a mut Known,
+    pub(super) known: &'a mut KnownSlots,
     /// By node: what nobody holds at this moment.
     pub(super) idle: &'a [RoomId],
     /// Whether that may be less than what is planned with: jobs past their time hold it, or reservations show more.

@@ -31,11 +31,11 @@ const SMALL: usize = 128;
 /// What is known, by realm, outline, need and layer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeForEver {
-    known: BTreeMap<(usize, usize, usize, Layer), Known>,
+    known: BTreeMap<(usize, usize, usize, Layer), KnownSince>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KnownSince {
     /// Changes of the timeline when this was asked last.
     followed: usize,
     /// Questions in a row that were near.
@@ -83,7 +83,7 @@ impl FreeForEver {
 /// The times from which on nodes have a slot for ever.
 #[derive(Clone, Debug)]
 struct Order {
-    /// By node.
+    /// The moment from which every node is free for ever.
     since: Vec<Second>,
     /// The first of every domain, then the second of every domain, and so on, so that what all domains have at one place
     /// lies together; [`Second::NEVER`] where a domain has no more.

@@ -29,7 +29,7 @@ struct Sight {
 /// What every set of eligible nodes sees now for ever.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeNow {
-    /// By realm, outline and need.
+    /// What is seen, by realm, outline and need.
     sights: BTreeMap<(usize, usize, usize), Sight>,
     /// A list that is used over and over.
     changed: Vec<(Pos, u32)>,
@@ -70,7 +70,7 @@ pub(crate) struct Moment<'a> {
 
 /// How many slots rooms have for a need.
 pub(crate) trait Counts {
-    /// How many a room has.
+    /// The slots that a room has for the need.
     fn slots(&mut self, room: RoomId) -> u32;
 
     /// How many rooms have, by their numbers, as far as that is known;

@@ -77,7 +77,7 @@ const NONE: u32 = u32::MAX;
 
 /// All holes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shelves {
+pub(crate) struct HoleIndex {
     shelves: Vec<Shelf>,
     kinds: Vec<Kind>,
     /// Kinds by what tells them apart.
@@ -86,7 +86,7 @@ pub(crate) struct Shelves {
     of_room: Vec<u32>,
 }
 
-impl Shelves {
+impl HoleIndex {
     /// Puts holes in order.
     pub(crate) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
         let mut shelves = Self::default();
@@ -113,7 +113,7 @@ impl Shelves {
         self.holding(least, FOR_EVER)
     }
 
-    /// Of these the others.
+    /// The holes that are long and wide enough and that end.
     pub(crate) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         let may =
             move |shelf: &&Shelf| (duration..FOR_EVER).contains(&shelf.longest) && shelf.most.holds(&least);

@@ -82,7 +82,7 @@ impl Stock {
 
 /// What is demanded of one license at once.
 struct Demand {
-    /// By owner, each once.
+    /// What every owner holds, each named once.
     by: SmallVec<[(Option<usize>, i64); 1]>,
     /// What reservations that are always ahead keep from these: whose, from how many seconds after the start on, and how
     /// many.
@@ -98,7 +98,7 @@ type Demands<'a> = SmallVec<[(&'a str, &'a License, Demand); 2]>;
 /// One license: how many there are from which time on, and how many nobody holds at this moment.
 #[derive(Clone, Debug)]
 struct License {
-    /// By time; the first step is now.
+    /// What is free from which time on; the first step is now.
     steps: Vec<(Time, Stock)>,
     idle: Stock,
     /// The realms of the reservations that have some.
@@ -148,7 +148,7 @@ impl Licenses {
         licenses
     }
 
-    /// The same where no job runs.
+    /// Licenses over time where no job runs.
     pub(crate) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
         let license = |count: &u32| {
             let stock = Stock { open: i64::from(*count), shares: SmallVec::new() };

@@ -35,13 +35,13 @@ use crate::id::NodeId;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::text::time::Time;
 
-use hole_index::Shelves;
+use hole_index::HoleIndex;
 use holes::Hole;
 use realm::Screen;
 use second::{Second, length};
 use stretches::{Free, all, is_near, nested};
 
-/// From one moment until another.
+/// A stretch of time, from one moment until another.
 pub(super) type Stretch = (Second, Second);
 
 /// From this moment on a node has this room, until its next step.
@@ -62,7 +62,7 @@ pub(super) struct Timeline {
     /// By node: what is shown over its steps. Empty where there are no reservations.
     screens: Vec<Vec<Screen>>,
     /// The holes of all nodes; none before the first search for some.
-    shelves: Option<Shelves>,
+    shelves: Option<HoleIndex>,
     /// Nodes whose holes may not be those of their steps, and others.
     stale: Vec<u32>,
     shortest: u32,
@@ -86,7 +86,7 @@ pub(super) struct Timeline {
 #[derive(Clone, Debug, Default)]
 struct Future {
     steps: Steps,
-    /// By start and end.
+    /// The holes of the node, by start and end.
     holes: SmallVec<[Hole; 3]>,
     /// Whether rooms met of which neither contained the other; mostly such rooms meet again.
     mixed: bool,
@@ -201,12 +201,12 @@ impl Timeline {
         self.shelve(rooms);
         if self.shelves.is_none() {
             let holes = self.nodes.iter().flat_map(|node| &node.holes).copied();
-            self.shelves = Some(Shelves::new(rooms, holes));
+            self.shelves = Some(HoleIndex::new(rooms, holes));
         }
     }
 
     /// The holes of all nodes, shelf by shelf.
-    pub(super) fn holes(&self) -> &Shelves {
+    pub(super) fn holes(&self) -> &HoleIndex {
         self.shelves.as_ref().expect("holes are settled before they are searched")
     }
 

@@ -14,9 +14,9 @@ use crate::sched::timeline::start_bounds::Smaller;
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     numbers: BTreeMap<Need, usize>,
-    /// By number.
+    /// The needs by their numbers.
     all: Vec<Need>,
-    known: Vec<Known>,
+    known: Vec<KnownSlots>,
     smaller: Smaller,
 }
 
@@ -28,13 +28,13 @@ impl Needs {
         }
         let number = self.all.len();
         self.all.push(need.clone());
-        self.known.push(Known::default());
+        self.known.push(KnownSlots::default());
         self.smaller.add(&self.all);
         self.numbers.insert(need.clone(), number);
         number
     }
 
-    /// How many there are.
+    /// The number of needs.
     pub(crate) fn count(&self) -> usize {
         self.all.len()
     }
@@ -45,26 +45,26 @@ impl Needs {
     }
 
     /// What is known of a need, by its number.
-    pub(crate) fn known(&mut self, number: usize) -> &mut Known {
+    pub(crate) fn known(&mut self, number: usize) -> &mut KnownSlots {
         &mut self.known[number]
     }
 
     /// Forgets what was found about rooms: their numbers mean something else now.
     pub(crate) fn forget_rooms(&mut self) {
-        self.known.fill_with(Known::default);
+        self.known.fill_with(KnownSlots::default);
     }
 }
 
 /// What is known of one need.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownSlots {
     /// By room. It is looked up for every hole that a search meets, so that it has to be small.
     slots: Vec<u16>,
     /// By class of nodes: what a slot takes, see [`Need::floor`].
     floors: Vec<Option<Floor>>,
 }
 
-impl Known {
+impl KnownSlots {
     /// How many slots a room has; `need` is always the same.
     #[inline]
     pub(crate) fn slots(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
@@ -74,7 +74,7 @@ impl Known {
         }
     }
 
-    /// By room, as far as they are known.
+    /// The slots of every room, as far as they are known.
     pub(crate) fn by_room(&self) -> &[u16] {
         &self.slots
     }
@@ -91,7 +91,7 @@ impl Known {
         }
     }
 
-    /// The same, worked out.
+    /// Works out how many slots a room has.
     #[cold]
     fn find(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
         let (class, amount) = (rooms.class_of(room), rooms.amount(room));
@@ -142,7 +142,7 @@ impl Floor {
 
 /// What is known of one need, and what is not known yet is worked out from.
 pub(crate) struct Seen<'a> {
-    pub(crate) known: &'a mut Known,
+    pub(crate) known: &'a mut KnownSlots,
     pub(crate) rooms: &'a Rooms,
     pub(crate) need: &'a Need,
 }
@@ -235,7 +235,7 @@ mod tests {
             });
             let mut rooms = Rooms::default();
             let classes = shapes.map(|shape| rooms.class(&shape));
-            let (mut known, mut learned) = (Known::default(), Known::default());
+            let (mut known, mut learned) = (KnownSlots::default(), KnownSlots::default());
             for (class, cpus, memory, gres) in amounts {
                 let room = rooms.intern(classes[class], &[cpus, memory, cpus % 2, gres[0], gres[1]]);
                 let slots = need.slots(rooms.shape(classes[class]), rooms.amount(room));

@@ -32,7 +32,7 @@ const SHELVES: usize = 32;
 pub(crate) struct SweepRequest<'a> {
     /// The nodes that may be used, and where they are.
     pub(crate) eligible: &'a EligibleNodes,
-    /// How long, seconds.
+    /// How long the job runs, seconds.
     pub(crate) duration: u32,
     /// Not before.
     pub(crate) from: Second,
@@ -101,7 +101,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// For so many nodes.
+    /// Counters for so many nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Self { until: vec![Second::BEGIN; nodes], next_end: Second::NEVER, ..Self::default() }
     }

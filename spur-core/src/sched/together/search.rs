@@ -63,7 +63,7 @@ impl Found {
 /// How a component is confined.
 #[derive(Clone, Copy)]
 enum Bounds<'a> {
-    /// To some positions.
+    /// The component is confined to some positions, or to nothing.
     Within(Option<&'a FixedBitSet>),
     /// To these positions with these shares.
     Shares(&'a [(Pos, u32)]),
@@ -77,9 +77,9 @@ pub(super) struct JointSearch<'a, 'r> {
     pub(super) prefer: Vec<Layer>,
     /// By member, by node: what those that have been placed leave.
     pub(super) left: Vec<Vec<Option<RoomId>>>,
-    /// By member: its slots in that.
+    /// The slots that every member has in what is free.
     open: Vec<Slots>,
-    /// By member, by room: slots.
+    /// The slots of every room, by member.
     known: Vec<Vec<u32>>,
     seats: Vec<Seat>,
     localities: Vec<Vec<i64>>,
@@ -438,7 +438,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         self.try_up_to(member, bounds, u32::MAX)
     }
 
-    /// The same on so many nodes at most.
+    /// Tries to place a member on so many nodes at most.
     fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<Offer> {
         let members = self.members;
         let Member { eligible, asks, occupied, .. } = &members[member];

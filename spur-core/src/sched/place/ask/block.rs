@@ -11,7 +11,7 @@ use crate::sched::place::slots::Slots;
 #[derive(Debug, Clone)]
 pub struct BlockRule<'f> {
     fabric: &'f Fabric,
-    /// By domain: nodes and slots.
+    /// The nodes and slots of every domain.
     sizes: Vec<(u32, u64)>,
     /// By layer, `node` included: the most nodes and the most slots of one domain that counts for it.
     largest: Vec<(u32, u64)>,

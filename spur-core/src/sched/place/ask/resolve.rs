@@ -14,7 +14,7 @@ use super::{Ask, LeafLoad, Mode, Score, Segment, Strategy};
 /// What a job says about the fabric, and what is known of the job.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
-    /// Its options.
+    /// The options that the job was submitted with.
     pub asked: &'a FabricAsk,
     /// `--exclusive=topo`.
     pub whole_leaves: bool,

@@ -154,7 +154,7 @@ enum Fate {
 pub(super) struct Capped<'a> {
     free: &'a [Free],
     ask: &'a Ask,
-    /// By node: its leaf.
+    /// The leaf of every node.
     leaf_of: Vec<usize>,
     leaves: Vec<Leaf<'a>>,
     /// What further nodes add, all leaves together: how many add how much.

@@ -116,7 +116,7 @@ struct Picker<'p, 'a> {
     problem: &'p Problem<'a>,
     holder: DomainId,
     picked: Vec<Pos>,
-    /// The same as a set.
+    /// The picked nodes as a set.
     taken: FixedBitSet,
 }
 

@@ -14,7 +14,7 @@ type Node = (usize, u32, Pos);
 /// What there is to pick of.
 pub(super) struct Light<'p, 'a> {
     problem: &'p Problem<'a>,
-    /// How many nodes are wanted.
+    /// The number of nodes that the job wants.
     nodes: u32,
     /// The nodes of every leaf that may be picked, and where it begins; in fabric order.
     leaves: Vec<(usize, Vec<Node>)>,

@@ -29,7 +29,7 @@ pub(crate) fn fewest_heavy_of_any(mut takes: Vec<Vec<u32>>, amount: u64) -> Opti
     Some(needed)
 }
 
-/// The same of exactly so many nodes.
+/// How few nodes of each heavier weight hold a job on exactly so many nodes.
 pub(crate) fn fewest_heavy(mut takes: Vec<Vec<u32>>, nodes: usize, amount: u64) -> Option<Vec<u32>> {
     let mut needed = Vec::with_capacity(takes.len() - 1);
     // By class: what the largest of it and of those after it take, the largest first.

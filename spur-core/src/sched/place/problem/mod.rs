@@ -93,7 +93,7 @@ pub(super) struct Frame {
 /// The fewest and the most nodes that some domains may give, sorted by domain.
 pub(super) type Limits = Vec<(DomainId, (u32, u32))>;
 
-/// One question; see the module.
+/// An ask for a fixed number of nodes, with what depends on the view worked out per domain.
 #[derive(Clone)]
 pub(super) struct Problem<'a> {
     pub(super) fabric: &'a Fabric,

@@ -12,7 +12,7 @@ use super::front::Item;
 /// Where a whole job could go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Holder {
-    /// One node.
+    /// The job is on one node.
     Node(Pos),
     /// The members of one domain.
     Domain(DomainId),

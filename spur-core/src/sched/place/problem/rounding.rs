@@ -13,7 +13,7 @@ use super::{Problem, gcd, positions};
 /// Slots after rounding, by domain.
 #[derive(Debug, Clone)]
 pub(super) enum Rounded {
-    /// Of all domains.
+    /// The rounded slots of all domains.
     Known(Vec<u64>),
     /// Of nodes that are shared, found out where they are asked for.
     Shared(Shared),

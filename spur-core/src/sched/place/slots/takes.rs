@@ -39,7 +39,7 @@ impl<'a> Takes<'a> {
         })
     }
 
-    /// The same of nodes of one weight alone.
+    /// What nodes of one weight take; nothing for all others.
     pub(crate) fn of_weight(self, view: &View<'a>, weight: u32) -> Option<Self> {
         Some(Self { lightest: Some(view.weights?.class_of(weight)?), ..self })
     }

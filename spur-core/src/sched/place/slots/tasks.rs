@@ -21,7 +21,7 @@ impl Tasks {
         Self { small: vec![0; positions], large: BTreeMap::new() }
     }
 
-    /// One number for each position.
+    /// Tasks of every position, from one number for each.
     pub(super) fn new(by_position: &[u32]) -> Self {
         let cut = |count: &u32| u16::try_from(*count).unwrap_or(LARGE);
         let small: Vec<u16> = by_position.iter().map(cut).collect();
@@ -33,7 +33,7 @@ impl Tasks {
         Self { small, large }
     }
 
-    /// The same, all below [`LARGE`].
+    /// Tasks of every position, all of which are below [`LARGE`].
     pub(super) fn few(by_position: Vec<u16>) -> Self {
         debug_assert!(!by_position.contains(&LARGE), "none has very many");
         Self { small: by_position, large: BTreeMap::new() }

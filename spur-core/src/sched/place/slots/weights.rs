@@ -22,7 +22,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// From one weight for each position.
+    /// The weights of nodes, from one for each position.
     #[must_use]
     pub fn new(by_position: Vec<u32>) -> Self {
         let mut known = by_position.clone();

@@ -20,7 +20,7 @@ pub(crate) struct Equal {
     tasks: Option<u32>,
     /// The open nodes, as whole ones.
     pub(crate) whole: Slots,
-    /// The same ask for nodes.
+    /// The ask as one for whole nodes.
     pub(crate) ask: Ask,
 }
 

@@ -67,7 +67,7 @@ struct Packing {
     size: u32,
     /// Domains of the layer below that one segment may touch.
     touch: u32,
-    /// That layer.
+    /// The layer below the domains that hold a segment.
     below: Layer,
     /// No two segments share a base block.
     spread: bool,

@@ -33,7 +33,7 @@ pub(super) enum Weights {
 pub(super) enum Nodes {
     /// These are used.
     Best(Vec<Candidate>),
-    /// Only these may be.
+    /// The nodes that may be used; no others are.
     Open(Vec<Candidate>),
 }
 

@@ -34,7 +34,7 @@ type Kind = (usize, u32, u64);
 /// What is wanted of a domain.
 struct Wanted<'w, 'p, 'a> {
     items: &'w Items<'p, 'a>,
-    /// By weight, the heaviest first.
+    /// What is used of every weight, the heaviest first.
     needs: Vec<Need>,
     /// How much more than the job the largest take.
     slack: u32,
@@ -51,7 +51,7 @@ pub(super) fn best_nodes(
     let layer = problem.fabric.domain(holder).layer();
     let scale = Scale::new(problem, layer, problem.slots(holder), items.beside, false);
     let scale = scale.ok_or(NoChoice::Unknown)?;
-    let mut known = Known::default();
+    let mut known = KnownKinds::default();
     let nodes = wanted.of_use(holder, &mut known).nodes;
     match ClassProgramme::new(&wanted, holder, &nodes, &scale, true).best(problem, &scale) {
         // Where there is much slack the best nodes mostly take enough without being told to.
@@ -97,7 +97,7 @@ impl<'w, 'p, 'a> Wanted<'w, 'p, 'a> {
     }
 
     /// What of a domain can be of use.
-    fn of_use(&self, id: DomainId, known: &mut Known) -> Part {
+    fn of_use(&self, id: DomainId, known: &mut KnownKinds) -> Part {
         let problem = self.items.problem;
         let domain = problem.fabric.domain(id);
         if domain.children().is_empty() {
@@ -126,7 +126,7 @@ impl<'w, 'p, 'a> Wanted<'w, 'p, 'a> {
         part
     }
 
-    fn of_leaf(&self, leaf: DomainId, known: &mut Known) -> Part {
+    fn of_leaf(&self, leaf: DomainId, known: &mut KnownKinds) -> Part {
         let problem = self.items.problem;
         let mut part = Part::default();
         self.items.each_of(leaf, |pos, takes| {
@@ -160,7 +160,7 @@ impl<'w, 'p, 'a> Wanted<'w, 'p, 'a> {
 /// What of a domain can be of use.
 #[derive(Default)]
 struct Part {
-    /// In fabric order.
+    /// The nodes of use, in fabric order.
     nodes: Vec<Candidate>,
     kinds: BTreeMap<Kind, u32>,
     /// Whether some of it costs something where it is not used.
@@ -187,12 +187,12 @@ type Like = (u64, Layer, Layer, Vec<usize>);
 
 /// Numbers of what was found.
 #[derive(Default)]
-struct Known {
+struct KnownKinds {
     kinds: BTreeMap<Vec<(Kind, u32)>, usize>,
     domains: BTreeMap<Like, usize>,
 }
 
-impl Known {
+impl KnownKinds {
     fn number(&mut self, like: Like) -> usize {
         let next = self.domains.len();
         *self.domains.entry(like).or_insert(next)

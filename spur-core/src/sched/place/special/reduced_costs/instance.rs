@@ -11,7 +11,7 @@ use super::multipliers::Scope;
 /// A domain below the holder, or a node.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    /// Of a node, its leaf.
+    /// The domain; for a node, its leaf.
     pub(super) id: DomainId,
     pub(super) node: Option<Pos>,
     /// The most that it can take.

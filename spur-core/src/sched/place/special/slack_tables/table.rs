@@ -151,7 +151,7 @@ impl Levels {
         self.prices.resize(self.prices.len() + size, NEVER);
     }
 
-    /// Forgets all levels.
+    /// Removes all levels.
     pub(super) fn clear(&mut self) {
         self.prices.clear();
         self.starts.clear();

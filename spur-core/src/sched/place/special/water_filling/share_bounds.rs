@@ -6,9 +6,9 @@ use crate::sched::place::problem::Problem;
 /// What a domain can give, in units: nodes, tasks, or as many of them as a multiple says.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Part {
-    /// Of nodes that are used in any case.
+    /// What it gives of nodes that are used in any case.
     pub(super) sure: u32,
-    /// Of others.
+    /// What it can give of other nodes.
     pub(super) free: u32,
     /// What it gives of others at least and at most.
     pub(super) bounds: (u32, u32),

@@ -298,7 +298,7 @@ fn settings_are_named_as_they_are() {
         }
     }
     let mut broken = Vec::new();
-    for (path, text) in files(".", &[".rs", ".md", ".txt"]) {
+    for (path, text) in files(".", &[".rs", ".md", ".txt", ".jsonl"]) {
         for (number, line) in (1..).zip(text.lines()) {
             let unknown = settings_named(line).into_iter().filter(|named| !keys.contains(named));
             broken.extend(

@@ -7,6 +7,7 @@ mod arrays;
 mod beside;
 mod chance;
 mod client;
+mod clients;
 mod clocks;
 mod cluster;
 mod commands;

@@ -131,11 +131,10 @@ async fn refusals_say_why() {
     let controller = Controller::start("refusals").await;
     let mut ada = controller.client(ADA).await;
     type Case = (&'static str, fn(&mut v1::JobSpec), &'static str);
-    let cases: [Case; 4] = [
+    let cases: [Case; 3] = [
         ("ESLURM_INVALID_PARTITION_NAME", |job| job.partition = "huge".into(), "main, small"),
         ("ESLURM_INVALID_REQUEST", |job| job.nodes = "0".into(), "--nodes"),
         ("ESLURM_INVALID_REQUEST", |job| job.priority = Some(9), "--priority"),
-        ("ESLURM_DEPENDENCY", |job| job.dependency = "afterok:99".into(), "99"),
     ];
     for (code, spoil, said) in cases {
         let mut spec = job("bad");

@@ -29,7 +29,6 @@ fn what_cannot_be_submitted_is_refused_with_the_reason() {
         (&["empty.sh"], "empty"),
         (&["nul.sh"], "NUL"),
         (&["missing.sh"], "Unable to open file missing.sh"),
-        (&["-d", "afterok:4711", good], "dependency"),
         (&["-w", "n7", good], "n7"),
         (&["-p", "nowhere", good], "partition"),
         (&["-N3", good], "Node"),

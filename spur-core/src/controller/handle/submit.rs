@@ -14,7 +14,7 @@ use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::model::waits::Gone;
 use crate::sched::feasible;
-use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
+use crate::text::dependency::{DependencyJob, DependencyKind, Join, TaskRef};
 use crate::text::hostlist::HostList;
 use crate::text::memory::MemoryMb;
 use crate::text::nodes::NodeCount;
@@ -44,11 +44,13 @@ pub(super) fn check(
         return check_het(cluster, now, caller, submission);
     }
     let mut submission = submission;
-    let told = count_nodes(&mut submission.spec);
-    let (spec, more) = resolve(cluster, caller, submission)?;
+    let counted = count_nodes(&mut submission.spec);
+    let (mut spec, more) = resolve(cluster, caller, submission)?;
     array(cluster, &spec)?;
+    let forgotten = without_unknown(cluster, &mut spec);
     dependency(cluster, &spec)?;
-    let warnings = told.into_iter().chain(more).chain(judge(cluster, now, caller, &spec)?).collect();
+    let told = counted.into_iter().chain(more).chain(forgotten);
+    let warnings = told.chain(judge(cluster, now, caller, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -79,9 +81,11 @@ fn check_het(
                 .map_err(|reject| reject.of_component(offset))?;
         }
         let judged = resolve(cluster, caller, component).and_then(|(spec, more)| {
-            let spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
+            let mut spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
+            let forgotten = without_unknown(cluster, &mut spec);
             dependency(cluster, &spec)?;
-            Ok((judge(cluster, now, caller, &spec)?, more, spec))
+            let told = forgotten.into_iter().chain(judge(cluster, now, caller, &spec)?).collect::<Vec<_>>();
+            Ok((told, more, spec))
         });
         let (told, more, spec) = judged.map_err(|reject| reject.of_component(offset))?;
         warnings.extend(
@@ -433,6 +437,33 @@ fn admit(partition: &Partition, caller: &Caller, spec: &JobSpec) -> Result<(), R
         )));
     }
     Ok(())
+}
+
+/// Takes from the dependency the jobs that neither the cluster nor accounting knows: what is said of them counts as fulfilled,
+/// as in Slurm, where scripts and tools rely on it. What the user should know of that.
+pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
+    let gone = spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
+    let is_known = |on: &DependencyJob<JobId>| {
+        gone.iter().any(|gone| is_about(gone, on))
+            || cluster.job(on.job).is_some()
+            || cluster.jobs().array(on.job).is_some()
+    };
+    let mut dependency = spec.dependency.as_deref()?.clone();
+    let mut unknown = Vec::new();
+    dependency.terms.retain_mut(|term| {
+        let named = term.jobs.len();
+        unknown.extend(term.jobs.extract_if(.., |on| !is_known(on)).map(|other| other.job.to_string()));
+        named == 0 || !term.jobs.is_empty()
+    });
+    if unknown.is_empty() {
+        return None;
+    }
+    let is_over = dependency.terms.is_empty() || dependency.join == Join::Any;
+    spec.dependency = (!is_over).then(|| Box::new(dependency));
+    Some(format!(
+        "--dependency: there is no job {}; what is said of it counts as fulfilled",
+        unknown.join(", ")
+    ))
 }
 
 pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {

@@ -153,6 +153,7 @@ fn changed(
     }
     if pending.is_some() {
         if spec.dependency != job.spec.dependency {
+            warnings.extend(submit::without_unknown(cluster, &mut spec));
             submit::dependency(cluster, &spec)?;
         }
         warnings.extend(submit::judge(cluster, now, caller, &spec)?);

@@ -73,8 +73,9 @@ pub(super) fn distribution(value: &str) -> Result<String, String> {
     let mut layers = layers.split(':');
     let over_nodes = layers.next().unwrap_or_default().to_ascii_lowercase();
     let plane = over_nodes.strip_prefix("plane").map(|size| size.strip_prefix('=').unwrap_or("1"));
-    let known = matches!(over_nodes.as_str(), "*" | "block" | "cyclic" | "arbitrary" | "nopack" | "pack")
-        || plane.is_some_and(|size| count(size).is_ok());
+    let known =
+        matches!(over_nodes.as_str(), "" | "*" | "block" | "cyclic" | "arbitrary" | "nopack" | "pack")
+            || plane.is_some_and(|size| count(size).is_ok());
     let below =
         |layer: &str| matches!(layer.to_ascii_lowercase().as_str(), "*" | "block" | "cyclic" | "fcyclic");
     let below = layers.by_ref().take(2).all(below) && layers.next().is_none();
@@ -150,7 +151,7 @@ impl FromStr for Export {
         }
         let mut all = false;
         let mut variables = Vec::new();
-        for item in separated(value)? {
+        for item in separated(value)?.into_iter().filter(|item| !item.is_empty()) {
             let (name, value) = match item.split_once('=') {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (item, None),

@@ -155,17 +155,18 @@ impl FromStr for CpuBinding {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || ParseError::new(WHAT, text, "it is not known", HELP);
         let lower = text.to_ascii_lowercase();
-        let (mut rest, mut verbose) = (lower.as_str(), false);
-        while !rest.is_empty() {
-            let (word, more) = rest.split_once(',').unwrap_or((rest, ""));
-            verbose = match word {
+        let mut verbose = false;
+        // Before or behind the kind, as in Slurm.
+        let is_kind = |word: &&str| {
+            verbose = match *word {
                 "v" | "verbose" => true,
                 "q" | "quiet" => false,
-                _ => break,
+                word => return !word.is_empty(),
             };
-            rest = more;
-        }
-        let (kind, value) = rest.split_once([':', '=']).unwrap_or((rest, ""));
+            false
+        };
+        let rest = lower.split(',').filter(is_kind).collect::<Vec<_>>().join(",");
+        let (kind, value) = rest.split_once([':', '=']).unwrap_or((&rest, ""));
         let bind = match (kind, value) {
             ("" | "threads" | "thread", "") => Some(CpuBind::Share),
             ("none" | "no", "") => Some(CpuBind::None),
@@ -219,6 +220,7 @@ mod tests {
             ("verbose", "verbose,threads"),
             ("v,NONE", "verbose,none"),
             ("q,v,rank", "verbose,rank"),
+            ("cores,verbose", "verbose,cores"),
             ("map_cpu:3,0x1*2", "quiet,map_cpu:3,1,1"),
             ("mask_cpu:f0,0x3", "quiet,mask_cpu:0xf0,0x3"),
             ("mask_cpu:100000000000000000001", "quiet,mask_cpu:0x100000000000000000001"),

@@ -75,6 +75,7 @@ impl GresList {
         let one = |item: &str| {
             let (kind, count) = match item.split_once(':') {
                 Some((kind, count)) => (Some(kind), count),
+                None if !starts_with_digit(item) && is_word(item) => (Some(item), "1"),
                 None => (None, item),
             };
             let count = number::with_unit(count, COUNT)?;
@@ -162,8 +163,8 @@ mod tests {
     fn the_short_form_of_gpus() {
         let shown = |text| GresList::parse_gpus(text).map(|list| list.to_string());
         assert_eq!(shown("4").unwrap(), "gpu:4");
-        assert_eq!(shown("mi300x:4,h100:1").unwrap(), "gpu:mi300x:4,gpu:h100:1");
-        for text in ["", "mi300x", "mi300x:", ":4", "a:b:4", "-1"] {
+        assert_eq!(shown("mi300x:4,h100").unwrap(), "gpu:mi300x:4,gpu:h100:1");
+        for text in ["", "mi300x:", ":4", "a:b:4", "-1"] {
             assert!(shown(text).is_err(), "{text}");
         }
     }

@@ -135,15 +135,17 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SLURM_NTASKS_PER_SOCKET"]),
     Def::value("hint", None, "type", "compute_bound, memory_bound or [no]multithread", |s, v| {
-        s.cores().threads_per_core = match v.to_ascii_lowercase().as_str() {
-            "compute_bound" | "memory_bound" | "nomultithread" => Some(1),
-            "multithread" => None,
-            _ => {
-                return Err(format!(
-                    "`{v}` is not known; say compute_bound, memory_bound, multithread or nomultithread"
-                ));
-            }
-        };
+        for word in v.to_ascii_lowercase().split(',') {
+            s.cores().threads_per_core = match word {
+                "compute_bound" | "memory_bound" | "nomultithread" => Some(1),
+                "multithread" => None,
+                _ => {
+                    return Err(format!(
+                        "`{word}` is not known; say compute_bound, memory_bound, multithread or nomultithread"
+                    ));
+                }
+            };
+        }
         s.advise("SLURM_HINT", v);
         Ok(())
     })

@@ -53,10 +53,10 @@ pub(super) const OPTIONS: &[Def] = &[
         "append|truncate",
         "what becomes of output files that are there already",
         |s, v| {
-            s.files.append = Some(match v {
-                "append" | "a" => true,
-                "truncate" | "t" => false,
-                other => return Err(format!("`{other}` is not known; say append or truncate")),
+            s.files.append = Some(match v.to_ascii_lowercase().bytes().next() {
+                Some(b'a') => true,
+                Some(b't') => false,
+                _ => return Err(format!("`{v}` is not known; say append or truncate")),
             });
             s.advise("SLURM_OPEN_MODE", &v[..1]);
             Ok(())

@@ -49,15 +49,13 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .only(SRUN)
-    .excluding(&["exclusive", "exact"])
+    .excluding(&["exclusive"])
     .env(&["SLURM_OVERLAP"]),
     Def::flag("exact", None, "use only the resources requested for the step", |s, _| {
-        s.step.overlap = false;
         s.step.exact = true;
         Ok(())
     })
     .only(SRUN)
-    .excluding(&["overlap"])
     .env(&["SLURM_EXACT"]),
     Def::flag("whole", None, "give the step all CPUs of its nodes", |s, _| {
         s.step.whole = true;
@@ -110,7 +108,8 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(SRUN)
     .env(&["SLURM_PTY"]),
     Def::value("mpi", None, "type", "type of MPI being used; list shows them", |s, v| {
-        s.step.mpi = text(v)?;
+        // What Slurm had for releases of Open MPI that ask nothing of it.
+        s.step.mpi = if v == "openmpi" { "none".to_owned() } else { text(v)? };
         Ok(())
     })
     .only(SRUN)

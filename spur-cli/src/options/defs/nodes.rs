@@ -115,43 +115,11 @@ fn exclusive(notes: &mut Vec<String>, value: &str) -> Result<Sharing, String> {
     }
 }
 
-/// Whether a word of `--network` is for one of the switches that Slurm has plugins for: IBM's, Cray's, HPE's.
-fn is_of_a_switch(word: &str) -> bool {
+/// Whether a word of `--network` says what links must offer. All others are for switches that Slurm sets up with a plugin of
+/// IBM's, Cray's or HPE's; without the plugin it ignores them, whatever they are.
+fn is_of_links(word: &str) -> bool {
     let word = word.trim().to_ascii_lowercase();
-    let name = word.split('=').next().unwrap_or_default();
-    let words = [
-        "system",
-        "blade",
-        "instances",
-        "devname",
-        "devtype",
-        "bulk_xfer",
-        "cau",
-        "collectives",
-        "immed",
-        "ip",
-        "ipv4",
-        "ipv6",
-        "ipoib",
-        "hfi",
-        "lapi",
-        "mpi",
-        "pami",
-        "upc",
-        "us",
-        "sn_all",
-        "sn_single",
-        "job_vni",
-        "single_node_vni",
-        "single_vni",
-        "adjust_limits",
-        "no_vni",
-        "disable_rdzv_get",
-        "depth",
-        "hwcoll",
-        "tcs",
-    ];
-    words.contains(&name) || ["def_", "res_", "max_"].iter().any(|begin| name.starts_with(begin))
+    word == "latency" || word.starts_with("bw=")
 }
 
 pub(super) const FABRIC: &[Def] = &[
@@ -244,11 +212,15 @@ pub(super) const FABRIC: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_PREFER", "SALLOC_PREFER", "SLURM_PREFER"]),
     Def::value("network", None, "need", "bw=SPEED and latency: what the links must offer", |s, v| {
-        if v.split(',').all(is_of_a_switch) {
-            s.notes.push(format!("--network={v} has no effect: it is for switches that Slurm sets up"));
-            return Ok(());
+        let (of_links, others): (Vec<&str>, Vec<&str>) = v.split(',').partition(|word| is_of_links(word));
+        if !others.is_empty() {
+            let others = others.join(",");
+            s.notes.push(format!("--network={others} has no effect: it is for switches that Slurm sets up"));
         }
-        s.spec.network = parsed::<NetworkNeed>(v)?.to_string();
+        s.spec.network = match of_links.join(",") {
+            none if none.is_empty() => none,
+            need => parsed::<NetworkNeed>(&need)?.to_string(),
+        };
         Ok(())
     })
     .only(JOB)

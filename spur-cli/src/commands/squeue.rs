@@ -136,6 +136,8 @@ const OPTIONS: &[QueryOpt] = &[
     listing::clusters(),
     QueryOpt::flag("expand-patterns", None, "names of files with their patterns filled in", |_, _| Ok(()))
         .without_effect("they always are"),
+    QueryOpt::flag("only-job-state", None, "nothing but the states of jobs", |_, _| Ok(()))
+        .without_effect("it spares slurmctld work that is none here"),
     listing::federation(&["SQUEUE_FEDERATION"]),
     listing::hide(),
     QueryOpt::value(

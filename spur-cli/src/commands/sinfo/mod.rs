@@ -178,6 +178,8 @@ const OPTIONS: &[QueryOpt] = &[
         q.states = states(text)?;
         Ok(())
     }),
+    QueryOpt::flag("future", Some('F'), "nodes in the state FUTURE, too", |_, _| Ok(()))
+        .without_effect("a node is known or it is not; none is in that state"),
     QueryOpt::flag("summarize", Some('s'), "a line for each partition", |q, _| {
         q.summary = true;
         Ok(())

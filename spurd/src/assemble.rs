@@ -94,7 +94,12 @@ impl NodeFacts {
             order.environment.into_iter().map(|variable| (variable.key, variable.value)).collect();
         let mut variables = given.clone();
         variables.extend(self.common(&cpus, &part.devices)?);
+        if given.iter().all(|(name, _)| name != "SLURM_TOPOLOGY_ADDR") {
+            variables.extend(position("", "", &self.name));
+        }
         variables.push(("ENVIRONMENT".to_owned(), "BATCH".to_owned()));
+        variables.push(("HOSTNAME".to_owned(), self.name.clone()));
+        variables.extend(scratch(&batch.environment));
         let task = TaskOrder {
             global: 0,
             argv: Vec::new(),
@@ -149,7 +154,7 @@ impl NodeFacts {
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
         variables.extend(self.common(&cpus, &devices)?);
         let gpus = self.held_gpus(&devices)?;
-        variables.extend(of_step(&gpus, part));
+        variables.extend(of_step(&gpus, part, &self.name).into_iter().chain(scratch(&launch.environment)));
         let own_ranks = ranks_on(part)?;
         let ranks: Vec<u32> = own_ranks.iter().collect();
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -331,16 +336,22 @@ impl NodeFacts {
 }
 
 /// What every task of a step here is told of its GPUs and of its place in the fabric.
-fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode) -> Vec<(String, String)> {
+fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     if !gpus.is_empty() {
         variables.push(("SLURM_STEP_GPUS".to_owned(), listed(gpus.iter().map(|gpu| gpu.index))));
     }
-    if !part.topology_address.is_empty() {
-        variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
-        variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
-    }
+    variables.extend(position(&part.topology_address, &part.topology_pattern, node));
     variables
+}
+
+/// Where a node is in the fabric; in a cluster without a topology it has its name alone.
+fn position(address: &str, pattern: &str, node: &str) -> [(String, String); 2] {
+    let (address, pattern) = if address.is_empty() { (node, "node") } else { (address, pattern) };
+    [
+        ("SLURM_TOPOLOGY_ADDR".to_owned(), address.to_owned()),
+        ("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), pattern.to_owned()),
+    ]
 }
 
 /// Whose step it is.
@@ -403,6 +414,13 @@ fn without_foreign(environment: &[u8]) -> Vec<u8> {
 pub(crate) fn window(wire: &v1::StepWindow) -> Window {
     let size = |number: u32, usual| u16::try_from(number).ok().filter(|&number| number > 0).unwrap_or(usual);
     Window { rows: size(wire.rows, 24), columns: size(wire.columns, 80) }
+}
+
+/// `TMPDIR` for whose environment has none: scripts rely on it.
+fn scratch(environment: &[u8]) -> Option<(String, String)> {
+    let mut entries = environment.split(|&byte| byte == 0);
+    let is_set = entries.any(|entry| entry.starts_with(b"TMPDIR="));
+    (!is_set).then(|| ("TMPDIR".to_owned(), "/tmp".to_owned()))
 }
 
 /// A GPU of a step.
@@ -647,7 +665,11 @@ mod tests {
             "SLURM_JOB_GPUS=2",
             "CUDA_VISIBLE_DEVICES=2",
             "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            "SLURM_TOPOLOGY_ADDR=n2",
+            "SLURM_TOPOLOGY_ADDR_PATTERN=node",
             "ENVIRONMENT=BATCH",
+            "HOSTNAME=n2",
+            "TMPDIR=/tmp",
         ];
         assert_eq!(variables(&prepared.launch.environment), expected);
     }

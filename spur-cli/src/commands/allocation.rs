@@ -6,7 +6,6 @@
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::Context;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
 use spur_proto::client::{CallError, Connection};
@@ -74,7 +73,7 @@ impl Allocation {
         let connection = session.connection()?;
         let asked = connection.change(request, async |mut controller, r| controller.submit(r).await).await;
         let connection = connection.clone();
-        let asked = asked.context("Unable to allocate resources")?;
+        let asked = asked?;
         for warning in asked.warnings.iter().filter(|_| !quiet) {
             session.warn(warning);
         }

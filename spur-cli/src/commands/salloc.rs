@@ -186,7 +186,7 @@ async fn run_command(
         .envs(&wishes.advice)
         .envs(environment.into_iter().map(|variable| (variable.key, variable.value)));
     command.current_dir(place::directory(wishes.chdir.as_deref())?);
-    let mut child = command.spawn().with_context(|| format!("Unable to execute {}", argv[0]))?;
+    let mut child = command.spawn().with_context(|| format!("Unable to find command \"{}\"", argv[0]))?;
     let mut told = false;
     loop {
         tokio::select! {

@@ -152,6 +152,7 @@ async fn copy(
     let mut wishes = Submission { quiet: true, ..Submission::default() };
     wishes.files.input = Some(std::path::absolute(source)?.display().to_string());
     wishes.files.output = Some("none".to_owned());
+    wishes.files.error = Some("all".to_owned());
     wishes.step.external = true;
     wishes.step.mpi = "none".to_owned();
     wishes.spec.tasks_per_node = Some(1);

@@ -73,7 +73,7 @@ impl Outputs {
         let stdout = route(files.output.as_deref(), "--output")?;
         let stderr = match (&files.error, &stdout) {
             (None, Route::Files(_)) => Route::WithOutput,
-            (None, Route::Nowhere) => Route::Own,
+            (None, Route::Nowhere) => Route::Nowhere,
             (None, Route::Task(task)) => Route::Task(*task),
             _ => route(files.error.as_deref(), "--error")?,
         };
@@ -314,7 +314,7 @@ mod tests {
         let (out, err) = written(&only("1"), &StepWishes::default(), &pieces);
         assert_eq!((out.as_str(), err.as_str()), ("b\n", "e\n"));
         let (out, err) = written(&only("none"), &StepWishes::default(), &pieces);
-        assert_eq!((out.as_str(), err.as_str()), ("", "e\nf\n"));
+        assert_eq!((out.as_str(), err.as_str()), ("", ""));
     }
 
     #[test]

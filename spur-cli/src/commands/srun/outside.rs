@@ -1,11 +1,13 @@
 //! `srun` outside of jobs: asks for an allocation, runs its step in it, and ends it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use anyhow::Context;
 use spur_core::text::exit::ExitCode;
 use spur_proto::v1::{Client, JobSpec, SubmitRequest};
 
-use super::run_in;
+use super::{run_in, wish};
 use crate::commands::allocation::{Allocation, Wait, patience};
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
@@ -27,12 +29,13 @@ pub(super) async fn run(
     place::become_user(wishes.uid.as_deref(), wishes.gid.as_deref())?;
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
     place::read_hosts(&mut wishes)?;
-    let spec = request(&wishes, argv)?;
+    let spec = request(&on_hosts(session, &wishes)?, argv)?;
     if wishes.test_only {
         let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
         return sbatch::test(session, request, &wishes).await;
     }
-    let mut allocation = Allocation::ask(session, spec, wishes.quiet).await?;
+    let asked = Allocation::ask(session, spec, wishes.quiet).await;
+    let mut allocation = asked.context("Unable to allocate resources")?;
     granted(session, &mut allocation, &wishes, signals).await?;
     let job = allocation.job;
     let ended = run_in(session, vec![(job, of_step(wishes))], argv, signals).await;
@@ -61,10 +64,29 @@ fn request(wishes: &Submission, argv: &[String]) -> anyhow::Result<JobSpec> {
     Ok(spec)
 }
 
-/// What the step asks for in the allocation: all of its nodes, which have been chosen.
+/// With `--distribution=arbitrary` a job of the nodes that are named, one task for each name; otherwise as it is.
+fn on_hosts(session: &Session, wishes: &Submission) -> anyhow::Result<Submission> {
+    let mut wishes = wishes.clone();
+    if !wish::is_arbitrary(&wishes)? {
+        return Ok(wishes);
+    }
+    let hosts = wish::hosts(session, &wishes.spec.nodelist)?;
+    wishes.spec.tasks = wishes.spec.tasks.or(u32::try_from(hosts.len()).ok());
+    let each: BTreeSet<String> = hosts.into_iter().collect();
+    if wishes.spec.nodes.is_empty() {
+        wishes.spec.nodes = each.len().to_string();
+    }
+    wishes.spec.nodelist = Vec::from_iter(each).join(",");
+    Ok(wishes)
+}
+
+/// What the step asks for in the allocation: all of its nodes, which have been chosen; those of each task where they were
+/// named.
 fn of_step(mut wishes: Submission) -> Submission {
     wishes.spec.nodes.clear();
-    wishes.spec.nodelist.clear();
+    if !wish::is_arbitrary(&wishes).is_ok_and(|is| is) {
+        wishes.spec.nodelist.clear();
+    }
     wishes.spec.exclude.clear();
     wishes
 }

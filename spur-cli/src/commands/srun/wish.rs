@@ -41,7 +41,7 @@ pub(super) fn request(
     let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
     let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse().ok());
     let distribution = over_nodes(&step.distribution)?;
-    let arbitrary = distribution == "arbitrary";
+    let arbitrary = is_arbitrary(&wishes)?;
     let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
         (gres, "") => gres.clone(),
         (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
@@ -86,6 +86,11 @@ fn asks_for_gpus(wishes: &Submission) -> bool {
     spec.tasks.is_some() || named.iter().any(|said| !said.is_empty())
 }
 
+/// Whether the node of each task is named.
+pub(super) fn is_arbitrary(wishes: &Submission) -> anyhow::Result<bool> {
+    Ok(over_nodes(&wishes.step.distribution)?.eq_ignore_ascii_case("arbitrary"))
+}
+
 /// The part of `--distribution` that is about nodes: what stands before the first colon, without what comes after a
 /// comma (`Pack`, `NoPack`); empty for the default, `*`.
 fn over_nodes(said: &str) -> anyhow::Result<&str> {
@@ -98,7 +103,8 @@ fn over_nodes(said: &str) -> anyhow::Result<&str> {
             );
         }
     }
-    Ok(if nodes == "*" { "" } else { nodes })
+    let is_default = nodes == "*" || nodes.eq_ignore_ascii_case("nopack");
+    Ok(if is_default { "" } else { nodes })
 }
 
 /// The part of `--distribution` that is about sockets; empty for the default.
@@ -109,7 +115,7 @@ pub(super) fn over_sockets(said: &str) -> String {
 
 /// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
 /// `SLURM_HOSTFILE` names.
-fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<String>> {
+pub(super) fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<String>> {
     let text = match session.env("SLURM_HOSTFILE") {
         Some(path) if nodelist.is_empty() => {
             std::fs::read_to_string(Path::new(&path)).with_context(|| format!("SLURM_HOSTFILE={path}"))?

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use spur_proto::v1::Job;
@@ -98,19 +98,25 @@ fn submit_all_the_time(
     })
 }
 
-fn kill_at_random(cluster: &mut Cluster, acks: &Receiver<Accepted>, ledger: &mut Ledger) {
+/// Says for how long nobody was served at the longest.
+fn kill_at_random(cluster: &mut Cluster, acks: &Receiver<Accepted>, ledger: &mut Ledger) -> Duration {
     let mut chance = chance::seeded();
+    let mut longest = Duration::ZERO;
     for round in 1..=KILLS {
         for _ in 0..chance.below(6) {
             ledger.note(acks.recv_timeout(PATIENCE).expect("submissions go on"));
         }
         // Not a wait for anything: any moment must do.
         std::thread::sleep(Duration::from_micros(chance.below(30_000)));
+        let killed = Instant::now();
         cluster.kill("spurctld");
         cluster.start_controller();
         acks.try_iter().for_each(|accepted| ledger.note(accepted));
-        ledger.check(&cluster.client().jobs(), &format!("after kill {round}"));
+        let there = cluster.client().jobs();
+        longest = longest.max(killed.elapsed());
+        ledger.check(&there, &format!("after kill {round}"));
     }
+    longest
 }
 
 #[test]
@@ -126,7 +132,7 @@ fn killing_the_controller_loses_nothing_and_runs_nothing_twice() {
         })
         .collect();
     let mut ledger = Ledger::default();
-    kill_at_random(&mut cluster, &acks, &mut ledger);
+    let longest = kill_at_random(&mut cluster, &acks, &mut ledger);
     going.store(false, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.join().expect("the client has not failed"));
     acks.try_iter().for_each(|accepted| ledger.note(accepted));
@@ -156,10 +162,11 @@ fn killing_the_controller_loses_nothing_and_runs_nothing_twice() {
         "accounting:\n{rows}"
     );
     println!(
-        "{KILLS} kills, {} jobs acknowledged, {} marks, {} s",
+        "{KILLS} kills, {} jobs acknowledged, {} marks, {} s, nobody served for {} ms at the longest",
         ledger.jobs.len(),
         marks.len(),
-        begun.elapsed().map_or(0, |time| time.as_secs())
+        begun.elapsed().map_or(0, |time| time.as_secs()),
+        longest.as_millis()
     );
 }
 

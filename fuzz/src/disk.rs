@@ -1,0 +1,44 @@
+//! What daemons find on their disks.
+
+use std::fmt::Debug;
+
+use serde_json::{from_slice, to_vec};
+use spur_core::cluster::Entry;
+use spur_core::cluster::snapshot::Record;
+use spur_core::compute::allegiance::Allegiance;
+use spurd::step::attempt::StepAttempt;
+use spurd::step::record::ExitRecord;
+
+use crate::text_of;
+
+/// What is read is written as what reads the same.
+fn again<T>(bytes: &[u8])
+where
+    T: for<'a> serde::Deserialize<'a> + serde::Serialize + PartialEq + Debug,
+{
+    if let Ok(value) = from_slice::<T>(bytes) {
+        let written = to_vec(&value).expect("what was read can be written");
+        let read = from_slice::<T>(&written);
+        let read = read.unwrap_or_else(|error| panic!("{}: {error}", String::from_utf8_lossy(&written)));
+        assert_eq!(read, value);
+    }
+}
+
+/// Entries of the journal, and records of a snapshot: one a line.
+pub fn journal(bytes: &[u8]) {
+    for line in bytes.split(|byte| *byte == b'\n') {
+        again::<Entry>(line);
+        again::<Record>(line);
+    }
+}
+
+/// What a spool holds: how a step ended, whom the node obeys, the names of markers.
+pub fn spool(bytes: &[u8]) {
+    again::<ExitRecord>(bytes);
+    again::<Allegiance>(bytes);
+    if let Some(name) = text_of(bytes)
+        && let Ok(attempt) = name.parse::<StepAttempt>()
+    {
+        assert_eq!(attempt.to_string().parse::<StepAttempt>().ok(), Some(attempt), "{name:?}");
+    }
+}

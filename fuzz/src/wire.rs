@@ -1,0 +1,95 @@
+//! Messages as they come from a network, through conversion and `check`.
+
+use prost::Message;
+use spur_core::controller::{Command, Input};
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::change::JobChange;
+use spur_core::text::jobid::JobRef;
+use spur_proto::convert::{agent, reservation, spec, step};
+use spur_proto::v1;
+
+use crate::world::World;
+
+/// The job that runs in every world, and the one that waits.
+const JOBS: [u32; 2] = [1, 2];
+
+/// A request for a job that a command has made or that came from a network.
+pub fn submit(wire: v1::JobSpec) {
+    match spec::submission(wire) {
+        Err(bad) => assert!(!bad.to_string().is_empty()),
+        Ok((submission, _)) => {
+            let mut world = World::new();
+            if world.command(1000, Command::Submit(Box::new(submission))) {
+                world.plan();
+            }
+        }
+    }
+}
+
+/// `JobSpec`: submitted, and planned where it is taken.
+pub fn submission(bytes: &[u8]) {
+    if let Ok(wire) = v1::JobSpec::decode(bytes) {
+        submit(wire);
+    }
+}
+
+/// Steps, changes and reservations; the first byte says which.
+pub fn requests(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let mut world = World::new();
+    match kind % 4 {
+        0 => {
+            let Ok(wire) = v1::CreateStepRequest::decode(bytes) else { return };
+            if let Ok(wish) = step::spec(&wire) {
+                let job = JobId(JOBS[usize::from(wire.job_id != JOBS[0])]);
+                world.command(1000, Command::CreateStep { job, step: Box::new(wish) });
+            }
+        }
+        1 => {
+            let Ok(wire) = v1::UpdateJobRequest::decode(bytes) else { return };
+            let mut keys: Vec<_> = wire.changes.iter().collect();
+            keys.sort();
+            let changes: Result<Vec<_>, _> =
+                keys.into_iter().map(|(key, value)| JobChange::parse(key, value)).collect();
+            let Ok(changes) = changes else { return };
+            for job in JOBS.map(|job| JobRef::whole(JobId(job))) {
+                for uid in [1000, 0] {
+                    world.command(uid, Command::UpdateJob { job: job.clone(), changes: changes.clone() });
+                }
+            }
+        }
+        _ => {
+            let Ok(wire) = v1::CreateReservationRequest::decode(bytes) else { return };
+            if let Ok(ask) = reservation::ask(&wire.settings, wire.utc_offset) {
+                world.command(0, Command::CreateReservation(Box::new(ask.clone())));
+                world.command(0, Command::UpdateReservation(Box::new(ask)));
+            }
+        }
+    }
+    world.plan();
+}
+
+/// What nodes say: registrations and reports; the first byte says which.
+pub fn nodes(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let mut world = World::new();
+    if kind % 2 == 0 {
+        let Ok(hello) = v1::Hello::decode(bytes) else { return };
+        let (Ok(registration), Ok(seen)) = (agent::registration(&hello), agent::seen(&hello)) else { return };
+        for name in ["n1", "n4"] {
+            world.input(Input::Registered {
+                name: name.into(),
+                registration: registration.clone().into(),
+                held: agent::held(&hello),
+                seen: seen.clone(),
+                connection: 1,
+            });
+        }
+    } else {
+        let Ok(wire) = v1::Report::decode(bytes) else { return };
+        if let Ok((attempt, report)) = agent::report(wire) {
+            world.input(Input::Report { node: NodeId(0), id: 1, attempt, report });
+        }
+    }
+    world.plan();
+}

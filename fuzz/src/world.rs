@@ -1,0 +1,126 @@
+//! A small cluster with a running and a waiting job, and what is asked of it.
+
+use std::sync::{Arc, LazyLock};
+
+use spur_cli::options::submission::Surroundings;
+use spur_core::cluster::{Cluster, invariant};
+use spur_core::controller::{Command, Input, handle};
+use spur_core::model::caller::{Caller, Owner};
+use spur_core::model::config::Config;
+use spur_core::model::history::Seen;
+use spur_core::model::node::{NodeShape, Registration};
+use spur_core::sched;
+use spur_core::sched::forecast::Limits;
+use spur_core::text::time::{Civil, CivilNow, Time};
+use spur_proto::convert::spec;
+use spur_proto::v1;
+
+/// Friday, 2026-11-20 14:30:00 in a zone an hour east of UTC.
+pub struct Afternoon;
+
+impl Afternoon {
+    pub fn now() -> CivilNow {
+        let civil = Civil { year: 2026, month: 11, day: 20, hour: 14, minute: 30, second: 0 };
+        CivilNow { time: Self::to_epoch(civil).expect("a date"), civil }
+    }
+
+    pub fn to_epoch(civil: Civil) -> Option<Time> {
+        civil.to_utc().map(|time| Time(time.0 - 3600))
+    }
+}
+
+impl Surroundings for Afternoon {
+    fn now(&self) -> CivilNow {
+        Self::now()
+    }
+
+    fn to_epoch(&self, civil: Civil) -> Option<Time> {
+        Self::to_epoch(civil)
+    }
+}
+
+/// The present of the cluster.
+pub const NOW: Time = Time(1_795_181_400);
+
+static START: LazyLock<Cluster> = LazyLock::new(|| {
+    let text = include_str!("world.toml");
+    let policy = Config::parse(text, "world.toml").expect("it is sound").policy;
+    let mut world = World(Cluster::default());
+    world.command(0, Command::Reconfigure(policy.into()));
+    for name in ["n1", "n2", "n3"] {
+        let shape = NodeShape { cpus: 4, memory_mb: 1000, ..NodeShape::default() };
+        let registration = Registration {
+            shape,
+            boot_id: "b".into(),
+            spool_id: name.into(),
+            address: format!("{name}:7000").into(),
+            hostname: name.into(),
+            version: "1".into(),
+            arch: "x86_64".into(),
+            os: "Linux".into(),
+            booted: Time(1),
+            started: Time(2),
+            peer: Arc::default(),
+            containment: Arc::default(),
+            fault: Arc::default(),
+        };
+        world.input(Input::Registered {
+            name: name.into(),
+            registration: registration.into(),
+            held: Vec::new(),
+            seen: Seen::default(),
+            connection: 0,
+        });
+    }
+    world.submit(v1::JobSpec { name: "runs".to_owned(), ..v1::JobSpec::default() });
+    world.plan();
+    world.submit(v1::JobSpec { name: "waits".to_owned(), hold: true, ..v1::JobSpec::default() });
+    world.0
+});
+
+/// A cluster that inputs reach.
+pub struct World(pub Cluster);
+
+impl World {
+    /// The one that every execution begins with.
+    pub fn new() -> World {
+        World(START.clone())
+    }
+
+    /// Takes an input; whatever it is, the cluster stays sound, and what is refused changes nothing.
+    pub fn input(&mut self, input: Input) -> bool {
+        let before = self.0.seq();
+        let outcome = handle(&mut self.0, 1, NOW, input);
+        let violations = invariant::violations(&self.0);
+        assert!(violations.is_empty(), "{violations:?}");
+        if let Err(reject) = &outcome.answer {
+            assert!(
+                !reject.to_string().is_empty() && self.0.seq() == before,
+                "{reject} has changed something"
+            );
+        }
+        outcome.answer.is_ok()
+    }
+
+    /// Has a user's command carried out.
+    pub fn command(&mut self, uid: u32, command: Command) -> bool {
+        let name = if uid == 0 { "root" } else { "alice" };
+        let owner = Owner { uid, gid: uid, user: name.into(), group: name.into() };
+        let caller = Caller { owner: Arc::new(owner), groups: Arc::default(), operator: uid == 0 };
+        self.input(Input::Command { caller, request: None, command })
+    }
+
+    fn submit(&mut self, wire: v1::JobSpec) {
+        let batch = v1::Batch { script: b"#!/bin/sh\n".to_vec().into(), ..v1::Batch::default() };
+        let wire = v1::JobSpec { batch: Some(batch), ..wire };
+        let (submission, _) = spec::submission(wire).expect("it is sound");
+        assert!(self.command(1000, Command::Submit(Box::new(submission))), "it is sound");
+    }
+
+    /// Starts what fits.
+    pub fn plan(&mut self) {
+        for start in sched::plan(&self.0, NOW, &Limits).starts {
+            self.input(Input::Start(Box::new(start)));
+        }
+    }
+}

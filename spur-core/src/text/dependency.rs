@@ -221,7 +221,7 @@ fn is_number(text: &str) -> bool {
 }
 
 fn job<I: FromStr>(text: &str, kind: DependencyKind) -> Result<DependencyJob<I>, String> {
-    let (rest, delay) = match text.rsplit_once('+') {
+    let (rest, delay) = match text.split_once('+') {
         Some((rest, minutes)) => {
             let delay = number::integer32(minutes).map_err(|e| format!("`{text}`: {e} after `+`"))?;
             (rest, delay)
@@ -305,6 +305,8 @@ mod tests {
             ("aftrok:3", "there is no `aftrok`; did you mean `afterok`?"),
             ("afterok:3+5", "`3+5`: only after takes +MINUTES"),
             ("after:3+x", "`3+x`: a number is expected after `+`"),
+            // With names for jobs this was a job `922+922`.
+            ("922+922+00", "`922+922+00`: a number is expected after `+`"),
             ("afterok:x", "`x` names no job"),
             ("afterok:1,", "there is no ``"),
         ] {

@@ -94,6 +94,11 @@ fn rows(table: &str) -> Vec<Row> {
     }
 }
 
+/// Whether a note was made of an option's effect, which may be another one by now.
+fn was_made(note: &str) -> bool {
+    note.starts_with("refused: ") || note.starts_with("without effect: ")
+}
+
 const TABLES: usize = 22;
 
 #[test]
@@ -117,7 +122,8 @@ fn every_option_and_field_is_in_the_tables() {
         }
         for (row, made) in rows(table) {
             let row = format!("| {}", row.join(" | "));
-            let note = made.as_deref().or(notes.get(row.trim()).map(String::as_str)).unwrap_or_default();
+            let by_hand = notes.get(row.trim()).map(String::as_str).filter(|note| !was_made(note));
+            let note = made.as_deref().or(by_hand).unwrap_or_default();
             out.push_str(&format!("{row} | {note} |\n"));
         }
         out.push_str(&format!("{END}\n"));

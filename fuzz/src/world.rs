@@ -111,7 +111,11 @@ impl World {
     }
 
     fn submit(&mut self, wire: v1::JobSpec) {
-        let batch = v1::Batch { script: b"#!/bin/sh\n".to_vec().into(), ..v1::Batch::default() };
+        let batch = v1::Batch {
+            script: b"#!/bin/sh\n".to_vec().into(),
+            work_dir: "/".to_owned(),
+            ..v1::Batch::default()
+        };
         let wire = v1::JobSpec { batch: Some(batch), ..wire };
         let (submission, _) = spec::submission(wire).expect("it is sound");
         assert!(self.command(1000, Command::Submit(Box::new(submission))), "it is sound");

@@ -5,6 +5,7 @@
 mod budget;
 mod case;
 mod counted;
+mod counted_kinds;
 mod filled;
 mod judge;
 mod loaded;

@@ -331,7 +331,7 @@ impl<'a> Problem<'a> {
 
     /// Whether nothing rounds or limits what domains give, and nothing has to be used, but for counted features and limits on
     /// the domains or nodes that are used.
-    fn is_free_but_for_counts(&self) -> bool {
+    pub(super) fn is_free_but_for_counts(&self) -> bool {
         self.units.iter().all(|&unit| unit == 1)
             && self.node_unit.is_none()
             && self.leaf_cap == u32::MAX

@@ -3,12 +3,13 @@
 //! The rooms, in the order in which they are mostly asked: `water_filling` has jobs that are spread; of the others,
 //! `equal_slots` makes tasks on nodes that all take as many a question about whole nodes; `whole_nodes` has whole nodes,
 //! and such that are shared, that weigh the same, or of which the lightest will do; `forced_nodes` has those of which some
-//! are used in every choice; `node_knapsack` has nodes that take unequally much; `relaxed` asks them less where nobody has
+//! are used in every choice; `node_knapsack` has nodes that take unequally much; `counted_kinds` has whole nodes of counted kinds; `relaxed` asks them less where nobody has
 //! an answer. What they share: `reduced_costs` finds the best leaves in any number of layers, `comparison` compares choices
 //! in domains of one layer, `slack_bound` leaves out what no best choice uses, `slack_tables` chooses where little is to
 //! spare, and `knapsack_step` is a step of a walk.
 
 mod comparison;
+mod counted_kinds;
 mod equal_slots;
 mod forced_nodes;
 mod knapsack_step;
@@ -67,10 +68,10 @@ fn anywhere(problem: &Problem<'_>) -> Outcome {
     if problem.ask.mode == Mode::Distributed {
         return water_filling::place(problem);
     }
-    let ways: [fn(&Problem<'_>) -> Outcome; 3] = if adds_up_in_tables(problem) {
-        [node_knapsack::place, whole_nodes::place, forced_nodes::place]
+    let ways: [fn(&Problem<'_>) -> Outcome; 4] = if adds_up_in_tables(problem) {
+        [node_knapsack::place, whole_nodes::place, forced_nodes::place, counted_kinds::place]
     } else {
-        [whole_nodes::place, forced_nodes::place, node_knapsack::place]
+        [whole_nodes::place, forced_nodes::place, node_knapsack::place, counted_kinds::place]
     };
     let mut cut = Outcome::Other;
     for place in ways {
@@ -97,5 +98,7 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if problem.ask.mode == Mode::Distributed {
         return water_filling::losers(problem, most);
     }
-    whole_nodes::losers(problem, most).or_else(|| node_knapsack::losers(problem, most))
+    whole_nodes::losers(problem, most)
+        .or_else(|| counted_kinds::losers(problem, most))
+        .or_else(|| node_knapsack::losers(problem, most))
 }

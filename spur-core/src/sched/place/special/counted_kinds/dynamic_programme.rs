@@ -1,0 +1,246 @@
+//! The best leaves of one domain, by a walk over them from the last to the first: the least cost for everything that may
+//! still be wanted, of each kind and in all, and for every part of the way down that may be in use already.
+
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::sched::place::problem::Problem;
+use crate::sched::place::special::knapsack_step::Total;
+use crate::sched::place::special::outcome::NoChoice;
+
+use super::kind_counts::KindCounts;
+
+/// Numbers that walks may work out for one question, beyond which none is tried.
+const MOST: usize = 1 << 24;
+/// Numbers that are worked out in the time of one step of a search.
+const AT_ONCE: usize = 1 << 7;
+
+/// What is wanted, as numbers from 0 up to what the job needs: of each kind that it needs, and of all, where it needs more.
+struct Wanted {
+    /// Which number of the counts each is, and how many are needed.
+    needs: Vec<(usize, u32)>,
+    /// How many ways there are to want something.
+    states: usize,
+}
+
+impl Wanted {
+    fn new(needs: &[u32], amount: u32) -> Option<Self> {
+        let rest = amount.checked_sub(needs.iter().sum())?;
+        let all = (needs.len(), if rest > 0 { amount } else { 0 });
+        let needs: Vec<(usize, u32)> =
+            needs.iter().copied().enumerate().chain([all]).filter(|(_, need)| *need > 0).collect();
+        let states = needs.iter().try_fold(1_usize, |all, (_, need)| all.checked_mul(*need as usize + 1))?;
+        Some(Self { needs, states })
+    }
+
+    /// What a leaf gives of what is wanted.
+    fn given(&self, nodes: &[u32]) -> Vec<u32> {
+        self.needs.iter().map(|&(number, need)| nodes[number].min(need)).collect()
+    }
+
+    /// What is left of everything that can be wanted once so much is given.
+    fn left(&self, given: &[u32]) -> Vec<u32> {
+        let mut left: Vec<u32> = vec![0];
+        for (&(_, need), given) in self.needs.iter().zip(given) {
+            let width = need + 1;
+            let more = (0..width).map(|wanted| wanted.saturating_sub(*given));
+            left =
+                left.iter().flat_map(|&before| more.clone().map(move |own| before * width + own)).collect();
+        }
+        left
+    }
+
+    /// How many leaves that give so much are of use at most.
+    fn most_alike(&self, given: &[u32]) -> u32 {
+        let each = self.needs.iter().zip(given).filter(|(_, given)| **given > 0);
+        each.map(|((_, need), given)| need.div_ceil(*given)).max().unwrap_or(0)
+    }
+}
+
+/// A leaf on the walk.
+struct Stop {
+    leaf: DomainId,
+    /// What it gives, by number.
+    given: usize,
+    /// How many of the domains from the holder down to this leaf it shares with the leaf before it.
+    shared: usize,
+    /// What using it costs, by how many of these are in use.
+    costs: Vec<u128>,
+}
+
+/// The leaves of a domain that may be used, in fabric order.
+pub(super) struct Programme {
+    holder: DomainId,
+    wanted: Wanted,
+    stops: Vec<Stop>,
+    /// What leaves give.
+    given: Vec<Vec<u32>>,
+    /// Most that is shared anywhere, and one more.
+    depth: usize,
+}
+
+/// The best leaves in each of some domains that hold the job, in fabric order, where it needs so many nodes of each kind.
+pub(super) fn best_leaves(
+    counts: &KindCounts<'_, '_>,
+    holders: impl Iterator<Item = (DomainId, Vec<u32>)>,
+) -> Result<Vec<Vec<DomainId>>, NoChoice> {
+    let walks: Option<Vec<Programme>> =
+        holders.map(|(holder, needs)| Programme::new(counts, holder, &needs)).collect();
+    let walks = walks.ok_or(NoChoice::Unknown)?;
+    let numbers = walks.iter().fold(0, |sum: usize, walk| sum.saturating_add(walk.numbers()));
+    if numbers > MOST || !counts.problem.meter.take(numbers / AT_ONCE) {
+        return Err(NoChoice::Unknown);
+    }
+    walks.iter().map(|walk| walk.best().ok_or(NoChoice::Nowhere)).collect()
+}
+
+/// How costs are packed: spans of the layers below a holder, from the top down, then slots of what is used likewise.
+struct Packing {
+    layers: u8,
+    span: u32,
+    slots: u32,
+}
+
+impl Packing {
+    /// None where the numbers are too large.
+    fn new(problem: &Problem<'_>, holder: DomainId) -> Option<Self> {
+        let bits = |number: u64| u64::BITS - number.leading_zeros();
+        let layers = problem.fabric.domain(holder).layer().0 - 1;
+        let packing = Self { layers, span: bits(problem.amount.into()), slots: bits(problem.slots(holder)) };
+        // One bit is left so that nothing is taken for what cannot be done.
+        (u32::from(layers).checked_mul(packing.span + packing.slots)? < u128::BITS).then_some(packing)
+    }
+
+    /// What using a domain below the holder costs by itself.
+    fn charge(&self, problem: &Problem<'_>, id: DomainId) -> u128 {
+        let domain = problem.fabric.domain(id);
+        let counts = |layer: Layer| (domain.layer()..=domain.cover()).contains(&layer);
+        let below = || (Layer::LEAF.0..=self.layers).rev().map(Layer);
+        let spans = below().fold(0, |cost, layer| cost << self.span | u128::from(counts(layer)));
+        let slots = u128::from(problem.slots(id));
+        below().fold(spans, |cost, layer| cost << self.slots | if counts(layer) { slots } else { 0 })
+    }
+}
+
+impl Programme {
+    /// None where the numbers are too large.
+    fn new(counts: &KindCounts<'_, '_>, holder: DomainId, needs: &[u32]) -> Option<Self> {
+        let (problem, fabric) = (counts.problem, counts.problem.fabric);
+        let wanted = Wanted::new(needs, problem.amount)?;
+        let packing = Packing::new(problem, holder)?;
+        let mut walk = Self { holder, wanted, stops: Vec::new(), given: Vec::new(), depth: 1 };
+        if fabric.domain(holder).children().is_empty() {
+            return Some(walk);
+        }
+        let mut known: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
+        let mut before: Vec<DomainId> = Vec::new();
+        // Of leaves of one domain that are alike the first few will do.
+        let mut seen: BTreeMap<(Option<DomainId>, usize, u64), u32> = BTreeMap::new();
+        for leaf in leaves_of(fabric, holder) {
+            let given = walk.wanted.given(counts.of(leaf));
+            if given.iter().all(|given| *given == 0) {
+                continue;
+            }
+            let (next, most) = (known.len(), walk.wanted.most_alike(&given));
+            let number = *known.entry(given).or_insert_with_key(|given| {
+                walk.given.push(given.clone());
+                next
+            });
+            let like = (fabric.domain(leaf).parent(), number, problem.slots(leaf));
+            let count = seen.entry(like).or_default();
+            *count += 1;
+            if *count > most {
+                continue;
+            }
+            let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
+            let mut path: Vec<DomainId> = up.take_while(|&id| id != holder).collect();
+            path.reverse();
+            let shared = before.iter().zip(&path).take_while(|(one, other)| one == other).count();
+            let mut costs = vec![0; path.len()];
+            let mut sum = 0;
+            for (cost, &id) in costs.iter_mut().zip(&path).rev() {
+                sum += packing.charge(problem, id);
+                *cost = sum;
+            }
+            walk.depth = walk.depth.max(shared + 1);
+            walk.stops.push(Stop { leaf, given: number, shared, costs });
+            before = path;
+        }
+        Some(walk)
+    }
+
+    /// How many numbers it works out.
+    fn numbers(&self) -> usize {
+        let steps: usize = self.stops.iter().map(|stop| stop.shared + 1).sum();
+        (steps + self.depth + self.given.len()).saturating_mul(self.wanted.states)
+    }
+
+    /// The leaves of the least cost; None where none hold the job.
+    fn best(&self) -> Option<Vec<DomainId>> {
+        if self.stops.is_empty() {
+            return Some(vec![self.holder]);
+        }
+        let states = self.wanted.states;
+        let left: Vec<Vec<u32>> = self.given.iter().map(|given| self.wanted.left(given)).collect();
+        let mut after = vec![u128::NEVER; self.depth * states];
+        after.iter_mut().step_by(states).for_each(|done| *done = u128::NOTHING);
+        let mut here = after.clone();
+        // By stop, by what is in use, and by what is wanted: whether it is used.
+        let mut uses: Vec<Vec<bool>> = Vec::with_capacity(self.stops.len());
+        for (index, stop) in self.stops.iter().enumerate().rev() {
+            let next = self.shared_after(index);
+            let left = &left[stop.given];
+            let mut own = vec![false; (stop.shared + 1) * states];
+            for used in 0..=stop.shared {
+                let skips = &after[used.min(next) * states..][..states];
+                let taken = &after[next * states..][..states];
+                let outcome = &mut here[used * states..][..states];
+                let own = &mut own[used * states..][..states];
+                // Where nothing is wanted nothing is used.
+                for (wanted, &rest) in left.iter().enumerate().skip(1) {
+                    let take = taken[rest as usize].plus(stop.costs[used]);
+                    own[wanted] = take <= skips[wanted] && take != u128::NEVER;
+                    outcome[wanted] = take.min(skips[wanted]);
+                }
+                outcome[0] = skips[0];
+            }
+            uses.push(own);
+            std::mem::swap(&mut here, &mut after);
+        }
+        uses.reverse();
+        (after[states - 1] != u128::NEVER).then(|| self.follow(&uses, &left))
+    }
+
+    /// What is shared between the leaf at an index and the next one.
+    fn shared_after(&self, index: usize) -> usize {
+        self.stops.get(index + 1).map_or(0, |stop| stop.shared)
+    }
+
+    fn follow(&self, uses: &[Vec<bool>], left: &[Vec<u32>]) -> Vec<DomainId> {
+        let states = self.wanted.states;
+        let (mut wanted, mut used) = (states - 1, 0);
+        let mut leaves = Vec::new();
+        for (index, (stop, uses)) in self.stops.iter().zip(uses).enumerate() {
+            let next = self.shared_after(index);
+            if uses[used * states + wanted] {
+                leaves.push(stop.leaf);
+                wanted = left[stop.given][wanted] as usize;
+                used = next;
+            }
+            used = used.min(next);
+        }
+        leaves
+    }
+}
+
+/// The leaves of a domain in fabric order.
+fn leaves_of(fabric: &Fabric, holder: DomainId) -> Vec<DomainId> {
+    let (mut leaves, mut ahead) = (Vec::new(), vec![holder]);
+    while let Some(id) = ahead.pop() {
+        match fabric.domain(id).children() {
+            [] => leaves.push(id),
+            children => ahead.extend(children.iter().rev()),
+        }
+    }
+    leaves
+}

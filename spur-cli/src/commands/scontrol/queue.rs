@@ -1,7 +1,5 @@
 //! `scontrol` on jobs that wait or run: hold, release, requeue, suspend, top, and waiting until one is ready.
 
-use std::time::Duration;
-
 use anyhow::Context;
 use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
@@ -14,9 +12,6 @@ use super::{bare, update};
 use crate::commands::query;
 use crate::error::{FAILURE, Failure};
 use crate::session::Session;
-
-/// Between two looks at a job whose nodes are not ready.
-const READY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The jobs that words name: by number, or all of a name (`jobname=test`), which are looked up.
 async fn named(session: &mut Session, words: &[String]) -> anyhow::Result<Vec<String>> {
@@ -119,27 +114,25 @@ pub(super) fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
     if answer.problems.is_empty() { 0 } else { FAILURE }
 }
 
-/// `wait_job JOB`: until all of its nodes are ready for use. As with Slurm one that does not run is not waited for.
+/// `wait_job JOB`: whether its nodes are ready for use, as those of a job that runs are at once. As with Slurm one that does
+/// not run is not waited for.
 pub(super) async fn wait_job(session: &mut Session, written: &str) -> anyhow::Result<u8> {
     let ids = update::job_ids(written)?;
     let [job_id] = &ids[..] else { return Err(bare(format!("{written}: name one job")).into()) };
-    loop {
-        let filter =
-            JobFilter { job_ids: vec![job_id.clone()], states: vec!["all".into()], ..JobFilter::default() };
-        let found = match query::jobs(session.connection()?, filter).await {
-            Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
-            Err(error @ CallError::Refused { .. }) => return Err(error.into()),
-            answer => answer?,
-        };
-        match found.first().map(|job| job.state.as_str()) {
-            None => return said(session, &format!("Problem running job {job_id}")),
-            Some("RUNNING" | "SUSPENDED") => {
-                session.inform(&format!("Nodes are ready for job {job_id}"));
-                return Ok(0);
-            }
-            Some("CONFIGURING") => tokio::time::sleep(READY_PAUSE).await,
-            Some(_) => return said(session, &format!("Job {job_id} no longer running")),
+    let filter =
+        JobFilter { job_ids: vec![job_id.clone()], states: vec!["all".into()], ..JobFilter::default() };
+    let found = match query::jobs(session.connection()?, filter).await {
+        Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
+        Err(error @ CallError::Refused { .. }) => return Err(error.into()),
+        answer => answer?,
+    };
+    match found.first().map(|job| job.state.as_str()) {
+        None => said(session, &format!("Problem running job {job_id}")),
+        Some("RUNNING" | "SUSPENDED") => {
+            session.inform(&format!("Nodes are ready for job {job_id}"));
+            Ok(0)
         }
+        Some(_) => said(session, &format!("Job {job_id} no longer running")),
     }
 }
 

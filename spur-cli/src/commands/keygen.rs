@@ -1,12 +1,12 @@
 //! `spur keygen FILE`: a new cluster key, to be copied to every host; or a second one, while everything runs.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use spur_proto::keys::ClusterKey;
 
-use crate::options::{CommandLine, Opt, Settled};
+use crate::commands::called;
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 /// What is to be done with the file.
@@ -51,12 +51,8 @@ const LINE: CommandLine<Wish> = CommandLine {
 /// A file that is there already, or, for an old key, is not; or cannot be written.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
-    let operands = match LINE.settle(words, &|name| session.env(name), &mut wish)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {
+        return Ok(0);
     };
     let [file] = &operands[..] else {
         bail!("one file is expected: spur keygen FILE");

@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::command::Command;
-use crate::options::{CommandLine, Settled};
+use crate::commands::called;
+use crate::options::CommandLine;
 use crate::session::Session;
 
 const LINE: CommandLine<()> = CommandLine {
@@ -27,12 +28,8 @@ const LINE: CommandLine<()> = CommandLine {
 /// # Errors
 /// A directory that cannot be written, or something in it that is in the way.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let operands = match LINE.settle(words, &|name| session.env(name), &mut ())? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, words, &mut ())? else {
+        return Ok(0);
     };
     let [directory] = &operands[..] else {
         bail!("one directory is expected: spur links DIR");

@@ -2,6 +2,7 @@
 //! gives the exit code.
 
 mod allocation;
+mod called;
 pub mod config;
 pub mod demo;
 pub mod import;

@@ -10,8 +10,9 @@ use clap_mangen::Man;
 
 use super::srun::{attach, bcast};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
+use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
-use crate::options::{CommandLine, Settled, build};
+use crate::options::{CommandLine, build};
 use crate::session::Session;
 
 const MAN: CommandLine<()> = CommandLine {
@@ -80,12 +81,8 @@ fn pages() -> Vec<Page> {
 /// # Errors
 /// A directory that cannot be written.
 pub fn man(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let operands = match MAN.settle(words, &|name| session.env(name), &mut ())? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &MAN, words, &mut ())? else {
+        return Ok(0);
     };
     let [directory] = &operands[..] else {
         bail!("one directory is expected: spur man DIR");
@@ -113,12 +110,8 @@ pub fn man(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
 /// # Errors
 /// A shell that is not known.
 pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let operands = match COMPLETION.settle(words, &|name| session.env(name), &mut ())? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &COMPLETION, words, &mut ())? else {
+        return Ok(0);
     };
     let [shell] = &operands[..] else {
         bail!("one shell is expected: spur completion {}", COMPLETION.synopsis);

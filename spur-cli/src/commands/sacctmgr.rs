@@ -8,6 +8,7 @@ use spur_proto::v1::JobFilter;
 
 use super::qos::{self, Qos};
 use super::query;
+use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::options::{CommandLine, Opt, Settled};
@@ -323,12 +324,8 @@ fn entity(word: &str) -> Option<&'static str> {
 /// What is not kept here, a field that there is not, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut settings = Settings::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut settings)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
+        return Ok(0);
     };
     let Some((verb, rest)) = operands.split_first() else {
         return Err(Failure::new("no command given; write e.g. sacctmgr show qos").into());

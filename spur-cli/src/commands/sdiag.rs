@@ -11,10 +11,11 @@ use spur_proto::v1::{Cycles, GetStatisticsRequest, GetStatisticsResponse, Reques
 
 use super::listing::{self, Common, Listing};
 use super::query;
+use crate::commands::called;
 use crate::error::Failure;
 use crate::format::json::Wish;
 use crate::format::json::value::{number, time};
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 /// What the options say.
@@ -86,13 +87,10 @@ pub const LINE: CommandLine<Query> = CommandLine {
 /// An option that cannot be honoured, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut query = Query::default();
-    match LINE.settle(&words, &|name| session.env(name), &mut query)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => query::no_operands(operands.into_iter())?,
-    }
+    let Some(operands) = called::operands(session, &LINE, &words, &mut query)? else {
+        return Ok(0);
+    };
+    query::no_operands(operands.into_iter())?;
     listing::check_clusters(session, &query.common.clusters).await?;
     if query.common.wish.is_some_and(|wish| wish.list) {
         write!(session.out, "{}", Wish::list())?;

@@ -8,10 +8,11 @@ use spur_proto::client::Controller;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::query;
+use crate::commands::called;
 use crate::error::Failure;
 use crate::format::Show;
 use crate::format::fields::accounting::elapsed;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 /// The exit code where there is no such job, as of Slurm's `seff`.
@@ -191,12 +192,8 @@ fn held_memory(tres: &str) -> u64 {
 /// An option that cannot be honoured, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut asked = Query::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut asked)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands.into_iter().collect::<Vec<String>>(),
+    let Some(operands) = called::operands(session, &LINE, &words, &mut asked)? else {
+        return Ok(0);
     };
     let [job] = &operands[..] else {
         return Err(Failure::new("one job is expected: seff JOB").into());

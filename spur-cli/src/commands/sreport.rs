@@ -13,10 +13,11 @@ use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::moment::past_moment;
 use super::query;
+use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::format::value::time;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 /// Usage is counted in whole hours, as Slurm's database sums it up.
@@ -255,12 +256,8 @@ impl Conditions {
 /// A report that there is not, a time that cannot be read, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut settings = Settings::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut settings)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
+        return Ok(0);
     };
     let [of, rest @ ..] = &operands[..] else {
         return Err(Failure::new("no report given; write e.g. sreport cluster utilization").into());

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use super::listing::{self, Common, Listing};
 use super::query;
+use crate::commands::called;
 use crate::format::report::{Column, Layout, Report};
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 /// What the options say.
@@ -116,13 +117,10 @@ const FIELDS: [Column<Share>; 15] = [
 /// A field that there is not, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut settings = Settings::default();
-    match LINE.settle(&words, &|name| session.env(name), &mut settings)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => query::no_operands(operands.into_iter())?,
-    }
+    let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
+        return Ok(0);
+    };
+    query::no_operands(operands.into_iter())?;
     if settings.help_format {
         for fields in FIELDS.chunks(4) {
             let line: String = fields.iter().map(|field| format!("{:<17} ", field.name)).collect();

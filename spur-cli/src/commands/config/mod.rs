@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use spur_core::model::config::Config;
 use spur_proto::convert::config::settings;
 
-use crate::options::{CommandLine, Opt, Settled};
+use crate::commands::called;
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 use slurm::File;
@@ -62,12 +63,8 @@ const LINE: CommandLine<Wish> = CommandLine {
 /// A file that cannot be read, or every mistake in it; for `-o` a file that is there already.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
-    let operands = match LINE.settle(words, &|name| session.env(name), &mut wish)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {
+        return Ok(0);
     };
     let (what, file) = match &operands[..] {
         [what] => (what, None),

@@ -24,7 +24,8 @@ use std::rc::Rc;
 use anyhow::{Context, bail};
 use spur_core::model::config::Config;
 
-use crate::options::{CommandLine, Opt, Settled};
+use crate::commands::called;
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 use lines::{Line, Pair};
 use nodes::{Devices, Nodes};
@@ -91,12 +92,8 @@ pub struct Imported {
 /// A directory that cannot be read or has none of Slurm's files in it; a file that is there already.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
-    let operands = match LINE.settle(words, &|name| session.env(name), &mut wish)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {
+        return Ok(0);
     };
     let directory = match &operands[..] {
         [kind, directory] if kind == "slurm" => directory,

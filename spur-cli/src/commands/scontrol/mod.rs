@@ -40,9 +40,10 @@ use spur_proto::v1::{
 
 use super::listing::{self, Common, Listing};
 use super::query;
+use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::json::Wish;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 pub use controller::ping;
 use entity::{Creation, Deletion};
@@ -213,12 +214,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         words.insert(at + 1, "--".to_owned());
     }
     let mut call = Call::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut call)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, &words, &mut call)? else {
+        return Ok(0);
     };
     if call.common.wish.is_some_and(|wish| wish.list) {
         write!(session.out, "{}", Wish::list())?;

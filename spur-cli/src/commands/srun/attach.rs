@@ -14,9 +14,10 @@ use tokio::sync::mpsc;
 use super::launch::names;
 use super::output::{Outputs, Own};
 use super::{ask_again, group, node};
+use crate::commands::called;
 use crate::error::Failure;
 use crate::options::submission::{Files, StepWishes};
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 /// Events that may wait for this command to take them.
@@ -106,12 +107,8 @@ fn filter(value: &str) -> Result<String, String> {
 /// A step that does not run, a node that cannot be reached.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else {
+        return Ok(0);
     };
     let [name] = &operands[..] else {
         bail!(Failure::new("one step is expected: sattach 42.0"));

@@ -4,7 +4,6 @@
 //! copy has its name only when it is whole.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -14,10 +13,11 @@ use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, StepProgram};
 
 use super::{TAKEN, group, run_in};
+use crate::commands::called;
 use crate::commands::signals::Signals;
 use crate::error::Failure;
 use crate::options::submission::Submission;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::place;
 use crate::session::Session;
 
@@ -109,12 +109,8 @@ fn nothing(_: &mut Args, _: &str) -> Result<(), String> {
 /// A file that cannot be read, a job that is not there, a node that cannot write.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else {
+        return Ok(0);
     };
     let [source, destination] = &operands[..] else {
         bail!(Failure::new(format!("Need two file names, have {} names", operands.len())));

@@ -1,10 +1,11 @@
 //! `spur exec`: runs a command in a job that runs, beside what it does: the short way for
 //! `srun --jobid=JOB --overlap --pty`.
 
-use std::io::{IsTerminal, Write, stdin, stdout};
+use std::io::{IsTerminal, stdin, stdout};
 
+use crate::commands::called;
 use crate::error::Failure;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
@@ -33,12 +34,8 @@ const LINE: CommandLine<Args> = CommandLine {
 /// Whatever keeps the command from being run to its end.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
-    let mut operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(mut operands) = called::operands(session, &LINE, &words, &mut args)? else {
+        return Ok(0);
     };
     if operands.is_empty() {
         return Err(Failure::new("a job is expected: spur exec 42 nvidia-smi").into());

@@ -10,9 +10,10 @@ use spur_proto::v1::step_output::Output;
 use spur_proto::v1::{Job, JobFilter, StepLogs};
 
 use super::{ask_again, group, node};
+use crate::commands::called;
 use crate::commands::{query, watch};
 use crate::error::Failure;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
@@ -53,12 +54,8 @@ const LINE: CommandLine<Args> = CommandLine {
 /// A job that is not there or has no script, a file that cannot be read.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
-    let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
-        Settled::Show(text) => {
-            write!(session.out, "{text}")?;
-            return Ok(0);
-        }
-        Settled::Run(operands) => operands,
+    let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else {
+        return Ok(0);
     };
     let [name] = &operands[..] else {
         bail!(Failure::new("one job is expected: spur logs -f 42"));

@@ -119,7 +119,7 @@ async fn output(
     while let Some(event) = reader.receive().await.unwrap() {
         let StreamEvent::Output(part) = event else { continue };
         let next = part.offset + part.bytes.len() as u64;
-        writer.acknowledge(part.task, part.stream, next, part.end).await.unwrap();
+        writer.acknowledge(part.task, part.stream, next, part.end).await;
         if (part.task, part.stream) == (task, Stream::Stdout) {
             assert_eq!(part.offset, bytes.len() as u64, "no gap and no double");
             bytes.extend(part.bytes);
@@ -434,11 +434,11 @@ async fn output_and_input_survive_a_change_of_reader() {
         }
     };
     assert_eq!((first.offset, first.bytes.as_slice()), (0, b"one\n".as_slice()));
-    writer.input(InputPart { offset: 0, bytes: b"two\n".to_vec(), end: false }).await.unwrap();
+    writer.input(InputPart { offset: 0, bytes: b"two\n".to_vec(), end: false }).await;
     drop((reader, writer));
     // Nothing was acknowledged, so the next reader gets it again; the input it repeats is known by its offset.
     let (mut reader, mut writer) = step.attach().await.unwrap();
-    writer.input(InputPart { offset: 0, bytes: b"two\nthree\n".to_vec(), end: true }).await.unwrap();
+    writer.input(InputPart { offset: 0, bytes: b"two\nthree\n".to_vec(), end: true }).await;
     assert_eq!(output(&mut reader, &mut writer, 0).await, "one\ntwo\nthree\n");
     assert_eq!(ended(&mut events).await.status(), status(0, 0));
 }
@@ -463,7 +463,7 @@ async fn every_task_gets_the_input_and_the_worst_status_counts() {
     let (step, mut events) =
         node.start(node.step(4, "read x; echo $SLURM_PROCID $x; exit $SLURM_PROCID")).await;
     let (mut reader, mut writer) = step.attach().await.unwrap();
-    writer.input(InputPart { offset: 0, bytes: b"word\n".to_vec(), end: true }).await.unwrap();
+    writer.input(InputPart { offset: 0, bytes: b"word\n".to_vec(), end: true }).await;
     let mut texts = vec![String::new(); 4];
     let mut open = 8;
     while open > 0 {
@@ -471,7 +471,7 @@ async fn every_task_gets_the_input_and_the_worst_status_counts() {
         let StreamEvent::Output(part) = event else { continue };
         texts[part.task as usize].push_str(std::str::from_utf8(&part.bytes).unwrap());
         let next = part.offset + part.bytes.len() as u64;
-        writer.acknowledge(part.task, part.stream, next, part.end).await.unwrap();
+        writer.acknowledge(part.task, part.stream, next, part.end).await;
         open -= u32::from(part.end);
     }
     assert_eq!(texts, ["0 word\n", "1 word\n", "2 word\n", "3 word\n"]);

@@ -98,8 +98,7 @@ impl Session {
             Err(_) => return self.tell_record().await,
         };
         for (&(task, stream), progress) in &self.progress {
-            // A step that ends in this moment is noticed when its output is read.
-            let _ = writer.acknowledge(task, stream, progress.taken, false).await;
+            writer.acknowledge(task, stream, progress.taken, false).await;
         }
         loop {
             match self.exchange(&mut reader, &mut writer).await {
@@ -140,14 +139,14 @@ impl Session {
                 }
                 Ok(None) | Err(_) if self.done => {
                     // It knows the end of everything and has left: it has what it wanted.
-                    let _ = writer.request(Request::Discard).await;
+                    writer.request(Request::Discard).await;
                     Ok(Some(Left::Done))
                 }
                 Ok(None) | Err(_) => Ok(Some(Left::Gone)),
             },
             () = self.output.closed() => {
                 if self.done {
-                    let _ = writer.request(Request::Discard).await;
+                    writer.request(Request::Discard).await;
                 }
                 Ok(Some(if self.done { Left::Done } else { Left::Gone }))
             }
@@ -161,7 +160,7 @@ impl Session {
                 self.input_taken = offset;
                 self.input_at.get_or_insert(offset);
                 self.send(Out::StdinTaken(offset)).await?;
-                self.feed(writer).await?;
+                self.feed(writer).await;
             }
             StreamEvent::Step(event) => self.forward_event(event).await?,
             StreamEvent::Detached => {}
@@ -179,7 +178,7 @@ impl Session {
         if end {
             progress.length = Some(length);
             if progress.taken == length {
-                writer.acknowledge(task, stream, length, true).await?;
+                writer.acknowledge(task, stream, length, true).await;
             }
         }
         if !bytes.is_empty() {
@@ -233,35 +232,36 @@ impl Session {
             Input::Stdin(v1::StepStdin { data, end }) => {
                 self.pending.extend(data);
                 self.input_ended |= end;
-                self.feed(writer).await
+                self.feed(writer).await;
             }
             Input::Signal(v1::StepSignal { signal }) => {
                 let signal = i32::try_from(signal).unwrap_or(0);
-                writer.request(Request::Signal { signal, scope: SignalScope::All }).await
+                writer.request(Request::Signal { signal, scope: SignalScope::All }).await;
             }
             Input::Terminate(v1::StepTerminate { kill_wait_ms }) => {
                 let notice = running::cancelled(self.step.attempt(), &self.node, "");
                 let request = Request::Terminate { kill_wait_ms: Some(kill_wait_ms), notice: Some(notice) };
-                writer.request(request).await
+                writer.request(request).await;
             }
             Input::Window(window) => {
-                writer.request(Request::Resize { window: assemble::window(&window) }).await
+                writer.request(Request::Resize { window: assemble::window(&window) }).await;
             }
             Input::Taken(v1::StepOffset { task, stderr, offset }) => {
                 let stream = stream(stderr);
                 let Some(progress) = self.progress.get_mut(&(task, stream)) else { return Ok(()) };
                 progress.taken = progress.taken.max(offset);
                 let (taken, end) = (progress.taken, progress.length == Some(progress.taken));
-                writer.acknowledge(task, stream, taken, end).await
+                writer.acknowledge(task, stream, taken, end).await;
             }
             Input::Launch(_) | Input::Attach(_) | Input::Watch(_) | Input::Logs(_) => {
-                Err(io::Error::other("a second launch on one stream"))
+                return Err(io::Error::other("a second launch on one stream"));
             }
         }
+        Ok(())
     }
 
     /// Passes input on as far as the window allows.
-    async fn feed(&mut self, writer: &mut StreamWriter) -> io::Result<()> {
+    async fn feed(&mut self, writer: &mut StreamWriter) {
         while let Some(offset) = self.input_at {
             let room = (self.input_taken + INPUT_WINDOW).saturating_sub(offset);
             let count =
@@ -271,14 +271,13 @@ impl Session {
                 break;
             }
             let bytes: Vec<u8> = self.pending.drain(..count).collect();
-            writer.input(InputPart { offset, bytes, end }).await?;
+            writer.input(InputPart { offset, bytes, end }).await;
             self.input_at = Some(offset + count as u64);
             if end {
                 self.input_ended = false;
                 break;
             }
         }
-        Ok(())
     }
 
     /// Tells the end of a step whose spurstepd is gone from the record it left.

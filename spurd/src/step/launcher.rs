@@ -562,7 +562,7 @@ impl StreamReader {
     }
 }
 
-/// Where a step's input goes, and what was read of its output.
+/// Where a step's input goes, and what was read of its output. What is sent to a step that is over is dropped.
 #[derive(Debug)]
 pub struct StreamWriter {
     writing: Writing,
@@ -570,26 +570,22 @@ pub struct StreamWriter {
 
 impl StreamWriter {
     /// Sends input; no more than [`INPUT_WINDOW`](super::message::INPUT_WINDOW) may be under way.
-    ///
-    /// # Errors
-    /// The system's error if the connection broke.
-    pub async fn input(&mut self, part: InputPart) -> io::Result<()> {
-        self.writing.send(&Frame::Input(part)).await
+    pub async fn input(&mut self, part: InputPart) {
+        self.send(Frame::Input(part)).await;
     }
 
     /// Asks something of the step.
-    ///
-    /// # Errors
-    /// The system's error if the connection broke.
-    pub async fn request(&mut self, request: Request) -> io::Result<()> {
-        self.writing.send(&Frame::Request(request)).await
+    pub async fn request(&mut self, request: Request) {
+        self.send(Frame::Request(request)).await;
     }
 
     /// Says how much of a task's output has been taken for good.
-    ///
-    /// # Errors
-    /// The system's error if the connection broke.
-    pub async fn acknowledge(&mut self, task: u32, stream: Stream, offset: u64, end: bool) -> io::Result<()> {
-        self.writing.send(&Frame::Ack(Ack::Output { task, stream, offset, end })).await
+    pub async fn acknowledge(&mut self, task: u32, stream: Stream, offset: u64, end: bool) {
+        self.send(Frame::Ack(Ack::Output { task, stream, offset, end })).await;
+    }
+
+    async fn send(&mut self, frame: Frame) {
+        // A step that is over needs nothing more, and its reader tells how it ended.
+        let _ = self.writing.send(&frame).await;
     }
 }

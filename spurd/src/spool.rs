@@ -377,6 +377,9 @@ impl Spool {
     /// # Errors
     /// What the file system refused.
     pub fn find_ended(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
+        if let Some(record) = read_record(&self.marker("ended", attempt)) {
+            return Ok(Some(record));
+        }
         let directory = self.opened(attempt)?;
         let lock = Lock::of(&directory)?;
         let record = self.record(attempt);
@@ -396,8 +399,7 @@ impl Spool {
     /// What a spurstepd that is gone has left. A record that was not written whole, which takes a power loss, says
     /// nothing.
     fn record(&self, attempt: StepAttempt) -> Option<ExitRecord> {
-        let text = fs::read(self.directory(attempt).join(EXIT_FILE)).ok()?;
-        serde_json::from_slice(&text).ok()
+        read_record(&self.directory(attempt).join(EXIT_FILE))
     }
 
     /// Says of an attempt whose lock is held that it is lost.
@@ -409,8 +411,9 @@ impl Spool {
         self.sealed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The controller has the end of the attempt: only its tombstone stays. While its spurstepd still has output for
-    /// a client, the directory with the way to it stays too, until the attempt is forgotten.
+    /// The controller has the end of the attempt: only its tombstone stays, which holds the record for a client that
+    /// comes back. While its spurstepd still has output for a client, the directory with the way to it stays too,
+    /// until the attempt is forgotten.
     ///
     /// # Errors
     /// What the file system refused.
@@ -426,6 +429,8 @@ impl Spool {
         if alive && self.directory(attempt).join(EXIT_FILE).exists() {
             return Ok(());
         }
+        let kept = fs::rename(self.directory(attempt).join(EXIT_FILE), self.marker("ended", attempt));
+        self.noted(absent_is_fine(kept))?;
         let removed = self.noted(absent_is_fine(fs::remove_dir_all(self.directory(attempt))));
         self.sealed().remove(&attempt);
         removed
@@ -578,6 +583,11 @@ fn make_blank(root: &Path) -> io::Result<()> {
     }
 }
 
+/// The record in a file, if it holds a whole one.
+fn read_record(path: &Path) -> Option<ExitRecord> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -688,6 +698,22 @@ mod tests {
         assert_eq!(spool.tombstones().unwrap(), [first]);
         spool.forget(first.attempt, &[first.step]).unwrap();
         spool.accept(first).unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_tombstone_tells_how_a_step_ended() {
+        let root = tempfile::tempdir().unwrap();
+        let spool = Spool::open(root.path()).unwrap();
+        let step = attempt("1.0.0");
+        spool.accept(step).unwrap();
+        spool.mark_spawning(step).await.unwrap();
+        let text = r#"{"attempt":"1.0.0","started_ms":1,"ended_ms":2,"tasks":[],"failure":null,"out_of_memory":true}"#;
+        fs::write(spool.directory(step).join(EXIT_FILE), text).unwrap();
+        spool.acknowledge(step).unwrap();
+        assert!(!spool.directory(step).exists());
+        assert!(spool.find_ended(step).unwrap().unwrap().out_of_memory);
+        assert_eq!(spool.tombstones().unwrap(), [step]);
+        assert!(!spool.directory(step).exists(), "a question leaves nothing");
     }
 
     #[tokio::test]

@@ -157,10 +157,41 @@ async fn a_client_launches_a_step_and_feeds_it() {
     );
     let ended = v1::StepNodeEnded { step_id: 0, exit_code: 1, ..v1::StepNodeEnded::default() };
     assert_eq!(link.acknowledged_report().await, Report::StepEnded(ended));
+    // Whoever lost the connection at the end, and comes back when the controller has that, is told it.
+    let credential = world.keys.seal(&credential()).into();
+    let mut back =
+        Client::open(&world, &link, Input::Attach(v1::StepAttach { credential, from: vec![] })).await;
+    back.until_done().await;
+    back.exits.sort_unstable();
+    assert_eq!(back.exits, [0, 1]);
     // What ran once is not launched again.
     let mut again = Client::open(&world, &link, Input::Launch(step_launch(&world, script))).await;
     let Some(Output::Failed(error)) = again.next().await else { panic!("launched twice") };
     assert!(error.message.contains("launched on this node before"), "{error:?}");
+}
+
+/// Input for a step that is just ending has nowhere to go; its client hears of the end all the same.
+#[tokio::test]
+async fn input_that_comes_too_late_costs_no_client_its_step() {
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    for step_id in 0..40 {
+        let credential = world.keys.seal(&v1::StepCredential { step_id, ..credential() }).into();
+        let none = || "/dev/null".to_owned();
+        let files = v1::StepFiles { stdout: none(), stderr: none(), ..v1::StepFiles::default() };
+        let launch = v1::StepLaunch { credential, files: Some(files), ..step_launch(&world, ":") };
+        let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
+        let sender = client.input.clone();
+        let feeding = tokio::spawn(async move {
+            let word = || v1::StepStdin { data: b"word\n".to_vec().into(), end: false };
+            while sender.send(v1::StepInput { input: Some(Input::Stdin(word())) }).await.is_ok() {}
+        });
+        client.until_done().await;
+        assert_eq!(client.exits, [0, 0], "step {step_id}");
+        drop(client);
+        feeding.await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -32,6 +32,8 @@ use super::stdin::Stdin;
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
 /// The code of a credential that does not allow a launch any more.
 const EXPIRED: &str = "ESLURMD_CREDENTIAL_EXPIRED";
+/// The code of a step that a node does not have.
+const UNKNOWN: &str = "ESLURMD_STEP_NOTRUNNING";
 /// For how long a node that runs the step may be away, e.g. because its daemon is restarted.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -82,6 +84,8 @@ enum End {
     Done,
     /// The node has said no.
     Refused(String),
+    /// The node does not have the step.
+    Unknown(String),
     /// The node wants a newer credential.
     Expired(String),
     /// Nobody is there.
@@ -157,7 +161,7 @@ impl Follower {
             let first = if attach { self.attach() } else { self.launch() };
             let why = match self.connection(first, &mut launched).await {
                 End::Done => return Event::Done,
-                End::Refused(_) if attach && !self.started => {
+                End::Unknown(_) if attach && !self.started => {
                     attach = false;
                     continue;
                 }
@@ -167,7 +171,7 @@ impl Follower {
                     }
                     continue;
                 }
-                End::Refused(why) => return Event::Lost { why, launched: self.started },
+                End::Refused(why) | End::Unknown(why) => return Event::Lost { why, launched: self.started },
                 End::Away(why) => {
                     self.look_for_node().await;
                     why
@@ -309,6 +313,7 @@ impl Follower {
             Output::StdinTaken(offset) => self.stdin.taken(offset),
             Output::Done(_) => return Some(End::Done),
             Output::Failed(error) if error.code == EXPIRED => return Some(End::Expired(error.message)),
+            Output::Failed(error) if error.code == UNKNOWN => return Some(End::Unknown(error.message)),
             Output::Failed(error) => return Some(End::Refused(error.message)),
         }
         None
@@ -343,7 +348,9 @@ impl End {
     fn why(&self) -> &str {
         match self {
             End::Done => "the step has ended",
-            End::Refused(why) | End::Expired(why) | End::Away(why) | End::Broken(why) => why,
+            End::Refused(why) | End::Unknown(why) | End::Expired(why) | End::Away(why) | End::Broken(why) => {
+                why
+            }
         }
     }
 }

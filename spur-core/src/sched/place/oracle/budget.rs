@@ -10,7 +10,7 @@ use crate::sched::place::Slots;
 
 use super::case::{Case, Random};
 use super::judge::Judge;
-use super::{Ask, Layer, Misfit, Mode, Placement, Strategy, View, Weights, each_seed, place_or_say};
+use super::{Ask, Layer, Misfit, Mode, Placement, Strategy, each_seed, place_or_say};
 
 /// Something that a question is also asked without.
 type Without = (&'static str, fn(&Ask) -> bool, fn(&mut Ask));
@@ -109,9 +109,7 @@ fn constrain(case: &mut Case, random: &mut Random) {
 }
 
 fn answer(case: &Case, ask: &Ask) -> Result<Placement, Misfit> {
-    let weights: Option<&Weights> = case.weights.as_ref();
-    let view = View { occupied: Some(&case.occupied), weights, ..View::new(&case.slots, &case.idle) };
-    place_or_say(&case.fabric, &view, ask)
+    place_or_say(&case.fabric, &case.view(), ask)
 }
 
 fn amounts(case: &Case, placement: &Placement) -> Vec<u32> {

@@ -10,7 +10,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig, WeightsConfig};
 use crate::sched::place::{Score, Strategy};
 
-use super::{Ask, Slots, Weights};
+use super::{Ask, Slots, View, Weights};
 
 /// A source of questions that a seed repeats.
 pub(super) struct Random(Chance);
@@ -110,15 +110,13 @@ impl Random {
     }
 
     fn build(&mut self, config: &TopologyConfig) -> Fabric {
-        let count = self.0.seed() % 2; // nodes in no domain
-        let used: u64 = {
+        let count = (self.0.seed() % 2) as u32; // nodes in no domain
+        let used: u32 = {
             let lists = config.switches.iter().filter_map(|switch| switch.nodes.as_deref());
             let lists = lists.chain(config.blocks.iter().map(|block| block.nodes.as_str()));
-            lists.map(|list| list.split(',').filter(|name| !name.is_empty()).count() as u64).sum()
+            lists.map(|list| list.split(',').filter(|name| !name.is_empty()).count() as u32).sum()
         };
-        let names: Vec<String> = (0..used + count).map(|index| format!("n{index}")).collect();
-        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::build(config, &table, &[]).expect("random fabrics are right")
+        of_nodes(config, used + count)
     }
 
     /// A tree of three layers and up to some sixty nodes, at times more.
@@ -143,9 +141,7 @@ impl Random {
         }
         let (name, switches) = ("core".to_owned(), Some(spines.join(",")));
         config.switches.push(SwitchConfig { name, switches, ..SwitchConfig::default() });
-        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
-        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+        of_nodes(&config, nodes)
     }
 
     /// A tree of four layers over up to some hundred nodes; some leaves lie higher than others.
@@ -165,9 +161,7 @@ impl Random {
         let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
         let mut nodes = 0;
         self.grow_four(&mut config, &most, largest, &mut nodes);
-        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
-        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+        of_nodes(&config, nodes)
     }
 
     fn grow_four(
@@ -225,9 +219,7 @@ impl Random {
         if below.len() > 1 && !self.one_in(8) {
             self.switch(&mut config, None, Some(below.join(",")));
         }
-        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
-        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+        of_nodes(&config, nodes)
     }
 
     fn switch(
@@ -245,9 +237,7 @@ impl Random {
     pub(super) fn blocks_of(size: u32, nodes: u32) -> Fabric {
         let config =
             TopologyConfig { plugin: Plugin::Block, block_size: Some(size), ..TopologyConfig::default() };
-        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
-        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::build(&config, &table, &[]).expect("blocks of one size are right")
+        of_nodes(&config, nodes)
     }
 
     fn tree(&mut self) -> TopologyConfig {
@@ -356,6 +346,13 @@ impl Random {
     }
 }
 
+/// The fabric of so many nodes.
+fn of_nodes(config: &TopologyConfig, nodes: u32) -> Fabric {
+    let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
+    let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+    Fabric::build(config, &table, &[]).expect("random fabrics are right")
+}
+
 /// One question.
 pub(super) struct Case {
     pub(super) fabric: Fabric,
@@ -380,6 +377,16 @@ impl Case {
             Slots::tasks(&fabric, idle)
         };
         Self { fabric, slots, idle, occupied, weights: None, performance: None, ask }
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            slots: &self.slots,
+            idle: &self.idle,
+            occupied: Some(&self.occupied),
+            weights: self.weights.as_ref(),
+            performance: self.performance.as_deref(),
+        }
     }
 
     pub(super) fn layer(&self, random: &mut Random, least: u8) -> Layer {

@@ -2,7 +2,7 @@
 //! definition. What each costs at least is known before any is solved, so that few steps are enough for all of them.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::{Ask, Missed, Placement, View, place};
+use crate::sched::place::{Ask, Missed, Placement, place};
 
 use super::case::{Case, Random};
 use super::judge::Judge;
@@ -22,8 +22,7 @@ fn question(random: &mut Random, is_shared: bool, outline: impl FnOnce(&mut Ask,
 }
 
 fn answer(case: &Case) -> Result<Placement, Missed> {
-    let view = View { weights: case.weights.as_ref(), ..View::new(&case.slots, &case.idle) };
-    place(&case.fabric, &view, &case.ask)
+    place(&case.fabric, &case.view(), &case.ask)
 }
 
 /// The rank of one slot on each of some nodes, and these; None where that is not allowed.

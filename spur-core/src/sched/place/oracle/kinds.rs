@@ -1,0 +1,300 @@
+//! Kinds of questions on fabrics of up to a dozen nodes, each held to brute force.
+
+use std::sync::Arc;
+
+use crate::model::fabric::{Fabric, Layer};
+
+use super::case::{Case, Random};
+use super::{Ask, LeafLoad, Mode, Segment, Strategy, ask, check, each_seed};
+
+/// A question about some fabric that asks for nothing but its size.
+type Size = fn(&mut Random, Fabric) -> Case;
+
+/// Something that a question may ask besides its size.
+type Wish = fn(&mut Case, &mut Random);
+
+/// Asks questions of one kind, with every wish one time in so many, and reports the first answer that is wrong, by its seed.
+fn mix(kind: &str, fabric: fn(&mut Random) -> Fabric, size: Size, wishes: &[(u32, Wish)]) {
+    let mut inexact = 0_u64;
+    each_seed(kind, 3000, |random| {
+        let fabric = fabric(random);
+        let mut case = size(random, fabric);
+        for (times, wish) in wishes {
+            if random.one_in(*times) {
+                wish(&mut case, random);
+            }
+        }
+        let answer = ask(&case);
+        inexact += u64::from(answer.as_ref().is_ok_and(|placement| !placement.exact));
+        check(&case, &answer).map_err(|wrong| format!("{wrong}\n{}", case.describe()))
+    });
+    println!("{kind}: {inexact} of these inexact");
+}
+
+/// A number of whole nodes, or a range.
+fn whole(random: &mut Random, fabric: Fabric) -> Case {
+    let slots = random.whole(&fabric);
+    let ask = nodes(random);
+    Case::new(random, fabric, slots, ask)
+}
+
+/// The same of nodes that are shared.
+fn shared(random: &mut Random, fabric: Fabric) -> Case {
+    let slots = random.shares(&fabric);
+    let ask = nodes(random);
+    Case::new(random, fabric, slots, ask)
+}
+
+fn nodes(random: &mut Random) -> Ask {
+    let amount = random.between(1, 6);
+    let more = if random.one_in(3) { random.between(1, 3) } else { 0 };
+    Ask { nodes: Some((amount, amount + more)), ..Ask::nodes(amount) }
+}
+
+/// Tasks, on so many nodes or so many of each node at times.
+fn tasks(random: &mut Random, fabric: Fabric) -> Case {
+    let slots = random.tasks(&fabric);
+    let mut ask = Ask::tasks(random.between(1, 9));
+    match random.between(0, 5) {
+        0 | 1 => {
+            let nodes = random.between(1, 4);
+            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
+        }
+        2 => {
+            let each = random.between(1, 2);
+            ask.tasks_per_node = Some(each);
+            ask.tasks = Some(each * random.between(1, 4));
+        }
+        _ => {}
+    }
+    Case::new(random, fabric, slots, ask)
+}
+
+fn any_size(random: &mut Random, fabric: Fabric) -> Case {
+    match random.between(0, 7) {
+        0..=3 => whole(random, fabric),
+        4 => shared(random, fabric),
+        _ => tasks(random, fabric),
+    }
+}
+
+/// Segments of whole nodes, of nodes that are shared, or with tasks.
+fn segments(random: &mut Random, fabric: Fabric) -> Case {
+    let (size, count) = (random.between(1, 5), random.between(1, 3));
+    let nodes = size * count;
+    let mut ask = Ask::nodes(nodes);
+    let slots = match random.between(0, 5) {
+        0 | 1 => random.shares(&fabric),
+        2 if fabric.len() <= 8 => {
+            ask.tasks = Some(nodes + random.between(0, 3));
+            random.tasks(&fabric)
+        }
+        _ => random.whole(&fabric),
+    };
+    ask.strategy = Strategy::Block;
+    ask.segment = Some(Segment { size, spread: random.one_in(3), consolidate: random.one_in(3) });
+    Case::new(random, fabric, slots, ask)
+}
+
+fn any_mode(case: &mut Case, random: &mut Random) {
+    case.ask.mode = random.pick(&[Mode::Balanced, Mode::Distributed, Mode::Consolidated]);
+}
+
+fn contiguous(case: &mut Case, _: &mut Random) {
+    case.ask.contiguous = true;
+}
+
+/// Consecutive nodes, leaves side by side, or both.
+fn outline(case: &mut Case, random: &mut Random) {
+    let which = random.between(0, 2);
+    case.ask.contiguous = which != 1;
+    case.ask.adjacent = (which != 0).then(|| random.between(1, 3));
+}
+
+fn flat(case: &mut Case, _: &mut Random) {
+    case.ask.strategy = Strategy::Flat;
+}
+
+fn tree_or_flat(case: &mut Case, random: &mut Random) {
+    case.ask.strategy = if random.one_in(2) { Strategy::Tree } else { Strategy::Flat };
+}
+
+/// What every node brings, the same within each leaf or any number, and a limit on that of a leaf.
+fn load(case: &mut Case, random: &mut Random) {
+    let kinds = random.pick(&[&[0, 4, 8][..], &[1, 2], &[0, 3], &[2, 3, 5]]);
+    let mut of: Vec<u32> = (0..case.fabric.len()).map(|_| random.pick(kinds)).collect();
+    if random.one_in(3) {
+        for leaf in case.fabric.domains_of(Layer::LEAF) {
+            let brings = random.pick(kinds);
+            of[case.fabric.domain(leaf).range()].fill(brings);
+        }
+    }
+    case.ask.leaf_load = Some(LeafLoad { of: Arc::from(of), most: random.between(2, 14) });
+}
+
+#[test]
+fn whole_nodes_plain() {
+    mix("whole nodes, plain", Random::fabric, whole, &[]);
+}
+
+#[test]
+fn whole_nodes_constrained() {
+    mix("whole nodes, constrained", Random::fabric, whole, &[(1, Case::constrain)]);
+}
+
+#[test]
+fn shared_nodes() {
+    mix("nodes that are shared", Random::fabric, shared, &[(2, Case::constrain), (2, any_mode)]);
+}
+
+#[test]
+fn tasks_plain() {
+    mix("tasks, plain", Random::fabric, tasks, &[]);
+}
+
+#[test]
+fn tasks_constrained() {
+    mix("tasks, constrained", Random::fabric, tasks, &[(1, Case::constrain)]);
+}
+
+#[test]
+fn every_mode() {
+    mix("balanced and distributed", Random::fabric, any_size, &[(1, any_mode), (2, Case::constrain)]);
+}
+
+#[test]
+fn outlines() {
+    let wishes: [(u32, Wish); 3] = [(1, outline), (2, any_mode), (2, Case::constrain)];
+    mix("contiguous and adjacent", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn consecutive_and_more() {
+    let wishes: [(u32, Wish); 5] =
+        [(1, contiguous), (1, any_mode), (2, Case::count_kinds), (2, Case::weigh), (3, Case::constrain)];
+    mix("contiguous with counts and weights", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn segments_plain() {
+    mix("segments", Random::fabric, segments, &[(4, Case::constrain)]);
+}
+
+#[test]
+fn segments_over_several_blocks() {
+    let wishes: [(u32, Wish); 2] = [(3, Case::require), (4, Case::constrain)];
+    mix("segments over several blocks", Random::deep_fabric, segments, &wishes);
+}
+
+#[test]
+fn scores() {
+    let wishes: [(u32, Wish); 3] = [(1, Case::score), (2, any_mode), (2, Case::constrain)];
+    mix("settable score", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn networks() {
+    let wishes: [(u32, Wish); 3] = [(1, Case::network), (1, any_mode), (3, Case::constrain)];
+    mix("speed and latency of links", Random::linked_fabric, any_size, &wishes);
+}
+
+#[test]
+fn kinds_of_nodes() {
+    let wishes: [(u32, Wish); 3] = [(1, Case::count_kinds), (1, any_mode), (2, Case::constrain)];
+    mix("counted features", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn limits_of_leaves() {
+    let wishes: [(u32, Wish); 2] = [(1, Case::limit_leaves), (3, Case::constrain)];
+    mix("whole, adjacent and capped leaves with multiples", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn loads_of_leaves() {
+    let wishes: [(u32, Wish); 4] = [(1, load), (4, any_mode), (2, Case::constrain), (4, Case::limit_leaves)];
+    mix("loads of leaves", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn loads_of_leaves_without_a_topology() {
+    let wishes: [(u32, Wish); 3] = [(1, load), (1, flat), (4, Case::constrain_flat)];
+    mix("loads of leaves, fabric ignored", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn loads_of_leaves_in_segments() {
+    mix("loads of leaves, segments", Random::deep_fabric, segments, &[(1, load)]);
+}
+
+#[test]
+fn preferred_domains() {
+    let wishes: [(u32, Wish); 5] = [
+        (1, Case::prefer_a_domain),
+        (1, any_mode),
+        (6, contiguous),
+        (4, Case::limit_leaves),
+        (2, Case::constrain),
+    ];
+    mix("a preferred domain with all else", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn fabric_ignored() {
+    let wishes: [(u32, Wish); 2] = [(1, flat), (1, Case::constrain_flat)];
+    mix("the fabric ignored", Random::fabric, any_size, &wishes);
+}
+
+#[test]
+fn no_topology() {
+    let wishes: [(u32, Wish); 2] = [(1, tree_or_flat), (1, Case::constrain_flat)];
+    mix("no topology", Random::bare_fabric, any_size, &wishes);
+}
+
+#[test]
+fn anything() {
+    let wishes: [(u32, Wish); 9] = [
+        (1, any_mode),
+        (3, Case::network),
+        (3, Case::limit_leaves),
+        (3, Case::count_kinds),
+        (3, Case::weigh),
+        (5, contiguous),
+        (4, Case::score),
+        (6, load),
+        (1, Case::constrain),
+    ];
+    mix("everything at once", Random::linked_fabric, any_size, &wishes);
+}
+
+/// With a budget of one step nothing is searched: what is then said to be exact is so all the same, a refusal as well. Limits,
+/// and tasks next to a number of nodes, are mostly kept by the best choice without them.
+#[test]
+fn limits_with_one_step() {
+    let (mut exact, mut rough) = (0, 0);
+    each_seed("limits, with one step", 3000, |random| {
+        let fabric = random.fabric();
+        let mut case = any_size(random, fabric);
+        if random.one_in(2) {
+            case.count_kinds(random);
+        }
+        if random.one_in(2) {
+            case.limit_leaves(random);
+            case.ask.adjacent = None;
+        }
+        if random.one_in(3) {
+            case.constrain(random);
+        }
+        case.ask.budget = 1;
+        let answer = ask(&case);
+        let is_exact = answer.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
+        exact += u64::from(is_exact);
+        rough += u64::from(!is_exact);
+        if answer.is_err() && !is_exact {
+            return Ok(false);
+        }
+        check(&case, &answer).map_err(|wrong| format!("{wrong}\n{}", case.describe()))
+    });
+    println!("{exact} exact, {rough} not");
+    assert!(exact > 2 * rough, "{exact} exact, {rough} not");
+}

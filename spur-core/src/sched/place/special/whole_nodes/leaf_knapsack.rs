@@ -13,8 +13,9 @@ use crate::sched::place::special::knapsack_step::{KnapsackStep, Total};
 use super::capacity::Rooms;
 use super::shared_nodes;
 
-/// Numbers that one walk may work out, beyond which the general solver is quicker.
-const MOST: usize = 1 << 24;
+/// Numbers that one walk may work out where another solver may answer, and where none does.
+pub(super) const FEW: usize = 1 << 14;
+pub(super) const MOST: usize = 1 << 24;
 /// Numbers that are worked out in the time of one step of a search.
 const AT_ONCE: usize = 1 << 7;
 /// How costs are packed: bits of a span and of a number of slots, and the layers that are charged.
@@ -197,11 +198,12 @@ impl LeafKnapsack {
 }
 
 /// The leaves of a domain that holds a job over which it is spread best, in fabric order, and how many nodes each gives; None
-/// where there is too much to work out.
+/// where more than so many numbers have to be worked out.
 pub(super) fn spread(
     rooms: &Rooms<'_, '_>,
     holder: DomainId,
     packing: &Packing<'_>,
+    limit: usize,
 ) -> Option<Vec<(DomainId, u32)>> {
     if rooms.problem.shares_nodes() {
         return shared_nodes::shares(rooms, holder);
@@ -209,7 +211,7 @@ pub(super) fn spread(
     let amount = rooms.problem.amount;
     let walk = LeafKnapsack::new(rooms, holder, &rooms.below(holder, Layer::LEAF), packing);
     let most = walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?);
-    if most > MOST || !rooms.problem.meter.take(most / AT_ONCE) {
+    if most > limit || !rooms.problem.meter.take(most / AT_ONCE) {
         return None;
     }
     let uses = if packing.bits() < u64::BITS {

@@ -26,7 +26,7 @@ use super::comparison::{
 use super::outcome::{NoChoice, Outcome};
 use super::reduced_costs::best_below;
 use capacity::Rooms;
-use leaf_knapsack::{Packing, spread};
+use leaf_knapsack::{FEW, MOST, Packing, spread};
 
 pub(super) use losers::losers;
 
@@ -193,13 +193,16 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let mut best: Option<(Comparison, Found)> = None;
     for &id in holders {
         let than = best.as_ref().map(|(comparison, _)| comparison);
-        let found = match packing.and_then(|packing| spread(rooms, id, &packing)) {
-            Some(shares) if holders.len() == 1 => return Ok(Some((id, shares))),
+        let walk = |limit: usize| packing.and_then(|packing| spread(rooms, id, &packing, limit));
+        let found = match walk(FEW) {
             Some(shares) => Some((Comparison::new(problem, id, &order, &shares), shares)),
             None => match best_below(problem, id, &order, |id| (0, rooms.room(id)), than) {
                 Ok(found) => found,
                 Err(NoChoice::Nowhere) => continue,
-                Err(NoChoice::Unknown) => return Err(NotPlain),
+                Err(NoChoice::Unknown) => {
+                    let shares = walk(MOST).ok_or(NotPlain)?;
+                    Some((Comparison::new(problem, id, &order, &shares), shares))
+                }
             },
         };
         if let Some((comparison, shares)) = found
@@ -328,7 +331,7 @@ fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(Do
         return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
     }
     let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder))?;
-    spread(rooms, holder, &packing)
+    spread(rooms, holder, &packing, FEW)
 }
 
 /// How much each leaf takes of an amount: the first as much as it can.

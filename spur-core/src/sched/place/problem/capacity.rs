@@ -192,8 +192,13 @@ impl<'a> Problem<'a> {
     /// fewest, and so on.
     pub(crate) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
         let mut slots = self.slots_of_shared(leaf);
-        sums_of_smallest(&mut slots);
-        slots
+        slots.push(0);
+        slots.sort_unstable();
+        let sums = slots.iter().scan(0, |sum, slots| {
+            *sum += slots;
+            Some(*sum)
+        });
+        sums.collect()
     }
 
     /// What each piece of a part of the fabric can take: its domains that count for a layer, or its nodes.
@@ -257,52 +262,9 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Which of some numbers are the smallest, as many of them, the first of equal ones: their places, in order.
-pub(crate) fn smallest(numbers: &[u64], count: usize) -> impl Iterator<Item = usize> {
-    let (last, mut like_it) = match count {
-        count if count < numbers.len() => last_of_smallest(&mut numbers.to_vec(), count),
-        _ => (u64::MAX, usize::MAX),
-    };
-    numbers.iter().enumerate().filter_map(move |(place, &number)| {
-        let is_like_it = number == last && like_it > 0;
-        like_it -= usize::from(is_like_it);
-        (number < last || is_like_it).then_some(place)
-    })
-}
-
 /// The largest of so many of the smallest numbers, of which there are more, and how many like it are among them.
 fn last_of_smallest(numbers: &mut [u64], count: usize) -> (u64, usize) {
     let Some(at) = count.checked_sub(1) else { return (0, 0) };
     let (smaller, last, _) = numbers.select_nth_unstable(at);
     (*last, count - smaller.iter().filter(|number| *number < last).count())
-}
-
-/// Makes of some numbers the sums of none of them, of the smallest, of the two smallest, and so on.
-pub(crate) fn sums_of_smallest(numbers: &mut Vec<u64>) {
-    numbers.push(0);
-    // No number is larger than all their bits together.
-    match numbers.iter().fold(0, |all, number| all | number) {
-        largest if largest < KINDS as u64 => sort_few_kinds(numbers, largest as usize),
-        _ => numbers.sort_unstable(),
-    }
-    let mut sum = 0;
-    for number in numbers {
-        sum += *number;
-        *number = sum;
-    }
-}
-
-/// Numbers that are counted to put them in order: mostly nodes have few slots. A power of 2.
-const KINDS: usize = 64;
-
-/// Puts numbers in order that are all smaller than [`KINDS`] and no larger than another.
-fn sort_few_kinds(numbers: &mut [u64], largest: usize) {
-    let mut counts = [0_u32; KINDS];
-    numbers.iter().for_each(|&number| counts[number as usize % KINDS] += 1);
-    let mut left = numbers;
-    for (number, &count) in (0..).zip(&counts[..=largest]) {
-        let (alike, larger) = left.split_at_mut(count as usize);
-        alike.fill(number);
-        left = larger;
-    }
 }

@@ -28,7 +28,6 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::slots::View;
 
-pub(super) use capacity::{smallest, sums_of_smallest};
 pub(super) use cost::{Cost, NARROW, Narrow};
 pub(super) use frame::{frame, lower};
 pub(super) use front::{Item, Key, prune};

@@ -3,22 +3,20 @@
 //! The rooms, in the order in which they are mostly asked: `water_filling` has jobs that are spread; of the others,
 //! `equal_slots` makes tasks on nodes that all take as many a question about whole nodes; `whole_nodes` has whole nodes,
 //! and such that are shared, that weigh the same, or of which the lightest will do; `forced_nodes` has those of which some
-//! are used in every choice; `node_knapsack` has nodes that take unequally much; `counted_kinds` has whole nodes of counted kinds; `relaxed` asks them less where nobody has
-//! an answer. What they share: `reduced_costs` finds the best leaves in any number of layers, `comparison` compares choices
-//! in domains of one layer, `slack_bound` leaves out what no best choice uses, `slack_tables` chooses where little is to
-//! spare, and `knapsack_step` is a step of a walk.
+//! are used in every choice; `node_knapsack` has nodes that take unequally much; `counted_kinds` has whole nodes of
+//! counted kinds; `relaxed` asks them less where nobody has an answer. What they share: `reduced_costs` finds the best leaves in any number of layers, `comparison` compares choices
+//! in domains of one layer, `fewest` tells how few of some sizes hold an amount, and `knapsack_step` is a step of a walk.
 
 mod comparison;
 mod counted_kinds;
 mod equal_slots;
+mod fewest;
 mod forced_nodes;
 mod knapsack_step;
 mod node_knapsack;
 pub(super) mod outcome;
 mod reduced_costs;
 mod relaxed;
-mod slack_bound;
-mod slack_tables;
 mod water_filling;
 mod whole_nodes;
 

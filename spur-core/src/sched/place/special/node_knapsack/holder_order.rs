@@ -1,7 +1,7 @@
 //! In which order domains are looked at, and which need not be: by what counts say of the best placement in each.
 
 use crate::model::fabric::DomainId;
-use crate::sched::place::special::slack_bound::{fewest, largest};
+use crate::sched::place::special::fewest::{fewest, largest};
 
 use super::dynamic_programme::{Beside, Candidate};
 use super::items::Items;

@@ -10,10 +10,8 @@ use crate::sched::place::problem::{Problem, fewest_heavy, fewest_heavy_of_any, p
 use crate::sched::place::slots::Takes;
 use crate::sched::place::special::outcome::NoChoice;
 use crate::sched::place::special::reduced_costs;
-use crate::sched::place::special::slack_bound::{Parts, SlackBound};
 
 use super::dynamic_programme::{Beside, Candidate};
-use super::slack_fit::Slots;
 
 /// Nodes of a leaf above which those that can never be used are left out first.
 pub(super) const MANY: usize = 48;
@@ -27,20 +25,6 @@ pub(super) enum Weights {
     Lightest,
     /// Exactly so many of each class but the lightest, heaviest first: the least there can be.
     Some(Vec<u32>),
-}
-
-/// Nodes of a domain.
-pub(super) enum Nodes {
-    /// These are used.
-    Best(Vec<Candidate>),
-    /// The nodes that may be used; no others are.
-    Open(Vec<Candidate>),
-}
-
-/// What a member of a domain consists of.
-pub(super) enum Piece {
-    Domain(DomainId),
-    Node(Candidate),
 }
 
 /// What there is; see the module.
@@ -426,29 +410,8 @@ impl<'s, 'a> Items<'s, 'a> {
         nodes
     }
 
-    /// The nodes of a domain that the best choice uses, or those that it may use, in fabric order.
-    pub(super) fn nodes_below(&self, holder: DomainId) -> Nodes {
-        let children = self.problem.fabric.domain(holder).children();
-        if children.is_empty() {
-            return Nodes::Open(self.trimmed(holder));
-        }
-        let nodes = self.number_of_nodes();
-        let is_first = if nodes.is_some() { self.lies_over_leaves(holder) } else { self.are_members_first() };
-        let members = if is_first { children } else { &[] };
-        let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
-        let mut sizes = Parts::default();
-        parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
-        let slots = Slots::new(self, holder, members, &parts);
-        let best = slots.and_then(|slots| match nodes {
-            Some(nodes) => slots.best_of(&sizes, nodes),
-            None => slots.best(&sizes, &SlackBound::new(&sizes, self.problem.amount)?),
-        });
-        let all = || children.iter().flat_map(|&child| self.all_below(child)).collect();
-        best.map_or_else(|| Nodes::Open(all()), Nodes::Best)
-    }
-
-    /// The nodes of a domain, but for those that can never be used.
-    fn all_below(&self, id: DomainId) -> Vec<Candidate> {
+    /// The nodes of a domain in fabric order, but for those that can never be used.
+    pub(super) fn all_below(&self, id: DomainId) -> Vec<Candidate> {
         let (mut nodes, mut ahead) = (Vec::new(), vec![id]);
         while let Some(id) = ahead.pop() {
             match self.problem.fabric.domain(id).children() {
@@ -458,30 +421,6 @@ impl<'s, 'a> Items<'s, 'a> {
             }
         }
         nodes
-    }
-
-    /// What a member of a domain consists of, as far as fewer of those come next: what counts for the layer below it, and
-    /// what each takes.
-    pub(super) fn pieces(&self, holder: DomainId, member: DomainId) -> Vec<(Piece, u32)> {
-        let fabric = self.problem.fabric;
-        let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
-        let are_nodes_counted = self.problem.per_node.is_none();
-        // What may not be used has no room, whatever those below it have.
-        if self.room(member) == 0 {
-            return Vec::new();
-        }
-        let with_room =
-            |id: &DomainId| Some((Piece::Domain(*id), self.room(*id))).filter(|(_, room)| *room > 0);
-        if below > Layer::NODE && fabric.domain(member).layer() > below {
-            let children = fabric.domain(member).children();
-            let mut pieces = Vec::with_capacity(children.len());
-            pieces.extend(children.iter().filter_map(with_room));
-            pieces
-        } else if below == Layer::NODE && are_nodes_counted {
-            self.trimmed(member).into_iter().map(|node| (Piece::Node(node), node.takes)).collect()
-        } else {
-            with_room(&member).into_iter().collect()
-        }
     }
 
     /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none

@@ -9,7 +9,6 @@ mod choice;
 mod dynamic_programme;
 mod holder_order;
 mod items;
-mod slack_fit;
 mod weight_classes;
 
 use std::cmp::Ordering;
@@ -27,7 +26,7 @@ use super::reduced_costs::best_nodes_below;
 use super::whole_nodes;
 use choice::Choice;
 use dynamic_programme::{Beside, Candidate, Scale, walk};
-use items::{Items, MANY, Nodes};
+use items::{Items, MANY};
 use weight_classes::best_nodes;
 
 /// Places a job if it is one of the cases in which everything adds up.
@@ -358,20 +357,16 @@ fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<Candidate>, NoC
     if let Some(counts) = items.counts().filter(|_| items.is_mixed()) {
         return best_nodes(items, id, &counts);
     }
-    match items.nodes_below(id) {
-        Nodes::Best(nodes) => Ok(nodes),
-        Nodes::Open(nodes) => {
-            let layer = problem.fabric.domain(id).layer();
-            let scale = Scale::new(problem, layer, problem.slots(id), items.beside, items.is_mixed());
-            let scale = scale.ok_or(NoChoice::Unknown)?;
-            match walk(problem, id, problem.amount, &nodes, &scale, items.beside) {
-                Err(NoChoice::Unknown) if items.is_lightest_alone() => {
-                    let counts = items.counts().ok_or(NoChoice::Unknown)?;
-                    best_nodes(items, id, &counts)
-                }
-                found => found,
-            }
+    let nodes = items.all_below(id);
+    let layer = problem.fabric.domain(id).layer();
+    let scale = Scale::new(problem, layer, problem.slots(id), items.beside, items.is_mixed());
+    let scale = scale.ok_or(NoChoice::Unknown)?;
+    match walk(problem, id, problem.amount, &nodes, &scale, items.beside) {
+        Err(NoChoice::Unknown) if items.is_lightest_alone() => {
+            let counts = items.counts().ok_or(NoChoice::Unknown)?;
+            best_nodes(items, id, &counts)
         }
+        found => found,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::special::slack_bound::largest;
+use crate::sched::place::special::fewest::largest;
 
 use super::Takes;
 use super::multipliers::Scope;

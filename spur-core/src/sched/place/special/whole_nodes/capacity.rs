@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::slots::count_both;
-use crate::sched::place::special::slack_bound::largest;
+use crate::sched::place::special::fewest::largest;
 
 /// What there is room for; see the module.
 pub(super) struct Rooms<'p, 'a> {

@@ -11,8 +11,6 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::special::knapsack_step::{KnapsackStep, Total};
 
 use super::capacity::Rooms;
-use super::shared_nodes;
-
 /// Numbers that one walk may work out where another solver may answer, and where none does.
 pub(super) const FEW: usize = 1 << 14;
 pub(super) const MOST: usize = 1 << 24;
@@ -205,9 +203,6 @@ pub(super) fn spread(
     packing: &Packing<'_>,
     limit: usize,
 ) -> Option<Vec<(DomainId, u32)>> {
-    if rooms.problem.shares_nodes() {
-        return shared_nodes::shares(rooms, holder);
-    }
     let amount = rooms.problem.amount;
     let walk = LeafKnapsack::new(rooms, holder, &rooms.below(holder, Layer::LEAF), packing);
     let most = walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?);

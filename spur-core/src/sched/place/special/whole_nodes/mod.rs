@@ -1,15 +1,14 @@
 //! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain; and shares
-//! nodes that are shared, of which the fullest of every leaf are taken ([`shared_nodes`]).
+//! nodes that are shared, of which the fullest of every leaf are taken.
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
-//! with the fewest slots in sum, of those the first, as [`leaf_knapsack`] finds them, [`shared_nodes`] where nodes are shared, and
-//! [`reduced_costs`](super::reduced_costs) where that is too much.
+//! with the fewest slots in sum, of those the first, as [`leaf_knapsack`] finds them, or
+//! [`reduced_costs`](super::reduced_costs) where that is too much or nodes are shared.
 
 mod capacity;
 mod leaf_knapsack;
 mod losers;
-mod shared_nodes;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use crate::model::topology::ScoreBefore;
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::Problem;
-use crate::sched::place::special::slack_bound::largest;
+use crate::sched::place::special::fewest::largest;
 
 use super::comparison::{
     Comparison, Found, NotPlain, best_scored, order, preferred_spans, scored, told_apart,
@@ -188,7 +187,9 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let Some(&first) = holders.first() else { return Ok(None) };
     let layer = fabric.domain(first).layer();
     let most_slots = holders.iter().map(|&id| problem.view.slots.of(id)).max().unwrap_or(0);
-    let packing = if problem.takes_add_up() { Packing::new(problem, layer, most_slots) } else { None };
+    // The walk does not know what shared nodes have.
+    let is_walk = problem.takes_add_up() && !problem.shares_nodes();
+    let packing = if is_walk { Packing::new(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
     let mut best: Option<(Comparison, Found)> = None;
     for &id in holders {

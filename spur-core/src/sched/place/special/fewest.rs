@@ -1,0 +1,54 @@
+//! How few of some sizes hold an amount.
+
+use smallvec::{SmallVec, smallvec};
+
+/// How many of some falling numbers come to an amount; one more than there are where all do not.
+pub(super) fn fewest(numbers: &[u64], amount: u64) -> usize {
+    let mut sum = 0;
+    let reached = |number: &u64| {
+        sum += number;
+        sum >= amount
+    };
+    numbers.iter().position(reached).map_or(numbers.len() + 1, |last| last + 1)
+}
+
+/// Kinds for each of some sizes up to which counting them is sooner done than putting the sizes in order.
+const KINDS: usize = 4;
+
+/// How many of the largest sizes hold an amount, and the last of them.
+pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
+    let most = sizes.iter().fold(0, |most, &size| most.max(size));
+    match sizes.len() {
+        count if most > 0 && sizes.iter().all(|&size| size == most) => {
+            let needed = amount.div_ceil(most.into()).max(1);
+            (needed <= count as u64).then_some((needed, most.into()))
+        }
+        count if KINDS * count > most as usize => largest_of_few_kinds(sizes, most, amount),
+        _ => {
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            let mut sum = 0;
+            let reached = |&takes: &u32| {
+                sum += u64::from(takes);
+                sum >= amount
+            };
+            let at = sizes.iter().position(reached)?;
+            Some((at as u64 + 1, u64::from(sizes[at]).max(1)))
+        }
+    }
+}
+
+/// The same of sizes of few kinds, which are counted.
+fn largest_of_few_kinds(sizes: &[u32], most: u32, amount: u64) -> Option<(u64, u64)> {
+    let mut counts: SmallVec<[u32; 64]> = smallvec![0; most as usize + 1];
+    sizes.iter().for_each(|&size| counts[size as usize] += 1);
+    let (mut left, mut before) = (amount, 0);
+    for size in (1..=most).rev() {
+        let (size, count) = (u64::from(size), u64::from(counts[size as usize]));
+        if left <= count * size {
+            return Some((before + left.div_ceil(size).max(1), size));
+        }
+        left -= count * size;
+        before += count;
+    }
+    None
+}

@@ -13,7 +13,7 @@ use crate::sched::place::special::outcome::NoChoice;
 /// Numbers that one walk may work out, beyond which it is not tried.
 const MOST: usize = 1 << 25;
 /// Numbers that are worked out in the time of one step of a search, if they are short and if they are long.
-pub(super) const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
+const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
 
 /// A node that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Price {
 }
 
 /// A price as it is added up and compared on a walk.
-pub(super) trait Packed: Total {
+trait Packed: Total {
     /// From a price whose tail has no more than so many bits.
     fn pack(price: Price, tail: u32) -> Self;
 }
@@ -258,7 +258,7 @@ impl NodeProgramme {
 
 /// Shows some nodes of a domain, which are in fabric order: how many of the domains from the holder down to its leaf each
 /// shares with the node before it, and what using it costs by how many of these are in use, from none to all.
-pub(super) fn along(
+fn along(
     problem: &Problem<'_>,
     holder: DomainId,
     nodes: &[Candidate],
@@ -324,7 +324,7 @@ pub(super) fn walk(
 }
 
 /// The greatest common divisor; of two zeros, 0.
-pub(super) fn gcd(a: u32, b: u32) -> u32 {
+fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

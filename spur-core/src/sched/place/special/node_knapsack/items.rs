@@ -139,24 +139,13 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// What the nodes of each class below a domain take, heaviest first.
-    pub(super) fn takes_by_weight(&self, holder: DomainId) -> Vec<Vec<u32>> {
+    fn takes_by_weight(&self, holder: DomainId) -> Vec<Vec<u32>> {
         let classes = self.problem.layout.weights;
         let mut takes: Vec<Vec<u32>> = vec![Vec::new(); classes + 1];
         self.each_below(holder, |node| {
             takes[self.problem.weight_class(node.pos).unwrap_or(classes)].push(node.takes);
         });
         takes
-    }
-
-    /// How many nodes of each class are used, heaviest first, where that is known.
-    pub(super) fn counts(&self) -> Option<Vec<u32>> {
-        let Beside::Nodes(nodes) = self.beside else { return None };
-        let mut counts = match &self.weights {
-            Weights::Some(least) => least.clone(),
-            Weights::Same | Weights::Lightest => vec![0; self.problem.layout.weights],
-        };
-        counts.push(nodes.checked_sub(counts.iter().sum())?);
-        Some(counts)
     }
 
     /// Shows every node below a domain that may be used, in fabric order.

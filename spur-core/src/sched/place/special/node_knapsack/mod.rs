@@ -9,7 +9,6 @@ mod choice;
 mod dynamic_programme;
 mod holder_order;
 mod items;
-mod weight_classes;
 
 use std::cmp::Ordering;
 
@@ -27,7 +26,6 @@ use super::whole_nodes;
 use choice::Choice;
 use dynamic_programme::{Beside, Candidate, Scale, walk};
 use items::{Items, MANY};
-use weight_classes::best_nodes;
 
 /// Places a job if it is one of the cases in which everything adds up.
 pub(super) fn place(problem: &Problem<'_>) -> Outcome {
@@ -354,20 +352,11 @@ fn in_one_domain(
 /// The best nodes of one domain.
 fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<Candidate>, NoChoice> {
     let problem = items.problem;
-    if let Some(counts) = items.counts().filter(|_| items.is_mixed()) {
-        return best_nodes(items, id, &counts);
-    }
     let nodes = items.all_below(id);
     let layer = problem.fabric.domain(id).layer();
     let scale = Scale::new(problem, layer, problem.slots(id), items.beside, items.is_mixed());
     let scale = scale.ok_or(NoChoice::Unknown)?;
-    match walk(problem, id, problem.amount, &nodes, &scale, items.beside) {
-        Err(NoChoice::Unknown) if items.is_lightest_alone() => {
-            let counts = items.counts().ok_or(NoChoice::Unknown)?;
-            best_nodes(items, id, &counts)
-        }
-        found => found,
-    }
+    walk(problem, id, problem.amount, &nodes, &scale, items.beside)
 }
 
 /// The same where a walk over the nodes is too long; None where the best choice in another domain is better.

@@ -188,6 +188,12 @@ impl Command {
         COMMANDS.iter().filter(|entry| entry.linked).map(|entry| entry.name)
     }
 
+    /// What each command calls itself.
+    #[cfg(test)]
+    pub(crate) fn titles() -> impl Iterator<Item = &'static str> {
+        COMMANDS.iter().map(|entry| entry.command.title())
+    }
+
     fn by_name(name: &str) -> Option<Command> {
         COMMANDS.iter().find(|entry| entry.name == name).map(|entry| entry.command)
     }

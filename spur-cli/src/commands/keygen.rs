@@ -11,7 +11,7 @@ use crate::session::Session;
 
 /// What is to be done with the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wish {
+pub(super) enum Wish {
     #[default]
     New,
     Rotate,
@@ -34,7 +34,7 @@ const OPTIONS: [Opt<Wish>; 2] = [
     }),
 ];
 
-const LINE: CommandLine<Wish> = CommandLine {
+pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur keygen",
     synopsis: "[--rotate | --retire] FILE",
     about: "Writes a new cluster key to FILE, readable by its owner alone. Every host of the cluster needs the same \

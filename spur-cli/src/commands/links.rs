@@ -12,7 +12,7 @@ use crate::commands::called;
 use crate::options::CommandLine;
 use crate::session::Session;
 
-const LINE: CommandLine<()> = CommandLine {
+pub(super) const LINE: CommandLine<()> = CommandLine {
     name: "spur links",
     synopsis: "DIR",
     about: "Makes a symbolic link to this program in DIR for each of the client commands. A link that is there \

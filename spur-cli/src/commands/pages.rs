@@ -8,7 +8,9 @@ use anyhow::{Context, bail};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::srun::{attach, bcast};
+use super::sim::{self, plan};
+use super::srun::{attach, bcast, exec, logs};
+use super::{config, demo, import, keygen, links, why};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -18,7 +20,7 @@ use crate::session::Session;
 const MAN: CommandLine<()> = CommandLine {
     name: "spur man",
     synopsis: "DIR",
-    about: "Writes a manual page for each of the client commands into DIR, which is made if need be.",
+    about: "Writes a manual page for each of the commands into DIR, which is made if need be.",
     options: &[],
     mask: 1,
     env_prefixes: &[],
@@ -27,8 +29,8 @@ const MAN: CommandLine<()> = CommandLine {
 
 const COMPLETION: CommandLine<()> = CommandLine {
     name: "spur completion",
-    synopsis: "bash|zsh|fish|elvish|powershell",
-    about: "Prints what a shell has to read to complete the options of all client commands.",
+    synopsis: "bash|zsh|fish|elvish|powershell [COMMAND]",
+    about: "Prints what a shell has to read to complete the options of all commands, or of one.",
     options: &[],
     mask: 1,
     env_prefixes: &[],
@@ -37,6 +39,7 @@ const COMPLETION: CommandLine<()> = CommandLine {
 
 /// A command as clap has it, and the variables that it reads, with what they say.
 struct Page {
+    name: &'static str,
     command: clap::Command,
     variables: Vec<(&'static str, String)>,
 }
@@ -51,10 +54,11 @@ fn page<S>(line: &CommandLine<S>) -> Page {
         .flat_map(|option| option.env.iter().map(move |&name| (name, says(option.long, option.help))));
     let mut variables: Vec<_> = named.filter(|(name, _)| own(name)).collect();
     variables.sort();
-    Page { command: build::command(line), variables }
+    Page { name: line.name, command: build::command(line), variables }
 }
 
-fn pages() -> Vec<Page> {
+/// Those of the commands that are programs of their own by a link.
+fn linked() -> Vec<Page> {
     vec![
         page(&SBATCH_LINE),
         page(&SALLOC_LINE),
@@ -76,6 +80,34 @@ fn pages() -> Vec<Page> {
     ]
 }
 
+/// Those of the commands that are called as `spur NAME` alone.
+fn own() -> Vec<Page> {
+    vec![
+        page(&demo::LINE),
+        page(&exec::LINE),
+        page(&logs::LINE),
+        page(&why::LINE),
+        page(&plan::LINE),
+        page(&sim::args::LINE),
+        page(&config::LINE),
+        page(&import::LINE),
+        page(&keygen::LINE),
+        page(&links::LINE),
+        page(&MAN),
+        page(&COMPLETION),
+    ]
+}
+
+/// `spur` itself, with its own commands.
+fn program() -> clap::Command {
+    let named = |page: Page| page.command.name(page.name.trim_start_matches("spur "));
+    clap::Command::new("spur")
+        .about("The commands of Spur, a batch system with the commands of Slurm.")
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .subcommands(own().into_iter().map(named))
+}
+
 /// Runs `spur man`.
 ///
 /// # Errors
@@ -89,8 +121,9 @@ pub fn man(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     };
     let directory = Path::new(directory);
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    for page in pages() {
-        let path = directory.join(format!("{}.1", page.command.get_name()));
+    let whole = Page { name: "spur", command: program(), variables: Vec::new() };
+    for page in linked().into_iter().chain(own()).chain([whole]) {
+        let path = directory.join(format!("{}.1", page.name.replace(' ', "-")));
         let mut text = Vec::new();
         Man::new(page.command).render(&mut text)?;
         if !page.variables.is_empty() {
@@ -113,15 +146,23 @@ pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     let Some(operands) = called::operands(session, &COMPLETION, words, &mut ())? else {
         return Ok(0);
     };
-    let [shell] = &operands[..] else {
-        bail!("one shell is expected: spur completion {}", COMPLETION.synopsis);
+    let (shell, wanted) = match &operands[..] {
+        [shell] => (shell, None),
+        [shell, command] => (shell, Some(command)),
+        _ => bail!("a shell is expected, and perhaps a command: spur completion {}", COMPLETION.synopsis),
     };
     let Ok(shell) = shell.parse::<Shell>() else {
         bail!("`{shell}` is no shell known here; say one of {}", COMPLETION.synopsis);
     };
-    for mut page in pages() {
-        let name = page.command.get_name().to_owned();
-        clap_complete::generate(shell, &mut page.command, name, &mut session.out);
+    let commands = linked().into_iter().map(|page| page.command).chain([program()]);
+    let mut chosen: Vec<_> =
+        commands.filter(|command| wanted.is_none_or(|name| name == command.get_name())).collect();
+    if let ([], Some(name)) = (&chosen[..], wanted) {
+        bail!("`{name}` is no program of Spur; `spur --help` lists them");
+    }
+    for command in &mut chosen {
+        let name = command.get_name().to_owned();
+        clap_complete::generate(shell, command, name, &mut session.out);
     }
     Ok(0)
 }
@@ -131,11 +172,12 @@ mod tests {
     use crate::command::Command;
 
     #[test]
-    fn every_command_with_a_link_has_a_page() {
-        let pages: Vec<String> =
-            super::pages().iter().map(|page| page.command.get_name().to_owned()).collect();
-        let without: Vec<&str> =
-            Command::linked().filter(|name| !pages.iter().any(|page| page == name)).collect();
-        assert!(without.is_empty(), "{without:?}");
+    fn every_command_has_a_page() {
+        let pages = super::linked().into_iter().chain(super::own());
+        let mut pages: Vec<&str> = pages.map(|page| page.name).collect();
+        pages.sort_unstable();
+        let mut commands: Vec<&str> = Command::titles().collect();
+        commands.sort_unstable();
+        assert_eq!(pages, commands);
     }
 }

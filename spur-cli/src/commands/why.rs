@@ -14,11 +14,11 @@ use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
-struct Args {
+pub(super) struct Args {
     json: bool,
 }
 
-const LINE: CommandLine<Args> = CommandLine {
+pub(super) const LINE: CommandLine<Args> = CommandLine {
     name: "spur why",
     synopsis: "[--json] JOB …",
     about: "Says why jobs wait, and when and where each will start if everybody before it starts as soon as it can; and of \

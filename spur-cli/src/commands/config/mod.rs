@@ -18,7 +18,7 @@ use slurm::File;
 
 /// How it is shown.
 #[derive(Debug, Default)]
-struct Wish {
+pub(super) struct Wish {
     slurm: bool,
     output: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ const OPTIONS: [Opt<Wish>; 2] = [
     ),
 ];
 
-const LINE: CommandLine<Wish> = CommandLine {
+pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur config",
     synopsis: "check [FILE] | show [--slurm [-o DIR]] [FILE]",
     about: "check reads FILE as the daemons do and names every mistake in it. show prints every setting that holds with \

@@ -36,11 +36,11 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 const STEPS: usize = 7;
 
 #[derive(Debug, Default)]
-struct Wishes {
+pub(super) struct Wishes {
     shell: bool,
 }
 
-const LINE: CommandLine<Wishes> = CommandLine {
+pub(super) const LINE: CommandLine<Wishes> = CommandLine {
     name: "spur demo",
     synopsis: "[OPTIONS]",
     about: "Brings up a controller and sixteen nodes on this host, without any privilege, runs jobs on them that show \

@@ -35,7 +35,7 @@ use topology::Topologies;
 
 /// Where the result goes.
 #[derive(Debug, Default)]
-struct Wish {
+pub(super) struct Wish {
     output: Option<String>,
 }
 
@@ -50,7 +50,7 @@ const OPTIONS: [Opt<Wish>; 1] = [Opt::value(
     },
 )];
 
-const LINE: CommandLine<Wish> = CommandLine {
+pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur import",
     synopsis: "slurm [-o FILE] DIR",
     about: "Reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, and cgroup.conf in DIR, \

@@ -14,7 +14,7 @@ use crate::options::{CommandLine, Opt};
 
 /// The options, folded.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Args {
+pub(in crate::commands) struct Args {
     pub(super) config: Option<PathBuf>,
     pub(super) workload: Option<PathBuf>,
     pub(super) swf: Option<PathBuf>,
@@ -225,7 +225,7 @@ const OPTIONS: &[SimOpt] = &[
 ];
 
 /// How `spur sim` is called.
-pub(super) const LINE: CommandLine<Args> = CommandLine {
+pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur sim",
     synopsis: "(--config FILE | --procs N) (--workload FILE | --swf FILE | --generate lublin) [OPTIONS]",
     about: "Runs a workload on a cluster that is only calculated, with the controller and the scheduler that spurctld \

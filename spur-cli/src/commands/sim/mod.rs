@@ -4,7 +4,7 @@
 //! clocks. The exit code is 0 when the workload was read to its end, 1 for a configuration or workload that is not
 //! understood, 2 for options that make no sense.
 
-mod args;
+pub(super) mod args;
 mod command;
 mod deed;
 mod follow;

@@ -23,7 +23,7 @@ use crate::session::Session;
 const LIVE: &str = "live";
 
 #[derive(Debug, Default)]
-struct Args {
+pub(in crate::commands) struct Args {
     config: Option<PathBuf>,
     state: Option<String>,
     at: Option<i64>,
@@ -64,7 +64,7 @@ const OPTIONS: &[PlanOpt] = &[
     }),
 ];
 
-const LINE: CommandLine<Args> = CommandLine {
+pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur plan",
     synopsis: "[--config FILE --state FILE] [OPTIONS] -- SBATCH_OPTIONS",
     about: "Says when and where a job would start that is not submitted: among the jobs of the running controller, or \

@@ -9,12 +9,12 @@ use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
-struct Args {
+pub(in crate::commands) struct Args {
     node: Option<String>,
 }
 
 /// `spur exec`.
-const LINE: CommandLine<Args> = CommandLine {
+pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur exec",
     synopsis: "[--node=NODE] JOB [COMMAND [ARGUMENTS]]",
     about: "Runs a command, or a shell where none is named, in a job that runs: as the job's user, on its first node, with all \

@@ -17,13 +17,13 @@ use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
-struct Args {
+pub(in crate::commands) struct Args {
     follow: bool,
     stderr: bool,
 }
 
 /// `spur logs`.
-const LINE: CommandLine<Args> = CommandLine {
+pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur logs",
     synopsis: "[-f] [-e] JOB",
     about: "Shows what a batch job has written. While it runs its node reads the file, as the job's user; afterwards it is \

@@ -24,6 +24,7 @@ mod outbox;
 mod owner;
 pub mod planner;
 mod post;
+mod programs;
 mod recover;
 pub mod reload;
 pub mod replica;

@@ -16,6 +16,7 @@ use crate::fault;
 use crate::feed::Feed;
 use crate::inbox::Answered;
 use crate::post::Post;
+use crate::programs::Programs;
 use crate::store::{Commit, StoreError};
 
 /// What came of a batch of inputs.
@@ -63,7 +64,12 @@ fn submitted(entry: &Entry) -> Option<&str> {
 ///
 /// # Errors
 /// When something could not be made durable: nothing more leaves, and the process must end.
-pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents, post: &Post) -> Result<(), StoreError> {
+pub(crate) fn run(
+    queue: &Queue,
+    feed: &mut Feed,
+    agents: &Agents,
+    (post, programs): (&Post, &Programs),
+) -> Result<(), StoreError> {
     while let Ok((commit, held)) = queue.recv() {
         if let Some(commit) = commit {
             commit.wait_blocking()?;
@@ -77,6 +83,7 @@ pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents, post: &Post) 
         }
         for effect in effects {
             match effect {
+                Effect::Program { attempt, program } => programs.run(attempt, program),
                 Effect::Mail { to, subject, variables } => post.send(to, subject, variables),
                 order => agents.order(order),
             }

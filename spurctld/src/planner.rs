@@ -501,6 +501,8 @@ fn news(event: &Event) -> News {
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
         | Event::StepNodeEnded { .. }
+        | Event::PrologEnded { .. }
+        | Event::EpilogEnded { .. }
         | Event::BatchEnded { .. } => News::Nothing,
     }
 }

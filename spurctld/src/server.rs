@@ -49,6 +49,7 @@ use crate::outbox::{self, Outbox};
 use crate::owner::{self, Owner};
 use crate::planner::{Overlay, Planning};
 use crate::post::Post;
+use crate::programs::Programs;
 use crate::recover::{self, History};
 use crate::reload::Reload;
 use crate::replica::Replica;
@@ -330,6 +331,7 @@ impl Machine {
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
         let (holders, epoch) = (Holders::of(&cluster), journal.epoch());
+        let config_path = config_file.path().to_owned();
         let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local), keyring.clone());
 
         let archive = Archive {
@@ -366,7 +368,9 @@ impl Machine {
             archive: to_archive,
         };
         let (orders, post) = (agents.clone(), Post::new(local.controller.mail_prog.clone()));
-        self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, &post)?))?;
+        let programs = Programs::new(replica.clone(), inbox.clone(), std::path::absolute(config_path)?);
+        programs.resume(&cluster);
+        self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, (&post, &programs))?))?;
         let owner = Owner {
             cluster,
             journal,

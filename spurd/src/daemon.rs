@@ -93,7 +93,7 @@ pub async fn run(
         tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
     }
     // A node that is not well is drained before jobs come.
-    health::look_after(settings_seen.clone()).await;
+    let asked = health::look_after(settings_seen.clone()).await;
     let registrar = Registrar {
         settings: settings_seen,
         inventory: Arc::clone(&inventory),
@@ -106,7 +106,7 @@ pub async fn run(
         instance: crate::spool::random_id().context("no random name can be drawn")?,
         inbox: inbox.clone(),
     };
-    let registrar = tokio::spawn(registrar.run());
+    let registrar = tokio::spawn(registrar.run(asked));
     tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");
     ready();
     let reload =

@@ -255,7 +255,11 @@ impl Owner {
             Order::Terminate(_) | Order::Suspend(_) | Order::Signal(_) => {
                 tracing::error!("an order that names no attempt")
             }
-            Order::Welcome(_) | Order::Refusal(_) | Order::Shutdown(_) | Order::Ping(_) => {
+            Order::Welcome(_)
+            | Order::Refusal(_)
+            | Order::Shutdown(_)
+            | Order::Standing(_)
+            | Order::Ping(_) => {
                 tracing::error!("not an order about an attempt");
             }
         }

@@ -26,6 +26,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
 use crate::clock::ControllerClock;
+use crate::health::StandingWanted;
 use crate::inventory::{Inventory, Kernel};
 use crate::owner::Message;
 use crate::report;
@@ -87,7 +88,7 @@ impl From<tonic::Status> for StreamError {
 
 impl Registrar {
     /// Keeps a stream to one of the controllers until one of them, or the end of the owner, ends the daemon.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self, mut asked: mpsc::Receiver<StandingWanted>) {
         let mut pause = PAUSES.0;
         // The same trouble with a controller is told once.
         let mut said: BTreeMap<HostPort, String> = BTreeMap::new();
@@ -95,7 +96,7 @@ impl Registrar {
             let settings = Arc::clone(&self.settings.borrow_and_update());
             for controller in &settings.controllers {
                 let mut welcomed = false;
-                let ended = self.attend(&settings, controller, &mut welcomed).await;
+                let ended = self.attend(&settings, controller, &mut welcomed, &mut asked).await;
                 if welcomed {
                     pause = PAUSES.0;
                 }
@@ -129,6 +130,7 @@ impl Registrar {
         settings: &Settings,
         controller: &HostPort,
         welcomed: &mut bool,
+        asked: &mut mpsc::Receiver<StandingWanted>,
     ) -> Result<(), StreamError> {
         let channel = dialer(settings).connect(controller).await?;
         let introduction = Introduction::new(&token(settings)).map_err(|_| StreamError::Ended)?;
@@ -154,10 +156,15 @@ impl Registrar {
         *welcomed = true;
         let (mut news, mut condition) = (self.settings.clone(), self.spool.news());
         tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
+        let mut standing_wanted: Option<StandingWanted> = None;
         let mut beat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_interval.max(1).into()));
         loop {
             tokio::select! {
                 order = self.next_order(&mut orders) => match order? {
+                    v1::order::Order::Standing(standing) => {
+                        // Who has not waited is gone.
+                        let _ = standing_wanted.take().map(|wanted| wanted.send(standing));
+                    }
                     v1::order::Order::Ping(_) => send(report::message(Up::Pong(v1::Pong {})))?,
                     order => {
                         let message = Message::Order(Box::new(order));
@@ -171,6 +178,10 @@ impl Registrar {
                         send(self.heartbeat())?;
                     }
                     send(report)?;
+                }
+                Some(wanted) = asked.recv() => {
+                    standing_wanted = Some(wanted);
+                    send(report::message(Up::Standing(v1::StandingQuery {})))?;
                 }
                 () = condition.changed() => send(self.heartbeat())?,
                 _ = beat.tick() => send(self.heartbeat())?,

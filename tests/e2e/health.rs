@@ -32,3 +32,39 @@ fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
     fs::write(&sick, "").unwrap();
     cluster.wait_until(|cluster| cluster.ok(&["sinfo", "-h", "-o", "%T %E"]) == "drained sick\n");
 }
+
+#[test]
+fn a_busy_node_is_left_alone_where_only_idle_ones_are_looked_at() {
+    let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
+    let (program, configuration) = (cluster.path("check"), cluster.path("spur.toml"));
+    let script = format!("#!/bin/sh\necho $SLURMD_NODENAME >>{}\n", cluster.work("looked").display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let lines = format!(
+        "[agent]\nhealth_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n\
+         health_check_node_state = [\"IDLE\"]\n",
+        program.display()
+    );
+    let text = fs::read_to_string(&configuration).unwrap().replace("[agent]\n", &lines);
+    fs::write(&configuration, text).unwrap();
+    cluster.start_controller();
+    for node in ["n1", "n2"] {
+        cluster.start_node(node);
+        cluster.wait_for_log(node, &format!("registered as {node}"));
+    }
+    let times = |cluster: &Cluster, node: &str| cluster.read("looked").matches(node).count();
+    // How often the idle node is looked at tells how often the other one would be.
+    let pass = |cluster: &Cluster, count: usize| {
+        let before = times(cluster, "n2");
+        cluster.wait_until(|cluster| times(cluster, "n2") >= before + count);
+    };
+    let mut up = cluster.gate("up");
+    cluster.sbatch(&["-n1", "-w", "n1", "-o", "/dev/null", "--wrap", "echo >up; exec sleep 1000"]);
+    up.wait();
+    pass(&cluster, 2);
+    let before = times(&cluster, "n1");
+    pass(&cluster, 3);
+    assert_eq!(times(&cluster, "n1"), before);
+    cluster.ok(&["scancel", "--me"]);
+    cluster.wait_until(|cluster| times(cluster, "n1") > before);
+}

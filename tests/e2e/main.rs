@@ -30,6 +30,7 @@ mod order;
 mod pipes;
 mod power;
 mod preempt;
+mod programs;
 mod qos;
 mod reservation;
 mod simulated;

@@ -93,19 +93,24 @@ pub(crate) fn event(event: &Event) -> String {
         | Event::CpusReturned { .. }
         | Event::JobResumed { .. } => suspension(event),
         Event::TasksSplit { job, from, tasks } => format!("TasksSplit {job} from {from} tasks {tasks}"),
-        Event::JobStarted { job, alloc: held, split } => {
+        Event::JobStarted { job, alloc: held, split, configuring } => {
             let from = split.map(|split| format!(" as task {} of {}", split.task, split.from));
-            format!("JobStarted {job}{} on {}", from.unwrap_or_default(), alloc(held))
+            let waits = if configuring.is_done() { String::new() } else { format!(", {configuring:?}") };
+            format!("JobStarted {job}{} on {}{waits}", from.unwrap_or_default(), alloc(held))
         }
         Event::JobNodeLost { .. } | Event::JobNodesReplaced { .. } => failure(event),
         Event::NodeReleased { .. } | Event::NodeDowned { .. } => failure(event),
         Event::JobWarned { job } => format!("JobWarned {job}"),
-        Event::JobEnding { job, outcome: how, then, kill_at } => {
+        Event::PrologEnded { job } => format!("PrologEnded {job}"),
+        Event::EpilogEnded { job } => format!("EpilogEnded {job}"),
+        Event::JobEnding { job, outcome: how, then, kill_at, epilog } => {
             let then = match then {
                 Then::End => String::new(),
                 Then::Requeue { hold } => format!(", requeue hold={hold:?}"),
             };
-            format!("JobEnding {job} {}{then}, kill at {:?}", outcome(how), kill_at.map(|at| at.0))
+            let epilog = if *epilog { ", with epilog" } else { "" };
+            let kill_at = kill_at.map(|at| at.0);
+            format!("JobEnding {job} {}{then}, kill at {kill_at:?}{epilog}", outcome(how))
         }
         Event::JobKilled { job } => format!("JobKilled {job}"),
         Event::JobEnded { job, outcome: how } => format!("JobEnded {job} {}", outcome(how)),
@@ -247,6 +252,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
         Effect::Mail { to, subject, .. } => format!("mail to {to}: {subject}"),
+        Effect::Program { attempt, program } => format!("{program:?} of {attempt}"),
         Effect::StepsChanged { job } => format!("steps of {job} changed"),
     }
 }

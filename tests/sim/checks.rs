@@ -332,7 +332,7 @@ fn suspended_jobs_come_first(world: &World) {
 fn what_must_be_in_one_leaf_starts_there(world: &World) {
     let mut cluster = Cluster::default();
     for entry in &world.disk.journal {
-        if let Event::JobStarted { job, alloc, split } = &entry.event {
+        if let Event::JobStarted { job, alloc, split, .. } = &entry.event {
             let record = cluster.job(split.map_or(*job, |split| split.from)).expect("it was submitted");
             let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();
             let spans = cluster.spans(record, &nodes);

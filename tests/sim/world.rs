@@ -436,7 +436,10 @@ impl World {
             Effect::Acknowledge { node, report } => (node, Order::Acknowledge(report)),
             Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
-            Effect::Signal { .. } | Effect::StepsChanged { .. } | Effect::Mail { .. } => return,
+            Effect::Signal { .. }
+            | Effect::StepsChanged { .. }
+            | Effect::Program { .. }
+            | Effect::Mail { .. } => return,
         };
         let session = self.controller.as_ref().and_then(|running| running.open.get(&node)).copied();
         if let Some(session) = session {

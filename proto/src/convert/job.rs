@@ -36,7 +36,7 @@ pub struct Outlook<'a> {
 /// A job at `now`.
 pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> v1::Job {
     let mut message = requested(job);
-    let (state, compact) = job.phase.names();
+    let (state, compact) = job.state_names();
     message.state = state.to_owned();
     message.state_compact = compact.to_owned();
     let waits = job.waits_for.as_ref().map(ToString::to_string);

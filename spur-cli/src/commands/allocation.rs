@@ -44,6 +44,9 @@ pub(super) struct Allocation {
     away: bool,
     /// Whether the job ends, or has ended.
     over: bool,
+    quiet: bool,
+    /// Whether it was said that the job's nodes are made ready.
+    told: bool,
 }
 
 /// For how long an allocation is waited for: `--immediate`, or for ever.
@@ -79,7 +82,7 @@ impl Allocation {
         }
         let (tell, news) = mpsc::unbounded_channel();
         tokio::spawn(hold(connection, asked.job_id, tell));
-        Ok(Allocation { job: asked.job_id, news, away: false, over: false })
+        Ok(Allocation { job: asked.job_id, news, away: false, over: false, quiet, told: false })
     }
 
     /// Waits until the allocation is there. `queued` is called once if that takes longer than the controller needs to look
@@ -94,7 +97,7 @@ impl Allocation {
         mut interrupted: impl AsyncFnMut() -> Signal,
         queued: impl FnOnce(&mut Session),
     ) -> anyhow::Result<Wait> {
-        let give_up = patience.map(|patience| Instant::now() + patience);
+        let mut give_up = patience.map(|patience| Instant::now() + patience);
         let mut queued = Some(queued);
         loop {
             let news = tokio::select! {
@@ -115,6 +118,13 @@ impl Allocation {
                     if let Some(queued) = queued.take() {
                         queued(session);
                     }
+                }
+                // It has them, and they are made ready.
+                "CONFIGURING" if !self.over => {
+                    if !self.told && !self.quiet {
+                        session.inform("Waiting for resource configuration");
+                    }
+                    (self.told, give_up) = (true, None);
                 }
                 _ if self.over => return Ok(Wait::Revoked),
                 _ => return Ok(Wait::Granted(job, environment)),

@@ -9,9 +9,8 @@ use super::dependency;
 use super::event::{Entry, Event, Record, Split};
 use super::{Cluster, Derived, Node};
 use crate::id::{Attempt, JobId, NodeId};
-use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
-use crate::model::job::{BatchEnd, Job, JobSpec};
+use crate::model::job::{BatchEnd, Configuring, Job, JobSpec};
 use crate::model::node::{Drain, Health, Registration};
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::model::step::{Step, StepNodeEnd};
@@ -46,7 +45,9 @@ impl Cluster {
             | Event::CpusReturned { .. }
             | Event::JobResumed { .. } => self.apply_to_suspended(&entry.event, at),
             Event::TasksSplit { job, from, tasks } => self.split(*job, *from, tasks, at),
-            Event::JobStarted { job, alloc, split } => self.start(*job, alloc, *split, at),
+            Event::JobStarted { .. } => self.start(&entry.event, at),
+            Event::PrologEnded { job } => self.jobs.change(*job, |job| job.configuring.prolog = false),
+            Event::EpilogEnded { job } => self.jobs.change(*job, |job| job.epilog = false),
             Event::JobWarned { job } => self.jobs.change(*job, note_warning),
             Event::JobNodeLost { job, node, lingers } => self.lose_node(*job, *node, *lingers, at),
             Event::JobNodesReplaced { job, replaced, why } => self.replace_nodes(*job, replaced, why),
@@ -139,6 +140,8 @@ impl Cluster {
             derived_exit: ExitCode::default(),
             full_limit: None,
             batch_end: None,
+            configuring: Configuring::default(),
+            epilog: false,
         };
         dependency::settle(&mut job, &self.jobs);
         note_eligible(&mut job, at);
@@ -211,8 +214,10 @@ impl Cluster {
         }
     }
 
-    fn start(&mut self, id: JobId, alloc: &Arc<Alloc>, split: Option<Split>, at: Time) {
-        if let Some(Split { from, task }) = split {
+    fn start(&mut self, event: &Event, at: Time) {
+        let Event::JobStarted { job: id, alloc, split, configuring } = event else { return };
+        let id = *id;
+        if let Some(Split { from, task }) = *split {
             let promised = self.jobs.get(from).and_then(|job| job.promised);
             self.split(id, from, &TaskSet::from(task.0), at);
             // What was promised was the start of this task; the next one is promised its own.
@@ -232,6 +237,7 @@ impl Cluster {
             }
             let alloc = Arc::clone(alloc);
             let pauses = Pauses::default();
+            job.configuring = configuring.clone();
             job.phase =
                 Phase::Running { alloc, started: at, warned: false, preempted: None, ends_by, pauses };
         });
@@ -239,9 +245,13 @@ impl Cluster {
     }
 
     fn begin_end(&mut self, event: &Event, at: Time) {
-        let Event::JobEnding { job, outcome, then, kill_at } = event else { return };
+        let Event::JobEnding { job, outcome, then, kill_at, epilog } = event else { return };
         self.give_up_cpus(*job);
-        self.jobs.change(*job, |job| begin_end(job, outcome, *then, *kill_at, at));
+        self.jobs.change(*job, |job| {
+            begin_end(job, outcome, *then, *kill_at, at);
+            job.configuring = Configuring::default();
+            job.epilog |= *epilog;
+        });
     }
 
     fn release(&mut self, id: JobId, node: NodeId, lost: bool, at: Time) {

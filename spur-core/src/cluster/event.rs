@@ -14,7 +14,7 @@ use crate::model::alloc::{Alloc, Replacement, Why};
 use crate::model::clock::Clock;
 use crate::model::config::{NodeConfig, PartitionConfig, Policy};
 use crate::model::idset::IdSet;
-use crate::model::job::{Job, JobSpec};
+use crate::model::job::{Configuring, Job, JobSpec};
 use crate::model::node::{Drain, NodeGres, Registration};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
@@ -219,6 +219,19 @@ pub enum Event {
         /// Where it comes from, for a task of an array that others wait beside; the last one has the record to itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         split: Option<Split>,
+        /// What has to happen before anything of it is launched.
+        #[serde(default, skip_serializing_if = "Configuring::is_done")]
+        configuring: Configuring,
+    },
+    /// The controller's prolog of a job has ended well.
+    PrologEnded {
+        /// Which.
+        job: JobId,
+    },
+    /// The controller's epilog of a job has ended, however.
+    EpilogEnded {
+        /// Which.
+        job: JobId,
     },
     /// A running job was sent the signal it asked for ahead of its time limit.
     JobWarned {
@@ -255,6 +268,9 @@ pub enum Event {
         /// When what is left of it is killed; `None`: at once.
         #[serde(default)]
         kill_at: Option<Time>,
+        /// Whether the controller's epilog is run, which is said once for each attempt.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        epilog: bool,
     },
     /// What is left of an ending job was ordered to be killed.
     JobKilled {
@@ -488,6 +504,8 @@ impl Event {
             | Event::JobPreempted { job, .. }
             | Event::TasksSplit { job, .. }
             | Event::JobStarted { job, .. }
+            | Event::PrologEnded { job }
+            | Event::EpilogEnded { job }
             | Event::JobSuspended { job, .. }
             | Event::JobRecalled { job }
             | Event::CpusReturned { job, .. }

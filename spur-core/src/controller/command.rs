@@ -20,7 +20,7 @@ use crate::text::place::Places;
 use crate::text::signal::Signal;
 use crate::text::time::{Time, TimeLimit};
 
-use super::Reject;
+use super::{Program, Reject};
 
 /// What reaches the owner of the cluster.
 #[derive(Clone, Debug)]
@@ -85,6 +85,15 @@ pub enum Input {
         node: NodeId,
         /// What, for people; empty if nothing does.
         fault: Arc<str>,
+    },
+    /// The controller's prolog or epilog of an attempt has ended.
+    ProgramEnded {
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which of the two.
+        program: Program,
+        /// Why it counts as failed, if it does.
+        failed: Option<String>,
     },
     /// The own clock of the cluster as it goes on, and how far the wall's is ahead of it.
     Clock(Clock),

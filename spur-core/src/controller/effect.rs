@@ -4,6 +4,26 @@
 use crate::id::{Attempt, JobId, NodeId, StepId};
 use crate::text::signal::Signal;
 
+/// A program of the site that the controller runs for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Before anything of the job is launched.
+    Prolog,
+    /// When the end of the job is decided.
+    Epilog,
+}
+
+impl Program {
+    /// What Slurm calls it in `SLURM_SCRIPT_CONTEXT`.
+    #[must_use]
+    pub fn context(self) -> &'static str {
+        match self {
+            Program::Prolog => "prolog_slurmctld",
+            Program::Epilog => "epilog_slurmctld",
+        }
+    }
+}
+
 /// Something to be done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -77,6 +97,14 @@ pub enum Effect {
         subject: String,
         /// What the program that sends it finds in its environment.
         variables: Vec<(&'static str, String)>,
+    },
+    /// Run the controller's prolog or epilog of an attempt, and say when it has ended. Those of one job run one after
+    /// another.
+    Program {
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which of the two.
+        program: Program,
     },
     /// CPUs of a job's steps became free, or the job is ending: step requests that wait should be tried again.
     StepsChanged {

@@ -57,7 +57,8 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
         Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => return,
     };
     let kill_at = ctx.now() + ctx.cluster().policy().jobs.kill_wait.0;
-    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at) });
+    let epilog = ctx.cluster().policy().jobs.epilog_slurmctld.is_some();
+    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at), epilog });
     for part in &alloc.nodes {
         if assumed_gone(ctx, part.node) {
             release(ctx, id, part.node, true);
@@ -95,7 +96,13 @@ fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId
             Some(Phase::Pending(_)) => waiting.extend(end_one(ctx, component, outcome.clone())),
             Some(Phase::Completing(completing)) if matches!(completing.then, Then::Requeue { .. }) => {
                 let (outcome, kill_at) = (outcome.clone(), completing.kill_at);
-                ctx.emit(Event::JobEnding { job: component, outcome, then: Then::End, kill_at });
+                ctx.emit(Event::JobEnding {
+                    job: component,
+                    outcome,
+                    then: Then::End,
+                    kill_at,
+                    epilog: false,
+                });
             }
             _ => {}
         }
@@ -110,9 +117,14 @@ pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
         return;
     }
     ctx.emit(Event::NodeReleased { job: id, node, lost });
+    finish(ctx, id);
+}
+
+/// Finishes an attempt of which no node has anything any more, and whose epilog has ended.
+pub(super) fn finish(ctx: &mut Ctx<'_>, id: JobId) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let Phase::Completing(completing) = &job.phase else { return };
-    if !completing.waiting.is_empty() {
+    if !completing.waiting.is_empty() || job.epilog {
         return;
     }
     match completing.then {
@@ -182,7 +194,7 @@ pub(super) fn lose_attempt(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     begin(ctx, id, outcome, then);
 }
 
-fn after_failure(cluster: &Cluster, id: JobId) -> Then {
+pub(super) fn after_failure(cluster: &Cluster, id: JobId) -> Then {
     // Of a het job the leader has the script, and the say.
     let leader = cluster.jobs().components(id).first().copied().unwrap_or(id);
     let Some(job) = cluster.job(leader) else { return Then::End };

@@ -3,12 +3,15 @@
 
 use std::fmt::Display;
 
+use super::effect::Program;
 use crate::cluster::Cluster;
 use crate::id::NodeId;
 use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::job::{Job, MemoryNeed, Shape};
 use crate::model::layout::Distribution;
+use crate::model::phase::Phase;
 use crate::model::step::Step;
+use crate::text::exit::ExitCode;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
 
@@ -107,6 +110,38 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     }
     env.option("SLURM_JOB_SEGMENT_SIZE", spec.fabric.as_ref().and_then(|fabric| fabric.segment));
     env.0
+}
+
+/// Variables of a program that the controller runs for a job.
+#[must_use]
+pub fn of_program(cluster: &Cluster, job: &Job, program: Program) -> Variables {
+    let mut env = Env(of_job(cluster, job));
+    let spec = &job.spec;
+    env.set("SLURM_SCRIPT_CONTEXT", program.context());
+    env.set("SLURM_JOB_GROUP", &spec.owner.group);
+    env.set("SLURM_JOB_RESTART_COUNT", job.restarts);
+    env.option("SLURM_JOB_CONSTRAINTS", spec.shape.features.as_ref());
+    env.option("SLURM_JOB_WORK_DIR", work_dir(job));
+    if let Some(extra) = &spec.extra {
+        env.option("SLURM_JOB_COMMENT", extra.comment.as_ref());
+        env.option("SLURM_WCKEY", extra.wckey.as_ref());
+        let licenses: Vec<String> =
+            extra.licenses.iter().map(|(name, count)| format!("{name}:{count}")).collect();
+        env.option("SLURM_JOB_LICENSES", Some(licenses.join(",")).filter(|list| !list.is_empty()));
+    }
+    if let (Phase::Completing(completing), Program::Epilog) = (&job.phase, program) {
+        // As wait() has it, and for people.
+        let status = |exit: ExitCode| u32::from(exit.code) << 8 | u32::from(exit.signal);
+        env.set("SLURM_JOB_EXIT_CODE", status(completing.outcome.exit));
+        env.set("SLURM_JOB_EXIT_CODE2", completing.outcome.exit);
+        env.set("SLURM_JOB_DERIVED_EC", status(job.derived_exit));
+    }
+    env.0
+}
+
+fn work_dir(job: &Job) -> Option<&str> {
+    let of_batch = job.spec.batch.as_ref().map(|batch| &*batch.work_dir);
+    of_batch.or_else(|| job.spec.client.as_ref().map(|client| &*client.work_dir))
 }
 
 /// Variables of a step, to be added to its job's.

@@ -23,7 +23,7 @@ pub mod timers;
 use std::sync::Arc;
 
 pub use command::{Command, Input, Reply};
-pub use effect::Effect;
+pub use effect::{Effect, Program};
 pub use reject::Reject;
 
 use crate::cluster::{Cluster, Entry, Event, Record};

@@ -1,6 +1,6 @@
 //! What follows from an event outside the cluster.
 
-use super::effect::Effect;
+use super::effect::{Effect, Program};
 use super::mail;
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
@@ -13,11 +13,23 @@ use crate::text::signal::Signal;
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     mail::tell(cluster, event, effects);
     match event {
-        Event::JobStarted { job, .. } => effects.extend(cluster.job(*job).and_then(launch)),
+        Event::JobStarted { job, configuring, .. } => {
+            if configuring.prolog {
+                program(cluster, *job, Program::Prolog, effects);
+            }
+            effects.extend(launch(cluster, *job));
+        }
+        Event::PrologEnded { job } => {
+            effects.extend(launch(cluster, *job));
+            effects.push(Effect::StepsChanged { job: *job });
+        }
         Event::JobPreempted { job, end_at, then: Some(_), .. } if *end_at > cluster.at() => {
             ask_to_leave(cluster, *job, effects);
         }
-        Event::JobEnding { job, kill_at, .. } => {
+        Event::JobEnding { job, kill_at, epilog, .. } => {
+            if *epilog {
+                program(cluster, *job, Program::Epilog, effects);
+            }
             terminate(cluster, *job, kill_at.is_none(), effects);
             effects.push(Effect::StepsChanged { job: *job });
         }
@@ -64,6 +76,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::JobRecalled { .. }
         | Event::CpusReturned { .. }
         | Event::NodeReleased { .. }
+        | Event::EpilogEnded { .. }
         // A node that is gone cannot be told; when it comes back, it is.
         | Event::JobNodeLost { .. }
         | Event::JobNodesReplaced { .. }
@@ -87,8 +100,21 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
     }
 }
 
-/// The order that starts a job's batch script, if it has one and has started.
-pub(super) fn launch(job: &Job) -> Option<Effect> {
+/// The controller's prolog or epilog of a job.
+fn program(cluster: &Cluster, job: JobId, program: Program, effects: &mut Vec<Effect>) {
+    let attempt = cluster.job(job).map(Job::attempt);
+    effects.extend(attempt.map(|attempt| Effect::Program { attempt, program }));
+}
+
+/// The order that starts a job's batch script, if it has one, has started, and waits for nothing more. Of a het job all
+/// components are waited for, and the first one has the script.
+pub(super) fn launch(cluster: &Cluster, job: JobId) -> Option<Effect> {
+    let components = cluster.jobs().components(job);
+    let waits = |id: &JobId| cluster.job(*id).is_some_and(|job| !job.configuring.is_done());
+    if components.iter().any(waits) {
+        return None;
+    }
+    let job = cluster.job(*components.first()?)?;
     let (Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })) = &job.phase else {
         return None;
     };

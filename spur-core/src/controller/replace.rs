@@ -104,6 +104,8 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::CpusReturned { .. }
         | Event::JobStarted { .. }
         | Event::JobWarned { .. }
+        | Event::PrologEnded { .. }
+        | Event::EpilogEnded { .. }
         | Event::JobNodesReplaced { .. }
         | Event::JobEnding { .. }
         | Event::JobKilled { .. }

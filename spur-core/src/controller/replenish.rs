@@ -65,6 +65,8 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::CpusReturned { .. }
         | Event::JobResumed { .. }
         | Event::JobWarned { .. }
+        | Event::PrologEnded { .. }
+        | Event::EpilogEnded { .. }
         | Event::JobEnding { .. }
         | Event::JobKilled { .. }
         | Event::JobEnded { .. }

@@ -28,7 +28,7 @@ pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<
         let attempt = job.attempt();
         match &job.phase {
             Phase::Running { .. } | Phase::Suspended(_) if !held.contains(&attempt) => {
-                let launch = react::launch(job);
+                let launch = react::launch(cluster, job.id);
                 let mine = |order: &Effect| matches!(order, Effect::Launch { node: on, .. } if *on == node);
                 orders.extend(launch.filter(mine));
             }

@@ -472,6 +472,28 @@ pub struct Job {
     /// How the batch script of the attempt ended, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_end: Option<Box<BatchEnd>>,
+    /// What the attempt still waits for before anything of it is launched.
+    #[serde(default, skip_serializing_if = "Configuring::is_done")]
+    pub configuring: Configuring,
+    /// Whether the controller's epilog of the attempt has not ended; the job is not over before it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub epilog: bool,
+}
+
+/// What an attempt that has its resources waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Configuring {
+    /// The end of the controller's prolog.
+    pub prolog: bool,
+}
+
+impl Configuring {
+    /// Whether there is nothing to wait for.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The end of a batch script.
@@ -493,6 +515,15 @@ impl JobSpec {
 }
 
 impl Job {
+    /// Slurm's long and short names of its state.
+    #[must_use]
+    pub fn state_names(&self) -> (&'static str, &'static str) {
+        match &self.phase {
+            Phase::Running { .. } if !self.configuring.is_done() => ("CONFIGURING", "CF"),
+            phase => phase.names(),
+        }
+    }
+
     /// The attempt that is under way, was last, or will be next.
     #[must_use]
     pub fn attempt(&self) -> Attempt {

@@ -67,6 +67,7 @@ impl Busy {
                 job,
                 alloc: Arc::new(alloc),
                 split: None,
+                configuring: Default::default(),
             });
         }
         for job in 0..self.jobs {

@@ -405,7 +405,7 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
             if let Some(job) = pick(running(world), *at) {
                 let kill_at = (*wait > 0).then(|| world.now + *wait);
                 let outcome = outcome(EndState::Failed);
-                world.apply(Event::JobEnding { job, outcome, then: Then::End, kill_at });
+                world.apply(Event::JobEnding { job, outcome, then: Then::End, kill_at, epilog: false });
             }
         }
         Deed::Clear(at) => {
@@ -539,7 +539,7 @@ fn throttle(world: &mut World, at: usize, limit: u32) {
 /// Ends a job at once, to wait again.
 fn requeue(world: &mut World, job: JobId) {
     let then = Then::Requeue { hold: None };
-    world.apply(Event::JobEnding { job, outcome: outcome(EndState::Failed), then, kill_at: None });
+    world.apply(Event::JobEnding { job, outcome: outcome(EndState::Failed), then, kill_at: None, epilog: false });
     while clear(world, job) {}
 }
 

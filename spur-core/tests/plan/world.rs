@@ -115,7 +115,7 @@ impl World {
         let split = start.task.filter(|_| self.cluster.job(from).unwrap().task_count() > 1);
         let split = split.map(|task| Split { from, task });
         let job = if split.is_some() { self.cluster.next_job() } else { from };
-        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split });
+        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split, configuring: Default::default() });
     }
 
     /// Gives some tasks of a record one of their own; the number of the record that stands for them alone.
@@ -139,7 +139,7 @@ impl World {
         let partition = Arc::clone(&self.cluster.job(job).unwrap().spec.partitions[0]);
         let nodes = nodes.iter().map(part).collect();
         let alloc = Alloc { partition, nodes, exclusive: cpus == 0, ..Alloc::default() };
-        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None });
+        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None, configuring: Default::default() });
     }
 
     /// Keeps nodes for a job and tells its victims, as the controller would; they go on until they are ended, which is
@@ -231,7 +231,7 @@ impl World {
             detail: None,
         };
         let alloc = Arc::clone(self.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
-        let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None };
+        let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None, epilog: false };
         self.apply(ending);
         for part in &alloc.nodes {
             self.apply(Event::NodeReleased { job, node: part.node, lost: false });

@@ -211,6 +211,7 @@ impl Attendance {
                     }
                 }
                 Some(Message::Pong(_)) => self.agents.answered(node, connection),
+                Some(Message::Standing(_)) => self.agents.asked_standing(node),
                 Some(Message::Usage(answer)) => self.agents.answered_usage(answer),
                 Some(Message::Hello(_)) | None => return,
             }
@@ -243,6 +244,7 @@ impl Attendance {
                 let next = match errand {
                     Errand::Order(effect) => self.renderer.order(effect).await,
                     Errand::Ping => Some(Order::Ping(v1::Ping {})),
+                    Errand::Standing(node) => self.renderer.standing(node),
                     Errand::Shutdown => Some(Order::Shutdown(v1::Shutdown {})),
                     Errand::Usage { id, attempts } => {
                         let attempts = attempts.into_iter().map(convert::wire_attempt).collect();

@@ -49,6 +49,8 @@ enum Errand {
     Order(Effect),
     /// The node's daemon is to say that it is there.
     Ping,
+    /// How the node stands with the controller.
+    Standing(NodeId),
     /// The node's daemon is to end.
     Shutdown,
     /// The node's daemon is to say what the steps of these attempts use.
@@ -105,7 +107,7 @@ impl Agents {
             | Effect::Signal { node, .. }
             | Effect::Acknowledge { node, .. }
             | Effect::Forget { node, .. } => *node,
-            Effect::StepsChanged { .. } | Effect::Mail { .. } => return,
+            Effect::StepsChanged { .. } | Effect::Program { .. } | Effect::Mail { .. } => return,
         };
         let mut table = self.table();
         let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.open) else { return };
@@ -137,6 +139,13 @@ impl Agents {
         table.questions.insert(id, answer);
         table.nodes.get_mut(&node)?.send(Errand::Usage { id, attempts });
         Some(answered)
+    }
+
+    /// A node asks how it stands.
+    fn asked_standing(&self, node: NodeId) {
+        if let Some(slot) = self.table().nodes.get_mut(&node) {
+            slot.send(Errand::Standing(node));
+        }
     }
 
     /// A node has answered such a question.

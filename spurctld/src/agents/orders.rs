@@ -57,9 +57,23 @@ impl Renderer {
             Effect::Forget { attempt, .. } => {
                 Order::Forget(v1::Forget { attempts: vec![convert::wire_attempt(attempt)] })
             }
-            Effect::Open { .. } | Effect::StepsChanged { .. } | Effect::Mail { .. } => return None,
+            Effect::Open { .. }
+            | Effect::StepsChanged { .. }
+            | Effect::Program { .. }
+            | Effect::Mail { .. } => return None,
         };
         Some(order)
+    }
+
+    /// How a node stands with the controller.
+    pub(super) fn standing(&self, node: NodeId) -> Option<Order> {
+        let cluster = self.replica.read();
+        let node = cluster.node(node)?;
+        Some(Order::Standing(v1::Standing {
+            busy: !node.idle(),
+            full: node.free_cpus().is_empty(),
+            drained: node.drain.is_some(),
+        }))
     }
 
     /// An order of this reign.

@@ -96,6 +96,8 @@ impl Rows {
             | Event::TasksSplit { .. }
             | Event::JobStarted { .. }
             | Event::JobWarned { .. }
+            | Event::PrologEnded { .. }
+            | Event::EpilogEnded { .. }
             | Event::JobNodeLost { .. }
             | Event::JobNodesReplaced { .. }
             | Event::JobEnding { .. }
@@ -185,6 +187,8 @@ impl Rows {
             | Event::JobRecalled { .. }
             | Event::CpusReturned { .. }
             | Event::JobWarned { .. }
+            | Event::PrologEnded { .. }
+            | Event::EpilogEnded { .. }
             | Event::JobKilled { .. }
             | Event::NodeReleased { .. }
             | Event::JobsForgotten { .. }

@@ -213,7 +213,7 @@ impl Filter {
         let reservation = spec.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
         self.ids.as_ref().is_none_or(|ids| ids.contains(&job.id))
             && self.sight.sees(job)
-            && self.admits_state(&job.phase)
+            && self.admits_state(job)
             && user()
             && partition()
             && self.names.admit(Some(&spec.name))
@@ -225,11 +225,11 @@ impl Filter {
             && self.nodes.as_ref().is_none_or(|nodes| holds_any(job, nodes))
     }
 
-    fn admits_state(&self, phase: &Phase) -> bool {
+    fn admits_state(&self, job: &Job) -> bool {
         match &self.states {
             States::All => true,
-            States::NotEnded => !matches!(phase, Phase::Ended(_)),
-            States::These(names) => names.contains(phase.names().0),
+            States::NotEnded => !matches!(job.phase, Phase::Ended(_)),
+            States::These(names) => names.contains(job.state_names().0),
         }
     }
 }

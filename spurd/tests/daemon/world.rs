@@ -66,7 +66,7 @@ impl Link {
         loop {
             match self.up.message().await.unwrap().unwrap().message.unwrap() {
                 Up::Report(report) => return report,
-                Up::Heartbeat(_) | Up::Pong(_) | Up::Usage(_) => {}
+                Up::Heartbeat(_) | Up::Pong(_) | Up::Usage(_) | Up::Standing(_) => {}
                 Up::Hello(_) => panic!("a second hello"),
             }
         }

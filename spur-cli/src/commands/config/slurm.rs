@@ -55,7 +55,10 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("controller.max_batch_requeue", "MaxBatchRequeue", Newer),
     ("controller.max_job_count", "MaxJobCount", Plain),
     ("controller.min_job_age", "MinJobAge", InSeconds),
+    ("controller.epilog_slurmctld", "EpilogSlurmctld", Plain),
     ("controller.private_data", "PrivateData", Plain),
+    ("controller.prolog_epilog_timeout", "PrologEpilogTimeout", Elsewhere),
+    ("controller.prolog_slurmctld", "PrologSlurmctld", Plain),
     ("controller.requeue", "JobRequeue", Flag),
     ("licenses", "Licenses", Plain),
     ("preempt.by", "PreemptType", Elsewhere),
@@ -211,6 +214,14 @@ fn daemons(text: &mut String, config: &Config) {
         if let Some(program) = program {
             pair(text, key, program.display());
         }
+    }
+    if let Some(program) = &agent.health_check_program {
+        pair(text, "HealthCheckProgram", program.display());
+        pair(text, "HealthCheckInterval", agent.health_check_interval.0);
+    }
+    if !agent.health_check_node_state.is_empty() {
+        let states = agent.health_check_node_state.iter().map(|state| state.name());
+        pair(text, "HealthCheckNodeState", states.collect::<Vec<_>>().join(","));
     }
     pair(text, "PrologEpilogTimeout", agent.prolog_timeout.0);
     pair(text, "JobAcctGatherFrequency", agent.job_acct_gather_frequency.0);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use spur_core::model::config::HealthState;
 use spur_core::text::address::HostPort;
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::memory::MemoryMb;
@@ -109,7 +110,7 @@ impl Taker<'_> {
         }
     }
 
-    /// A program that runs on the nodes.
+    /// A program of the site.
     fn program(&mut self, section: &mut Section, from: &str, to: &str) {
         let mut pairs = self.conf.all(from);
         let Some(pair) = pairs.pop() else { return };
@@ -185,6 +186,12 @@ impl Taker<'_> {
         self.duration(&mut section, "InactiveLimit", "inactive_limit", (0, YEAR));
         self.part_limits(&mut section);
         self.private_data(&mut section);
+        let before = section.len();
+        self.program(&mut section, "PrologSlurmctld", "prolog_slurmctld");
+        self.program(&mut section, "EpilogSlurmctld", "epilog_slurmctld");
+        if section.len() > before {
+            self.duration(&mut section, "PrologEpilogTimeout", "prolog_epilog_timeout", (1, 86_400));
+        }
         (section, loopback)
     }
 
@@ -283,12 +290,36 @@ impl Taker<'_> {
             if let Some(program) = self.conf.pair("HealthCheckProgram") {
                 self.note(section, &program, "it never runs without HealthCheckInterval");
             }
+            self.health_states(section, false);
             return;
         }
         let before = section.len();
         self.program(section, "HealthCheckProgram", "health_check_program");
-        if section.len() > before {
+        let runs = section.len() > before;
+        if runs {
             section.text("health_check_interval", Seconds(seconds.min(86_400)));
+        }
+        self.health_states(section, runs);
+    }
+
+    /// `HealthCheckNodeState`, a list, which means nothing where no program runs.
+    fn health_states(&mut self, section: &mut Section, runs: bool) {
+        let Some(pair) = self.conf.pair("HealthCheckNodeState") else { return };
+        if !runs {
+            return self.note(section, &pair, "no HealthCheckProgram runs");
+        }
+        let words = pair.value.split(',').map(|word| word.trim().to_ascii_uppercase());
+        let (known, other): (Vec<String>, Vec<String>) = words
+            .partition(|word| word == "ANY" || HealthState::ALL.iter().any(|state| state.name() == word));
+        if !known.is_empty() {
+            section.list("health_check_node_state", &known);
+        }
+        for word in other {
+            let why = match word.as_str() {
+                "CYCLE" => "each node counts from its own start, so nodes are not in step anyway",
+                _ => "no such state here",
+            };
+            self.note(section, &Pair { value: word, ..pair.clone() }, why);
         }
     }
 

@@ -197,7 +197,7 @@ fn wait_status(code: u32, signal: u32) -> String {
 /// The licenses that a job has; one that waits, or has ended, has none.
 pub fn allocated_licenses(job: &Job) -> String {
     match job.state.as_str() {
-        "RUNNING" | "SUSPENDED" => job.licenses.clone(),
+        "RUNNING" | "CONFIGURING" | "SUSPENDED" => job.licenses.clone(),
         _ => String::new(),
     }
 }

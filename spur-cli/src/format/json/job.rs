@@ -64,7 +64,7 @@ fn throttle(tasks: &str) -> u32 {
 
 fn state(job: &Job) -> Value {
     let base = if job.ending_as.is_empty() { &job.state } else { &job.ending_as };
-    let ended = !matches!(base.as_str(), "PENDING" | "RUNNING" | "SUSPENDED");
+    let ended = !matches!(base.as_str(), "PENDING" | "CONFIGURING" | "RUNNING" | "SUSPENDED");
     let mut states = vec![base.as_str()];
     states.extend(Some(job.state.as_str()).filter(|state| *state != base));
     json!({

@@ -39,7 +39,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Sorted<Decision>) -> R
             Decision::Pending => ending::end_pending(ctx, job, outcome()),
             Decision::Running => ending::begin(ctx, job, outcome(), Then::End),
             Decision::Ending { kill_at } if waits_again(ctx.cluster(), job) => {
-                ctx.emit(Event::JobEnding { job, outcome: outcome(), then: Then::End, kill_at });
+                let then = Then::End;
+                ctx.emit(Event::JobEnding { job, outcome: outcome(), then, kill_at, epilog: false });
             }
             // Another component of the same het job has seen to it.
             Decision::Ending { .. } => {}

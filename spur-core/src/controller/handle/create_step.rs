@@ -88,6 +88,8 @@ pub(super) fn check(
 ) -> Result<Decision, Reject> {
     let job = owned(cluster, caller, id)?;
     let alloc = match &job.phase {
+        // It is tried again when nothing has to be waited for.
+        Phase::Running { .. } if !job.configuring.is_done() => return Err(Reject::StepBusy),
         Phase::Running { alloc, .. } => alloc,
         Phase::Suspended(_) => return Err(Reject::Suspended),
         Phase::Pending(_) => return Err(Reject::Pending),

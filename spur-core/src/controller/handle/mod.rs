@@ -12,6 +12,7 @@ mod move_nodes;
 mod node;
 mod partition;
 mod preempt;
+mod program;
 mod promise;
 mod qos;
 mod reconfigure;
@@ -106,6 +107,10 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
         Input::Inactive { jobs } => {
             let gone = end_allocation::check_inactive(ctx.cluster(), &jobs)?;
             Ok(end_allocation::enact_inactive(ctx, gone))
+        }
+        Input::ProgramEnded { attempt, program, failed } => {
+            program::check(ctx.cluster(), attempt, program)?;
+            Ok(program::enact(ctx, attempt.job, program, failed))
         }
         Input::Clock(new) => {
             let decision = clock::check(ctx.cluster(), new);

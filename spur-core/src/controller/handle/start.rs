@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
-use crate::model::job::Job;
+use crate::model::job::{Configuring, Job};
 use crate::sched::licensed;
 use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
@@ -154,7 +154,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     for Grant { job: from, alloc, split } in decision.0.into_iter().rev() {
         let split = split.map(|task| Split { from, task });
         let job = if split.is_some() { ctx.cluster().next_job() } else { from };
-        ctx.emit(Event::JobStarted { job, alloc, split });
+        let prolog = ctx.cluster().policy().jobs.prolog_slurmctld.is_some();
+        ctx.emit(Event::JobStarted { job, alloc, split, configuring: Configuring { prolog } });
     }
     Reply::Done
 }

@@ -126,6 +126,57 @@ pub struct TlsListener {
     pub key_file: PathBuf,
 }
 
+/// `health_check_node_state`: a state of a node in which its health is looked at, by Slurm's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthState {
+    /// No job has anything of it.
+    Idle,
+    /// The same, and it is not drained.
+    NondrainedIdle,
+    /// Jobs have all its CPUs.
+    Alloc,
+    /// Jobs have some of it.
+    Mixed,
+    /// Never again after the daemon's start.
+    StartOnly,
+}
+
+impl HealthState {
+    /// All of them.
+    pub const ALL: [HealthState; 5] = [
+        HealthState::Idle,
+        HealthState::NondrainedIdle,
+        HealthState::Alloc,
+        HealthState::Mixed,
+        HealthState::StartOnly,
+    ];
+
+    /// Slurm's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            HealthState::Idle => "IDLE",
+            HealthState::NondrainedIdle => "NONDRAINED_IDLE",
+            HealthState::Alloc => "ALLOC",
+            HealthState::Mixed => "MIXED",
+            HealthState::StartOnly => "START_ONLY",
+        }
+    }
+
+    /// Whether a node is in this state: whether jobs have anything of it, whether they have all its CPUs, and whether it is
+    /// drained.
+    #[must_use]
+    pub fn is_of(self, busy: bool, full: bool, drained: bool) -> bool {
+        match self {
+            HealthState::Idle => !busy,
+            HealthState::NondrainedIdle => !busy && !drained,
+            HealthState::Alloc => busy && full,
+            HealthState::Mixed => busy && !full,
+            HealthState::StartOnly => false,
+        }
+    }
+}
+
 /// `[agent]`: what a node's daemon needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentLocal {
@@ -143,6 +194,8 @@ pub struct AgentLocal {
     pub health_check_program: Option<PathBuf>,
     /// `health_check_interval`: the time between its end and the next run.
     pub health_check_interval: Seconds,
+    /// `health_check_node_state`: in which states of the node it is run again; none: in all.
+    pub health_check_node_state: Vec<HealthState>,
     /// `prolog_timeout`: how long prolog and epilog may take.
     pub prolog_timeout: Seconds,
     /// `task_prolog`: run as the user before each task.
@@ -298,6 +351,7 @@ impl Default for AgentLocal {
             epilog: None,
             health_check_program: None,
             health_check_interval: Seconds(300),
+            health_check_node_state: Vec::new(),
             prolog_timeout: Seconds(300),
             output_wait: Seconds(10),
             job_acct_gather_frequency: Seconds(30),

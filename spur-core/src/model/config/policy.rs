@@ -62,6 +62,12 @@ pub struct JobPolicy {
     pub enforce_part_limits: EnforcePartLimits,
     /// `private_data`: what is hidden from everybody but operators; in order, each once.
     pub private_data: Vec<Private>,
+    /// `prolog_slurmctld`: what the controller runs before anything of a job is launched.
+    pub prolog_slurmctld: Option<Arc<str>>,
+    /// `epilog_slurmctld`: what it runs when the end of a job is decided.
+    pub epilog_slurmctld: Option<Arc<str>>,
+    /// `prolog_epilog_timeout`: how long each of the two may take.
+    pub prolog_epilog_timeout: Seconds,
 }
 
 /// `enforce_part_limits`: what becomes of a job that is over limits of its partitions that an administrator can raise.
@@ -458,6 +464,9 @@ impl Default for JobPolicy {
             inactive_limit: Seconds(60),
             enforce_part_limits: EnforcePartLimits::default(),
             private_data: Vec::new(),
+            prolog_slurmctld: None,
+            epilog_slurmctld: None,
+            prolog_epilog_timeout: Seconds(300),
         }
     }
 }

@@ -20,7 +20,7 @@ impl<W: Watch> World<W> {
         }
         self.planner.note(&self.cluster, event);
         match event {
-            Event::JobStarted { job, alloc, split: _ } => self.started(*job, alloc),
+            Event::JobStarted { job, alloc, .. } => self.started(*job, alloc),
             Event::JobEnding { job, outcome, then, .. } => {
                 self.run_ended(*job, outcome.state.name());
                 if matches!(then, Then::Requeue { .. }) {

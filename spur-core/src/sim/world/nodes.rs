@@ -8,13 +8,16 @@ use crate::controller::command::Report;
 use crate::controller::{self, Command, Effect, Input, Reject, Reply};
 use crate::id::NodeId;
 use crate::model::caller::{Caller, Owner};
-use crate::model::config::Policy;
+use crate::model::config::{JobPolicy, Policy};
 use crate::model::history::Seen;
 use crate::model::node::{NodeShape, Registration};
 use crate::sim::fragmentation::{Fewest, Fragmentation};
 
 impl<W: Watch> World<W> {
     pub(super) fn put_in_force(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
+        // There is nobody who runs the site's programs.
+        let jobs = JobPolicy { prolog_slurmctld: None, epilog_slurmctld: None, ..policy.jobs.clone() };
+        let policy = Arc::new(Policy { jobs, ..Policy::clone(&policy) });
         self.command(operator_caller(), Command::Reconfigure(policy))?;
         let fresh = |node: &&cluster::Node| node.configured && !self.registered.contains(&node.id);
         let fresh: Vec<NodeId> = self.cluster.nodes().iter().filter(fresh).map(|node| node.id).collect();
@@ -122,6 +125,7 @@ impl<W: Watch> World<W> {
             | Effect::Acknowledge { .. }
             | Effect::Forget { .. }
             | Effect::StepsChanged { .. }
+            | Effect::Program { .. }
             | Effect::Mail { .. } => {}
         }
     }

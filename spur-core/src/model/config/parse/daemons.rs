@@ -6,8 +6,8 @@ use super::nodes::Nodes;
 use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
-    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DeviceFiles, LogFormat, LogLevel,
-    LogLocal, TlsListener, TlsLocal,
+    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DeviceFiles, HealthState, LogFormat,
+    LogLevel, LogLocal, TlsListener, TlsLocal,
 };
 use crate::text::address::HostPort;
 use crate::text::gres::GresSpec;
@@ -150,10 +150,32 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
     if agent.health_check_program.is_none() && section.has("health_check_interval") {
         section.refuse("health_check_interval", "it has no effect without health_check_program");
     }
+    agent.health_check_node_state = health_states(&mut section);
+    if agent.health_check_program.is_none() && section.has("health_check_node_state") {
+        section.refuse("health_check_node_state", "it has no effect without health_check_program");
+    }
     agent.task_prolog = path(&mut section, "task_prolog");
     agent.task_epilog = path(&mut section, "task_epilog");
     section.finish();
     agent
+}
+
+/// `health_check_node_state`; none for `ANY`.
+fn health_states(section: &mut Section<'_>) -> Vec<HealthState> {
+    let key = "health_check_node_state";
+    let (mut states, mut any) = (Vec::new(), false);
+    for (line, word) in section.strings(key) {
+        match HealthState::ALL.into_iter().find(|state| state.name().eq_ignore_ascii_case(word)) {
+            Some(state) => states.push(state),
+            None if word.eq_ignore_ascii_case("ANY") => any = true,
+            None => {
+                let known: Vec<&str> = HealthState::ALL.into_iter().map(HealthState::name).collect();
+                let problem = format!("there is no `{word}` here; known are ANY, {}", known.join(", "));
+                section.refuse_at(line, key, problem);
+            }
+        }
+    }
+    if any { Vec::new() } else { states }
 }
 
 /// `[[gres]]`.

@@ -55,6 +55,14 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
     );
     jobs.private_data = private_data(section);
+    jobs.prolog_slurmctld = section.name("prolog_slurmctld").map(Arc::from);
+    jobs.epilog_slurmctld = section.name("epilog_slurmctld").map(Arc::from);
+    let no_program = jobs.prolog_slurmctld.is_none() && jobs.epilog_slurmctld.is_none();
+    if no_program && section.has("prolog_epilog_timeout") {
+        section
+            .refuse("prolog_epilog_timeout", "it has no effect without prolog_slurmctld or epilog_slurmctld");
+    }
+    set!(jobs.prolog_epilog_timeout => section.duration("prolog_epilog_timeout", 1..=DAY));
     jobs
 }
 

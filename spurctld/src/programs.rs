@@ -1,0 +1,135 @@
+//! The site's programs that the controller runs for jobs: `prolog_slurmctld` and `epilog_slurmctld`.
+//!
+//! The owner does not wait for them: it is told when one has ended. Those of one job run one after another, whatever
+//! becomes of the job meanwhile. One that was under way when the controller ended is run again by the next.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::{Input, Program, environment};
+use spur_core::id::{Attempt, JobId};
+use spur_core::model::phase::Phase;
+use tokio::process::Command;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::inbox::Inbox;
+use crate::replica::Replica;
+
+/// Programs that may run at once; a site's prolog may well wait for nodes that boot.
+const AT_ONCE: usize = 256;
+
+/// Runs them.
+pub(crate) struct Programs {
+    replica: Replica,
+    inbox: Inbox,
+    /// What they find in `SPUR_CONF`, so that the commands they call know this cluster.
+    config: PathBuf,
+    runtime: Handle,
+    permits: Arc<Semaphore>,
+    /// The last one of each job.
+    last: Mutex<BTreeMap<JobId, JoinHandle<()>>>,
+}
+
+/// One run of a program.
+struct Run {
+    path: Arc<str>,
+    environment: Vec<(String, String)>,
+    limit: Duration,
+}
+
+impl Programs {
+    /// It is made where the runtime is that is to run them.
+    pub(crate) fn new(replica: Replica, inbox: Inbox, config: PathBuf) -> Self {
+        let permits = Arc::new(Semaphore::new(AT_ONCE));
+        Self { replica, inbox, config, runtime: Handle::current(), permits, last: Mutex::default() }
+    }
+
+    /// Runs those again that a cluster waits for.
+    pub(crate) fn resume(&self, cluster: &Cluster) {
+        for job in cluster.jobs().iter() {
+            match &job.phase {
+                Phase::Running { .. } | Phase::Suspended(_) if job.configuring.prolog => {
+                    self.run(job.attempt(), Program::Prolog);
+                }
+                Phase::Completing(_) if job.epilog => self.run(job.attempt(), Program::Epilog),
+                _ => {}
+            }
+        }
+    }
+
+    /// Runs one, behind those of the same job before it.
+    pub(crate) fn run(&self, attempt: Attempt, program: Program) {
+        let run = self.prepare(attempt, program);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.retain(|_, task| !task.is_finished());
+        let before = last.remove(&attempt.job);
+        let (inbox, permits) = (self.inbox.clone(), Arc::clone(&self.permits));
+        let task = self.runtime.spawn(async move {
+            if let Some(before) = before {
+                // However it ended.
+                let _ = before.await;
+            }
+            // It is never closed.
+            let _permit = permits.acquire_owned().await;
+            let failed = match run {
+                Some(run) => run.run().await.err(),
+                None => None,
+            };
+            if let Some(why) = &failed {
+                tracing::warn!(%attempt, ?program, "{why}");
+            }
+            // A controller that is stopping runs it again when it is back.
+            let _ = inbox.tell(Input::ProgramEnded { attempt, program, failed }).await;
+        });
+        last.insert(attempt.job, task);
+    }
+
+    /// What is to be run; nothing if there is no program any more, or no such attempt.
+    fn prepare(&self, attempt: Attempt, program: Program) -> Option<Run> {
+        let cluster = self.replica.read();
+        let jobs = &cluster.policy().jobs;
+        let path = match program {
+            Program::Prolog => &jobs.prolog_slurmctld,
+            Program::Epilog => &jobs.epilog_slurmctld,
+        };
+        let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
+        let mut environment = environment::of_program(&cluster, job, program);
+        environment.push(("SPUR_CONF".to_owned(), self.config.display().to_string()));
+        let own = ["PATH", "HOME"].into_iter();
+        environment.extend(own.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))));
+        Some(Run {
+            path: path.clone()?,
+            environment,
+            limit: Duration::from_secs(jobs.prolog_epilog_timeout.0),
+        })
+    }
+}
+
+impl Run {
+    /// # Errors
+    /// One sentence: the program, and how it failed.
+    async fn run(self) -> Result<(), String> {
+        let failed = |how: &dyn std::fmt::Display| format!("{}: {how}", self.path);
+        let mut command = Command::new(&*self.path);
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A group of its own, so that what the program starts is ended with it.
+        command.process_group(0).kill_on_drop(true).current_dir("/");
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let group = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
+        let Ok(status) = tokio::time::timeout(self.limit, child.wait()).await else {
+            if let Some(group) = group {
+                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            }
+            return Err(failed(&format_args!("not over after {} s, killed", self.limit.as_secs())));
+        };
+        let status: ExitStatus = status.map_err(|error| failed(&error))?;
+        if status.success() { Ok(()) } else { Err(failed(&status)) }
+    }
+}

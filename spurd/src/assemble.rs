@@ -10,6 +10,7 @@ use spur_core::model::idset::IdSet;
 use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::jobid::StepRef;
+use spur_core::text::membind::{MemBindError, MemBinding};
 use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_proto::{convert, v1};
 
@@ -36,6 +37,8 @@ pub struct NodeFacts {
     pub cpus: Option<Vec<u32>>,
     /// Where each of these lies.
     pub places: Vec<CpuPlace>,
+    /// Its NUMA nodes with memory.
+    pub memory_nodes: Vec<u32>,
     /// Its devices, as far as their files are known.
     pub devices: Vec<Device>,
     /// Whether a step sees no devices but its own, so that libraries count these from 0.
@@ -106,6 +109,7 @@ impl NodeFacts {
             env: task_variables(0, 0, 0, "0"),
             cpus: self.kernel_cpus(cpus.iter()),
             tell_binding: None,
+            memory: None,
             stdin: stdin(&batch.stdin, &context)?,
             stdout: stdout(&batch, &context)?,
             stderr: stderr(&batch, &context)?,
@@ -160,21 +164,24 @@ impl NodeFacts {
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let terminal = launch.terminal.as_ref().map(window);
         let bind = gpu_bind(&launch.gpu_bind, credential.gpus_per_task)?;
-        let bound = cpu_binding(&launch)?;
+        let (bound, memory) = bindings(&launch)?;
         variables.extend(binding::variables(&launch.cpu_bind, &bound));
+        variables.extend(binding::memory_variables(&launch.mem_bind, &memory));
         let step_cpus = self.step_cpus(&cpus);
         let sockets = launch.socket_distribution.parse()?;
         let shares = binding::shares(&step_cpus, part.tasks, credential.cpus_per_task, sockets);
         let programs = programs(&launch.programs)?;
         let task = |rank: u32, local: u32| -> Result<TaskOrder, String> {
             let (stdin, stdout, stderr) = self.files(&launch, credential, (number, rank))?;
+            let own_cpus = binding::cpus(&bound.bind, &step_cpus, shares[local as usize].clone(), local)?;
             let own = programs.iter().find(|(ranks, _)| ranks.contains(rank));
             Ok(TaskOrder {
                 global: rank,
                 argv: own.map(|(_, argv)| argv.clone()).unwrap_or_default(),
                 env: [task_variables(rank, local, number, &all), gpus_of_task(&gpus, local, &bind)].concat(),
-                cpus: binding::cpus(&bound.bind, &step_cpus, shares[local as usize].clone(), local)?,
                 tell_binding: bound.verbose.then(|| bound.kind().to_owned()),
+                memory: binding::memory(&memory, &own_cpus, &self.memory_nodes, &step_cpus, local)?,
+                cpus: own_cpus,
                 stdin,
                 stdout,
                 stderr,
@@ -465,10 +472,11 @@ fn gpus_of_task(gpus: &[HeldGpu], local: u32, bind: &GpuBind) -> Vec<(String, St
     visible(&own)
 }
 
-/// What tasks are bound to.
-fn cpu_binding(launch: &v1::StepLaunch) -> Result<CpuBinding, String> {
+/// The CPUs and the memory that tasks are bound to.
+fn bindings(launch: &v1::StepLaunch) -> Result<(CpuBinding, MemBinding), String> {
     let said: CpuBinding = launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
-    Ok(if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said })
+    let memory = launch.mem_bind.parse().map_err(|error: MemBindError| error.to_string())?;
+    Ok((if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said }, memory))
 }
 
 /// How tasks share GPUs: as was said, or each has as many as were asked for it.

@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 
+use spur_core::model::idset::IdSet;
 use spur_core::text::cpubind::{Bits, CpuBind, CpuBinding, CpuDomain, in_turn};
+use spur_core::text::membind::{MemBind, MemBinding};
 
 use crate::inventory::cpu::CpuPlace;
+use crate::step::order::MemoryBinding;
 
 /// A CPU of a step: the kernel's number, and where it lies.
 pub(crate) type StepCpu = (u32, CpuPlace);
@@ -118,6 +121,50 @@ pub(crate) fn cpus(
     }
 }
 
+/// The memory of the task of this place among those of the node; `own` are the CPUs that it is bound to, `nodes` those of
+/// this machine that have memory.
+///
+/// # Errors
+/// NUMA nodes are named that are not there.
+pub(crate) fn memory(
+    binding: &MemBinding,
+    own: &[u32],
+    nodes: &[u32],
+    step: &[StepCpu],
+    local: u32,
+) -> Result<Option<MemoryBinding>, String> {
+    if *binding == MemBinding::default() {
+        return Ok(None);
+    }
+    let bound = match &binding.bind {
+        MemBind::None => Vec::new(),
+        MemBind::Local if own.is_empty() => nodes.to_vec(),
+        MemBind::Local => {
+            let near = step.iter().filter(|(number, _)| own.contains(number));
+            let near: IdSet = near.map(|(_, place)| place.locality).collect();
+            near.iter().collect()
+        }
+        MemBind::Rank => nodes.get(local as usize % nodes.len().max(1)).into_iter().copied().collect(),
+        MemBind::Map(list) => in_turn(list, local).into_iter().copied().collect(),
+        MemBind::Mask(list) => in_turn(list, local).into_iter().flat_map(Bits::iter).collect(),
+    };
+    if let Some(stray) = bound.iter().find(|node| !nodes.contains(node)) {
+        let all: IdSet = nodes.iter().copied().collect();
+        return Err(format!("--mem-bind: NUMA node {stray} has no memory here; those that have are {all}"));
+    }
+    let tell = binding.verbose.then(|| binding.kind().to_owned());
+    Ok(Some(MemoryBinding { nodes: bound, prefer: binding.prefer, tell }))
+}
+
+/// Variables that say so to the tasks, where somebody has said it.
+pub(crate) fn memory_variables(said: &str, binding: &MemBinding) -> Vec<(String, String)> {
+    if said.is_empty() {
+        return Vec::new();
+    }
+    let parts = binding.parts().into_iter().chain([("", binding.to_string())]);
+    parts.map(|(end, value)| (format!("SLURM_MEM_BIND{end}"), value)).collect()
+}
+
 /// Variables that say so to the tasks, where somebody has said it.
 pub(crate) fn variables(said: &str, binding: &CpuBinding) -> Vec<(String, String)> {
     if said.is_empty() {
@@ -211,6 +258,29 @@ mod tests {
         assert_eq!(shared(9, 1, "cyclic")[8].len(), 8);
         assert_eq!(shares(&[], 2, 1, Sockets::Block), [[0_u32; 0]; 2]);
         assert!("plane".parse::<Sockets>().is_err());
+    }
+
+    #[test]
+    fn memory_is_bound_as_is_said() {
+        let bound = |said: &str, own: &[u32], local: u32| {
+            let binding: MemBinding = said.parse().unwrap();
+            match memory(&binding, own, &[0, 1, 4], &machine(), local) {
+                Ok(None) => "any".to_owned(),
+                Ok(Some(MemoryBinding { nodes, prefer, tell })) => format!("{nodes:?} {prefer} {tell:?}"),
+                Err(why) => why,
+            }
+        };
+        assert_eq!(bound("none", &[], 0), "any");
+        assert_eq!(bound("v,none", &[], 0), "[] false Some(\"NONE\")");
+        assert_eq!(bound("local", &[2, 6], 0), "[1] false None");
+        assert_eq!(bound("local", &[0, 3], 0), "[0, 1] false None");
+        assert_eq!(bound("p,local", &[], 0), "[0, 1, 4] true None");
+        assert_eq!(["rank"; 4].map(|said| bound(said, &[0], 2)), ["[4] false None"; 4]);
+        assert_eq!(bound("rank", &[0], 3), "[0] false None");
+        assert_eq!(bound("v,map_mem:4,0", &[0], 2), "[4] false Some(\"MAP\")");
+        assert_eq!(bound("mask_mem:0x3,0x10", &[0], 1), "[4] false None");
+        let stray = "--mem-bind: NUMA node 2 has no memory here; those that have are 0-1,4";
+        assert_eq!(bound("map_mem:2", &[0], 0), stray);
     }
 
     #[test]

@@ -167,6 +167,7 @@ fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -
         variables,
         cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
         places: inventory.cpus.places.clone(),
+        memory_nodes: Kernel::default().memory_nodes(),
         devices: settings.overrides.devices(inventory),
         constrains_devices,
         task_prolog: settings.agent.task_prolog.clone(),

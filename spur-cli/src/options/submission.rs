@@ -7,6 +7,7 @@ use std::time::Duration;
 use spur_core::text::cpubind::CpuBinding;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gpubind::GpuBind;
+use spur_core::text::membind::MemBinding;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::v1::{CoreAsk, JobSpec};
 
@@ -192,6 +193,8 @@ pub struct StepWishes {
     pub overcommit: bool,
     /// `--cpu-bind`.
     pub cpu_bind: CpuBinding,
+    /// `--mem-bind`.
+    pub mem_bind: MemBinding,
     /// `--gres`, if something was said.
     pub gres: Option<String>,
     /// `--gpu-bind`.

@@ -67,7 +67,10 @@ impl Bits {
         self.0.iter().copied()
     }
 
-    fn read(text: &str) -> Option<Bits> {
+    /// A bound on the numbers of locality domains.
+    pub(super) const MOST: u32 = 1024;
+
+    pub(super) fn read(text: &str) -> Option<Bits> {
         let digits = text.strip_prefix("0x").unwrap_or(text);
         let mut numbers = Vec::new();
         for (place, digit) in (0_u32..).zip(digits.chars().rev()) {
@@ -127,7 +130,7 @@ impl CpuBinding {
 }
 
 /// The entries of a list, each perhaps with `*TIMES` behind it.
-fn list<T: Clone>(text: &str, one: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+pub(super) fn entries<T: Clone>(text: &str, one: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let mut all = Vec::new();
     for item in text.split(',') {
         let (item, times) = match item.split_once('*') {
@@ -176,10 +179,10 @@ impl FromStr for CpuBinding {
             ("ldoms" | "ldom", "") => Some(CpuBind::Whole(CpuDomain::Locality)),
             ("boards" | "board", "") => Some(CpuBind::Whole(CpuDomain::Board)),
             ("rank_ldom", "") => Some(CpuBind::RankLocality),
-            ("map_cpu" | "mapcpu", list_of) => list(list_of, number).map(CpuBind::Map),
-            ("mask_cpu" | "maskcpu", list_of) => list(list_of, Bits::read).map(CpuBind::Mask),
-            ("map_ldom" | "mapldom", list_of) => list(list_of, number).map(CpuBind::MapLocality),
-            ("mask_ldom" | "maskldom", list_of) => list(list_of, Bits::read).map(CpuBind::MaskLocality),
+            ("map_cpu" | "mapcpu", list_of) => entries(list_of, number).map(CpuBind::Map),
+            ("mask_cpu" | "maskcpu", list_of) => entries(list_of, Bits::read).map(CpuBind::Mask),
+            ("map_ldom" | "mapldom", list_of) => entries(list_of, number).map(CpuBind::MapLocality),
+            ("mask_ldom" | "maskldom", list_of) => entries(list_of, Bits::read).map(CpuBind::MaskLocality),
             _ => None,
         };
         Ok(CpuBinding { verbose, bind: bind.ok_or_else(wrong)? })

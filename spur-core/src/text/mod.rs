@@ -20,6 +20,7 @@ pub mod jobid;
 pub mod length;
 pub mod license;
 pub mod mail;
+pub mod membind;
 pub mod memory;
 pub mod multiprog;
 pub mod nearest;

@@ -259,7 +259,12 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
     let parts = nodes.iter().map(part).collect();
     let partition = Arc::clone(&world.cluster.job(job).unwrap().spec.partitions[0]);
     let alloc = Alloc { partition, nodes: parts, exclusive: cpus == 0, ..Alloc::default() };
-    world.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None, configuring: Default::default() });
+    world.apply(Event::JobStarted {
+        job,
+        alloc: Arc::new(alloc),
+        split: None,
+        configuring: Default::default(),
+    });
 }
 
 /// What a set of victims costs, by the words of the documentation.

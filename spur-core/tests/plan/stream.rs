@@ -539,7 +539,13 @@ fn throttle(world: &mut World, at: usize, limit: u32) {
 /// Ends a job at once, to wait again.
 fn requeue(world: &mut World, job: JobId) {
     let then = Then::Requeue { hold: None };
-    world.apply(Event::JobEnding { job, outcome: outcome(EndState::Failed), then, kill_at: None, epilog: false });
+    world.apply(Event::JobEnding {
+        job,
+        outcome: outcome(EndState::Failed),
+        then,
+        kill_at: None,
+        epilog: false,
+    });
     while clear(world, job) {}
 }
 

@@ -139,7 +139,12 @@ impl World {
         let partition = Arc::clone(&self.cluster.job(job).unwrap().spec.partitions[0]);
         let nodes = nodes.iter().map(part).collect();
         let alloc = Alloc { partition, nodes, exclusive: cpus == 0, ..Alloc::default() };
-        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None, configuring: Default::default() });
+        self.apply(Event::JobStarted {
+            job,
+            alloc: Arc::new(alloc),
+            split: None,
+            configuring: Default::default(),
+        });
     }
 
     /// Keeps nodes for a job and tells its victims, as the controller would; they go on until they are ended, which is
@@ -231,7 +236,8 @@ impl World {
             detail: None,
         };
         let alloc = Arc::clone(self.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
-        let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None, epilog: false };
+        let ending =
+            Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None, epilog: false };
         self.apply(ending);
         for part in &alloc.nodes {
             self.apply(Event::NodeReleased { job, node: part.node, lost: false });

@@ -73,6 +73,13 @@ impl Kernel {
         shape(sockets, near)
     }
 
+    /// The NUMA nodes with memory; the first alone where the kernel names none.
+    pub fn memory_nodes(&self) -> Vec<u32> {
+        let list = self.line("sys/devices/system/node/has_memory");
+        let nodes = list.and_then(|list| list.parse::<IdSet>().ok()).unwrap_or_default();
+        if nodes.is_empty() { vec![0] } else { nodes.iter().collect() }
+    }
+
     /// The locality domains of the node with their CPUs.
     fn localities(&self) -> Vec<(u32, IdSet)> {
         let base = "sys/devices/system/node";

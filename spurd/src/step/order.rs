@@ -168,12 +168,29 @@ pub struct TaskOrder {
     /// By what it is bound, if it is to say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tell_binding: Option<String>,
+    /// The memory that the task is bound to; none: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryBinding>,
     /// Standard input.
     pub stdin: Input,
     /// Standard output.
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
+}
+
+/// The memory that a task is bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryBinding {
+    /// NUMA nodes, by the operating system's numbers; none leaves it unbound.
+    pub nodes: Vec<u32>,
+    /// The first of them is preferred, and all others may be used.
+    #[serde(default)]
+    pub prefer: bool,
+    /// By what it is bound, if it is to say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tell: Option<String>,
 }
 
 /// Where a task's standard input comes from.

@@ -13,6 +13,7 @@ pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
         env: vec![],
         cpus: vec![],
         tell_binding: None,
+        memory: None,
         stdin: Input::Null,
         stdout: Output::File { path: "out".into(), append: false },
         stderr: Output::Stdout,

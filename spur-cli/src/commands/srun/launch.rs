@@ -7,6 +7,7 @@ use std::sync::Arc;
 use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gpubind::GpuBind;
+use spur_core::text::membind::MemBinding;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, KeyValue, StepFiles, StepLaunch, StepNodeLayout, StepWindow};
 use tokio::sync::mpsc;
@@ -66,6 +67,7 @@ impl Run {
         };
         let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
         let (bind, bound) = (&wishes.step.gpu_bind, &wishes.step.cpu_bind);
+        let memory = &wishes.step.mem_bind;
         let launch = StepLaunch {
             credential: step.credential.clone(),
             argv: argv.to_vec(),
@@ -79,6 +81,7 @@ impl Run {
             socket_distribution: wish::over_sockets(&wishes.step.distribution),
             unbound: bound.bind == CpuBind::None,
             cpu_bind: if *bound == CpuBinding::default() { String::new() } else { bound.to_string() },
+            mem_bind: if *memory == MemBinding::default() { String::new() } else { memory.to_string() },
             time_limit: wishes.spec.time_limit,
             terminal: window,
             task_prolog: found(&wishes.step.task_prolog),

@@ -4,6 +4,7 @@
 
 use spur_core::text::ParseError;
 use spur_core::text::cpubind::CpuBinding;
+use spur_core::text::membind::MemBinding;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::nodes::NodeCount;
 
@@ -152,12 +153,15 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SLURM_HINT", "SBATCH_HINT", "SALLOC_HINT"]),
     Def::value("mem-bind", None, "type", "bind memory to locality domains", |s, v| {
+        let binding =
+            v.parse::<MemBinding>().map_err(|error| error.to_string().replace("--mem-bind", "{option}"))?;
         s.advise("SLURM_MEM_BIND", v);
+        s.step.mem_bind = binding;
         Ok(())
     })
+    .or(&["mem_bind"])
     .only(JOB)
-    .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"])
-    .without_effect("memory is taken where the CPUs are that a task is bound to"),
+    .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"]),
     Def::value(
         "distribution",
         Some('m'),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -21,9 +21,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use spur_core::id::StepId;
+use spur_core::model::idset::IdSet;
 use spur_core::text::cpubind::{Bits, CpuBinding};
 
-use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+use super::super::order::{
+    Identity, Input, Limit, LimitedResource, MemoryBinding, Output, StepOrder, TaskOrder,
+};
 use super::super::record::{LaunchFailure, LaunchStage};
 use super::fork::{Forked, fork};
 use super::group::Group;
@@ -153,6 +156,10 @@ fn prepare(
     if plan.is_task {
         let binding = bind(&plan.task.cpus);
         binding.map_err(|error| failed(Limits, &format!("CPUs {:?}", plan.task.cpus), &error))?;
+        if let Some(memory) = &plan.task.memory {
+            let bound = bind_memory(memory);
+            bound.map_err(|error| failed(Limits, &format!("NUMA nodes {:?}", memory.nodes), &error))?;
+        }
         for limit in &plan.order.limits {
             set_limit(limit).map_err(|error| failed(Limits, &format!("{:?}", limit.resource), &error))?;
         }
@@ -169,6 +176,12 @@ fn prepare(
         && let Some(kind) = &plan.task.tell_binding
     {
         tell_binding(plan, kind);
+    }
+    if plan.is_task
+        && let Some(memory) = &plan.task.memory
+        && let Some(kind) = &memory.tell
+    {
+        tell_memory(plan, memory, kind);
     }
     if let Some(error) = fallback {
         say(&format!(
@@ -233,6 +246,48 @@ fn tell_binding(plan: &Plan<'_>, kind: &str) {
         "cpu-bind{kind} - {node}, task {rank:2} {local:2} [{pid}]: mask {}{action}",
         own.unwrap_or_default()
     );
+}
+
+/// The same of its memory.
+fn tell_memory(plan: &Plan<'_>, memory: &MemoryBinding, kind: &str) {
+    let local = plan.order.tasks.iter().position(|task| task.global == plan.task.global).unwrap_or_default();
+    let (node, rank, pid) = (&plan.order.node, plan.task.global, std::process::id());
+    let (mask, action) = match memory.nodes.is_empty() {
+        true => (allowed_memory(), ""),
+        false => (memory.nodes.iter().copied().collect(), " set"),
+    };
+    let _ = writeln!(
+        io::stderr(),
+        "mem-bind={kind} - {node}, task {rank:2} {local:2} [{pid}]: mask {mask}{action}"
+    );
+}
+
+/// The NUMA nodes that this process may use.
+fn allowed_memory() -> Bits {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"));
+    let nodes: IdSet = list.and_then(|list| list.trim().parse().ok()).unwrap_or_default();
+    nodes.iter().collect()
+}
+
+/// Binds what the task will allocate to NUMA nodes, or has it prefer the first of them.
+fn bind_memory(memory: &MemoryBinding) -> io::Result<()> {
+    const BITS: u32 = libc::c_ulong::BITS;
+    let mut mask = [0 as libc::c_ulong; 1024 / BITS as usize];
+    let (mode, count) = match memory.prefer {
+        true => (libc::MPOL_PREFERRED, 1),
+        false => (libc::MPOL_BIND, memory.nodes.len()),
+    };
+    for &node in memory.nodes.iter().take(count) {
+        let place = mask.get_mut((node / BITS) as usize).ok_or(rustix::io::Errno::INVAL)?;
+        *place |= 1 << (node % BITS);
+    }
+    if memory.nodes.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the kernel reads as many bits of the mask as are said, less one, as it is wont.
+    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.as_ptr(), 1024 + 1) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn bind(cpus: &[u32]) -> io::Result<()> {

@@ -303,6 +303,7 @@ fn describe_fabric(ask: &FabricAsk, message: &mut v1::Job) {
     message.contiguous = ask.contiguous;
     message.placement = shown(ask.placement.as_ref());
     message.network = shown(ask.network.as_ref());
+    message.prefer = shown(ask.prefer.as_ref());
 }
 
 fn describe_files(job: &Job, batch: &Batch, message: &mut v1::Job) {

@@ -10,6 +10,7 @@ use spur_core::model::caller::Owner;
 use spur_core::model::change::licenses;
 use spur_core::model::job::{Batch, Client, CoreAsk, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::text::dependency::Dependency;
+use spur_core::text::features::FeatureExpr;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::length;
 use spur_core::text::time::{Time, TimeLimit};
@@ -245,6 +246,11 @@ fn gpus(field: &'static str, written: &str) -> Result<Vec<GresSpec>, BadField> {
     Ok(list.0)
 }
 
+fn wish(written: &str) -> Result<Option<FeatureExpr>, BadField> {
+    let wish = (!written.is_empty()).then(|| FeatureExpr::wish(written)).transpose();
+    wish.map_err(|error| BadField::new("--prefer", error.to_string()))
+}
+
 /// `None` when nothing was asked of the fabric.
 fn fabric(wire: &v1::JobSpec) -> Result<Option<Box<FabricAsk>>, BadField> {
     if wire.segment == Some(0) {
@@ -259,7 +265,7 @@ fn fabric(wire: &v1::JobSpec) -> Result<Option<Box<FabricAsk>>, BadField> {
         consolidate_segments: wire.consolidate_segments,
         contiguous: wire.contiguous,
         placement: read_if_set("--placement", &wire.placement)?,
-        prefer: text(&wire.prefer),
+        prefer: wish(&wire.prefer)?.map(Arc::new),
         network: read_if_set("--network", &wire.network)?,
         het_gather: read_if_set("--het-gather", &wire.het_gather)?,
         gather_with: wire.gather_with.map(JobId),

@@ -94,8 +94,8 @@ pub enum JobChange {
     Cores(CorePart, u32),
     /// `NumCPUs=`, `ReqProcs=`: of the whole job, shared out among its tasks
     Cpus(u32),
-    /// `Prefer=`: a domain
-    Prefer(Option<Arc<str>>),
+    /// `Prefer=`: features, or a domain
+    Prefer(Option<Arc<FeatureExpr>>),
     /// `EndTime=` of a job that runs: its limit is what that leaves.
     End(Time),
     /// `MailType=`, checked
@@ -380,7 +380,7 @@ impl JobChange {
                     CorePart::Threads => cores.threads_per_core = count,
                 }
             }
-            JobChange::Prefer(domain) => fabric(spec).prefer = domain,
+            JobChange::Prefer(wish) => fabric(spec).prefer = wish,
             JobChange::MailType(_)
             | JobChange::MailUser(_)
             | JobChange::WcKey(_)
@@ -520,7 +520,11 @@ fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
         "ReqSockets" => JobChange::Cores(CorePart::Sockets, positive(value)?),
         "ReqCores" => JobChange::Cores(CorePart::Cores, positive(value)?),
         "ReqThreads" => JobChange::Cores(CorePart::Threads, positive(value)?),
-        "Prefer" => JobChange::Prefer(set.then(|| value.into())),
+        "Prefer" => JobChange::Prefer(
+            set.then(|| FeatureExpr::wish(value).map(Arc::new))
+                .transpose()
+                .map_err(|error| error.to_string())?,
+        ),
         "EndTime" if set => JobChange::End(Time(read(value)?)),
         "MailType" => match mail::types(value) {
             (known, unknown) if unknown.is_empty() => JobChange::MailType(known.into()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::array::ArrayPart;
 use super::caller::Owner;
@@ -318,14 +318,21 @@ pub struct FabricAsk {
     pub contiguous: bool,
     /// `--placement`.
     pub placement: Option<Placement>,
-    /// `--prefer`: a domain.
-    pub prefer: Option<Arc<str>>,
+    /// `--prefer`: features, or a domain.
+    #[serde(deserialize_with = "wish")]
+    pub prefer: Option<Arc<FeatureExpr>>,
     /// `--network`.
     pub network: Option<NetworkNeed>,
     /// `--het-gather`.
     pub het_gather: Option<HetGather>,
     /// `--gather-with`.
     pub gather_with: Option<JobId>,
+}
+
+/// What cannot be read was taken by releases that knew only domains, and had no effect.
+fn wish<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<FeatureExpr>>, D::Error> {
+    let written = Option::<String>::deserialize(deserializer)?;
+    Ok(written.and_then(|written| written.parse().ok()).map(Arc::new))
 }
 
 /// What the first node of a batch job runs.

@@ -15,7 +15,9 @@ use crate::model::job::{JobSpec, Shape};
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::request::constraints::{Stage, WishError, Wisher};
-use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives, named};
+use crate::sched::request::eligible_nodes::{
+    Alternative, EligibleNodes, Filter, alternatives, known_features, named,
+};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
@@ -121,7 +123,7 @@ struct Judge<'a> {
 /// One set of eligible nodes, and by what it was chosen: partition, alternative, reservation and need; fabric and features.
 struct Seen {
     by: (usize, usize, Option<usize>, Need),
-    features: Option<Box<FeatureExpr>>,
+    features: Option<FeatureExpr>,
     eligible: EligibleNodes,
 }
 
@@ -252,9 +254,9 @@ impl<'a> Judge<'a> {
         features(inventory, partition, fabric, &spec.shape)?;
         // Of several alternatives, the one that most nodes meet says what would work.
         let mut closest: Option<(usize, Refused)> = None;
-        for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
-            let by = (index, alternative, within, request.need.clone());
-            let eligible = self.eligible(by, fabric, spec, shared)?;
+        for alternative in alternatives(spec, fabric) {
+            let by = (index, alternative.number, within, request.need.clone());
+            let eligible = self.eligible(by, fabric, spec, &alternative)?;
             match fits_idle(inventory, index, &eligible, &request, spec, say) {
                 Ok(warnings) => {
                     if accepts {
@@ -280,14 +282,14 @@ impl<'a> Judge<'a> {
         by: (usize, usize, Option<usize>, Need),
         fabric: &Arc<Fabric>,
         spec: &JobSpec,
-        shared: &[&FeatureExpr],
+        alternative: &Alternative<'_>,
     ) -> Result<EligibleNodes, Refused> {
         let mut eligible_sets = self.eligible_sets.borrow_mut();
         let alike = |seen: &&Seen| {
-            let (index, alternative, within, _) = &seen.by;
-            (*index, *alternative, *within) == (by.0, by.1, by.2)
+            let (index, number, within, _) = &seen.by;
+            (*index, *number, *within) == (by.0, by.1, by.2)
                 && Arc::ptr_eq(&seen.eligible.fabric, fabric)
-                && seen.features == spec.shape.features
+                && seen.features.as_ref() == alternative.features
         };
         if let Some(seen) = eligible_sets.iter().filter(alike).find(|seen| seen.by.3 == by.3) {
             return Ok(seen.eligible.clone());
@@ -296,7 +298,7 @@ impl<'a> Judge<'a> {
             Some(seen) => seen.eligible.seen_by(self.inventory, &by.3),
             None => {
                 let within = by.2.map(|within| self.reservations[within]);
-                let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
+                let filter = Filter { within, ..alternative.filter(&spec.shape) };
                 EligibleNodes::new(by.1, self.inventory, by.0, fabric, &by.3, &filter)
                     .or_else(|error| refuse(RefusalKind::NodeName, error))?
             }
@@ -304,7 +306,7 @@ impl<'a> Judge<'a> {
         if eligible_sets.len() == KEPT {
             eligible_sets.remove(0);
         }
-        eligible_sets.push(Seen { by, features: spec.shape.features.clone(), eligible: eligible.clone() });
+        eligible_sets.push(Seen { by, features: alternative.features.cloned(), eligible: eligible.clone() });
         Ok(eligible)
     }
 }
@@ -428,13 +430,7 @@ fn features(
     shape: &Shape,
 ) -> Result<(), Refusal> {
     let Some(wanted) = &shape.features else { return Ok(()) };
-    let mut known: Vec<&str> = Vec::new();
-    for id in &partition.nodes {
-        known.extend(inventory.nodes[id.index()].shape.features.iter().map(|feature| &**feature));
-        known.extend(fabric.pos(*id).map(|pos| fabric.features(pos)).unwrap_or_default());
-    }
-    known.sort_unstable();
-    known.dedup();
+    let known = known_features(inventory, partition, fabric);
     for name in wanted.names() {
         if known.binary_search(&name).is_err() {
             if let Err(ambiguous @ LookupError::Ambiguous { .. }) = fabric.find(name) {

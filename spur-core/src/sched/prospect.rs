@@ -52,7 +52,10 @@ pub(super) struct Prospect {
     pub(super) choice: usize,
     /// The number of its need.
     pub(super) need: usize,
+    /// Those of wishes first.
     pub(super) eligible_sets: SmallVec<[Arc<EligibleNodes>; 1]>,
+    /// How many of them are only wished for.
+    wishes: usize,
     pub(super) stages: Vec<Stage>,
     /// The reservations that are always ahead, and that it is too long for.
     pub(super) barred_by: Vec<Arc<Reservation>>,
@@ -81,18 +84,19 @@ impl EligibleSets {
         let partition = *partition;
         let fabric = fabric_for(inventory, partition, spec)?;
         let named = inventory.fabrics.iter().position(|(_, known)| Arc::ptr_eq(known, fabric));
-        let alternatives = alternatives(&spec.shape);
+        let alternatives = alternatives(spec, fabric);
+        let wishes = alternatives.iter().filter(|alternative| alternative.is_wish).count();
         let bars = bars(inventory, realm, candidate.run_time);
         let barred_by: Vec<Arc<Reservation>> =
             bars.iter().map(|index| Arc::clone(&inventory.reservations[*index])).collect();
         let mut eligible_sets = SmallVec::with_capacity(alternatives.len());
-        for (alternative, shared) in alternatives.iter().enumerate() {
-            let filter = Filter { shared, within, without: &barred_by, ..Filter::of(&spec.shape) };
+        for alternative in &alternatives {
+            let filter = Filter { within, without: &barred_by, ..alternative.filter(&spec.shape) };
             let outline = (
                 (realm, partition),
                 named,
-                spec.shape.features.as_ref().map(ToString::to_string),
-                alternative,
+                alternative.features.map(ToString::to_string),
+                alternative.number,
                 spec.shape.exclude.as_ref().map(ToString::to_string),
                 bars.clone(),
             );
@@ -106,7 +110,7 @@ impl EligibleSets {
         let stages = Wisher { inventory, partition, fabric, spec, request, gather_with };
         let stages = stages.stages(candidate.eligible, now).map_err(|error| error.to_string())?;
         let choices = Arc::clone(&candidate.choices);
-        Ok(Prospect { realm, partition, choices, choice, need, eligible_sets, stages, barred_by })
+        Ok(Prospect { realm, partition, choices, choice, need, eligible_sets, wishes, stages, barred_by })
     }
 }
 
@@ -164,6 +168,11 @@ impl Prospect {
         !is_near_another && !relaxes && inventory.reservations.is_empty()
     }
 
+    /// The first of its sets of eligible nodes that is asked for, not only wished for.
+    pub(super) fn plain(&self) -> &Arc<EligibleNodes> {
+        &self.eligible_sets[self.wishes]
+    }
+
     /// What it asks for there.
     pub(super) fn request(&self) -> &Request {
         &self.choices[self.choice].1
@@ -177,6 +186,7 @@ impl Prospect {
             need: self.need,
             request: self.request(),
             eligible_sets: &self.eligible_sets,
+            plain: self.plain(),
             stages: &self.stages,
             licenses,
             run_time,

@@ -88,10 +88,10 @@ pub fn find(
     touched.unwrap_or(&inventory.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
     let closed = closed(cluster, &inventory, id);
     let within = own_reservation(cluster, alloc);
-    for (alternative, shared) in alternatives(&job.spec.shape).iter().enumerate() {
-        let filter = Filter { shared, within, ..Filter::of(&job.spec.shape) };
+    for alternative in alternatives(&job.spec, fabric) {
+        let filter = Filter { within, ..alternative.filter(&job.spec.shape) };
         let Ok(eligible) =
-            EligibleNodes::new(alternative, &inventory, partition, fabric, &request.need, &filter)
+            EligibleNodes::new(alternative.number, &inventory, partition, fabric, &request.need, &filter)
         else {
             continue;
         };

@@ -39,6 +39,18 @@ pub enum FeatureExpr {
 }
 
 impl FeatureExpr {
+    /// Features that are wished for (`--prefer`), without counts.
+    ///
+    /// # Errors
+    /// [`ParseError`]
+    pub fn wish(text: &str) -> Result<FeatureExpr, ParseError> {
+        let wish: FeatureExpr = text.parse()?;
+        match wish.counts().is_empty() {
+            true => Ok(wish),
+            false => Err(ParseError::new("wish", text, "a count is no wish", "ask for it with --constraint")),
+        }
+    }
+
     /// Whether one node can take part in the job, given which features it has. A count asks nothing of the
     /// other nodes, so it admits any; in brackets, where the counts divide the nodes of the job among them, a
     /// node must serve one of them.

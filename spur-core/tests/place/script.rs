@@ -13,6 +13,7 @@
 //! | `show` | the domains, as `scontrol show topology` knows them |
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 use spur_core::id::NodeId;
@@ -20,6 +21,7 @@ use spur_core::model::fabric::{Fabric, Pos};
 use spur_core::model::job::FabricAsk;
 use spur_core::model::topology::TopologyConfig;
 use spur_core::sched::place::{self, Ask, Slots, View, Wish};
+use spur_core::text::features::FeatureExpr;
 use spur_core::text::hostlist::HostList;
 
 /// Runs a script and returns it with the results of now.
@@ -223,7 +225,7 @@ impl Job {
             "--consolidate-segments" => asked.consolidate_segments = true,
             "--contiguous" => asked.contiguous = true,
             "--placement" => asked.placement = Some(value.parse().expect("a placement")),
-            "--prefer" => asked.prefer = Some(value.into()),
+            "--prefer" => asked.prefer = Some(wish(value)),
             "--network" => asked.network = Some(value.parse().expect("a network need")),
             "--exclusive" => {
                 self.exclusive = true;
@@ -235,6 +237,10 @@ impl Job {
             _ => panic!("no option: {name}"),
         }
     }
+}
+
+fn wish(text: &str) -> Arc<FeatureExpr> {
+    Arc::new(FeatureExpr::wish(text).expect("features"))
 }
 
 fn number(text: &str) -> u32 {

@@ -30,6 +30,7 @@ use spur_core::model::reservation::{Edit, Flag, ReservationAsk};
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner};
+use spur_core::text::features::FeatureExpr;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::nodes::NodeCount;
@@ -424,7 +425,7 @@ fn fabric(ask: &mut FabricAsk, key: &str, value: &str) {
         "--contiguous" => ask.contiguous = true,
         "--segment" => ask.segment = value.parse().ok(),
         "--network" => ask.network = Some(value.parse().expect("a network")),
-        "--prefer" => ask.prefer = Some(value.into()),
+        "--prefer" => ask.prefer = Some(Arc::new(FeatureExpr::wish(value).expect("features"))),
         other => panic!("{other}: no such option"),
     }
 }

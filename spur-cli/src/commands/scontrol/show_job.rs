@@ -176,6 +176,7 @@ fn resources(r: &mut Record, job: &Job, details: bool, show: &Show) {
         ("MinTmpDiskNode", memory(job.tmp_disk_mb, show)),
     ]);
     r.line([("Features", or_null(&job.features)), ("DelayBoot", "00:00:00".into())]);
+    r.line_if("Prefer", &job.prefer);
     r.line_if("Reservation", &job.reservation);
     r.line([
         ("OverSubscribe", job.oversubscribe.clone()),

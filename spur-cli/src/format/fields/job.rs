@@ -153,7 +153,7 @@ pub const FIELDS: &[Field<Job>] = &[
     named("OriginRaw", "ORIGIN_RAW", |_, _| "NA".to_owned()),
     named("PendingTime", "PENDING_TIME", pending_time),
     named("PreemptTime", "PREEMPT_TIME", |j, show| time(j.preempt_time, "N/A", show)),
-    named("Prefer", "PREFER", null),
+    named("Prefer", "PREFER", |j, _| or_null(&j.prefer)),
     named("Profile", "PROFILE", |_, _| "NotSet".to_owned()),
     named("Reboot", "REBOOT", zero),
     named("ReqSwitch", "REQ_SWITCH", |j, _| switches(j).0.to_owned()),

@@ -202,10 +202,13 @@ pub(super) const FABRIC: &[Def] = &[
     Def::value(
         "prefer",
         None,
-        "domain",
-        "prefer this switch or block, if it can hold the whole job",
+        "list",
+        "features that nodes should have if the job starts no later for it, or a switch or block",
         |s, v| {
-            s.spec.prefer = text(v)?;
+            if !v.is_empty() {
+                FeatureExpr::wish(v).map_err(|error| error.to_string())?;
+            }
+            v.clone_into(&mut s.spec.prefer);
             Ok(())
         },
     )

@@ -110,9 +110,10 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
         let most = if limits { inventory.partitions[index].partition.config.max_nodes } else { None };
         let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX));
         let (Ok(request), Ok(fabric)) = (request, fabric_for(inventory, index, spec)) else { continue };
-        for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
-            let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
-            let eligible = EligibleNodes::new(alternative, inventory, index, fabric, &request.need, &filter)
+        for alternative in alternatives(spec, fabric) {
+            let filter = Filter { within, ..alternative.filter(&spec.shape) };
+            let number = alternative.number;
+            let eligible = EligibleNodes::new(number, inventory, index, fabric, &request.need, &filter)
                 .or_else(|error| refuse(RefusalKind::NodeName, error))?;
             let wisher = Wisher {
                 inventory,

@@ -313,7 +313,7 @@ impl<S: Space> Walk<S> {
             let Some(prospect) = of.first() else { continue };
             let query = prospect.query(component, self.now + 1);
             if let Some((misfit, free)) = self.space.misfit(&query) {
-                let fabric = &prospect.eligible_sets[0].fabric;
+                let fabric = &prospect.plain().fabric;
                 let detail = explain::waiting(fabric, prospect.request(), &misfit, free);
                 return format!("component {offset}: {detail}");
             }

@@ -296,7 +296,7 @@ impl<S: Space> Walk<S> {
     ) -> String {
         let Some(prospect) = prospects.first() else { return String::new() };
         let query = prospect.query(candidate, self.now + 1);
-        let eligible = &prospect.eligible_sets[0];
+        let eligible = prospect.plain();
         match (self.space.misfit(&query), behind) {
             (Some((misfit, free)), _) => {
                 let said = explain::waiting(&eligible.fabric, prospect.request(), &misfit, free);

@@ -27,7 +27,7 @@ mod oracle;
 pub use answer::{Lost, LostWhy, Misfit, MisfitKind, Missed, Placement, Unit};
 pub use ask::{
     Ask, AskError, BlockRule, Containment, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy,
-    Wish, resolve, strategy,
+    Wish, resolve, strategy, wished_features,
 };
 pub use dispatch::place;
 pub use explain::{Nearest, Never, could_hold, hold_fewer, is_never, place_or_say, refusal};

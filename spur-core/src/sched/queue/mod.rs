@@ -58,7 +58,7 @@ impl Candidate {
     pub(super) fn claims(&self) -> usize {
         let tasks = self.array.as_ref().map_or(1, |array| array.tasks.len());
         let ways = self.all().map(|component| {
-            component.choices.len().saturating_mul(eligible_nodes::alternatives(&component.spec.shape).len())
+            component.choices.len().saturating_mul(eligible_nodes::most_alternatives(&component.spec))
         });
         ways.fold(tasks, usize::saturating_mul)
     }

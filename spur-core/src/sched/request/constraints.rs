@@ -4,13 +4,13 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::config::Policy;
-use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::fabric::{DomainId, Fabric, LookupError, Pos};
 use crate::model::job::{FabricAsk, JobSpec, Sharing};
 use crate::model::topology::TopologyConfig;
 use crate::sched::inventory::amounts::ClassId;
 use crate::sched::inventory::{self, Inventory};
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
-use crate::sched::request::eligible_nodes::{Filter, named};
+use crate::sched::request::eligible_nodes::{Filter, known_features, named};
 use crate::sched::request::{Request, Slot};
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
@@ -149,7 +149,23 @@ impl Wisher<'_> {
                 .and_then(|_| self.inventory.gpus_on(self.fabric)),
             gather_with: self.companion(),
         };
-        place::resolve(self.fabric, config, wish, base)
+        let mut resolved = place::resolve(self.fabric, config, wish, base)?;
+        resolved.warnings.extend(self.unknown_wish(wish.asked));
+        Ok(resolved)
+    }
+
+    /// The features wished for that no node of the partition has, in a sentence.
+    fn unknown_wish(&self, asked: &FabricAsk) -> Option<String> {
+        let wish = place::wished_features(self.fabric, asked)?;
+        let partition = &self.inventory.partitions[self.partition].partition;
+        let known = known_features(self.inventory, partition, self.fabric);
+        let unknown = |name: &&str| known.binary_search(name).is_err();
+        let name = wish.names().into_iter().find(unknown)?;
+        let said = match self.fabric.find(name) {
+            Err(ambiguous @ LookupError::Ambiguous { .. }) => ambiguous.to_string(),
+            _ => format!("no node of partition {} has feature {name}", partition.name()),
+        };
+        Some(format!("--prefer={wish}: {said}"))
     }
 
     /// The size of the job in nodes, for rules: the most it may get, or the fewest that hold its tasks when nothing runs.

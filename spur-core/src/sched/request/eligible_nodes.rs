@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use crate::cluster::Past;
+use crate::cluster::{Partition, Past};
 use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Pos};
-use crate::model::job::Shape;
+use crate::model::job::{JobSpec, Shape};
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::RoomId;
-use crate::sched::place::{Slots, View, Weights, open};
+use crate::sched::place::{Slots, View, Weights, open, wished_features};
 use crate::sched::request::Need;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
@@ -203,9 +203,63 @@ pub(crate) struct Filter<'a> {
     pub(crate) without: &'a [Arc<Reservation>],
 }
 
-/// Every way to choose one alternative of each `[a|b]` of a request; a single empty one where there is no choice.
-pub(crate) fn alternatives(shape: &Shape) -> SmallVec<[Vec<&FeatureExpr>; 1]> {
-    shape.features.as_ref().map_or_else(|| smallvec![Vec::new()], |features| features.shared().into())
+/// One way to say which nodes a request may have. Of starts at the same time the one by the first way is taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Alternative<'a> {
+    /// What each node has to meet: the constraint, or what `--prefer` wishes for in its place.
+    pub(crate) features: Option<&'a FeatureExpr>,
+    /// Its number among the ways to meet that.
+    pub(crate) number: usize,
+    /// Of each `[a|b]`, what all nodes have to meet.
+    shared: Vec<&'a FeatureExpr>,
+    /// Whether it is only wished for.
+    pub(crate) is_wish: bool,
+}
+
+impl<'a> Alternative<'a> {
+    /// The filter that lets through which nodes will do.
+    pub(crate) fn filter<'f>(&'f self, shape: &'f Shape) -> Filter<'f>
+    where
+        'a: 'f,
+    {
+        Filter { features: self.features, shared: &self.shared, ..Filter::of(shape) }
+    }
+
+    fn all(features: Option<&'a FeatureExpr>, is_wish: bool) -> impl Iterator<Item = Self> {
+        let ways = features.map_or_else(|| vec![Vec::new()], FeatureExpr::shared);
+        let way = move |(number, shared)| Self { features, number, shared, is_wish };
+        ways.into_iter().enumerate().map(way)
+    }
+}
+
+/// Every way to say which nodes a request may have on a fabric; at least one: the features it wishes for, then its constraint.
+pub(crate) fn alternatives<'a>(spec: &'a JobSpec, fabric: &Fabric) -> SmallVec<[Alternative<'a>; 1]> {
+    let wish = spec.fabric.as_deref().and_then(|asked| wished_features(fabric, asked));
+    let wished = wish.into_iter().flat_map(|wish| Alternative::all(Some(wish), true));
+    wished.chain(Alternative::all(spec.shape.features.as_deref(), false)).collect()
+}
+
+/// The most ways there can be, whatever the fabric.
+pub(crate) fn most_alternatives(spec: &JobSpec) -> usize {
+    let ways = |features: &FeatureExpr| features.shared().len();
+    let wish = spec.fabric.as_deref().and_then(|asked| asked.prefer.as_deref());
+    wish.map_or(0, ways) + spec.shape.features.as_deref().map_or(1, ways)
+}
+
+/// The features that nodes have in a partition: their own, and the names of the domains they are in; sorted.
+pub(crate) fn known_features<'a>(
+    inventory: &'a Inventory,
+    partition: &Partition,
+    fabric: &'a Fabric,
+) -> Vec<&'a str> {
+    let mut known: Vec<&str> = Vec::new();
+    for id in &partition.nodes {
+        known.extend(inventory.nodes[id.index()].shape.features.iter().map(|feature| &**feature));
+        known.extend(fabric.pos(*id).map(|pos| fabric.features(pos)).unwrap_or_default());
+    }
+    known.sort_unstable();
+    known.dedup();
+    known
 }
 
 impl<'a> Filter<'a> {

@@ -198,7 +198,7 @@ pub(crate) trait Space {
     /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free; not for one that wants
     /// whole leaves, whose nodes may be free and closed.
     fn misfit(&mut self, query: &Query<'_>) -> Option<(Misfit, Option<u64>)> {
-        let (stage, eligible, now) = (query.stages.first()?, query.eligible_sets.first()?, self.now());
+        let (stage, eligible, now) = (query.stages.first()?, query.plain, self.now());
         let whole = stage.ask().whole_leaves;
         let occupied = whole.then(|| self.occupied(query.realm, eligible, (now, query.run_time), true));
         self.show_now(query, stage, eligible, |slots| {
@@ -236,7 +236,7 @@ pub(crate) trait Space {
         if self.realms().is_single() {
             return None;
         }
-        let (stage, eligible) = (query.stages.first()?, query.eligible_sets.first()?);
+        let (stage, eligible) = (query.stages.first()?, query.plain);
         let (query, now) = (Query { realm: self.realms().unshut(), ..*query }, self.now());
         let (hit, _) = self.search(&query, stage, eligible, now..now + 1);
         let hit = hit.filter(|hit| hit.starts)?;

@@ -18,6 +18,8 @@ pub(crate) struct Query<'a> {
     pub(crate) need: usize,
     pub(crate) request: &'a Request,
     pub(crate) eligible_sets: &'a [Arc<EligibleNodes>],
+    /// The first of them that is asked for, not only wished for: what is said of the job is said of it.
+    pub(crate) plain: &'a Arc<EligibleNodes>,
     pub(crate) stages: &'a [Stage],
     pub(crate) licenses: &'a Wanted,
     /// Planned run time, seconds.

@@ -186,7 +186,7 @@ impl Space for State {
 
     fn aside(&mut self, inventory: &Inventory, query: &Query<'_>) -> Aside {
         let mut aside = Aside::default();
-        let Some(eligible) = query.eligible_sets.first() else { return aside };
+        let eligible = query.plain;
         let could_serve = |node: NodeId| {
             let pos = eligible.pos(node.0).filter(|_| inventory.nodes[node.index()].available);
             pos.is_some_and(|pos| eligible.idle.at(pos) > 0)

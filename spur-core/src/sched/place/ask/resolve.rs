@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::job::FabricAsk;
 use crate::model::topology::{Plugin, RuleConfig, TopologyConfig};
+use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, GatherClause, Placement, Switches};
 use crate::text::nearest::nearest;
 
@@ -177,6 +178,21 @@ pub fn resolve(
     Ok(resolver.done)
 }
 
+/// The domain that `--prefer` names: one name that a domain bears, where domains mean anything to the job.
+fn wished_domain(fabric: &Fabric, asked: &FabricAsk) -> Option<DomainId> {
+    match asked.prefer.as_deref() {
+        Some(FeatureExpr::Name(name)) if strategy(fabric, asked) != Ok(Strategy::Flat) => {
+            fabric.find(name).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The features that `--prefer` wishes for, if it does not name a domain.
+pub fn wished_features<'a>(fabric: &Fabric, asked: &'a FabricAsk) -> Option<&'a FeatureExpr> {
+    asked.prefer.as_deref().filter(|_| wished_domain(fabric, asked).is_none())
+}
+
 /// The rule by size, for a job that asks nothing itself.
 fn rule_for<'c>(config: &'c TopologyConfig, wish: Wish<'_>) -> Option<&'c RuleConfig> {
     let asked = wish.asked;
@@ -248,12 +264,7 @@ impl Resolver<'_> {
             ask.lowest_latency = need.latency;
         }
         ask.prefer_domain = self.wish.gather_with;
-        if let Some(name) = asked.prefer.as_deref() {
-            match self.fabric.find(name) {
-                Ok(domain) => ask.prefer_domain = Some(domain),
-                Err(error) => self.done.warnings.push(format!("--prefer={name} has no effect: {error}")),
-            }
-        }
+        ask.prefer_domain = wished_domain(self.fabric, asked).or(ask.prefer_domain);
         Ok(())
     }
 

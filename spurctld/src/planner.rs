@@ -497,6 +497,7 @@ fn news(event: &Event) -> News {
         | Event::JobEnding { .. } => News::Order,
         Event::StartPromised { .. }
         | Event::JobWarned { .. }
+        | Event::TimeUsed { .. }
         | Event::JobKilled { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }

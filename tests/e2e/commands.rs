@@ -1,6 +1,8 @@
 //! Commands beside those that jobs need: what administrators and programs ask, and what everybody is told who has to wait.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::cluster::{Cluster, Setup, said};
@@ -53,6 +55,49 @@ fn scontrol_reads_commands_line_by_line() {
     assert_eq!(told.out.matches("Node n9 not found").count(), 2, "{}", told.out);
     assert!(!told.out.contains("PartitionName="), "{}", told.out);
     assert_eq!(told.code, Some(1));
+}
+
+#[test]
+fn mail_tells_of_time_and_of_what_never_comes_true() {
+    let mut cluster = Cluster::prepare(&Setup::default());
+    let (program, mailbox) = (cluster.path("mail"), cluster.path("box"));
+    let script = format!("#!/bin/sh\necho \"$2 to $3: $SLURM_JOB_MAIL_TYPE\" >>{}\n", mailbox.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let line = format!("[controller]\nmail_prog = \"{}\"\n", program.display());
+    let configuration = cluster.path("spur.toml");
+    let text = fs::read_to_string(&configuration).unwrap().replace("[controller]\n", &line);
+    fs::write(&configuration, text).unwrap();
+    cluster.start_controller();
+    cluster.start_node("n1");
+    cluster.wait_for_log("n1", "registered as n1");
+    let types = "--mail-type=TIME_LIMIT_50,TIME_LIMIT,FAIL";
+    let long = cluster.sbatch(&[types, "--mail-user=joe", "-J", "long", "-t", "0:02", "--wrap", "sleep 600"]);
+    let failed = cluster.sbatch(&["--wrap", "false"]);
+    let after = format!("afterok:{failed}");
+    let late = cluster.sbatch(&[
+        "-d",
+        &after,
+        "-J",
+        "late",
+        "--mail-type=INVALID_DEPEND",
+        "--mail-user=ann",
+        "--wrap",
+        "true",
+    ]);
+    let expected = [
+        format!("Slurm Job_id={long} Name=long Reached 50% of time limit, Run time 00:00:0"),
+        format!("Slurm Job_id={long} Name=long Reached time limit, Run time 00:00:0"),
+        format!("Slurm Job_id={long} Name=long Failed, Run time 00:00:0"),
+        format!("Slurm Job_id={late} Name=late Invalid dependency to ann: Invalid dependency\n"),
+    ];
+    cluster.wait_until(|_| {
+        let mail = fs::read_to_string(&mailbox).unwrap_or_default();
+        expected.iter().all(|line| mail.contains(line))
+    });
+    let mail = fs::read_to_string(&mailbox).unwrap();
+    assert_eq!(mail.lines().count(), expected.len(), "{mail}");
+    assert!(mail.contains(" to joe: Reached 50% of time limit\n"), "{mail}");
 }
 
 #[test]

@@ -439,6 +439,7 @@ fn submission(rest: &[&str]) -> Submission {
         no_preempt: rest.contains(&"no-preempt"),
         reservation: get("reservation").map(Into::into),
         licenses: get("licenses").map(|list| licenses(list).expect("licenses")).unwrap_or_default(),
+        mail: get("mail").map(|types| (types.into(), "joe".into())),
         signal: get("signal").map(|text| text.parse().expect("a signal")),
         ..Extra::default()
     };

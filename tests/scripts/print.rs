@@ -103,6 +103,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::JobWarned { job } => format!("JobWarned {job}"),
         Event::PrologEnded { job } => format!("PrologEnded {job}"),
         Event::EpilogEnded { job } => format!("EpilogEnded {job}"),
+        Event::TimeUsed { job, percent } => format!("TimeUsed {job} {percent}%"),
         Event::JobEnding { job, outcome: how, then, kill_at, epilog } => {
             let then = match then {
                 Then::End => String::new(),

@@ -22,10 +22,8 @@ impl Cluster {
     /// Makes the cluster what it is after `entry`, which counts from the beginning: a cluster whose last entry is the one
     /// before has not been touched.
     pub fn apply(&mut self, entry: &Entry) {
-        self.mark.seq = entry.seq;
-        self.mark.epoch = entry.epoch;
-        self.mark.at = entry.at;
         let at = entry.at;
+        (self.mark.seq, self.mark.epoch, self.mark.at) = (entry.seq, entry.epoch, at);
         match &entry.event {
             Event::PolicyChanged { policy, keeps_edits } => self.set_policy(policy, *keeps_edits),
             Event::JobSubmitted { job, spec } => self.submit(*job, spec, at, &entry.record),
@@ -49,6 +47,7 @@ impl Cluster {
             Event::PrologEnded { job } => self.jobs.change(*job, |job| job.configuring.prolog = false),
             Event::EpilogEnded { job } => self.jobs.change(*job, |job| job.epilog = false),
             Event::JobWarned { job } => self.jobs.change(*job, note_warning),
+            Event::TimeUsed { job, percent } => self.jobs.change(*job, |job| note_time(job, *percent)),
             Event::JobNodeLost { job, node, lingers } => self.lose_node(*job, *node, *lingers, at),
             Event::JobNodesReplaced { job, replaced, why } => self.replace_nodes(*job, replaced, why),
             Event::JobEnding { .. } => self.begin_end(&entry.event, at),
@@ -238,8 +237,8 @@ impl Cluster {
             let alloc = Arc::clone(alloc);
             let pauses = Pauses::default();
             job.configuring = configuring.clone();
-            job.phase =
-                Phase::Running { alloc, started: at, warned: false, preempted: None, ends_by, pauses };
+            let (started, warned, told, preempted) = (at, false, 0, None);
+            job.phase = Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses };
         });
         self.settle_waiting_for(id, at);
     }
@@ -388,6 +387,13 @@ fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>
 fn note_warning(job: &mut Job) {
     if let Phase::Running { warned, .. } = &mut job.phase {
         *warned = true;
+    }
+}
+
+/// Its user is not told again that so much of its time limit is used.
+fn note_time(job: &mut Job, percent: u8) {
+    if let Phase::Running { told, .. } = &mut job.phase {
+        *told = percent;
     }
 }
 

@@ -238,6 +238,13 @@ pub enum Event {
         /// Which.
         job: JobId,
     },
+    /// A running job has used a part of its time limit of which its user wants mail.
+    TimeUsed {
+        /// Which.
+        job: JobId,
+        /// The part, in percent.
+        percent: u8,
+    },
     /// A node of a job failed, and the job goes on without it (`--no-kill`).
     JobNodeLost {
         /// Which job.
@@ -511,6 +518,7 @@ impl Event {
             | Event::CpusReturned { job, .. }
             | Event::JobResumed { job }
             | Event::JobWarned { job }
+            | Event::TimeUsed { job, .. }
             | Event::JobNodeLost { job, .. }
             | Event::JobNodesReplaced { job, .. }
             | Event::JobEnding { job, .. }

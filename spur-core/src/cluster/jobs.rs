@@ -430,6 +430,7 @@ fn due(job: &Job) -> Option<Time> {
                 Some(warn) if !warned => warn,
                 _ => job.ends_at(*started),
             };
+            let end = job.tells_at().map_or(end, |(at, _)| at.min(end));
             preempted.map_or(end, |preempted| preempted.end_at.min(end))
         }
         Phase::Suspended(suspended) => {

@@ -67,7 +67,7 @@ impl Cluster {
             Some(Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_)) | None => return,
         }
         self.jobs.change(id, |job| match &mut job.phase {
-            Phase::Running { alloc, started, warned, preempted, ends_by, pauses } => {
+            Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses } => {
                 job.phase = Phase::Suspended(Suspended {
                     alloc: Arc::clone(alloc),
                     started: *started,
@@ -75,6 +75,7 @@ impl Cluster {
                     wanted,
                     back: Vec::new(),
                     warned: *warned,
+                    told: *told,
                     preempted: preempted.filter(|told| told.then.is_some()),
                     ends_by: *ends_by,
                 });
@@ -141,6 +142,7 @@ impl Cluster {
                 alloc: suspended.alloc,
                 started: suspended.started,
                 warned: suspended.warned,
+                told: suspended.told,
                 ends_by: suspended.ends_by,
             };
         });

@@ -4,11 +4,11 @@
 //! the job is over or waits again. A node that is silent counts as cleared up where the site accepts that
 //! (`[recovery] overlap`); otherwise the job waits for it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::effect::Effect;
-use super::{Ctx, tasks};
+use super::{Ctx, mail, tasks};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::job::Job;
@@ -85,7 +85,7 @@ pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
 /// Ends a pending job; a het job with all its components, of which some may still be ending an earlier attempt.
 pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     let waiting = end_pending_one(ctx, id, &outcome);
-    end_hopeless(ctx, waiting);
+    end_hopeless(ctx, waiting, None);
 }
 
 /// The same; says who waited for it.
@@ -241,18 +241,22 @@ pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
 /// another, since a chain of them may be as long as the queue.
 fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
     let waiting = end_one(ctx, id, how);
-    end_hopeless(ctx, waiting);
+    end_hopeless(ctx, waiting, None);
 }
 
-/// Ends those of some jobs that wait for what can no longer happen and asked to be ended then, and so on.
-pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>) {
-    let mut jobs = VecDeque::from(jobs);
+/// Tells the users of those of some jobs that wait, since just now, for what can no longer happen, ends those that asked to
+/// be ended then, and so on. The user of `told` knows already.
+pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>, told: Option<JobId>) {
+    let (mut jobs, mut told) = (VecDeque::from(jobs), BTreeSet::from_iter(told));
     while let Some(id) = jobs.pop_front() {
-        let hopeless = ctx.cluster().job(id).is_some_and(|job| {
-            let wish = job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
-            job.never && wish == Some(true)
-        });
-        if hopeless {
+        let Some(job) = ctx.cluster().job(id).filter(|job| job.never) else { continue };
+        let wish = job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
+        if told.insert(id)
+            && let Some(mail) = mail::hopeless(ctx.cluster(), id)
+        {
+            ctx.effect(mail);
+        }
+        if wish == Some(true) {
             let how = outcome(EndState::Cancelled, Reason::DependencyNeverSatisfied);
             jobs.extend(end_pending_one(ctx, id, &how));
         }
@@ -262,6 +266,8 @@ pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>) {
 /// Ends one job; says who waited for it, of whom some may have parted ways since.
 fn end_one(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) -> Vec<JobId> {
     let mut waiting = ctx.cluster().jobs().waiting_for(id);
+    // Of what could not come true before is told already.
+    waiting.retain(|other| ctx.cluster().job(*other).is_some_and(|other| !other.never));
     ctx.emit(Event::JobEnded { job: id, outcome: how });
     let parted: Vec<JobId> = waiting.iter().flat_map(|other| tasks::part_ways(ctx, *other)).collect();
     waiting.extend(parted);

@@ -5,6 +5,7 @@ use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::phase::{EndState, Ended, Phase};
+use crate::text::mail::{OF_TIME, has};
 
 /// Adds the mail that follows from `event`, which is applied already.
 pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
@@ -12,8 +13,9 @@ pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) 
         Event::JobStarted { job, .. } => begun(cluster, *job),
         Event::JobEnded { job, .. } => ended(cluster, *job),
         Event::JobRequeued { job, .. } => {
-            wanted(cluster, *job, "REQUEUE").map(|job| mail(job, "REQUEUE", "Requeued"))
+            wanted(cluster, *job, "REQUEUE").map(|job| mail(job, "Requeued", ""))
         }
+        Event::TimeUsed { job, percent } => time_used(cluster, *job, *percent),
         _ => None,
     };
     effects.extend(mail);
@@ -24,15 +26,14 @@ pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) 
 fn wanted<'a>(cluster: &'a Cluster, job: JobId, what: &str) -> Option<&'a Job> {
     let job = cluster.job(job)?;
     let (types, _) = job.spec.extra.as_ref()?.mail.as_ref()?;
-    let all = types.split(',').any(|kind| kind == "ALL") && !what.starts_with("TIME_LIMIT");
-    let asked = all || types.split(',').any(|kind| kind == what);
-    (asked && !job.spec.is_follower()).then_some(job)
+    let all = has(types, "ALL") && !what.starts_with("TIME_LIMIT");
+    ((all || has(types, what)) && !job.spec.is_follower()).then_some(job)
 }
 
 /// Whether the tasks of its array are told of one by one, or it is none.
 fn alone(job: &Job) -> bool {
     let types = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
-    let by_task = types.is_some_and(|(types, _)| types.split(',').any(|kind| kind == "ARRAY_TASKS"));
+    let by_task = types.is_some_and(|(types, _)| has(types, "ARRAY_TASKS"));
     job.array.is_none() || by_task
 }
 
@@ -45,7 +46,20 @@ fn begun(cluster: &Cluster, job: JobId) -> Option<Effect> {
             return None;
         }
     }
-    Some(mail(job, "BEGIN", &format!("Began, Queued time {}", clock(started.since(job.submitted)))))
+    Some(mail(job, "Began", &format!(", Queued time {}", clock(started.since(job.submitted)))))
+}
+
+fn time_used(cluster: &Cluster, job: JobId, percent: u8) -> Option<Effect> {
+    let (kind, _) = OF_TIME.into_iter().find(|(_, known)| *known == percent)?;
+    let job = wanted(cluster, job, kind)?;
+    let part = if percent < 100 { format!("{percent}% of ") } else { String::new() };
+    let ran = clock(job.phase.run_time(cluster.at()));
+    Some(mail(job, &format!("Reached {part}time limit"), &format!(", Run time {ran}")))
+}
+
+/// What a job waits for can no longer happen.
+pub(super) fn hopeless(cluster: &Cluster, job: JobId) -> Option<Effect> {
+    wanted(cluster, job, "INVALID_DEPEND").map(|job| mail(job, "Invalid dependency", ""))
 }
 
 /// Failed, for whoever wants to hear of failures; else ended.
@@ -57,15 +71,10 @@ fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     }
     let state = ended.outcome.state;
     let failed = !matches!(state, EndState::Completed);
-    let how = |word: &str| {
-        let ran = ended.started.map_or(0, |started| ended.ended.since(started));
-        format!("{word}, Run time {}, {}{}", clock(ran), state.name(), exit(ended))
-    };
-    let late = (state == EndState::Timeout).then(|| wanted(cluster, job, "TIME_LIMIT")).flatten();
-    let failure =
-        || wanted(cluster, job, "FAIL").filter(|_| failed).map(|job| mail(job, "FAIL", &how("Failed")));
-    let end = || wanted(cluster, job, "END").map(|job| mail(job, "END", &how("Ended")));
-    failure().or_else(end).or_else(|| late.map(|job| mail(job, "TIME_LIMIT", "Reached time limit")))
+    let ran = ended.started.map_or(0, |started| ended.ended.since(started));
+    let how = format!(", Run time {}, {}{}", clock(ran), state.name(), exit(ended));
+    let failure = || wanted(cluster, job, "FAIL").filter(|_| failed).map(|job| mail(job, "Failed", &how));
+    failure().or_else(|| wanted(cluster, job, "END").map(|job| mail(job, "Ended", &how)))
 }
 
 fn exit(ended: &Ended) -> String {
@@ -79,7 +88,8 @@ fn exit(ended: &Ended) -> String {
     }
 }
 
-fn mail(job: &Job, kind: &str, what: &str) -> Effect {
+/// `kind` is what has happened in Slurm's words, `more` what is said of it.
+fn mail(job: &Job, kind: &str, more: &str) -> Effect {
     let extra = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
     let to = extra.map(|(_, user)| &**user).filter(|user| !user.is_empty());
     let who = match (&job.array, job.task().filter(|_| alone(job))) {
@@ -97,7 +107,7 @@ fn mail(job: &Job, kind: &str, what: &str) -> Effect {
     ];
     Effect::Mail {
         to: to.map_or_else(|| job.spec.owner.user.to_string(), str::to_owned),
-        subject: format!("{who} Name={} {what}", job.spec.name),
+        subject: format!("{who} Name={} {kind}{more}", job.spec.name),
         variables: variables.into(),
     }
 }

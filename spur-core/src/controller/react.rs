@@ -64,6 +64,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::TasksSplit { .. }
         | Event::HetJobSubmitted { .. }
         | Event::JobUpdated { .. }
+        | Event::TimeUsed { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }
         // What nodes may forget of a requeued attempt is said by `ending`, which still knows its nodes.

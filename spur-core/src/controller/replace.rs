@@ -106,6 +106,7 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::JobWarned { .. }
         | Event::PrologEnded { .. }
         | Event::EpilogEnded { .. }
+        | Event::TimeUsed { .. }
         | Event::JobNodesReplaced { .. }
         | Event::JobEnding { .. }
         | Event::JobKilled { .. }

@@ -67,6 +67,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::JobWarned { .. }
         | Event::PrologEnded { .. }
         | Event::EpilogEnded { .. }
+        | Event::TimeUsed { .. }
         | Event::JobEnding { .. }
         | Event::JobKilled { .. }
         | Event::JobEnded { .. }

@@ -50,7 +50,16 @@ pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     Reply::Done
 }
 
+/// Says how much of its time limit a job has used, for whoever wants to hear of it.
+fn tell_time(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
+    let next = |ctx: &Ctx<'_>| ctx.cluster().job(id)?.tells_at().filter(|(at, _)| *at <= now);
+    while let Some((_, percent)) = next(ctx) {
+        ctx.emit(Event::TimeUsed { job: id, percent });
+    }
+}
+
 fn fire_job(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
+    tell_time(ctx, now, id);
     let Some(job) = ctx.cluster().job(id) else { return };
     match &job.phase {
         Phase::Pending(_) => {

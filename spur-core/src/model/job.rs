@@ -19,6 +19,7 @@ use crate::text::gather::{Gather, HetGather, NetworkNeed, Placement, Switches};
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostExpr;
 use crate::text::jobid::{JobPart, JobRef};
+use crate::text::mail;
 use crate::text::nodes::NodeCount;
 use crate::text::signal::WarnSignal;
 use crate::text::time::{Time, TimeLimit};
@@ -617,6 +618,19 @@ impl Job {
         let warn = self.spec.extra.as_ref()?.signal.as_ref()?;
         let end = self.ends_at(started);
         (!end.is_never()).then(|| started.max(Time(end.0 - i64::from(warn.seconds))))
+    }
+
+    /// When its user is told next how much of its time limit a running job has used, and at how many percent of it.
+    #[must_use]
+    pub fn tells_at(&self) -> Option<(Time, u8)> {
+        let (types, _) = self.spec.extra.as_ref()?.mail.as_ref()?;
+        let Phase::Running { started, told, .. } = &self.phase else { return None };
+        let (_, percent) =
+            mail::OF_TIME.into_iter().find(|(name, percent)| percent > told && mail::has(types, name))?;
+        let (end, limit) = (self.ends_at(*started), self.spec.time_limit.seconds()?);
+        let left = limit - limit * u64::from(percent) / 100;
+        let left = i64::try_from(left).unwrap_or(i64::MAX);
+        Some(((*started).max(Time(end.0.saturating_sub(left))), percent))
     }
 
     /// Whether it may be considered by the planner at `now`: pending, not held, nothing to wait for.

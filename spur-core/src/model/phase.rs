@@ -28,6 +28,9 @@ pub enum Phase {
         /// Whether the signal of `--signal` has been sent.
         #[serde(default)]
         warned: bool,
+        /// The percentage of its time limit that its user was last told of.
+        #[serde(default, skip_serializing_if = "is_none")]
+        told: u8,
         /// What was decided if it has to make way; it still runs while its grace time lasts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preempted: Option<Preempted>,
@@ -44,6 +47,11 @@ pub enum Phase {
     Completing(Completing),
     /// Over.
     Ended(Ended),
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives it so")]
+fn is_none(percent: &u8) -> bool {
+    *percent == 0
 }
 
 /// A running job that has been told to make way.
@@ -77,6 +85,9 @@ pub struct Suspended {
     /// Whether the signal of `--signal` has been sent.
     #[serde(default)]
     pub warned: bool,
+    /// The percentage of its time limit that its user was last told of.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub told: u8,
     /// What was decided if it has to make way for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Preempted>,

@@ -17,6 +17,16 @@ pub const TYPES: &[&str] = &[
     "ARRAY_TASKS",
 ];
 
+/// Those of the time limit, and at how many percent of it they are due.
+pub const OF_TIME: [(&str, u8); 4] =
+    [("TIME_LIMIT_50", 50), ("TIME_LIMIT_80", 80), ("TIME_LIMIT_90", 90), ("TIME_LIMIT", 100)];
+
+/// Whether a list has an event.
+#[must_use]
+pub fn has(list: &str, event: &str) -> bool {
+    list.split(',').any(|known| known == event)
+}
+
 /// The events of a list with commas, in capitals, and the words that are none.
 #[must_use]
 pub fn types(written: &str) -> (String, Vec<String>) {

@@ -98,6 +98,7 @@ impl Rows {
             | Event::JobWarned { .. }
             | Event::PrologEnded { .. }
             | Event::EpilogEnded { .. }
+            | Event::TimeUsed { .. }
             | Event::JobNodeLost { .. }
             | Event::JobNodesReplaced { .. }
             | Event::JobEnding { .. }
@@ -189,6 +190,7 @@ impl Rows {
             | Event::JobWarned { .. }
             | Event::PrologEnded { .. }
             | Event::EpilogEnded { .. }
+            | Event::TimeUsed { .. }
             | Event::JobKilled { .. }
             | Event::NodeReleased { .. }
             | Event::JobsForgotten { .. }

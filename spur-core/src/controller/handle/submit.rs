@@ -116,7 +116,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let mut records = tasks::part_ways(ctx, job);
     records.push(job);
     // What it waits for may have failed already.
-    ending::end_hopeless(ctx, records);
+    ending::end_hopeless(ctx, records, None);
     Reply::Submitted { job, warnings }
 }
 

@@ -212,6 +212,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let mut warnings = Vec::new();
     for (target, Changed { spec, hold, warnings: more }) in changes {
         let job = target.single_out(ctx);
+        let told = ctx.cluster().job(job).filter(|job| job.never && job.spec.dependency == spec.dependency);
+        let told = told.map(|job| job.id);
         ctx.emit(Event::JobUpdated { job, spec });
         match hold {
             Some(true) => ctx.emit(Event::JobHeld { job, by }),
@@ -221,7 +223,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         }
         let mut records = tasks::part_ways(ctx, job);
         records.push(job);
-        ending::end_hopeless(ctx, records);
+        ending::end_hopeless(ctx, records, told);
         warnings.extend(more);
     }
     warnings.dedup();

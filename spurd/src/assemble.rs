@@ -12,6 +12,7 @@ use spur_core::text::gpubind::GpuBind;
 use spur_core::text::jobid::StepRef;
 use spur_core::text::membind::{MemBindError, MemBinding};
 use spur_core::text::pattern::{FilePattern, PatternContext};
+use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::{convert, v1};
 
 use crate::binding::{self, StepCpu};
@@ -123,6 +124,7 @@ impl NodeFacts {
             ..self.order(step, identity(user), batch.work_dir)
         };
         let environment = with_variables(&batch.environment, &variables);
+        let order = self.sampled(order, &environment);
         Ok(Prepared {
             launch: Launch { order, environment, script: Some(batch.script.to_vec()) },
             memory_mb: part.memory_mb,
@@ -189,7 +191,6 @@ impl NodeFacts {
         };
         let tasks: Vec<TaskOrder> =
             ranks.iter().zip(0..).map(|(&rank, local)| task(rank, local)).collect::<Result<_, _>>()?;
-        let user = owner(credential);
         let step = StepAttempt { attempt, step: StepId(credential.step_id) };
         let order = StepOrder {
             argv: launch.argv,
@@ -201,9 +202,10 @@ impl NodeFacts {
             mpi: mpi(&launch.mpi, number, credential)?,
             time_limit: launch.time_limit,
             terminal,
-            ..self.order(step, identity(user), launch.work_dir)
+            ..self.order(step, identity(owner(credential)), launch.work_dir)
         };
         let environment = with_variables(&without_foreign(&launch.environment), &variables);
+        let order = self.sampled(order, &environment);
         Ok(Prepared {
             launch: Launch { order, environment, script: None },
             memory_mb: part.memory_mb,
@@ -274,6 +276,17 @@ impl NodeFacts {
             sampled_memory_bytes: 0,
             usage_interval_ms: self.usage_interval_ms,
         }
+    }
+
+    /// The order, with as many looks at what its tasks use as `--acctg-freq` asks for, if it was given.
+    fn sampled(&self, order: StepOrder, environment: &[u8]) -> StepOrder {
+        let said = |variable: &[u8]| {
+            let value = variable.strip_prefix(SamplingIntervals::VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+            std::str::from_utf8(value).ok()?.parse::<SamplingIntervals>().ok()?.tasks
+        };
+        let asked = environment.rsplit(|byte| *byte == 0).find_map(said);
+        let usage_interval_ms = asked.map_or(self.usage_interval_ms, |seconds| u64::from(seconds) * 1000);
+        StepOrder { usage_interval_ms, ..order }
     }
 
     /// Variables that every process on this node gets.
@@ -680,6 +693,18 @@ mod tests {
             "TMPDIR=/tmp",
         ];
         assert_eq!(variables(&prepared.launch.environment), expected);
+    }
+
+    #[test]
+    fn tasks_are_looked_at_as_often_as_their_job_asks() {
+        let facts = NodeFacts { usage_interval_ms: 30_000, ..facts() };
+        for (asked, every) in
+            [("", 30_000), ("SLURM_ACCTG_FREQ=task=5,energy=9\0", 5000), ("SLURM_ACCTG_FREQ=0\0", 0)]
+        {
+            let mut order = batch_order();
+            order.batch.as_mut().unwrap().environment = asked.as_bytes().to_vec().into();
+            assert_eq!(facts.batch(order).unwrap().launch.order.usage_interval_ms, every, "{asked}");
+        }
     }
 
     #[test]

@@ -71,6 +71,15 @@ fn a_step_ends_as_its_tasks_do() {
 }
 
 #[test]
+fn numbers_of_nodes_and_tasks_come_from_the_environment_if_that_is_kept() {
+    let cluster = Cluster::start(&Setup::default());
+    let script = "export SLURM_NTASKS=4\n\
+                  for keep in '' -E; do srun -n1 $keep sh -c 'echo $SLURM_NTASKS $SLURM_STEP_NUM_TASKS'; done";
+    let (out, code, err) = batch(&cluster, &["-n2"], script);
+    assert_eq!((out.as_str(), code, err.as_str()), ("1 1\n4 1\n", Some(0), ""));
+}
+
+#[test]
 fn input_goes_to_all_tasks_or_to_one() {
     let cluster = four_nodes();
     let (out, code, err) = batch(

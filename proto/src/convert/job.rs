@@ -171,6 +171,7 @@ fn requested(job: &Job) -> v1::Job {
         }
         message.kill_on_invalid_dep = extra.kill_on_invalid_dep;
         message.comment = extra.comment.as_deref().unwrap_or_default().to_owned();
+        message.extra = extra.text.as_deref().unwrap_or_default().to_owned();
         message.admin_comment = extra.admin_comment.as_deref().unwrap_or_default().to_owned();
         message.wckey = extra.wckey.as_deref().unwrap_or_default().to_owned();
         message.reservation = extra.reservation.as_deref().unwrap_or_default().to_owned();

@@ -132,6 +132,7 @@ fn lengths(wire: &v1::JobSpec) -> Result<(), BadField> {
         ("--array", &wire.array, length::ARRAY),
         ("--comment", &wire.comment, length::TEXT),
         ("--wckey", &wire.wckey, length::TEXT),
+        ("--extra", &wire.extra, length::TEXT),
         ("--licenses", &wire.licenses, length::TEXT),
         ("--reservation", &wire.reservation, length::TEXT),
         ("--signal", &wire.signal, length::TEXT),
@@ -290,6 +291,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
     let extra = Extra {
         comment: boxed(&wire.comment),
         wckey: boxed(&wire.wckey),
+        text: boxed(&wire.extra),
         // A job is born without.
         admin_comment: None,
         licenses: licenses(&wire.licenses).map_err(|problem| BadField::new("--licenses", problem))?,

@@ -50,6 +50,8 @@ pub struct Submission {
     pub umask: Option<u32>,
     /// `--clusters`.
     pub clusters: Option<String>,
+    /// `--spread-job`: as many nodes as there are tasks, if so many are free.
+    pub spread: bool,
     /// `--nodefile`, or a `--nodelist` that is the path of a file.
     pub nodefile: Option<String>,
     /// An `--exclude` that is the path of a file.
@@ -173,6 +175,8 @@ pub struct StepWishes {
     pub pty: bool,
     /// `--jobid`: the job to run in, as its user names it.
     pub job: Option<String>,
+    /// `--preserve-env`: tasks see the numbers of nodes and tasks that stand in the environment.
+    pub preserve_environment: bool,
     /// `--disable-status`, `--quit-on-interrupt`: the first interrupt ends the step.
     pub quit_on_interrupt: bool,
     /// `--distribution`.
@@ -330,7 +334,8 @@ impl Submission {
     }
 
     /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), GPUs of
-    /// a node from those of its sockets, and the node count of `--use-min-nodes`.
+    /// a node from those of its sockets, and the node count of `--use-min-nodes`
+    /// and `--spread-job`.
     pub(crate) fn derive(&mut self) -> Result<(), OptionError> {
         if let Some(each) = &self.gpus_per_socket {
             let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
@@ -360,6 +365,12 @@ impl Submission {
             && let Some((least, _)) = self.spec.nodes.split_once('-')
         {
             self.spec.nodes = least.to_owned();
+        }
+        if self.spread
+            && self.spec.nodes.is_empty()
+            && let Some(tasks) = self.spec.tasks.filter(|tasks| *tasks > 1)
+        {
+            self.spec.nodes = format!("1-{tasks}");
         }
         Ok(())
     }

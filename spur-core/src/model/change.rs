@@ -106,6 +106,8 @@ pub enum JobChange {
     WcKey(Option<Box<str>>),
     /// `AdminComment=`; operators only
     AdminComment(Option<Box<str>>),
+    /// `Extra=`
+    Text(Option<Box<str>>),
     /// `WorkDir=`
     WorkDir(Box<str>),
     /// `StdIn=`, `StdOut=`, `StdErr=`
@@ -183,7 +185,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 60] = [
+const KEYS: [&str; 61] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -222,6 +224,7 @@ const KEYS: [&str; 60] = [
     "ReservationName",
     "ArrayTaskThrottle",
     "AdminComment",
+    "Extra",
     "CPUsPerTask",
     "CoreSpec",
     "DelayBoot",
@@ -306,6 +309,7 @@ impl JobChange {
                 | JobChange::MailUser(_)
                 | JobChange::WcKey(_)
                 | JobChange::AdminComment(_)
+                | JobChange::Text(_)
                 | JobChange::Nothing
         )
     }
@@ -332,6 +336,7 @@ impl JobChange {
             | JobChange::MailUser(_)
             | JobChange::WcKey(_)
             | JobChange::AdminComment(_)
+            | JobChange::Text(_)
             | JobChange::Comment(_) => Reach::AllOrOne,
             JobChange::Partition(_)
             | JobChange::Reservation(_)
@@ -373,11 +378,10 @@ impl JobChange {
             JobChange::TasksPerNode(tasks) => spec.shape.tasks_per_node = Some(tasks),
             JobChange::Cores(part, count) => {
                 let cores = spec.shape.cores.get_or_insert_default();
-                let count = Some(count);
                 match part {
-                    CorePart::Sockets => cores.sockets_per_node = count,
-                    CorePart::Cores => cores.cores_per_socket = count,
-                    CorePart::Threads => cores.threads_per_core = count,
+                    CorePart::Sockets => cores.sockets_per_node = Some(count),
+                    CorePart::Cores => cores.cores_per_socket = Some(count),
+                    CorePart::Threads => cores.threads_per_core = Some(count),
                 }
             }
             JobChange::Prefer(wish) => fabric(spec).prefer = wish,
@@ -385,6 +389,7 @@ impl JobChange {
             | JobChange::MailUser(_)
             | JobChange::WcKey(_)
             | JobChange::AdminComment(_)
+            | JobChange::Text(_)
             | JobChange::WorkDir(_)
             | JobChange::File(..) => self.make_beside(spec),
             JobChange::End(_) | JobChange::Nothing => {}
@@ -445,6 +450,7 @@ impl JobChange {
             JobChange::MailUser(user) => extra.mail.get_or_insert_default().1 = user,
             JobChange::WcKey(key) => extra.wckey = key,
             JobChange::AdminComment(comment) => extra.admin_comment = comment,
+            JobChange::Text(text) => extra.text = text,
             JobChange::WorkDir(path) => {
                 if let Some(batch) = &mut spec.batch {
                     batch.work_dir = path;
@@ -533,6 +539,7 @@ fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
         "MailUser" => JobChange::MailUser(value.into()),
         "WCKey" => JobChange::WcKey(text()),
         "AdminComment" => JobChange::AdminComment(text()),
+        "Extra" => JobChange::Text(text()),
         "WorkDir" if value.starts_with('/') => JobChange::WorkDir(value.into()),
         "WorkDir" => return Err("write an absolute path".to_owned()),
         "StdIn" => JobChange::File(Stream::Input, text()),

@@ -412,6 +412,9 @@ pub struct Extra {
     pub comment: Option<Box<str>>,
     /// `--wckey`.
     pub wckey: Option<Box<str>>,
+    /// `--extra`: text for other programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<Box<str>>,
     /// What an operator says of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_comment: Option<Box<str>>,

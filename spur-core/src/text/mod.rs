@@ -28,6 +28,7 @@ pub mod nodes;
 mod number;
 pub mod pattern;
 pub mod place;
+pub mod sampling;
 pub mod signal;
 pub mod time;
 pub mod tres;

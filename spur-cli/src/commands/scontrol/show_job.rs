@@ -191,6 +191,7 @@ fn files(r: &mut Record, job: &Job) {
     r.line([("WorkDir", or_null(&job.work_dir))]);
     r.line_if("AdminComment", &job.admin_comment);
     r.line_if("Comment", &job.comment);
+    r.line_if("Extra", &job.extra);
     if job.batch {
         r.line([("StdErr", job.stderr.clone())]);
         r.line([("StdIn", job.stdin.clone())]);

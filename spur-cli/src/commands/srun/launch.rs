@@ -8,6 +8,7 @@ use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::membind::MemBinding;
+use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, KeyValue, StepFiles, StepLaunch, StepNodeLayout, StepWindow};
 use tokio::sync::mpsc;
@@ -50,17 +51,9 @@ impl Run {
         outputs.open(tasks)?;
         let environment = place::exported(session.environment(), &wishes.export);
         let window = wishes.step.pty.then(terminal::window);
-        let mut job_environment = step.environment.clone();
-        if let Some(StepWindow { rows, columns }) = window {
-            for (key, value) in [("SLURM_PTY_WIN_ROW", rows), ("SLURM_PTY_WIN_COL", columns)] {
-                job_environment.push(KeyValue { key: key.to_owned(), value: value.to_string() });
-            }
-        }
         let umask = wishes.umask.unwrap_or_else(place::file_mask);
         let mpi = wishes.step.mpi.parse::<Mpi>()?.name();
-        for (key, value) in of_srun(&step, umask, mpi) {
-            job_environment.push(KeyValue { key: key.to_owned(), value });
-        }
+        let job_environment = environment_of_step(session, &wishes, &step, window.as_ref(), (umask, mpi));
         let own = match bcast::copies(job, &wishes, &step, argv)? {
             Some(own) => own,
             None => programs::of_tasks(&wishes, tasks, argv)?,
@@ -132,6 +125,33 @@ impl Run {
             out_of_reach: false,
         }
     }
+}
+
+/// The variables of the step, which count more than those of the user.
+fn environment_of_step(
+    session: &Session,
+    wishes: &Submission,
+    step: &CreateStepResponse,
+    window: Option<&StepWindow>,
+    (umask, mpi): (u32, &str),
+) -> Vec<KeyValue> {
+    let mut environment = step.environment.clone();
+    let mut set = |key: &str, value| environment.push(KeyValue { key: key.to_owned(), value });
+    if let Some(&StepWindow { rows, columns }) = window {
+        set("SLURM_PTY_WIN_ROW", rows.to_string());
+        set("SLURM_PTY_WIN_COL", columns.to_string());
+    }
+    for (key, value) in of_srun(step, umask, mpi) {
+        set(key, value);
+    }
+    if let Some(said) = wishes.advice.get(SamplingIntervals::VARIABLE) {
+        set(SamplingIntervals::VARIABLE, said.clone());
+    }
+    if wishes.step.preserve_environment {
+        let kept = |pair: &KeyValue| matches!(&*pair.key, "SLURM_JOB_NUM_NODES" | "SLURM_NTASKS");
+        environment.retain(|pair| !kept(pair) || session.env(&pair.key).is_none());
+    }
+    environment
 }
 
 /// What tasks are told of the command that launches them.

@@ -113,7 +113,7 @@ pub const FIELDS: &[Field<Job>] = &[
     field('z', "SCT", "S:C:T", |_, _| "*:*:*".to_owned()),
     field('Z', "WorkDir", "WORK_DIR", |j, _| or_null(&j.work_dir)),
     named("AccrueTime", "ACCRUE_TIME", |j, show| time(j.accrue_time, "N/A", show)),
-    named("admin_comment", "ADMIN_COMMENT", null),
+    named("admin_comment", "ADMIN_COMMENT", |j, _| or_null(&j.admin_comment)),
     named("AllocNodes", "ALLOC_NODES", |j, _| or_null(&j.submit_host)),
     named("AllocSID", "ALLOC_SID", zero),
     named("AssocID", "ASSOC_ID", zero),

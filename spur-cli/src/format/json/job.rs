@@ -35,7 +35,9 @@ fn identity(job: &Job, show: &Show) -> Value {
         "batch_flag": job.batch,
         "batch_host": job.batch_host,
         "cluster": show.cluster,
+        "admin_comment": job.admin_comment,
         "comment": job.comment,
+        "extra": job.extra,
         "group_id": job.gid,
         "group_name": job.group,
         "het_job_id": number(Some(job.het_job_id.unwrap_or(0))),
@@ -300,7 +302,6 @@ fn without_counterpart() -> Value {
         "show_flags": list("ALL,DETAIL,LOCAL"),
     });
     for key in [
-        "admin_comment",
         "batch_features",
         "burst_buffer",
         "burst_buffer_state",
@@ -309,7 +310,6 @@ fn without_counterpart() -> Value {
         "container_id",
         "cpus_per_tres",
         "cron",
-        "extra",
         "failed_node",
         "federation_origin",
         "federation_siblings_active",

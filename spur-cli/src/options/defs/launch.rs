@@ -177,10 +177,12 @@ pub(super) const OPTIONS: &[Def] = &[
         "preserve-env",
         Some('E'),
         "env vars for node and task counts override command-line flags",
-        nothing,
+        |s, _| {
+            s.step.preserve_environment = true;
+            Ok(())
+        },
     )
-    .only(SRUN)
-    .refused("what is said on the command line counts"),
+    .only(SRUN),
     Def::flag("no-allocate", Some('Z'), "do not allocate nodes (must supply -w)", nothing)
         .only(SRUN)
         .refused("nothing runs on nodes that are not allocated"),

@@ -93,12 +93,12 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_USE_MIN_NODES", "SALLOC_USE_MIN_NODES", "SLURM_USE_MIN_NODES"]),
     Def::flag("spread-job", None, "spread job across as many nodes as possible", |s, _| {
+        s.spread = true;
         s.advise("SLURM_SPREAD_JOB", "1");
         Ok(())
     })
     .only(JOB)
-    .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"])
-    .without_effect("nodes are chosen for their place in the fabric; say -N, or --placement=distributed"),
+    .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"]),
 ];
 
 /// How nodes are shared with `--exclusive`. Nodes that only the own user's jobs may share are nobody else's.

@@ -5,6 +5,7 @@
 use spur_core::text::array::ArraySpec;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::mail;
+use spur_core::text::sampling::SamplingIntervals;
 use spur_core::text::signal::WarnSignal;
 use spur_core::text::time::{TimeLimit, When};
 
@@ -250,13 +251,14 @@ pub(super) const OPTIONS: &[Def] = &[
         None,
         "<datatype>=<interval>",
         "accounting and profiling sampling intervals",
-        nothing,
+        |s, v| {
+            parsed::<SamplingIntervals>(v)?;
+            s.advise(SamplingIntervals::VARIABLE, v);
+            Ok(())
+        },
     )
     .only(JOB)
-    .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"])
-    .without_effect(
-        "the site says how often it is looked at what tasks use (`[agent] job_acct_gather_frequency`)",
-    ),
+    .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
     Def::value("profile", None, "value", "enable acct_gather_profile for detailed data", |s, v| {
         s.advise("SLURM_PROFILE", v);
         Ok(())
@@ -290,13 +292,17 @@ pub(super) const OPTIONS: &[Def] = &[
         .optional()
         .only(JOB)
         .env(&["SLURM_OOMKILLSTEP"])
-        .without_effect("what the kernel ends of a step for want of memory ends alone"),
+        .without_effect(
+            "with control groups of version 2 all of a step ends, with version 1 the process alone",
+        ),
     Def::flag("stepmgr", None, "enable slurmstepd to handle steps", nothing)
         .only(JOB)
         .without_effect("steps are created by the controller, which answers in a moment"),
-    Def::value("extra", None, "text", "text to be kept with the job", nothing)
-        .only(JOB)
-        .without_effect("it is a text for plugins, of which there are none; --comment is kept"),
+    Def::value("extra", None, "text", "text to be kept with the job", |s, v| {
+        s.spec.extra = text(v)?;
+        Ok(())
+    })
+    .only(JOB),
     Def::value("context", None, "name", "SELinux context", nothing)
         .only(SBATCH)
         .refused("SELinux contexts are not supported by Spur"),

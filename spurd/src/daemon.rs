@@ -41,6 +41,21 @@ const STEPS: u32 = 16;
 /// What large requests may take that are on their way, in bytes.
 const ARRIVING: usize = 64 << 20;
 
+/// What a daemon that was told to stop leaves to be cleared up once nothing of it works any more.
+pub struct Leftovers {
+    spool: Arc<Spool>,
+    groups: Option<Groups>,
+}
+
+impl Leftovers {
+    /// Removes the control groups that nothing runs in or is about to.
+    pub fn clear_up(self) {
+        // What cannot be read is left to the next daemon.
+        let Ok(spawned) = self.spool.spawned() else { return };
+        self.groups.into_iter().for_each(|groups| groups.close(&spawned));
+    }
+}
+
 /// Runs the daemon until it is told to stop. `ready` is called when everything is up; `log_file` is opened again at HUP.
 ///
 /// # Errors
@@ -50,7 +65,7 @@ pub async fn run(
     settings: Settings,
     log_file: Option<PathBuf>,
     ready: impl FnOnce(),
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Leftovers> {
     let started = register::now();
     let clock = Arc::new(ControllerClock::new());
     let kernel = Kernel::default();
@@ -97,7 +112,7 @@ pub async fn run(
     let registrar = Registrar {
         settings: settings_seen,
         inventory: Arc::clone(&inventory),
-        spool,
+        spool: Arc::clone(&spool),
         containment: groups.as_ref().map_or_else(|| UNCONTAINED.to_owned(), Groups::describe),
         kernel,
         address: address.clone(),
@@ -118,8 +133,7 @@ pub async fn run(
         ended = registrar => ended.context("the stream to the controller has failed")?,
     }
     tracing::info!("spurd stops; jobs go on");
-    groups.into_iter().for_each(Groups::close);
-    Ok(())
+    Ok(Leftovers { spool, groups })
 }
 
 /// Has the spool tried now, before a controller hears of this node, and then as often as it hears.

@@ -3,10 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
 use spurd::args::Args;
+use spurd::daemon::Leftovers;
 use spurd::log;
 use spurd::settings::Settings;
 
@@ -14,6 +16,8 @@ use spurd::settings::Settings;
 const DETACHED: &str = "SPURD_DETACHED";
 /// What that process writes to standard output when everything is up.
 const READY: &str = "ready";
+/// How long a daemon that stops waits for what it has begun and cannot leave.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -56,9 +60,9 @@ fn start(args: Args) -> anyhow::Result<()> {
             tracing::debug!(%error, "systemd was not told");
         }
     }));
-    // Tasks that wait for the network or a child are not worth waiting for.
-    runtime.shutdown_background();
-    ran
+    // What waits for the network or a child is not worth waiting for; a fork that is under way is.
+    runtime.shutdown_timeout(LAST_MOMENT);
+    ran.map(Leftovers::clear_up)
 }
 
 /// The configured file, or one in the spool directory where there is no other place.

@@ -9,21 +9,24 @@
 //! spool/id                      the spool's name
 //! spool/history                 which controllers are obeyed: of which history, and the latest reign of that
 //! spool/told                    the latest entry and job number of that history that the node was told of
+//! spool/boot                    during which boot of the host the spool was last opened
 //! spool/blank                   the empty file that every marker is a name of
 //! ```
 //!
 //! It promises: an attempt that has a marker is never launched again, also after a power loss, because a marker is
 //! an entry made exclusively in a directory that is synced before [`Spool::mark_spawning`] returns; markers wait for
 //! their sync together, so that a sync under way costs the next ones nothing. What is not yet spawned needs no
-//! memory: the controller gives the order again. A marker without a live spurstepd or an exit record is
-//! an attempt whose end nobody knows, and it is reported as lost.
+//! memory: the controller gives the order again. The same goes for an attempt with a marker whose spurstepd is gone and
+//! never began, which shows as long as the host has not booted again. Any other marker without a live spurstepd or
+//! an exit record is an attempt whose end nobody knows, and it is reported as lost.
 //!
 //! What the disk refuses is noted ([`Spool::fault`]): such a node takes no work until that is over.
 
 mod making;
+mod sweep;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -186,7 +189,7 @@ impl Spool {
         let sealed = Mutex::default();
         let spool = Spool { marks, root, id, place, allegiance, told, condition, sealed, _lock: lock };
         // What stays is only in the way, and a disk that does not let it go is noted.
-        let _ = spool.condition.noted(spool.sweep_unspawned());
+        let _ = spool.condition.noted(spool.sweep());
         Ok(spool)
     }
 
@@ -342,6 +345,14 @@ impl Spool {
         let gone = || io::Error::other("the spool's thread has ended");
         self.marks.send((attempt, answer)).map_err(|_| gone())?;
         self.noted(answered.await.map_err(|_| gone())?)
+    }
+
+    /// The attempts of jobs of which something was spawned whose end was not acknowledged.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn spawned(&self) -> io::Result<BTreeSet<Attempt>> {
+        Ok(self.markers("spawned")?.into_iter().map(|step| step.attempt).collect())
     }
 
     /// Every attempt that was spawned and whose end was not acknowledged. An attempt found lost is sealed: a
@@ -551,16 +562,6 @@ impl Spool {
         attempts.sort_unstable();
         Ok(attempts)
     }
-
-    /// Removes what attempts left that were accepted and never spawned, and those acknowledged.
-    fn sweep_unspawned(&self) -> io::Result<()> {
-        for attempt in self.markers("attempts")? {
-            if !self.marker("spawned", attempt).exists() {
-                absent_is_fine(fs::remove_dir_all(self.directory(attempt)))?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// How long a trial of the disk may take.
@@ -671,6 +672,7 @@ mod tests {
     use spur_core::id::HistoryId;
 
     use super::*;
+    use crate::step::record::UNFINISHED_FILE;
 
     fn attempt(text: &str) -> StepAttempt {
         text.parse().unwrap()
@@ -686,6 +688,7 @@ mod tests {
             spool.mark_spawning(first).await.unwrap();
             assert_eq!(spool.mark_spawning(first).await.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             assert!(matches!(spool.accept(first), Err(AcceptError::Known(_))));
+            fs::write(spool.directory(first).join(UNFINISHED_FILE), "").unwrap();
             spool.accept(attempt("1.1.batch")).unwrap();
         }
         let spool = Spool::open(root.path()).unwrap();

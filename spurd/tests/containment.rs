@@ -5,6 +5,7 @@
 
 mod launch;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -123,7 +124,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(groups) = self.groups.take() {
-            groups.close();
+            groups.close(&BTreeSet::new());
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A spurd that is killed leaves its groups behind. The next one with the same spool takes them over; if there is none, the
 //! next one that starts on this host removes them, as far as nothing runs in them.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -35,7 +36,7 @@ pub(super) fn sweep(own: &Path) {
         let Some(Ok(directory)) = other else { continue };
         // The lock is kept until they are gone: whoever makes them anew meanwhile waits for it.
         if flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            remove_node(&path);
+            remove_node(&path, &BTreeSet::new());
         }
     }
 }

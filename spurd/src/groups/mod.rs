@@ -9,6 +9,7 @@ mod held;
 mod host;
 mod legacy;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -237,10 +238,12 @@ impl Groups {
         }
     }
 
-    /// Removes every group of the node that nothing runs in; what runs keeps its own for the next spurd.
-    pub fn close(self) {
+    /// Removes every group of the node that nothing runs in, but those of the attempts to `keep`, whose steps may just
+    /// begin. What runs keeps its own for the next spurd.
+    pub fn close(self, keep: &BTreeSet<Attempt>) {
+        let keep: BTreeSet<String> = keep.iter().map(|attempt| job_group(*attempt)).collect();
         for node in self.nodes() {
-            remove_node(node);
+            remove_node(node, &keep);
             // The parent is shared with other nodes of this host and goes with the last.
             let _ = node.parent().map_or(Ok(()), fs::remove_dir);
         }
@@ -293,9 +296,10 @@ fn kill_unified(group: &Path) -> io::Result<()> {
 }
 
 /// Removes what is left of a node's groups in one hierarchy and has no processes.
-fn remove_node(node: &Path) {
+fn remove_node(node: &Path, keep: &BTreeSet<String>) {
     let jobs = fs::read_dir(node).into_iter().flatten().filter_map(Result::ok);
-    for job in jobs.filter(|entry| entry.path().is_dir()) {
+    let kept = |job: &fs::DirEntry| job.file_name().to_str().is_some_and(|name| keep.contains(name));
+    for job in jobs.filter(|entry| entry.path().is_dir() && !kept(entry)) {
         // The kernel removes no group with processes in it, nor one with groups below.
         remove_steps(&job.path());
         let _ = fs::remove_dir(job.path());
@@ -366,7 +370,7 @@ mod tests {
         let second = open("second").unwrap();
         assert!(!left.iter().any(|node| node.is_dir()), "{left:?}");
         assert!(first.nodes().chain(second.nodes()).all(Path::is_dir));
-        first.close();
-        second.close();
+        first.close(&BTreeSet::new());
+        second.close(&BTreeSet::new());
     }
 }

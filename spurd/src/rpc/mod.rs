@@ -171,19 +171,29 @@ impl StepService {
         let (facts, issued_ms) = (Arc::clone(&self.facts.borrow()), credential.issued_ms);
         let prepared = Box::new(facts.step(&credential, launch).map_err(setup)?);
         let (answer, answered) = oneshot::channel();
-        let stopping = || setup("spurd is stopping on this node".to_owned());
-        self.inbox.send(Message::LaunchStep { prepared, issued_ms, answer }).await.map_err(|_| stopping())?;
-        answered.await.map_err(|_| stopping())?.map_err(|refused| match refused {
-            NotLaunched::Expired(message) => Refused("ESLURMD_CREDENTIAL_EXPIRED", message),
-            NotLaunched::Failed(message) => setup(message),
+        self.ask(Message::LaunchStep { prepared, issued_ms, answer }, answered).await.map_err(|refused| {
+            match refused {
+                NotLaunched::Expired(message) => Refused("ESLURMD_CREDENTIAL_EXPIRED", message),
+                NotLaunched::Failed(message) => setup(message),
+            }
         })
     }
 
     async fn find(&self, step: StepAttempt) -> Result<Step, Refused> {
         let (answer, answered) = oneshot::channel();
         let gone = || Refused("ESLURMD_STEP_NOTRUNNING", format!("step {step} does not run on this node"));
-        self.inbox.send(Message::Find { step, answer }).await.map_err(|_| gone())?;
-        answered.await.ok().flatten().ok_or_else(gone)
+        self.ask(Message::Find { step, answer }, answered).await.ok_or_else(gone)
+    }
+
+    /// The owner's answer. Without an owner this daemon is stopping and knows nothing: whoever asks is not told so, for the
+    /// next daemon will know, but loses the connection with this process.
+    async fn ask<T>(&self, message: Message, answered: oneshot::Receiver<T>) -> T {
+        if self.inbox.send(message).await.is_ok()
+            && let Ok(answer) = answered.await
+        {
+            return answer;
+        }
+        std::future::pending().await
     }
 
     /// What a call of a client shows before anything of it is read.

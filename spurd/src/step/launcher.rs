@@ -5,6 +5,7 @@
 //! anything; that is for the pure half of spurd and for the controller.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -258,10 +259,11 @@ impl Launcher {
         launch.order.directory.clone_from(&directory);
         // Whoever connects from here on is served by the new spurstepd, first of all this order.
         let listener = self.spool.noted(listen(&directory))?;
+        let opened = self.spool.noted(File::open(&directory))?;
         let ours = connect(&directory).await?;
         let nursery = Arc::clone(&self.nursery);
         // To wait for a fork is not a thing for a thread that serves others.
-        let forked = tokio::task::spawn_blocking(move || nursery.fork(&listener));
+        let forked = tokio::task::spawn_blocking(move || nursery.fork(&listener, &opened));
         let forked = forked.await.map_err(io::Error::other)?;
         let path = self.nursery.program().to_owned();
         forked.map_err(|source| LaunchError::Spawn { path, source })?;

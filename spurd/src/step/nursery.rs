@@ -1,5 +1,6 @@
 //! spurd's end of the process that spurstepds are forked from; `shim::nursery` is the other one.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,14 +33,14 @@ impl Nursery {
         &self.program
     }
 
-    /// Starts a spurstepd that listens on a socket. Waits for the process.
+    /// Starts a spurstepd that listens on a socket and runs an attempt in its directory. Waits for the process.
     ///
     /// # Errors
     /// What keeps a process from being made; there is none then.
-    pub(super) fn fork(&self, listener: &UnixListener) -> io::Result<()> {
+    pub(super) fn fork(&self, listener: &UnixListener, directory: &File) -> io::Result<()> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &mut *running {
-            match known.send(listener) {
+            match known.send(listener, directory) {
                 Ok(()) => return known.answer(),
                 // It has died before it took the request: another one may take it.
                 Err(error) => tracing::warn!(%error, "spurstepd is gone and started anew"),
@@ -47,7 +48,7 @@ impl Nursery {
             *running = None;
         }
         let new = running.insert(Running::start(&self.program)?);
-        new.send(listener)?;
+        new.send(listener, directory)?;
         new.answer()
     }
 }
@@ -59,10 +60,10 @@ impl Running {
         Ok(Running { socket, child })
     }
 
-    fn send(&self, listener: &UnixListener) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    fn send(&self, listener: &UnixListener, directory: &File) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [listener.as_fd()];
+        let descriptors = [listener.as_fd(), directory.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         rustix::net::sendmsg(&self.socket, &[io::IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())

@@ -15,6 +15,9 @@ use super::attempt::StepAttempt;
 
 /// The name of the record's file in the attempt's directory.
 pub const EXIT_FILE: &str = "exit.json";
+/// The name of the record's file until it is whole. It is made before anything of the user's runs: an attempt without it
+/// has not begun.
+pub const UNFINISHED_FILE: &str = "exit.json.new";
 
 /// What Slurm reports for a step whose standard files could not be opened.
 pub const NO_STANDARD_FILES: ExitCode = ExitCode { code: 0, signal: 53 };

@@ -26,6 +26,7 @@ mod terminal;
 mod tree;
 mod watch;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -42,6 +43,7 @@ use self::connection::Connection;
 use self::group::Group;
 use self::meter::Meter;
 use self::mpi::Mpi;
+use self::nursery::Wanted;
 use self::setup::{Received, Refusal};
 use self::stream::{Incoming, Kept, Outgoing};
 use self::task::{Launching, Task};
@@ -68,7 +70,7 @@ const AFTER_LIMIT: Duration = Duration::from_secs(30);
 /// to its end.
 pub fn main() -> ExitCode {
     match nursery::tend() {
-        Ok(Some(listener)) => run_step(listener),
+        Ok(Some(Wanted { listener, directory })) => run_step(listener, &directory),
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!(
@@ -79,7 +81,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run_step(listener: UnixListener) -> ExitCode {
+fn run_step(listener: UnixListener, directory: &File) -> ExitCode {
     let Received { launch, mut spurd, listener } = match setup::receive(listener) {
         Ok(received) => received,
         Err(error) => {
@@ -87,7 +89,7 @@ fn run_step(listener: UnixListener) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let shim = match Shim::new(launch, listener) {
+    let shim = match Shim::new(launch, listener, directory) {
         Ok(shim) => shim,
         Err(Refusal { message, node_fault }) => {
             eprintln!("spurstepd: {message}");
@@ -162,7 +164,7 @@ struct Shim {
     /// When the disk is tried again that did not take the record.
     write_at: Option<Instant>,
     leave_at: Option<Instant>,
-    _lock: std::fs::File,
+    _lock: File,
 }
 
 impl Shim {
@@ -761,13 +763,10 @@ impl Shim {
     }
 }
 
-/// Takes descriptors and bytes from a launch report.
-fn receive_with_descriptor(
-    socket: &UnixStream,
-    bytes: &mut [u8],
-) -> rustix::io::Result<(usize, Option<std::fs::File>)> {
+/// Takes bytes, and what files come with them: two at most.
+fn receive_with_descriptors(socket: &UnixStream, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<File>)> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [io::IoSliceMut::new(bytes)];
     let received = rustix::net::recvmsg(socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?;
@@ -775,5 +774,5 @@ fn receive_with_descriptor(
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    Ok((received.bytes, descriptors.flatten().next().map(std::fs::File::from)))
+    Ok((received.bytes, descriptors.flatten().map(File::from).collect()))
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use super::super::message::Frame;
 use super::super::order::{Launch, StepOrder};
-use super::super::record::{EXIT_FILE, ExitRecord, LaunchFailure, LaunchStage};
+use super::super::record::{EXIT_FILE, ExitRecord, LaunchFailure, LaunchStage, UNFINISHED_FILE};
 use super::super::{LOST_FILE, SCRIPT_FILE};
 use super::Shim;
 use super::connection::Connection;
@@ -67,12 +67,12 @@ impl Refusal {
 }
 
 impl Shim {
-    /// Claims the attempt and makes everything ready for the first task.
+    /// Claims the attempt, whose directory spurd has opened, and makes everything ready for the first task.
     ///
     /// # Errors
     /// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up
     /// in the record.
-    pub(super) fn new(launch: Launch, listener: UnixListener) -> Result<Shim, Refusal> {
+    pub(super) fn new(launch: Launch, listener: UnixListener, directory: &File) -> Result<Shim, Refusal> {
         let Launch { order, environment, script } = launch;
         permitted(&order).map_err(Refusal::of_the_job)?;
         let at = |what: &str, error: io::Error| Refusal {
@@ -80,7 +80,7 @@ impl Shim {
             node_fault: true,
         };
         rustix::process::umask(Mode::from_raw_mode(0o077));
-        std::env::set_current_dir(&order.directory).map_err(|error| at("directory", error))?;
+        rustix::process::fchdir(directory).map_err(|error| at("directory", error.into()))?;
         let lock = claim().map_err(|error| at("lock", error))?;
         if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
             let ended = format!("attempt {} has ended and is not run again", order.attempt);
@@ -154,12 +154,17 @@ fn permitted(order: &StepOrder) -> Result<(), String> {
 }
 
 /// Locks the attempt's directory, which says that the attempt is alive; the lock goes when this process does, however that
-/// happens.
+/// happens. A later spurd that found the attempt not begun has removed the directory, and may have made another one of
+/// that name.
 fn claim() -> io::Result<File> {
+    // Opened once more: a lock belongs to whoever shares an open file, and this one came from spurd.
     let lock = File::open(".")?;
     match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("the attempt is running already")),
         other => other?,
+    }
+    if lock.metadata()?.nlink() == 0 {
+        return Err(io::Error::other("the attempt was taken back"));
     }
     Ok(lock)
 }
@@ -199,10 +204,8 @@ fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
 /// tasks. A disk that has not even this runs nothing.
 const RESERVED: usize = 4096;
 
-const UNFINISHED: &str = "exit.json.new";
-
 fn reserve_record() -> io::Result<()> {
-    fs::write(UNFINISHED, [b' '; RESERVED])
+    fs::write(UNFINISHED_FILE, [b' '; RESERVED])
 }
 
 /// Leaves the record: whole or not at all for whoever looks, and there when spurd was killed.
@@ -212,10 +215,11 @@ fn reserve_record() -> io::Result<()> {
 pub(super) fn write_record(record: &ExitRecord) -> io::Result<()> {
     let text = serde_json::to_vec(record)?;
     // In place, where there is room for it.
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(UNFINISHED)?;
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(UNFINISHED_FILE)?;
     file.write_all_at(&text, 0)?;
     file.set_len(text.len() as u64)?;
-    fs::rename(UNFINISHED, EXIT_FILE)
+    fs::rename(UNFINISHED_FILE, EXIT_FILE)
 }
 
 /// The signal of this number, if a process may be sent it.

@@ -12,7 +12,7 @@ use super::super::message::Stream;
 use super::super::order::{Input, Output, StepOrder, TaskOrder};
 use super::super::record::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, TaskExit};
 use super::stream::Outgoing;
-use super::{now_ms, receive_with_descriptor};
+use super::{now_ms, receive_with_descriptors};
 
 /// A task.
 #[derive(Debug)]
@@ -159,11 +159,11 @@ impl Launching {
     pub(super) fn advance(&mut self) -> bool {
         let mut bytes = [0; 1024];
         loop {
-            match receive_with_descriptor(&self.report, &mut bytes) {
+            match receive_with_descriptors(&self.report, &mut bytes) {
                 Ok((0, _)) => return true,
-                Ok((count, descriptor)) => {
+                Ok((count, files)) => {
                     self.text.extend_from_slice(&bytes[..count]);
-                    self.stderr = self.stderr.take().or(descriptor);
+                    self.stderr = self.stderr.take().or(files.into_iter().next());
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return false,

@@ -1,0 +1,148 @@
+//! What an earlier spurd left and nobody needs: it is removed when the spool is opened.
+
+use std::fs::{self, File};
+use std::io;
+
+use spur_core::id::StepId;
+
+use super::{Lock, Spool, absent_is_fine};
+use crate::inventory::Kernel;
+use crate::step::LOST_FILE;
+use crate::step::attempt::StepAttempt;
+use crate::step::record::{EXIT_FILE, UNFINISHED_FILE};
+
+/// The file that says during which boot of the host the spool was last opened.
+const BOOT: &str = "boot";
+
+impl Spool {
+    /// Removes what is left of attempts that were accepted and never spawned, of those acknowledged, and of those
+    /// spawned of which nothing began.
+    ///
+    /// Of the last kind is known only as long as the host has not booted again: a power loss may take the file that
+    /// shows a beginning.
+    pub(super) fn sweep(&self) -> io::Result<()> {
+        let same_boot = self.same_boot()?;
+        for attempt in self.markers("attempts")? {
+            if self.marker("ended", attempt).exists() {
+                self.acknowledge(attempt)?;
+            } else if !self.marker("spawned", attempt).exists() {
+                absent_is_fine(fs::remove_dir_all(self.directory(attempt)))?;
+            } else if same_boot && !self.is_batch_with_steps(attempt)? {
+                self.take_back(attempt)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the spool was last opened during this boot of the host. It is noted for the next time, without a sync:
+    /// what a power loss leaves of the note names no boot to come.
+    fn same_boot(&self) -> io::Result<bool> {
+        let (path, boot) = (self.root.join(BOOT), Kernel::default().boot_id());
+        let same = !boot.is_empty() && fs::read_to_string(&path).is_ok_and(|last| last == boot);
+        if !same {
+            fs::write(path, boot)?;
+        }
+        Ok(same)
+    }
+
+    /// Whether other steps of the attempt were launched here than its batch script, and this is the script: the
+    /// controller does not order that again to a node that holds something of the attempt.
+    fn is_batch_with_steps(&self, attempt: StepAttempt) -> io::Result<bool> {
+        let others = [self.markers("spawned")?, self.markers("ended")?];
+        let is_other = |other: &StepAttempt| other.attempt == attempt.attempt && other.step != attempt.step;
+        Ok(attempt.step == StepId::BATCH && others.iter().flatten().any(is_other))
+    }
+
+    /// Takes back that an attempt was spawned, unless its spurstepd lives or has begun. The order for it, or the client
+    /// that launches it, comes again.
+    fn take_back(&self, attempt: StepAttempt) -> io::Result<()> {
+        let directory = self.directory(attempt);
+        let opened = File::open(&directory)?;
+        let Some(_lock) = Lock::try_of(&opened)? else { return Ok(()) };
+        if [EXIT_FILE, LOST_FILE, UNFINISHED_FILE].iter().any(|file| directory.join(file).exists()) {
+            return Ok(());
+        }
+        // The directory goes first, while it is locked: a spurstepd that comes late sees that its own is gone.
+        fs::remove_dir_all(&directory)?;
+        tracing::info!(step = %attempt, "it had not begun, and may be launched again");
+        absent_is_fine(fs::remove_file(self.marker("spawned", attempt)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::Found;
+
+    /// A spool in which attempts were spawned, each with one of the files that its spurstepd makes, or none.
+    async fn left(root: &std::path::Path, attempts: &[(&str, &str)]) -> Spool {
+        let spool = Spool::open(root).unwrap();
+        for (attempt, file) in attempts {
+            let attempt: StepAttempt = attempt.parse().unwrap();
+            spool.accept(attempt).unwrap();
+            spool.mark_spawning(attempt).await.unwrap();
+            fs::write(spool.directory(attempt).join("control"), "").unwrap();
+            if !file.is_empty() {
+                fs::write(spool.directory(attempt).join(file), "").unwrap();
+            }
+        }
+        spool
+    }
+
+    #[tokio::test]
+    async fn what_has_not_begun_may_be_launched_again() {
+        let root = tempfile::tempdir().unwrap();
+        let attempts = [
+            ("1.0.batch", ""),
+            ("2.0.batch", UNFINISHED_FILE),
+            ("2.0.0", ""),
+            ("3.0.batch", LOST_FILE),
+            ("4.0.0", ""),
+            ("5.0.batch", ""),
+            ("5.0.0", UNFINISHED_FILE),
+            ("6.0.batch", ""),
+        ];
+        let before = left(root.path(), &attempts).await;
+        // One whose spurstepd has the lock and has not come farther.
+        let live = File::open(before.directory("6.0.batch".parse().unwrap())).unwrap();
+        Lock::try_of(&live).unwrap().unwrap().keep();
+        drop(before);
+        let spool = Spool::open(root.path()).unwrap();
+        let found: Vec<String> =
+            spool.unacknowledged().unwrap().iter().map(|(step, found)| format!("{step} {found:?}")).collect();
+        assert_eq!(
+            found,
+            ["2.0.batch Lost", "3.0.batch Lost", "5.0.0 Lost", "5.0.batch Lost", "6.0.batch Live"]
+        );
+        for again in ["1.0.batch", "2.0.0", "4.0.0"] {
+            spool.accept(again.parse().unwrap()).unwrap();
+            spool.mark_spawning(again.parse().unwrap()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_knows_what_had_begun_before_the_host_booted() {
+        let root = tempfile::tempdir().unwrap();
+        drop(left(root.path(), &[("1.0.batch", "")]).await);
+        fs::write(root.path().join(BOOT), "another").unwrap();
+        let spool = Spool::open(root.path()).unwrap();
+        assert_eq!(spool.unacknowledged().unwrap(), [("1.0.batch".parse().unwrap(), Found::Lost)]);
+    }
+
+    #[tokio::test]
+    async fn an_acknowledged_step_stays_while_its_spurstepd_lives() {
+        let root = tempfile::tempdir().unwrap();
+        let step: StepAttempt = "1.0.0".parse().unwrap();
+        let before = left(root.path(), &[("1.0.0", EXIT_FILE)]).await;
+        let live = File::open(before.directory(step)).unwrap();
+        let lock = Lock::try_of(&live).unwrap().unwrap();
+        before.acknowledge(step).unwrap();
+        drop(before);
+        let spool = Spool::open(root.path()).unwrap();
+        assert!(spool.directory(step).exists(), "a client may still come for its output");
+        drop((spool, lock));
+        let spool = Spool::open(root.path()).unwrap();
+        assert!(!spool.directory(step).exists());
+        assert_eq!(spool.tombstones().unwrap(), [step]);
+    }
+}

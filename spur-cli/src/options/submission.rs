@@ -284,18 +284,18 @@ impl Submission {
         self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
         let notes = fold(layers, self)?;
         self.notes.extend(notes);
-        self.crowd();
+        if self.overcommit {
+            self.overcommit();
+        }
         if self.verbose > 0 {
             self.said.insert("verbose", None);
         }
         Ok(())
     }
 
-    /// With `--overcommit` a job has of each node what one task needs; its steps have all its tasks there nevertheless.
-    fn crowd(&mut self) {
-        if !self.overcommit {
-            return;
-        }
+    /// Makes of it a job as with `--overcommit`, which has of each node what one task needs. Its steps have all its tasks
+    /// there nevertheless.
+    pub(crate) fn overcommit(&mut self) {
         let nodes =
             self.spec.nodes.split(['-', ',']).next().and_then(|least| least.parse().ok()).unwrap_or(1_u32);
         let each = self.spec.tasks_per_node.take();

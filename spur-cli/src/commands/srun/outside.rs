@@ -1,9 +1,9 @@
 //! `srun` outside of jobs: asks for an allocation, runs its step in it, and ends it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use spur_core::text::exit::ExitCode;
 use spur_proto::v1::{Client, JobSpec, SubmitRequest};
 
@@ -29,7 +29,7 @@ pub(super) async fn run(
     place::become_user(wishes.uid.as_deref(), wishes.gid.as_deref())?;
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
     place::read_hosts(&mut wishes)?;
-    let spec = request(&on_hosts(session, &wishes)?, argv)?;
+    let spec = request(&for_allocation(session, &wishes)?, argv)?;
     if wishes.test_only {
         let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
         return sbatch::test(session, request, &wishes).await;
@@ -64,20 +64,35 @@ fn request(wishes: &Submission, argv: &[String]) -> anyhow::Result<JobSpec> {
     Ok(spec)
 }
 
-/// With `--distribution=arbitrary` a job of the nodes that are named, one task for each name; otherwise as it is.
-fn on_hosts(session: &Session, wishes: &Submission) -> anyhow::Result<Submission> {
+/// What the allocation has to hold of what the step asks for.
+///
+/// # Errors
+/// Hosts that cannot be read; `--relative`, which has a meaning in a job alone.
+fn for_allocation(session: &Session, wishes: &Submission) -> anyhow::Result<Submission> {
+    ensure!(wishes.step.relative.is_none(), "--relative option invalid for job allocation request");
     let mut wishes = wishes.clone();
-    if !wish::is_arbitrary(&wishes)? {
-        return Ok(wishes);
+    if wish::is_arbitrary(&wishes)? {
+        on_hosts(session, &mut wishes)?;
     }
+    if wishes.step.overcommit {
+        wishes.overcommit();
+    }
+    Ok(wishes)
+}
+
+/// With `--distribution=arbitrary` the nodes are those that are named, with room for as many tasks on each as the one has
+/// that is named most often.
+fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<()> {
     let hosts = wish::hosts(session, &wishes.spec.nodelist)?;
-    wishes.spec.tasks = wishes.spec.tasks.or(u32::try_from(hosts.len()).ok());
-    let each: BTreeSet<String> = hosts.into_iter().collect();
+    let mut each = BTreeMap::<&str, u32>::new();
+    hosts.iter().for_each(|host| *each.entry(host).or_default() += 1);
     if wishes.spec.nodes.is_empty() {
         wishes.spec.nodes = each.len().to_string();
     }
-    wishes.spec.nodelist = Vec::from_iter(each).join(",");
-    Ok(wishes)
+    wishes.spec.tasks = None;
+    wishes.spec.tasks_per_node = each.values().max().copied();
+    wishes.spec.nodelist = Vec::from_iter(each.into_keys()).join(",");
+    Ok(())
 }
 
 /// What the step asks for in the allocation: all of its nodes, which have been chosen; those of each task where they were

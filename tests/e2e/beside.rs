@@ -209,7 +209,7 @@ fn a_job_that_runs_can_be_looked_into() {
         "a job that has ended left its file"
     );
     assert!(cluster.fails(&["sattach", &step]).contains("has ended"));
-    assert!(cluster.fails(&["spur", "exec", &name, "true"]).contains("already"));
+    assert!(cluster.fails(&["spur", "exec", &name, "true"]).contains("has expired"));
 }
 
 fn said_at_end(child: Child) -> crate::cluster::Said {

@@ -164,7 +164,9 @@ srun -n5 -O sh -c 'echo over' | uniq",
     );
     assert_eq!((out.as_str(), code), ("4 none\n1 1\n2 2\n4 2\nover\n", Some(0)), "{err}");
     assert!(
-        err.contains("srun: error: Unable to create step for job 1: Requested node configuration"),
+        err.contains(
+            "srun: error: Unable to create step for job 1: More processors requested than permitted"
+        ),
         "{err}"
     );
 }

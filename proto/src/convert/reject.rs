@@ -64,6 +64,8 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidArray(_)
         | Reject::Invalid(_)
         | Reject::StepTooLarge(_)
+        | Reject::StepTooManyCpus(_)
+        | Reject::StepTooMuchMemory(_)
         | Reject::InvalidPolicy(_) => Code::InvalidArgument,
     };
     refusal::status(code, &error(reject))

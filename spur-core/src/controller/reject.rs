@@ -141,6 +141,12 @@ pub enum Reject {
     /// The step can never run in this job.
     #[error("Requested node configuration is not available: {0}")]
     StepTooLarge(String),
+    /// The job has not the CPUs for the step's tasks.
+    #[error("More processors requested than permitted: {0}")]
+    StepTooManyCpus(String),
+    /// The job has not the memory that the step asks for.
+    #[error("Memory required by task is not available: {0}")]
+    StepTooMuchMemory(String),
     /// Too many jobs.
     #[error(
         "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): the controller holds {0} jobs, its max_job_count"
@@ -220,6 +226,8 @@ impl Reject {
             Reject::NodeConfigUnavailable(_) | Reject::StepTooLarge(_) => {
                 "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE"
             }
+            Reject::StepTooManyCpus(_) => "ESLURM_TOO_MANY_REQUESTED_CPUS",
+            Reject::StepTooMuchMemory(_) => "ESLURM_INVALID_TASK_MEMORY",
             Reject::InvalidFeature(_) => "ESLURM_INVALID_FEATURE",
             Reject::InvalidGres(_) => "ESLURM_INVALID_GRES",
             Reject::InvalidLicense(_) => "ESLURM_INVALID_LICENSES",

@@ -1,6 +1,6 @@
 //! Which job, or which components of a het job, a step is for.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use spur_proto::v1::JobFilter;
 
 use crate::commands::query;
@@ -70,6 +70,7 @@ pub(super) async fn named(session: &mut Session, name: &str) -> anyhow::Result<u
     if let Ok(job) = name.parse() {
         return Ok(job);
     }
+    ensure!(name.starts_with(|c: char| c.is_ascii_digit()), "Invalid numeric value \"{name}\" for --jobid.");
     let filter = JobFilter { job_ids: vec![name.to_owned()], ..JobFilter::default() };
     let mut found = query::jobs(session.connection()?, filter).await?.into_iter();
     match (found.next(), found.next()) {

@@ -57,7 +57,8 @@ impl Input {
                 Err(_) => {
                     let path = directory.join(text);
                     let file = std::fs::File::open(&path);
-                    file.map(Input::File).with_context(|| format!("--input: cannot read {}", path.display()))
+                    file.map(Input::File)
+                        .with_context(|| format!("Could not open stdin file {}", path.display()))
                 }
             },
         }

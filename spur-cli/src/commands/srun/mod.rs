@@ -25,7 +25,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use bytes::Bytes;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
@@ -237,7 +237,7 @@ async fn create(
                 if told && !wishes.quiet && step.is_ok() {
                     eprintln!("{name}: Step created for job {job}");
                 }
-                return step.with_context(|| format!("Unable to create step for job {job}"));
+                return step.map_err(|error| not_created(job, error));
             }
             signal = signals.next() => {
                 bail!(Failure { text: "step creation was interrupted".to_owned(), code: 128 + signal.number() });
@@ -249,6 +249,18 @@ async fn create(
                 );
             }
         }
+    }
+}
+
+/// Why there is no step, in Slurm's words.
+fn not_created(job: u32, error: CallError) -> anyhow::Error {
+    let expired = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
+    match error.code() {
+        Some("ESLURM_INVALID_JOB_ID") => {
+            anyhow!("Unable to confirm allocation for job {job}: {error}\n{expired}")
+        }
+        Some("ESLURM_ALREADY_DONE") => anyhow!("Slurm job {job} has expired\n{expired}"),
+        _ => anyhow::Error::new(error).context(format!("Unable to create step for job {job}")),
     }
 }
 

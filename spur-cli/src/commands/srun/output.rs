@@ -116,11 +116,11 @@ impl Outputs {
     /// What the system says of a file.
     pub(super) fn open(&mut self, tasks: u32) -> anyhow::Result<()> {
         for task in 0..tasks {
-            for route in [&self.stdout, &self.stderr] {
+            for (route, stream) in [(&self.stdout, "stdout"), (&self.stderr, "stderr")] {
                 let Route::Files(pattern) = route else { continue };
                 let path = self.names.path(pattern, task);
                 if !self.files.contains_key(&path) {
-                    self.files.insert(path.clone(), open(&path, self.append)?);
+                    self.files.insert(path.clone(), open(&path, stream, self.append)?);
                 }
             }
         }
@@ -207,7 +207,8 @@ impl Outputs {
                 let file = match self.files.entry(path) {
                     std::collections::btree_map::Entry::Occupied(file) => file.into_mut(),
                     std::collections::btree_map::Entry::Vacant(place) => {
-                        let file = open(place.key(), append)?;
+                        let stream = if stderr { "stderr" } else { "stdout" };
+                        let file = open(place.key(), stream, append)?;
                         place.insert(file)
                     }
                 };
@@ -258,10 +259,10 @@ fn route(file: Option<&str>, option: &str) -> anyhow::Result<Route> {
     })
 }
 
-fn open(path: &Path, append: bool) -> anyhow::Result<File> {
+fn open(path: &Path, stream: &str, append: bool) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(append).write(true).truncate(!append);
-    options.open(path).with_context(|| format!("cannot write {}", path.display()))
+    options.open(path).with_context(|| format!("Could not open {stream} file {}", path.display()))
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub(super) fn read(session: &Session, wishes: &mut Submission, argv: &[String]) 
 
 fn programs(argv: &[String]) -> anyhow::Result<MultiProg> {
     let file = &argv[0];
-    let text = std::fs::read_to_string(file).with_context(|| format!("--multi-prog: cannot read {file}"))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("Could not open multi_prog config file {file}"))?;
     MultiProg::parse(&text).map_err(|error| anyhow!(error.of_file(file)))
 }
 

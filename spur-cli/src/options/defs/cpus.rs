@@ -176,7 +176,7 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION", "SLURM_DISTRIBUTION"]),
     Def::value("cpu-freq", None, "min[-max[:gov]]", "requested cpu frequency (and governor)", |s, v| {
-        s.advise("SLURM_CPU_FREQ_REQ", v);
+        s.advise("SLURM_CPU_FREQ_REQ", frequencies(v)?);
         Ok(())
     })
     .only(JOB)
@@ -193,3 +193,25 @@ pub(super) const AFFINITY: &[Def] = &[
         .only(SRUN)
         .without_effect("how near a device is to a CPU is not known"),
 ];
+
+/// What `--cpu-freq` asks for, if it is `P1[-P2[:GOVERNOR]]` or a governor.
+fn frequencies(value: &str) -> Result<&str, String> {
+    const SPEEDS: [&str; 4] = ["low", "medium", "high", "highm1"];
+    const GOVERNORS: [&str; 6] =
+        ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
+    let is_one_of = |known: &[&str], word: &str| known.iter().any(|one| one.eq_ignore_ascii_case(word));
+    let is_speed = |word: &str| word.parse::<u32>().is_ok() || is_one_of(&SPEEDS, word);
+    let (speeds, governor) =
+        value.split_once(':').map_or((value, None), |(speeds, last)| (speeds, Some(last)));
+    let known = speeds.split('-').count() <= 2
+        && speeds.split('-').all(is_speed)
+        && governor.is_none_or(|governor| is_one_of(&GOVERNORS, governor));
+    if known || is_one_of(&GOVERNORS, value) {
+        return Ok(value);
+    }
+    Err(format!(
+        "`{value}` is no P1[-P2[:GOVERNOR]]; speeds are kHz, {}; governors {}",
+        SPEEDS.join(", "),
+        GOVERNORS.join(", ")
+    ))
+}

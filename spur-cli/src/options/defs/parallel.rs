@@ -260,7 +260,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
     Def::value("profile", None, "value", "enable acct_gather_profile for detailed data", |s, v| {
-        s.advise("SLURM_PROFILE", v);
+        s.advise("SLURM_PROFILE", known_profiles(v)?);
         Ok(())
     })
     .only(JOB)
@@ -307,3 +307,12 @@ pub(super) const OPTIONS: &[Def] = &[
         .only(SBATCH)
         .refused("SELinux contexts are not supported by Spur"),
 ];
+
+/// The kinds of data that `--profile` names, if Slurm knows them all.
+fn known_profiles(value: &str) -> Result<&str, String> {
+    const KNOWN: [&str; 7] = ["none", "all", "energy", "task", "lustre", "filesystem", "network"];
+    match value.split(',').find(|kind| !KNOWN.iter().any(|known| known.eq_ignore_ascii_case(kind))) {
+        Some(kind) => Err(format!("`{kind}` is none of {}", KNOWN.join(", "))),
+        None => Ok(value),
+    }
+}

@@ -175,7 +175,7 @@ fn lay_out(
 }
 
 fn too_large(alloc: &Alloc, share: &Share, tasks: usize) -> Reject {
-    Reject::StepTooLarge(format!(
+    Reject::StepTooManyCpus(format!(
         "{tasks} tasks of {} CPUs do not fit the job's CPUs ({}) on the nodes asked for; ask for fewer tasks, or say \
          --overcommit",
         share.each(),
@@ -305,7 +305,7 @@ fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> R
         return Ok(wanted);
     }
     if wanted > part.memory_mb {
-        return Err(Reject::StepTooLarge(format!(
+        return Err(Reject::StepTooMuchMemory(format!(
             "{wanted} MB of memory on {}, where the job has {} MB",
             candidate.name, part.memory_mb
         )));

@@ -9,7 +9,7 @@
 //! spool/id                      the spool's name
 //! spool/history                 which controllers are obeyed: of which history, and the latest reign of that
 //! spool/told                    the latest entry and job number of that history that the node was told of
-//! spool/boot                    during which boot of the host the spool was last opened
+//! spool/boot                    of which boot of the host all is that is not sealed as lost
 //! spool/blank                   the empty file that every marker is a name of
 //! ```
 //!
@@ -526,6 +526,7 @@ impl Spool {
             let job = found.entry(step.attempt).or_insert_with(|| blank(step.attempt, Record::default()));
             job.steps.push((step.step, end));
         }
+        self.note_boot();
         for step in self.tombstones()? {
             let job = found.entry(step.attempt).or_insert_with(|| blank(step.attempt, Record::default()));
             job.acknowledged.push(step.step);

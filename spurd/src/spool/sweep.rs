@@ -21,7 +21,7 @@ impl Spool {
     /// Of the last kind is known only as long as the host has not booted again: a power loss may take the file that
     /// shows a beginning.
     pub(super) fn sweep(&self) -> io::Result<()> {
-        let same_boot = self.same_boot()?;
+        let same_boot = self.is_of_this_boot();
         for attempt in self.markers("attempts")? {
             if self.marker("ended", attempt).exists() {
                 self.acknowledge(attempt)?;
@@ -34,15 +34,19 @@ impl Spool {
         Ok(())
     }
 
-    /// Whether the spool was last opened during this boot of the host. It is noted for the next time, without a sync:
-    /// what a power loss leaves of the note names no boot to come.
-    fn same_boot(&self) -> io::Result<bool> {
-        let (path, boot) = (self.root.join(BOOT), Kernel::default().boot_id());
-        let same = !boot.is_empty() && fs::read_to_string(&path).is_ok_and(|last| last == boot);
-        if !same {
-            fs::write(path, boot)?;
+    /// Whether all that is in the spool is of this boot of the host.
+    fn is_of_this_boot(&self) -> bool {
+        let boot = Kernel::default().boot_id();
+        !boot.is_empty() && fs::read_to_string(self.root.join(BOOT)).is_ok_and(|last| last == boot)
+    }
+
+    /// Notes for the next daemon that what comes is of this boot, once every attempt of an earlier one that was lost is
+    /// sealed on disk. Not synced: what a power loss leaves of the note names no boot to come.
+    pub(super) fn note_boot(&self) {
+        if self.sealed().is_empty() && !self.is_of_this_boot() {
+            // Without the note the next daemon takes nothing back.
+            let _ = self.noted(fs::write(self.root.join(BOOT), Kernel::default().boot_id()));
         }
-        Ok(same)
     }
 
     /// Whether other steps of the attempt were launched here than its batch script, and this is the script: the
@@ -77,6 +81,7 @@ mod tests {
     /// A spool in which attempts were spawned, each with one of the files that its spurstepd makes, or none.
     async fn left(root: &std::path::Path, attempts: &[(&str, &str)]) -> Spool {
         let spool = Spool::open(root).unwrap();
+        spool.recover().unwrap();
         for (attempt, file) in attempts {
             let attempt: StepAttempt = attempt.parse().unwrap();
             spool.accept(attempt).unwrap();
@@ -126,7 +131,14 @@ mod tests {
         drop(left(root.path(), &[("1.0.batch", "")]).await);
         fs::write(root.path().join(BOOT), "another").unwrap();
         let spool = Spool::open(root.path()).unwrap();
+        // A daemon that is killed before it has sealed what is lost leaves that to the next.
+        drop(spool);
+        let spool = Spool::open(root.path()).unwrap();
         assert_eq!(spool.unacknowledged().unwrap(), [("1.0.batch".parse().unwrap(), Found::Lost)]);
+        spool.recover().unwrap();
+        drop(spool);
+        let spool = Spool::open(root.path()).unwrap();
+        assert_eq!(spool.unacknowledged().unwrap(), [("1.0.batch".parse().unwrap(), Found::Lost)], "sealed");
     }
 
     #[tokio::test]

@@ -5,20 +5,29 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use spur_core::model::change::JobChange;
+use spur_core::model::idset::IdSet;
+use spur_core::model::layout::Distribution;
 use spur_core::text::address::HostPort;
 use spur_core::text::array::{ArraySpec, TaskSet};
+use spur_core::text::cpubind::CpuBinding;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::features::FeatureExpr;
-use spur_core::text::gather::{Gather, GatherClause, HetGather, Latency, LinkSpeed, NetworkNeed, Switches};
+use spur_core::text::gather::{
+    Gather, GatherClause, HetGather, Latency, LinkSpeed, NetworkNeed, Placement, Switches,
+};
+use spur_core::text::gpubind::GpuBind;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::{JobRef, StepRef};
 use spur_core::text::license::LicenseList;
+use spur_core::text::membind::MemBinding;
 use spur_core::text::memory::MemoryMb;
+use spur_core::text::multiprog::MultiProg;
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::pattern::FilePattern;
 use spur_core::text::place::Places;
+use spur_core::text::sampling::SamplingIntervals;
 use spur_core::text::signal::{Signal, WarnSignal};
 use spur_core::text::time::{Seconds, TimeLimit, When};
 use spur_core::text::tres::Tres;
@@ -68,30 +77,43 @@ pub fn words(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     again::<ArraySpec>(text);
     again::<TaskSet>(text);
+    again::<CpuBinding>(text);
     again::<Dependency<u32>>(text);
     again::<Dependency<String>>(text);
+    again::<Distribution>(text);
     again::<ExitCode>(text);
     again::<FeatureExpr>(text);
     again::<FilePattern>(text);
     again::<Gather>(text);
     again::<GatherClause>(text);
+    again::<GpuBind>(text);
     again::<GresList>(text);
     again::<GresSpec>(text);
     again::<HetGather>(text);
     again::<HostPort>(text);
+    again::<IdSet>(text);
     again::<JobRef>(text);
     again::<Latency>(text);
     again::<LicenseList>(text);
     again::<LinkSpeed>(text);
+    again::<MemBinding>(text);
     again::<MemoryMb>(text);
     again::<NetworkNeed>(text);
     again::<NodeCount>(text);
+    again::<Placement>(text);
     again::<Places>(text);
+    if let Err(error) = text.parse::<SamplingIntervals>() {
+        assert!(!error.to_string().is_empty());
+    }
     again::<Signal>(text);
     again::<StepRef>(text);
     again::<Switches>(text);
     again::<Tres>(text);
     again::<WarnSignal>(text);
+    match MultiProg::parse(text) {
+        Ok(table) => drop(table.programs(table.tasks().unwrap_or(1).min(64), &[])),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
 }
 
 /// `Key=Value` of `scontrol update`: jobs, partitions, nodes.

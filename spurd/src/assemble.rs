@@ -4,6 +4,7 @@
 //! variables are added that only the node knows. What cannot be carried out is refused with one sentence.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::idset::IdSet;
@@ -11,6 +12,7 @@ use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::jobid::StepRef;
 use spur_core::text::membind::{MemBindError, MemBinding};
+use spur_core::text::oom::OomKillStep;
 use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::{convert, v1};
@@ -124,7 +126,7 @@ impl NodeFacts {
             ..self.order(step, identity(user), batch.work_dir)
         };
         let environment = with_variables(&batch.environment, &variables);
-        let order = self.sampled(order, &environment);
+        let order = self.with_advice(order, &environment);
         Ok(Prepared {
             launch: Launch { order, environment, script: Some(batch.script.to_vec()) },
             memory_mb: part.memory_mb,
@@ -205,7 +207,7 @@ impl NodeFacts {
             ..self.order(step, identity(owner(credential)), launch.work_dir)
         };
         let environment = with_variables(&without_foreign(&launch.environment), &variables);
-        let order = self.sampled(order, &environment);
+        let order = self.with_advice(order, &environment);
         Ok(Prepared {
             launch: Launch { order, environment, script: None },
             memory_mb: part.memory_mb,
@@ -275,18 +277,18 @@ impl NodeFacts {
             directory_wait_ms: self.directory_wait_ms,
             sampled_memory_bytes: 0,
             usage_interval_ms: self.usage_interval_ms,
+            oom_kill_step: false,
         }
     }
 
-    /// The order, with as many looks at what its tasks use as `--acctg-freq` asks for, if it was given.
-    fn sampled(&self, order: StepOrder, environment: &[u8]) -> StepOrder {
-        let said = |variable: &[u8]| {
-            let value = variable.strip_prefix(SamplingIntervals::VARIABLE.as_bytes())?.strip_prefix(b"=")?;
-            std::str::from_utf8(value).ok()?.parse::<SamplingIntervals>().ok()?.tasks
-        };
-        let asked = environment.rsplit(|byte| *byte == 0).find_map(said);
+    /// The order, with what its environment says of it: how often its tasks are looked at (`--acctg-freq`), and what
+    /// becomes of it without memory (`--oom-kill-step`).
+    fn with_advice(&self, order: StepOrder, environment: &[u8]) -> StepOrder {
+        let asked = said::<SamplingIntervals>(environment, SamplingIntervals::VARIABLE);
+        let asked = asked.and_then(|intervals| intervals.tasks);
         let usage_interval_ms = asked.map_or(self.usage_interval_ms, |seconds| u64::from(seconds) * 1000);
-        StepOrder { usage_interval_ms, ..order }
+        let oom_kill_step = said::<OomKillStep>(environment, OomKillStep::VARIABLE).unwrap_or_default().0;
+        StepOrder { usage_interval_ms, oom_kill_step, ..order }
     }
 
     /// Variables that every process on this node gets.
@@ -490,6 +492,15 @@ fn bindings(launch: &v1::StepLaunch) -> Result<(CpuBinding, MemBinding), String>
     let said: CpuBinding = launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
     let memory = launch.mem_bind.parse().map_err(|error: MemBindError| error.to_string())?;
     Ok((if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said }, memory))
+}
+
+/// What a variable of an environment says, if it can be read; the last one counts.
+fn said<T: FromStr>(environment: &[u8], name: &str) -> Option<T> {
+    let value = |variable: &[u8]| {
+        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    };
+    environment.rsplit(|byte| *byte == 0).find_map(value)
 }
 
 /// How tasks share GPUs: as was said, or each has as many as were asked for it.

@@ -252,6 +252,33 @@ fn files_are_copied_to_the_nodes_of_a_job() {
     assert!(err.contains("copy: File exists") && err.contains("Can't open `nothing`"), "{err}");
 }
 
+/// A program whose shared object is only where it was built; needs a C compiler.
+#[test]
+fn shared_objects_go_along_with_a_program() {
+    let cluster = cluster();
+    let build = "set -e; mkdir -p lib; echo 'int seven(void) { return 7; }' >seven.c
+        echo 'int seven(void); int main(void) { return seven(); }' >main.c
+        cc -shared -fPIC -o lib/libseven.so seven.c; cc -o seven main.c -Llib -lseven -Wl,-rpath,$PWD/lib";
+    let built = Command::new("sh").args(["-c", build]).current_dir(cluster.work("")).status();
+    if !built.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    }
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n2"],
+        "srun --bcast=./sent --send-libs --compress=lz4 ./seven; echo $?; cmp lib/libseven.so sent_libs/libseven.so; ls sent_libs
+         srun ./seven; echo $?; mv lib gone; srun ./seven 2>/dev/null; echo $?
+         LD_LIBRARY_PATH=sent_libs srun --bcast=./alone --send-libs=no ./seven; echo $?
+         mv gone lib; srun --bcast=./other --send-libs --bcast-exclude=$PWD/lib ./seven; echo $?; ls other_libs
+         srun --bcast=./third --send-libs --compress=zip ./seven; echo $?; srun --bcast=x --bcast-exclude=lib ./seven; echo $?",
+    );
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines, ["7", "libseven.so", "7", "127", "7", "7", "libc.so.6", "255", "255"], "{err}");
+    assert!(err.contains("compression type `zip` is not known"), "{err}");
+    assert!(err.contains("`lib` is no absolute path"), "{err}");
+}
+
 #[test]
 fn gpus_are_shared_out_among_tasks() {
     let cluster = Cluster::start(&Setup { gres: "gpu:4", ..Setup::default() });
@@ -262,7 +289,8 @@ fn gpus_are_shared_out_among_tasks() {
         &format!(
             "srun -l --gpu-bind=single:1 {show}; echo; srun --gpu-bind=single:2 {show} | sort; echo
              srun --gpu-bind=map_gpu:3,2 {show} | sort; echo; srun -n2 --gpu-bind=mask_gpu:0x3,0xc {show} | sort; echo
-             srun --ntasks-per-gpu=1 {show} | wc -l; srun --gpu-bind=near {show}; echo $?"
+             srun --ntasks-per-gpu=1 {show} | wc -l; srun --gpu-bind=near {show}; echo $?
+             echo; srun --tres-bind=gres/gpu:map:3,2 {show} | sort; srun --tres-bind=gres/nic:closest true; echo $?"
         ),
     );
     let parts: Vec<Vec<&str>> = out.split("\n\n").map(sorted).collect();
@@ -271,7 +299,8 @@ fn gpus_are_shared_out_among_tasks() {
     assert_eq!(parts[2], ["0 3", "1 2", "2 3", "3 2"]);
     assert_eq!(parts[3], ["0 0,1", "1 2,3"]);
     assert_eq!(parts[4], ["255", "4"]);
-    assert!(err.contains("--gpu-bind"), "{err}");
+    assert_eq!(parts[5], ["0 3", "1 2", "2 3", "255", "3 2"]);
+    assert!(err.contains("--gpu-bind") && err.contains("`gres/nic` cannot be bound"), "{err}");
 }
 
 #[test]

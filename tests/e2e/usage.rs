@@ -117,6 +117,35 @@ fn memory_over_the_request_ends_a_job_as_out_of_memory() {
 }
 
 #[test]
+fn a_step_outlives_one_of_its_processes_without_memory_unless_asked_not_to() {
+    let cluster = Cluster::start(&Setup::default());
+    let node = cluster.ok(&["scontrol", "--json=spur", "show", "node", "n1"]);
+    // Where nothing but looks limits memory, all of a step is ended whatever was said.
+    let limited = node.contains("memory:cgroup");
+    let hog = "head -c 600000000 /dev/zero | tail -n 1 | wc -c";
+    let goes_on = format!("{hog}; echo after");
+    let stays = format!("{hog}; sleep 1000; echo after");
+    let step = format!("srun --oom-kill-step=1 sh -c '{stays}'; true");
+    for (name, options, script, state) in [
+        ("default", vec![], &goes_on, "OUT_OF_MEMORY"),
+        ("alone", vec!["--oom-kill-step=0"], &goes_on, "OUT_OF_MEMORY"),
+        ("whole", vec!["--oom-kill-step"], &stays, "OUT_OF_MEMORY"),
+        ("step", vec!["--oom-kill-step=0"], &step, "COMPLETED"),
+    ] {
+        let job = [&["--mem=100", "-o", name, "--wrap", script], &options[..]].concat();
+        let ended = cluster.client().wait_for(cluster.sbatch(&job), state);
+        let signal = if state == "COMPLETED" { 0 } else { 125 };
+        assert_eq!((ended.exit_code, ended.exit_signal), (0, signal), "{name}: {ended:?}");
+        if limited {
+            let said = cluster.read(name);
+            assert_eq!(said.contains("after"), script.contains(&goes_on), "{name}: {said}");
+        }
+    }
+    let refused = cluster.run(&["sbatch", "--oom-kill-step=2", "--wrap", "true"]);
+    assert_eq!(refused.code, Some(255), "{refused:?}");
+}
+
+#[test]
 fn running_steps_say_what_they_use() {
     let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
     let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));

@@ -9,6 +9,7 @@ pub mod import;
 pub mod keygen;
 pub mod links;
 pub mod listing;
+mod login;
 pub mod moment;
 pub mod pages;
 mod qos;

@@ -3,6 +3,7 @@
 //! The command stays in the process group of `salloc` itself, so that the keys of a terminal reach both, and the shell from
 //! which `salloc` was called stops and continues both.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -19,6 +20,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::commands::allocation::{Allocation, Wait, patience};
+use crate::commands::login;
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
 use crate::commands::verbose;
@@ -49,7 +51,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             return Ok(0);
         }
     };
-    let (wishes, spec) = compose(session, components, &argv)?;
+    let (wishes, login, spec) = compose(session, components, &argv).await?;
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
     let kill = wishes.kill_command.as_deref().map(kill_signal).transpose()?;
     let mut signals = Signals::listen(WHILE_WAITING)?;
@@ -57,6 +59,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let asked = Allocation::ask(session, spec, wishes.quiet).await;
     let mut allocation = asked.context("Job submit/allocate failed")?;
     let (job, environment) = granted(session, &mut allocation, &wishes, &mut signals).await?;
+    let environment = Environment { login, job: environment };
     ring(&wishes, begun.elapsed())?;
     if wishes.no_shell {
         return Ok(0);
@@ -73,12 +76,20 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(exit_code(ended?))
 }
 
+/// The variables of the command, beside those of `salloc` itself.
+struct Environment {
+    /// What its user has after logging in; what `salloc` has counts more.
+    login: Vec<(OsString, OsString)>,
+    /// What the allocation says, which counts most.
+    job: Vec<KeyValue>,
+}
+
 /// What the command line and the environment ask for.
-fn compose(
+async fn compose(
     session: &mut Session,
     components: Vec<Layer<Submission>>,
     argv: &[String],
-) -> anyhow::Result<(Submission, JobSpec)> {
+) -> anyhow::Result<(Submission, Vec<(OsString, OsString)>, JobSpec)> {
     let count = components.len();
     let mut wishes = Vec::with_capacity(count);
     for (inherited, args) in het::inherit(components, count) {
@@ -90,6 +101,10 @@ fn compose(
     }
     let mut wishes = wishes.into_iter();
     let mut first = wishes.next().unwrap_or_default();
+    let login = match &first.login_environment {
+        Some(said) => login::environment(first.uid.as_deref(), said).await?,
+        None => Vec::new(),
+    };
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     place::read_hosts(&mut first)?;
     let mut spec = first.clone().into_spec(&Here)?;
@@ -112,7 +127,7 @@ fn compose(
         let (submit_host, client) = (spec.submit_host.clone(), spec.client.clone());
         spec.components.push(JobSpec { name, submit_host, client, ..own });
     }
-    Ok((first, spec))
+    Ok((first, login, spec))
 }
 
 /// Waits until the allocation is there, and says so.
@@ -173,7 +188,7 @@ async fn run_command(
     allocation: &mut Allocation,
     (wishes, kill): (&Submission, Option<Option<Signal>>),
     mut argv: Vec<String>,
-    environment: Vec<KeyValue>,
+    environment: Environment,
 ) -> anyhow::Result<ExitStatus> {
     if argv.is_empty() {
         argv.push(shell());
@@ -183,8 +198,9 @@ async fn run_command(
     let mut command = Command::new(&argv[0]);
     command
         .args(&argv[1..])
+        .envs(environment.login.into_iter().filter(|(name, _)| !session.environment().contains_key(name)))
         .envs(&wishes.advice)
-        .envs(environment.into_iter().map(|variable| (variable.key, variable.value)));
+        .envs(environment.job.into_iter().map(|variable| (variable.key, variable.value)));
     command.current_dir(place::directory(wishes.chdir.as_deref())?);
     let mut child = command.spawn().with_context(|| format!("Unable to find command \"{}\"", argv[0]))?;
     let mut told = false;

@@ -209,6 +209,12 @@ pub struct StepWishes {
     pub components: Vec<(u32, Vec<String>)>,
     /// `--bcast`, with its value, which may be empty.
     pub bcast: Option<String>,
+    /// `--send-libs`: the shared objects of what `--bcast` sends go along.
+    pub send_libs: bool,
+    /// `--bcast-exclude`: the directories whose shared objects stay here; `None`: the system's.
+    pub bcast_exclude: Option<Vec<String>>,
+    /// `--compress`: what `--bcast` sends is compressed on the way.
+    pub compress: bool,
     /// `--prolog`: run here before the step.
     pub prolog: Option<String>,
     /// `--epilog`: run here after it.

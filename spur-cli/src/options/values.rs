@@ -113,6 +113,27 @@ pub(super) fn yes_no(value: &str) -> Result<bool, String> {
     }
 }
 
+/// The directories of a list, all of them absolute; `NONE` is an empty list.
+pub(super) fn directories(value: &str) -> Result<Vec<String>, String> {
+    if value.eq_ignore_ascii_case("none") {
+        return Ok(Vec::new());
+    }
+    let absolute = |path: &str| match path.starts_with('/') {
+        true => Ok(path.trim_end_matches('/').to_owned()),
+        false => Err(format!("`{path}` is no absolute path; write directories with commas between, or NONE")),
+    };
+    value.split(',').map(absolute).collect()
+}
+
+/// Whether `--compress` compresses: whatever library is named, nodes have to have none but gzip.
+pub(crate) fn compresses(value: &str) -> Result<bool, String> {
+    match value.to_ascii_lowercase().as_str() {
+        "" | "lz4" | "zlib" => Ok(true),
+        "none" => Ok(false),
+        other => Err(format!("compression type `{other}` is not known; known are lz4, zlib and none")),
+    }
+}
+
 /// On unless the value says off.
 pub(super) fn on_off(value: &str) -> Result<bool, String> {
     match value {

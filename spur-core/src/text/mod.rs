@@ -26,6 +26,7 @@ pub mod multiprog;
 pub mod nearest;
 pub mod nodes;
 mod number;
+pub mod oom;
 pub mod pattern;
 pub mod place;
 pub mod sampling;

@@ -65,6 +65,9 @@ pub struct StepOrder {
     /// The longest time between two looks at what its tasks use, in milliseconds; 0: nobody looks.
     #[serde(default)]
     pub usage_interval_ms: u64,
+    /// All of it ends when the kernel has killed one of its processes for lack of memory.
+    #[serde(default)]
+    pub oom_kill_step: bool,
 }
 
 /// What serves MPI programs of a step, and what they are told of it.

@@ -1,44 +1,62 @@
 //! Copies of a file on the nodes of a job: `sbcast`, and `srun --bcast`.
 //!
 //! A step of its own writes them, one task on each node, as the user and under the job's control; the file is its input. A
-//! copy has its name only when it is whole.
+//! copy has its name only when it is whole. The shared objects of a program are copied like it, into a directory beside it.
 
 use std::fs::File;
+use std::io::{self, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use spur_core::text::exit::ExitCode;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, StepProgram};
 
-use super::{TAKEN, group, run_in};
+use super::{TAKEN, group, libraries, run_in};
 use crate::commands::called;
 use crate::commands::signals::Signals;
 use crate::error::Failure;
 use crate::options::submission::Submission;
+use crate::options::values::compresses;
 use crate::options::{CommandLine, Opt};
 use crate::place;
 use crate::session::Session;
 
-/// What each node runs: DEST MODE SIZE FORCE TIME.
+/// What each node runs: DEST MODE SIZE FORCE TIME FILTER.
 const COPY: &str = r#"
 case $4 in 0) [ ! -e "$1" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: File exists; --force replaces it" >&2; exit 17; };; esac
 umask 077
 part=$1.part.$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME
 trap 'rm -f "$part"' EXIT
-cat >"$part" || exit
+$6 >"$part" || exit
 [ "$(wc -c <"$part")" -eq "$3" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: the file has not come whole" >&2; exit 5; }
 chmod "$2" "$part" || exit
 [ -z "$5" ] || touch -d "@$5" "$part" || exit
 mv -f "$part" "$1"
 "#;
+/// What each node runs first for a directory of shared objects.
+const LIBRARIES: &str = "mkdir -p -m 700";
+
+/// How a file is copied.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner {
+    /// A file that is there is replaced.
+    force: bool,
+    /// The time of the last change is kept.
+    preserve: bool,
+    /// It is compressed on the way.
+    compress: bool,
+    /// The directory is made, if it is missing.
+    directory: bool,
+}
 
 /// What the options of `sbcast` say.
 #[derive(Debug, Default)]
 pub struct Args {
-    force: bool,
-    preserve: bool,
+    manner: Manner,
     job: Option<String>,
     verbose: bool,
 }
@@ -60,12 +78,12 @@ pub const LINE: CommandLine<Args> = CommandLine {
             },
         ),
         Opt::flag("force", Some('f'), "replace a file that is there", |args: &mut Args, _| {
-            args.force = true;
+            args.manner.force = true;
             Ok(())
         })
         .env(&["SBCAST_FORCE"]),
         Opt::flag("preserve", Some('p'), "keep the time of the last change", |args: &mut Args, _| {
-            args.preserve = true;
+            args.manner.preserve = true;
             Ok(())
         })
         .env(&["SBCAST_PRESERVE"]),
@@ -73,10 +91,12 @@ pub const LINE: CommandLine<Args> = CommandLine {
             args.verbose = true;
             Ok(())
         }),
-        Opt::value("compress", Some('C'), "library", "compress what is sent", nothing)
-            .optional()
-            .env(&["SBCAST_COMPRESS"])
-            .without_effect("the file is sent as it is"),
+        Opt::value("compress", Some('C'), "library", "compress what is sent", |args: &mut Args, v| {
+            args.manner.compress = compresses(v)?;
+            Ok(())
+        })
+        .optional()
+        .env(&["SBCAST_COMPRESS"]),
         Opt::value("fanout", Some('F'), "number", "how many nodes are sent to at once", nothing)
             .env(&["SBCAST_FANOUT"])
             .without_effect("all nodes are sent to at once"),
@@ -89,7 +109,7 @@ pub const LINE: CommandLine<Args> = CommandLine {
         Opt::value("send-libs", None, "yes|no", "send shared objects along", nothing)
             .optional()
             .env(&["SBCAST_SEND_LIBS"])
-            .refused("shared objects are not looked for; copy those that nodes lack one by one"),
+            .refused("a program that is started later would not find them; say srun --bcast --send-libs"),
         Opt::value("exclude", None, "paths", "shared objects that --send-libs leaves out", nothing)
             .env(&["SBCAST_EXCLUDE"])
             .without_effect("it is about --send-libs"),
@@ -119,7 +139,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         Some(job) => group::named(session, &job).await?,
         None => bail!("Need a job id to run this command.  Run from within a Slurm job or use --jobid."),
     };
-    let ended = copy(session, job, source, destination, (args.force, args.preserve), &[]).await?;
+    let ended = copy(session, job, source, destination, args.manner, &[]).await?;
     if args.verbose && ended.is_success() {
         session.inform(&format!("{source} is at {destination} on all nodes of job {job}"));
     }
@@ -132,7 +152,7 @@ async fn copy(
     job: u32,
     source: &str,
     destination: &str,
-    (force, preserve): (bool, bool),
+    manner: Manner,
     nodes: &[String],
 ) -> anyhow::Result<ExitCode> {
     let what = || format!("Can't open `{source}`");
@@ -146,7 +166,9 @@ async fn copy(
         destination.push_str(&name.unwrap_or_default());
     }
     let mut wishes = Submission { quiet: true, ..Submission::default() };
-    wishes.files.input = Some(std::path::absolute(source)?.display().to_string());
+    let compressed = if manner.compress { Some(compressed(source)?) } else { None };
+    let input = compressed.as_ref().map_or(Path::new(source), |file| file.path());
+    wishes.files.input = Some(std::path::absolute(input)?.display().to_string());
     wishes.files.output = Some("none".to_owned());
     wishes.files.error = Some("all".to_owned());
     wishes.step.external = true;
@@ -154,14 +176,29 @@ async fn copy(
     wishes.spec.tasks_per_node = Some(1);
     wishes.spec.nodelist = nodes.join(",");
     wishes.spec.name = "sbcast".to_owned();
-    let time = if preserve { about.mtime().to_string() } else { String::new() };
+    let time = if manner.preserve { about.mtime().to_string() } else { String::new() };
     let mode = format!("{:o}", about.mode() & 0o7777);
-    let (size, force) = (about.len().to_string(), u8::from(force).to_string());
-    let argv = ["/bin/sh", "-c", COPY, "sbcast", &destination, &mode, &size, &force, &time];
+    let (size, force) = (about.len().to_string(), u8::from(manner.force).to_string());
+    let filter = if manner.compress { "gzip -dc" } else { "cat" };
+    let script = match manner.directory {
+        true => format!("{LIBRARIES} \"$(dirname \"$1\")\" || exit\n{COPY}"),
+        false => COPY.to_owned(),
+    };
+    let argv = ["/bin/sh", "-c", &script, "sbcast", &destination, &mode, &size, &force, &time, filter];
     let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
     let mut signals = Signals::listen(TAKEN)?;
     // The step that copies is one like any other, and copies nothing itself.
     Box::pin(run_in(session, vec![(job, wishes)], &argv, &mut signals)).await
+}
+
+/// A compressed copy of a file, which is gone with the value.
+fn compressed(source: &str) -> anyhow::Result<tempfile::NamedTempFile> {
+    let file = tempfile::NamedTempFile::new().context("cannot make a file for what is compressed")?;
+    let mut encoder = GzEncoder::new(file, Compression::fast());
+    io::copy(&mut File::open(source)?, &mut encoder).context("cannot compress the file")?;
+    let mut file = encoder.finish()?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Copies the program of a step to its nodes, if `--bcast` asks for that.
@@ -187,24 +224,67 @@ pub(super) async fn executable(
             None => places.push((place, vec![node.name.clone()])),
         }
     }
-    for (place, nodes) in places {
-        let ended = copy(session, job, &source, &place, (true, true), &nodes).await?;
+    let manner = Manner { force: true, preserve: true, compress: wishes.step.compress, directory: false };
+    let mut send = async |source: &str, place: &str, manner, nodes: &[String]| {
+        let ended = copy(session, job, source, place, manner, nodes).await?;
         if !ended.is_success() {
             bail!("--bcast: {source} cannot be copied to {place} on {}", nodes.join(","));
+        }
+        Ok(())
+    };
+    for (place, nodes) in places {
+        send(&source, &place, manner, &nodes).await?;
+    }
+    if let Some(directory) = library_directory(job, wishes, step.step_id)? {
+        let nodes: Vec<String> = step.nodes.iter().map(node_name).collect();
+        for library in libraries::shared_objects(&source, wishes.step.bcast_exclude.as_deref())? {
+            let place = format!("{directory}/{}", library.rsplit('/').next().unwrap_or_default());
+            send(&library, &place, Manner { directory: true, ..manner }, &nodes).await?;
         }
     }
     Ok(())
 }
 
+/// Where the shared objects of a step's program are on its nodes; `None` where they are not sent.
+fn library_directory(job: u32, wishes: &Submission, step: u32) -> anyhow::Result<Option<String>> {
+    if wishes.step.bcast.is_none() || !wishes.step.send_libs {
+        return Ok(None);
+    }
+    Ok(Some(format!("{}_libs", base(job, wishes, step)?)))
+}
+
+/// The variable by which a program finds the shared objects that were sent with it.
+///
+/// # Errors
+/// The working directory is gone.
+pub(super) fn library_path(
+    job: u32,
+    wishes: &Submission,
+    step: &CreateStepResponse,
+    own: Option<&str>,
+) -> anyhow::Result<Option<String>> {
+    let directory = library_directory(job, wishes, step.step_id)?;
+    let more = own.filter(|own| !own.is_empty());
+    Ok(directory.map(|directory| {
+        [Some(directory.as_str()), more].into_iter().flatten().collect::<Vec<_>>().join(":")
+    }))
+}
+
 /// Where the program is on a node: where `--bcast` says, or below that under a name that is this node's.
 fn place_on(job: u32, wishes: &Submission, step: &CreateStepResponse, node: &str) -> anyhow::Result<String> {
+    let base = base(job, wishes, step.step_id)?;
+    Ok(if wishes.step.bcast.as_ref() == Some(&base) { base } else { format!("{base}_{node}") })
+}
+
+/// Where `--bcast` says, or a name of the step's below that.
+fn base(job: u32, wishes: &Submission, step: u32) -> anyhow::Result<String> {
     let said = wishes.step.bcast.as_deref().unwrap_or_default();
     if !said.is_empty() && !said.ends_with('/') {
         return Ok(said.to_owned());
     }
     let directory =
         if said.is_empty() { place::directory(wishes.chdir.as_deref())? } else { said.to_owned() };
-    Ok(format!("{}/slurm_bcast_{job}.{}_{node}", directory.trim_end_matches('/'), step.step_id))
+    Ok(format!("{}/slurm_bcast_{job}.{step}", directory.trim_end_matches('/')))
 }
 
 /// What tasks run where `--bcast` has put the program; `None` without it.

@@ -1,5 +1,6 @@
 //! What nodes are told to launch.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::membind::MemBinding;
+use spur_core::text::oom::OomKillStep;
 use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, KeyValue, StepFiles, StepLaunch, StepNodeLayout, StepWindow};
@@ -49,7 +51,11 @@ impl Run {
             outputs.give_away(alone && matches!(&step.nodes[..], [only] if here(only)))
         };
         outputs.open(tasks)?;
-        let environment = place::exported(session.environment(), &wishes.export);
+        let mut environment = place::exported(session.environment(), &wishes.export);
+        let own = environment.get(OsStr::new("LD_LIBRARY_PATH")).and_then(|own| own.to_str());
+        if let Some(path) = bcast::library_path(job, &wishes, &step, own)? {
+            environment.insert("LD_LIBRARY_PATH".into(), path.into());
+        }
         let window = wishes.step.pty.then(terminal::window);
         let umask = wishes.umask.unwrap_or_else(place::file_mask);
         let mpi = wishes.step.mpi.parse::<Mpi>()?.name();
@@ -144,8 +150,10 @@ fn environment_of_step(
     for (key, value) in of_srun(step, umask, mpi) {
         set(key, value);
     }
-    if let Some(said) = wishes.advice.get(SamplingIntervals::VARIABLE) {
-        set(SamplingIntervals::VARIABLE, said.clone());
+    for variable in [SamplingIntervals::VARIABLE, OomKillStep::VARIABLE] {
+        if let Some(said) = wishes.advice.get(variable) {
+            set(variable, said.clone());
+        }
     }
     if wishes.step.preserve_environment {
         let kept = |pair: &KeyValue| matches!(&*pair.key, "SLURM_JOB_NUM_NODES" | "SLURM_NTASKS");

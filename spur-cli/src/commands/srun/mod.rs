@@ -10,6 +10,7 @@ pub mod exec;
 mod group;
 mod input;
 mod launch;
+mod libraries;
 pub mod logs;
 mod mpi;
 mod node;

@@ -4,7 +4,7 @@ use spur_core::text::pattern::FilePattern;
 
 use super::super::submission::{Export, Propagate};
 use super::super::values::{octal, parsed, parsed_or_none, resource_limits, text};
-use super::{Def, JOB, PROGRAM, SALLOC, SBATCH, SRUN, nothing};
+use super::{Def, JOB, PROGRAM, SALLOC, SBATCH, SRUN};
 
 pub(super) const OPTIONS: &[Def] = &[
     Def::value("chdir", Some('D'), "path", "change working directory", |s, v| {
@@ -92,12 +92,8 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .optional()
-    .only(SBATCH)
+    .only(SBATCH | SALLOC)
     .env(&["SBATCH_GET_USER_ENV"]),
-    Def::value("get-user-env", None, "timeout[mode]", "load the user's login environment", nothing)
-        .optional()
-        .only(SALLOC)
-        .without_effect("what salloc runs has the environment of salloc itself"),
     Def::value("propagate", None, "rlimits", "resource limits to pass on: ALL, NONE or names", |s, v| {
         s.propagate = if v.is_empty() { Propagate::All } else { resource_limits(v)? };
         Ok(())

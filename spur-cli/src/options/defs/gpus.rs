@@ -5,11 +5,27 @@ use spur_core::text::gres::GresList;
 use spur_core::text::memory::MemoryMb;
 
 use super::super::values::{count, parsed};
-use super::{Def, JOB, nothing};
+use super::{Def, JOB};
 
 /// Checks a count of GPUs.
 fn gpus(value: &str) -> Result<(), String> {
     GresList::parse_gpus(value).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// What `--tres-bind` says of GPUs.
+fn gpus_of_tres_bind(value: &str) -> Result<Option<GpuBind>, String> {
+    let mut gpus = None;
+    for item in value.split('+') {
+        let (name, bind) = item.split_once(':').unwrap_or((item, ""));
+        let bind = parsed::<GpuBind>(bind)?;
+        match name.strip_prefix("gres/") {
+            Some("gpu") => gpus = Some(bind),
+            Some(_) if bind == GpuBind::None => {}
+            Some(_) => return Err(format!("`{name}` cannot be bound to tasks; only gres/gpu can")),
+            None => return Err(format!("`{item}` is not known; write gres/NAME:BINDING")),
+        }
+    }
+    Ok(gpus)
 }
 
 pub(super) const OPTIONS: &[Def] = &[
@@ -98,8 +114,13 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_GPU_FREQ", "SALLOC_GPU_FREQ", "SLURM_GPU_FREQ"])
     .without_effect("frequencies are the system's"),
-    Def::value("tres-bind", None, "type", "task to tres binding options", nothing)
-        .only(JOB)
-        .env(&["SBATCH_TRES_BIND", "SALLOC_TRES_BIND", "SLURM_TRES_BIND"])
-        .refused("every task sees all devices of its job on the node"),
+    Def::value("tres-bind", None, "list", "task to tres binding options, e.g. gres/gpu:closest", |s, v| {
+        if let Some(bind) = gpus_of_tres_bind(v)? {
+            s.step.gpu_bind = bind;
+        }
+        s.advise("SLURM_TRES_BIND", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_TRES_BIND", "SALLOC_TRES_BIND", "SLURM_TRES_BIND"]),
 ];

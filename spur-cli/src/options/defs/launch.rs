@@ -4,7 +4,7 @@
 
 use spur_core::model::idset::IdSet;
 
-use super::super::values::{number, parsed, text};
+use super::super::values::{compresses, directories, number, parsed, text, yes_no};
 use super::{Def, SRUN, nothing};
 
 const PMI1: &str = "it is for PMI 1 of MPICH2 and MVAPICH2, whose messages srun does not carry";
@@ -124,20 +124,32 @@ pub(super) const OPTIONS: &[Def] = &[
     .optional()
     .only(SRUN)
     .env(&["SLURM_BCAST"]),
-    Def::value("bcast-exclude", None, "paths", "shared objects that --bcast leaves out", nothing)
-        .only(SRUN)
-        .env(&["SLURM_BCAST_EXCLUDE"])
-        .without_effect("--bcast sends no shared objects"),
-    Def::value("compress", None, "library", "compress what --bcast sends", nothing)
-        .optional()
-        .only(SRUN)
-        .env(&["SLURM_COMPRESS"])
-        .without_effect("--bcast sends the file as it is"),
-    Def::value("send-libs", None, "yes|no", "send shared objects along with --bcast", nothing)
-        .optional()
-        .only(SRUN)
-        .env(&["SLURM_SEND_LIBS"])
-        .without_effect("--bcast sends no shared objects; copy those that nodes lack with sbcast"),
+    Def::value(
+        "bcast-exclude",
+        None,
+        "paths",
+        "directories whose shared objects --bcast leaves out",
+        |s, v| {
+            s.step.bcast_exclude = Some(directories(v)?);
+            Ok(())
+        },
+    )
+    .only(SRUN)
+    .env(&["SLURM_BCAST_EXCLUDE"]),
+    Def::value("compress", None, "library", "compress what --bcast sends", |s, v| {
+        s.step.compress = compresses(v)?;
+        Ok(())
+    })
+    .optional()
+    .only(SRUN)
+    .env(&["SLURM_COMPRESS"]),
+    Def::value("send-libs", None, "yes|no", "send shared objects along with --bcast", |s, v| {
+        s.step.send_libs = v.is_empty() || yes_no(v)?;
+        Ok(())
+    })
+    .optional()
+    .only(SRUN)
+    .env(&["SLURM_SEND_LIBS"]),
     Def::value("prolog", None, "program", "run \"program\" before launching job step", |s, v| {
         s.step.prolog = program(v);
         Ok(())

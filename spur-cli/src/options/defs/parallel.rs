@@ -5,6 +5,7 @@
 use spur_core::text::array::ArraySpec;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::mail;
+use spur_core::text::oom::OomKillStep;
 use spur_core::text::sampling::SamplingIntervals;
 use spur_core::text::signal::WarnSignal;
 use spur_core::text::time::{TimeLimit, When};
@@ -288,13 +289,20 @@ pub(super) const OPTIONS: &[Def] = &[
         .only(SBATCH)
         .env(&["SBATCH_BATCH"])
         .refused("the first node is not chosen by features; say --constraint"),
-    Def::value("oom-kill-step", None, "0|1", "kill the whole step where one task is out of memory", nothing)
-        .optional()
-        .only(JOB)
-        .env(&["SLURM_OOMKILLSTEP"])
-        .without_effect(
-            "with control groups of version 2 all of a step ends, with version 1 the process alone",
-        ),
+    Def::value(
+        "oom-kill-step",
+        None,
+        "0|1",
+        "kill the whole step where one task is out of memory",
+        |s, v| {
+            let all = parsed::<OomKillStep>(v)?.0;
+            s.advise(OomKillStep::VARIABLE, if all { "1" } else { "0" });
+            Ok(())
+        },
+    )
+    .optional()
+    .only(JOB)
+    .env(&["SLURM_OOM_KILL_STEP", "SLURM_OOMKILLSTEP"]),
     Def::flag("stepmgr", None, "enable slurmstepd to handle steps", nothing)
         .only(JOB)
         .without_effect("steps are created by the controller, which answers in a moment"),

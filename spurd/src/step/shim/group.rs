@@ -47,8 +47,11 @@ impl Group {
     ///
     /// # Errors
     /// The system's error if a group cannot be made or a limit that exists cannot be set.
-    pub(super) fn create(confinement: &Confinement, step: StepId) -> io::Result<Group> {
-        let unified = confinement.job_group.as_deref().map(|job| Unified::create(job, confinement, step));
+    pub(super) fn create(confinement: &Confinement, step: StepId, oom_kill_step: bool) -> io::Result<Group> {
+        let unified = confinement
+            .job_group
+            .as_deref()
+            .map(|job| Unified::create(job, confinement, (step, oom_kill_step)));
         let unified = unified.transpose()?;
         let by_controller = confinement.legacy.iter().any(|group| group.controller == "devices");
         if let Some(unified) = unified.as_ref().filter(|_| !by_controller && !confinement.denied.is_empty()) {
@@ -189,11 +192,14 @@ fn is_shared(controller: &str) -> bool {
 }
 
 impl Unified {
-    fn create(job: &Path, confinement: &Confinement, step: StepId) -> io::Result<Unified> {
+    fn create(
+        job: &Path,
+        confinement: &Confinement,
+        (step, oom_kill_step): (StepId, bool),
+    ) -> io::Result<Unified> {
         let path = job.join(step_group(step));
         fs::create_dir_all(&path)?;
-        // A step that has lost a process to the job's limit is of no use: all of it goes.
-        groups::set(&path.join("memory.oom.group"), "1")?;
+        groups::set(&path.join("memory.oom.group"), if oom_kill_step { "1" } else { "0" })?;
         if confinement.memory_bytes > 0 {
             groups::set(&path.join("memory.max"), &confinement.memory_bytes.to_string())?;
         }

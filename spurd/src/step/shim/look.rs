@@ -48,7 +48,8 @@ impl Shim {
         let memory = self.meter.look(&members);
         let limit = self.order.sampled_memory_bytes;
         self.over_memory |= limit > 0 && memory > limit;
-        if self.out_of_memory() {
+        // Where the kernel limits it, one process has ended for all, if that is enough.
+        if (limit > 0 || self.order.oom_kill_step) && self.out_of_memory() {
             self.terminate(Some(Duration::ZERO));
         }
     }

@@ -96,7 +96,8 @@ impl Shim {
             failure =
                 written.err().map(|error| (LaunchStage::Spool, format!("batch script: {error}"))).or(failure);
         }
-        let group = order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step));
+        let group =
+            order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step, order.oom_kill_step));
         let group = group.transpose().unwrap_or_else(|error| {
             failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
             None

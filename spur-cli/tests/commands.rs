@@ -327,6 +327,8 @@ impl Controller for Fake {
             ("state", request.state),
             ("reason", request.reason),
             ("topology", topology),
+            ("asap", if request.asap { "yes".to_owned() } else { String::new() }),
+            ("next", request.next_state),
         ];
         self.heard("UpdateNodes", &heard);
         Ok(Response::new(v1::UpdateNodesResponse {}))

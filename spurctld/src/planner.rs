@@ -463,6 +463,7 @@ fn news(event: &Event) -> News {
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeMended { .. }
+        | Event::PowerChanged { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::NodesCreated { .. }

@@ -15,6 +15,9 @@ pub struct Args {
     /// Stay in the foreground and log to standard error.
     #[arg(short = 'D')]
     pub foreground: bool,
+    /// Register as if the host had just booted, for hosts that do not really boot.
+    #[arg(short = 'b')]
+    pub boot: bool,
     /// Configuration (default: $SPUR_CONF, then /etc/spur/spur.toml).
     #[arg(short = 'f', value_name = "FILE")]
     pub config: Option<PathBuf>,

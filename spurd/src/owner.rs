@@ -14,10 +14,12 @@ use spur_core::text::signal::Signal;
 use spur_proto::keys::Keyring;
 use spur_proto::{convert, v1};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::assemble::{NodeFacts, Prepared};
 use crate::clock::ControllerClock;
 use crate::groups::Groups;
+use crate::health;
 use crate::prolog::SiteProgram;
 use crate::report;
 use crate::running::{self, Control, Starting};
@@ -33,6 +35,9 @@ pub(crate) const QUEUE: usize = 1024;
 
 /// How long a step may take to say what it uses.
 const USAGE_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the program that boots the host may take to see to that.
+const BOOT_LIMIT: Duration = Duration::from_secs(600);
 
 /// The answer to a client that launches a step: the live step, or why there is none.
 pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, NotLaunched>>;
@@ -97,6 +102,8 @@ pub(crate) struct Owner {
     causes: BTreeMap<Attempt, String>,
     /// What is over, for as long as there may be credentials for it.
     ended: Ended,
+    /// The program that boots the host, since it was first run.
+    booting: Option<JoinHandle<()>>,
 }
 
 impl Owner {
@@ -125,6 +132,7 @@ impl Owner {
             uplink: None,
             causes: BTreeMap::new(),
             ended: Ended::default(),
+            booting: None,
         };
         for step in live {
             tracing::info!(%step, "found alive");
@@ -246,6 +254,7 @@ impl Owner {
             Order::Acknowledge(v1::Acknowledge { report_ids }) => {
                 self.tell(Input::Acknowledge { reports: report_ids });
             }
+            Order::Reboot(_) => self.reboot(),
             Order::Usage(query) => self.tell_usage(query),
             Order::Forget(v1::Forget { attempts }) => {
                 for attempt in attempts {
@@ -420,6 +429,26 @@ impl Owner {
         self.ask(step, Request::Terminate { kill_wait_ms: kill.then_some(0), notice });
     }
 
+    /// Runs the program that boots this host again, unless it is under way.
+    fn reboot(&mut self) {
+        let settings = &self.tools.settings;
+        if self.booting.as_ref().is_some_and(|under_way| !under_way.is_finished()) {
+            return;
+        }
+        let Some(path) = settings.reboot_program.clone() else {
+            tracing::error!("told to boot this host, and its configuration has no reboot_program in [power]");
+            return;
+        };
+        tracing::info!(program = %path.display(), "told to boot this host");
+        let (what, environment) = ("reboot_program", health::environment(settings));
+        let program = SiteProgram { what, path: Some(path), environment, limit: BOOT_LIMIT, outlives: true };
+        self.booting = Some(tokio::spawn(async move {
+            if let Err(error) = program.run().await {
+                tracing::error!("{error}");
+            }
+        }));
+    }
+
     fn run_site_program(&self, attempt: Attempt, prolog: bool) {
         let agent = &self.tools.settings.agent;
         let (what, path) = if prolog { ("prolog", &agent.prolog) } else { ("epilog", &agent.epilog) };
@@ -436,7 +465,7 @@ impl Owner {
             environment.push((name.to_owned(), value));
         }
         let limit = Duration::from_secs(agent.prolog_timeout.0);
-        let program = SiteProgram { what, path: path.clone(), environment, limit };
+        let program = SiteProgram { what, path: path.clone(), environment, limit, outlives: false };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             let error = program.run().await.err();

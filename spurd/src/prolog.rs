@@ -17,6 +17,8 @@ pub struct SiteProgram {
     pub environment: Vec<(String, String)>,
     /// How long it may take.
     pub limit: Duration,
+    /// Whether it goes on when spurd ends meanwhile.
+    pub outlives: bool,
 }
 
 /// How much of what a failed program said is passed on.
@@ -34,7 +36,7 @@ impl SiteProgram {
         command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // A group of its own, so that what the program starts is ended with it.
-        command.process_group(0).kill_on_drop(true).current_dir("/");
+        command.process_group(0).kill_on_drop(!self.outlives).current_dir("/");
         let child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let group = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
         let output = match tokio::time::timeout(self.limit, child.wait_with_output()).await {
@@ -68,7 +70,7 @@ mod tests {
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let environment = vec![("SLURM_JOB_ID".to_owned(), "42".to_owned())];
-        SiteProgram { what: "prolog", path: Some(path), environment, limit }.run().await
+        SiteProgram { what: "prolog", path: Some(path), environment, limit, outlives: false }.run().await
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -78,7 +80,8 @@ mod tests {
         assert_eq!(run("[ $SLURM_JOB_ID = 42 ]", LONG).await, Ok(()));
         let failed = run("echo disk is full >&2; exit 3", LONG).await.unwrap_err();
         assert!(failed.ends_with("exit status: 3: disk is full"), "{failed}");
-        let none = SiteProgram { what: "epilog", path: None, environment: vec![], limit: LONG };
+        let none =
+            SiteProgram { what: "epilog", path: None, environment: vec![], limit: LONG, outlives: false };
         assert_eq!(none.run().await, Ok(()));
     }
 

@@ -245,19 +245,23 @@ impl Registrar {
         let uname = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let shape: NodeShape = settings.overrides.shape(&self.inventory);
+        let (boot_id, boot_time) = match settings.counts_as_boot {
+            true => (format!("{}+{}", self.kernel.boot_id(), self.instance), self.started),
+            false => (self.kernel.boot_id(), self.kernel.booted_at().unwrap_or(0)),
+        };
         let (allegiance, (seq, last_job)) = (self.spool.allegiance(), self.spool.told());
         v1::Hello {
             node_name: settings.name.clone(),
             protocol: PROTOCOL.to_owned(),
             shape: Some(report::shape(&shape)),
-            boot_id: self.kernel.boot_id(),
+            boot_id,
             spool_id: self.spool.id().to_owned(),
             address: self.address.clone(),
             hostname: settings::host_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             arch: text(uname.machine()),
             os: format!("{} {}", text(uname.sysname()), text(uname.release())),
-            boot_time: self.kernel.booted_at().unwrap_or(0),
+            boot_time,
             started_time: self.started,
             attempts,
             topology: settings.overrides.topology.clone(),

@@ -32,6 +32,10 @@ pub struct Settings {
     pub spool: PathBuf,
     /// Prolog, epilog, heartbeat.
     pub agent: AgentLocal,
+    /// What boots this host.
+    pub reboot_program: Option<PathBuf>,
+    /// Whether the daemon's start counts as a boot of its host.
+    pub counts_as_boot: bool,
     /// How messages are written.
     pub log: LogLocal,
     /// The cluster's keys; `None` where nobody is asked for one.
@@ -127,6 +131,8 @@ impl Settings {
             spool: args.spool.clone().unwrap_or_else(|| local.agent.spool_of(&name)),
             listen,
             agent: local.agent,
+            reboot_program: policy.power.reboot_program.as_deref().map(PathBuf::from),
+            counts_as_boot: args.boot,
             log: local.log,
             keys,
             identity_socket: local.auth.socket,

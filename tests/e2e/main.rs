@@ -32,6 +32,7 @@ mod power;
 mod preempt;
 mod programs;
 mod qos;
+mod reboot;
 mod reservation;
 mod simulated;
 mod steps;

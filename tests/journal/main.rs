@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use spur_core::cluster::snapshot::{self, Restore};
 use spur_core::cluster::{Cluster, Entry, invariant};
 use spur_core::model::job::BatchEnd;
+use spur_core::model::node::{Power, Predecessor};
 use spur_core::model::phase::{Hold, Phase};
 
 fn journals() -> Vec<PathBuf> {
@@ -102,8 +103,8 @@ fn summary(cluster: &Cluster) -> String {
         for (what, attempts) in [("stale", &node.stale), ("foreign", &node.foreign)] {
             text.extend(attempts.iter().map(|attempt| format!(" {what} {attempt}")));
         }
-        let before = node.predecessor.as_ref();
-        text.extend(before.map(|before| format!(" was on {} until {}", before.hostname, before.until.0)));
+        text.extend(node.power.as_ref().map(power));
+        text.extend(node.predecessor.as_deref().map(predecessor));
         text.push('\n');
     }
     edits(cluster, &mut text);
@@ -138,6 +139,16 @@ fn edits(cluster: &Cluster, text: &mut String) {
         let gres = gres.collect::<Vec<_>>().join(",");
         let _ = writeln!(text, "gres={gres} comment={} extra={}", node.comment, node.extra);
     }
+}
+
+fn predecessor(before: &Predecessor) -> String {
+    format!(" was on {} until {}", before.hostname, before.until.0)
+}
+
+fn power(power: &Power) -> String {
+    let Power::Reboot(reboot) = power;
+    let issued = reboot.issued.map(|at| at.0);
+    format!(" boots since {issued:?}, then {:?}: {}", reboot.next, reboot.reason)
 }
 
 fn script_end(batch: &BatchEnd) -> String {

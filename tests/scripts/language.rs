@@ -13,7 +13,7 @@ use spur_core::model::clock::Clock;
 use spur_core::model::config::Config;
 use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch, Extra, JobSpec, MemoryNeed, Shape};
-use spur_core::model::node::Registration;
+use spur_core::model::node::{NextState, Registration};
 use spur_core::model::phase::Phase;
 use spur_core::model::reservation::ReservationAsk;
 use spur_core::model::step::StepSpec;
@@ -119,16 +119,7 @@ impl Session {
                 let changes = rest[1..].iter().map(change).collect();
                 self.ask(Command::UpdateJob { job: named(rest[0]), changes })
             }
-            "drain" | "resume" | "down" => {
-                let state = match verb {
-                    "drain" => NodeStateChange::Drain,
-                    "down" => NodeStateChange::Down,
-                    _ => NodeStateChange::Resume,
-                };
-                let reason = rest.get(1).map(|reason| Arc::from(*reason));
-                let change = NodeChange { state: Some(state), reason, ..NodeChange::default() };
-                self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
-            }
+            "drain" | "resume" | "down" | "reboot" | "cancel-reboot" => self.node_state(verb, rest),
             "place" => {
                 let places = rest.get(1).unwrap_or(&"").parse().expect("places");
                 let change = NodeChange { places: Some(places), ..NodeChange::default() };
@@ -168,6 +159,29 @@ impl Session {
             "report" => self.report(rest)?,
             _ => return None,
         })
+    }
+
+    /// `drain NODE [REASON]` and its kin; `reboot NODE [asap] [resume|down] [REASON]`
+    fn node_state(&self, verb: &str, rest: &[&str]) -> Input {
+        let mut more: Vec<&str> = rest[1..].to_vec();
+        let mut given = |word: &str| {
+            let at = more.iter().position(|known| *known == word);
+            at.map(|at| more.remove(at)).is_some()
+        };
+        let state = match verb {
+            "drain" => NodeStateChange::Drain,
+            "down" => NodeStateChange::Down,
+            "reboot" => {
+                let next = given("resume").then_some(NextState::Resume);
+                let next = next.or(given("down").then_some(NextState::Down));
+                NodeStateChange::Reboot { asap: given("asap"), next }
+            }
+            "cancel-reboot" => NodeStateChange::CancelReboot,
+            _ => NodeStateChange::Resume,
+        };
+        let reason = more.first().map(|reason| Arc::from(*reason));
+        let change = NodeChange { state: Some(state), reason, ..NodeChange::default() };
+        self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
     }
 
     /// `partition NAME KEY=VALUE …` and its kin; of nodes several names with commas.
@@ -374,7 +388,8 @@ impl Session {
         for node in self.cluster.nodes() {
             let drain =
                 node.drain.as_ref().map_or_else(String::new, |drain| format!(" drained={}", drain.reason));
-            let health = print::health(&node.health);
+            let power = node.power.as_ref().map(|power| format!(" {}", print::powered(Some(power))));
+            let health = print::health(&node.health) + &power.unwrap_or_default();
             let jobs: Vec<String> = node.jobs.iter().map(ToString::to_string).collect();
             let place = print::place(&self.cluster, node);
             let _ = writeln!(

@@ -9,7 +9,7 @@ use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, Replacement};
 use spur_core::model::config::NodeConfig;
 use spur_core::model::job::JobSpec;
-use spur_core::model::node::Health;
+use spur_core::model::node::{Health, Power, Reboot};
 use spur_core::model::phase::{Outcome, Then};
 use spur_core::model::reservation::Reservation;
 
@@ -133,6 +133,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
+        Event::PowerChanged { node, power } => format!("PowerChanged {node} {}", powered(power.as_ref())),
         Event::NodeMended { node } => format!("NodeMended {node}"),
         Event::NodeUpdated { .. }
         | Event::NodesCreated { .. }
@@ -144,6 +145,19 @@ pub(crate) fn event(event: &Event) -> String {
         Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
         Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
+    }
+}
+
+/// What is done to the host of a node.
+pub(crate) fn powered(power: Option<&Power>) -> String {
+    match power {
+        None => "nothing".to_owned(),
+        Some(Power::Reboot(Reboot { reason, by, issued, next, drained, .. })) => {
+            let issued = issued.map(|at| format!(" at {}", at.0)).unwrap_or_default();
+            let next = next.map(|next| format!(", then {next:?}")).unwrap_or_default();
+            let drained = if *drained { ", drained for it" } else { "" };
+            format!("reboot{issued}{next}{drained}: {reason} by {by}")
+        }
     }
 }
 
@@ -253,6 +267,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
         Effect::Mail { to, subject, .. } => format!("mail to {to}: {subject}"),
+        Effect::Reboot { node } => format!("reboot {node}"),
         Effect::Program { attempt, program } => format!("{program:?} of {attempt}"),
         Effect::StepsChanged { job } => format!("steps of {job} changed"),
     }

@@ -437,6 +437,7 @@ impl World {
             Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
             Effect::Signal { .. }
+            | Effect::Reboot { .. }
             | Effect::StepsChanged { .. }
             | Effect::Program { .. }
             | Effect::Mail { .. } => return,

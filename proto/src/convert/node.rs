@@ -2,7 +2,7 @@
 
 use spur_core::cluster::{Cluster, Node};
 use spur_core::model::idset::IdSet;
-use spur_core::model::node::{Health, NodeGres};
+use spur_core::model::node::{Health, NextState, NodeGres};
 use spur_core::model::phase::Phase;
 use spur_core::model::reservation::{Flag, Reservation};
 use spur_core::text::time::Time;
@@ -63,6 +63,8 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         configured_tres: configured_tres(node).to_string(),
         allocated_tres: tres(node, |_, used| used).to_string(),
         jobs: node.jobs.iter().map(|job| job.0).collect(),
+        power: power(node).to_owned(),
+        next_state: next_state(node).to_owned(),
         owner_comment: node.comment.to_string(),
         extra: node.extra.to_string(),
         foreign: node.foreign.iter().map(ToString::to_string).collect(),
@@ -78,7 +80,10 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
     let completing = |job| matches!(cluster.job(job).map(|job| &job.phase), Some(Phase::Completing(_)));
     let clearing =
         !node.stale.is_empty() || (!node.jobs.is_empty() && node.jobs.iter().all(|job| completing(*job)));
-    match (&node.health, &node.drain) {
+    // That nothing is heard of a host while it boots takes it out of service no more than the boot does.
+    let boots = node.is_rebooting() && matches!(node.health, Health::Down { by: None, .. });
+    let health = if boots { &Health::Up } else { &node.health };
+    match (health, &node.drain) {
         (_, Some(_)) if node.jobs.is_empty() && node.stale.is_empty() => "drained",
         (_, Some(_)) => "draining",
         (Health::Down { .. }, None) => "down",
@@ -89,6 +94,24 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
         (Health::Up, None) if node.idle() => "idle",
         (Health::Up, None) if node.free_cpus().is_empty() => "allocated",
         (Health::Up, None) => "mixed",
+    }
+}
+
+/// What is done to its host, as Slurm calls it.
+fn power(node: &Node) -> &'static str {
+    match node.reboot() {
+        None => "",
+        Some(reboot) if reboot.issued.is_none() => "REBOOT_REQUESTED",
+        Some(_) => "REBOOT_ISSUED",
+    }
+}
+
+/// What it is to be when that is done.
+fn next_state(node: &Node) -> &'static str {
+    match node.reboot().and_then(|reboot| reboot.next) {
+        None => "",
+        Some(NextState::Resume) => "RESUME",
+        Some(NextState::Down) => "DOWN",
     }
 }
 
@@ -114,6 +137,9 @@ fn shown_state(
 
 /// Reason, who set it, and when.
 fn complaint(node: &Node) -> (String, String, Option<Time>) {
+    if let Some(reboot) = node.reboot() {
+        return (reboot.reason.to_string(), reboot.by.to_string(), Some(reboot.at));
+    }
     match (&node.drain, &node.health) {
         (Some(drain), _) => (drain.reason.to_string(), drain.by.to_string(), Some(drain.at)),
         (None, Health::Down { reason, at, by, .. }) => {

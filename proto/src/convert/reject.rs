@@ -59,6 +59,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidLicense(_)
         | Reject::TopologyUnavailable(_)
         | Reject::InvalidNodeName(_)
+        | Reject::InvalidNodeState(_)
         | Reject::InvalidTime(_)
         | Reject::Dependency(_)
         | Reject::InvalidArray(_)

@@ -11,7 +11,7 @@ use super::{Cluster, Derived, Node};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::array::ArrayPart;
 use crate::model::job::{BatchEnd, Configuring, Job, JobSpec};
-use crate::model::node::{Drain, Health, Registration};
+use crate::model::node::{Drain, Health, Power, Registration};
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::model::step::{Step, StepNodeEnd};
 use crate::text::array::TaskSet;
@@ -79,6 +79,7 @@ impl Cluster {
             Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),
             Event::NodeResumed { node } => self.change_node(*node, resume),
             Event::NodeMended { node } => self.change_node(*node, |node| node.drain = None),
+            Event::PowerChanged { node, power } => self.change_power(*node, power.as_ref()),
             Event::NodeUpdated { node, .. } => self.change_node(*node, |node| node.update(&entry.event)),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
             Event::NodesCreated { .. }
@@ -106,6 +107,14 @@ impl Cluster {
         if changed {
             self.mark.ground = self.mark.seq;
         }
+    }
+
+    fn change_power(&mut self, id: NodeId, power: Option<&Power>) {
+        match power {
+            Some(_) => self.powered.insert(id),
+            None => self.powered.remove(&id),
+        };
+        self.change_node(id, |node| node.power = power.cloned());
     }
 
     fn submit_components(&mut self, jobs: &[JobId], specs: &[Arc<JobSpec>], at: Time) {

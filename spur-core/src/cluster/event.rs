@@ -15,7 +15,7 @@ use crate::model::clock::Clock;
 use crate::model::config::{NodeConfig, PartitionConfig, Policy};
 use crate::model::idset::IdSet;
 use crate::model::job::{Configuring, Job, JobSpec};
-use crate::model::node::{Drain, NodeGres, Registration};
+use crate::model::node::{Drain, NodeGres, Power, Registration};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::reservation::Reservation;
@@ -410,6 +410,14 @@ pub enum Event {
         /// Which.
         node: NodeId,
     },
+    /// Something else is done to the host of a node than before, or nothing any more.
+    PowerChanged {
+        /// Which node.
+        node: NodeId,
+        /// What is done from now on.
+        #[serde(default)]
+        power: Option<Power>,
+    },
     /// An operator changed what a node counts as.
     NodeUpdated {
         /// Which.
@@ -541,6 +549,7 @@ impl Event {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeMended { .. }
+            | Event::PowerChanged { .. }
             | Event::ClockSet { .. }
             | Event::NodeUpdated { .. }
             | Event::NodesMoved { .. }

@@ -23,7 +23,7 @@ pub mod snapshot;
 mod suspend;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,8 @@ pub struct Cluster {
     lineage: Arc<Lineage>,
     policy: Arc<Policy>,
     nodes: Vec<Node>,
+    /// Nodes to whose hosts something is done.
+    powered: BTreeSet<NodeId>,
     names: BTreeMap<Arc<str>, NodeId>,
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,
@@ -148,6 +150,11 @@ impl Cluster {
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
+    }
+
+    /// The nodes to whose hosts something is done.
+    pub fn powered(&self) -> impl Iterator<Item = &Node> {
+        self.powered.iter().filter_map(|id| self.node(*id))
     }
 
     /// A node by its name, if the configuration names it or ever named it.

@@ -9,7 +9,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::NodeAlloc;
 use crate::model::config::NodeConfig;
 use crate::model::idset::IdSet;
-use crate::model::node::{Drain, Health, NodeShape, Predecessor, Registration};
+use crate::model::node::{Drain, Health, NodeShape, Power, Predecessor, Reboot, Registration};
 use crate::text::time::Time;
 
 /// A node as the controller knows it.
@@ -34,6 +34,9 @@ pub struct Node {
     /// Whether it is to get no more work.
     #[serde(default)]
     pub drain: Option<Drain>,
+    /// What is done to its host, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
     /// What jobs hold of it.
     #[serde(skip)]
     pub used: Used,
@@ -124,6 +127,7 @@ impl Node {
             predecessor: None,
             health: Health::Unknown,
             drain: None,
+            power: None,
             used: Used::default(),
             jobs: Vec::new(),
             nominees: Vec::new(),
@@ -150,8 +154,21 @@ impl Node {
         self.configured
             && self.health == Health::Up
             && self.drain.is_none()
+            && !self.is_rebooting()
             && self.stale.is_empty()
             && self.foreign.is_empty()
+    }
+
+    /// The boot that somebody wishes and that has not come yet.
+    #[must_use]
+    pub fn reboot(&self) -> Option<&Reboot> {
+        self.power.as_ref().map(|Power::Reboot(reboot)| reboot)
+    }
+
+    /// Whether its host was ordered to boot and has not yet.
+    #[must_use]
+    pub fn is_rebooting(&self) -> bool {
+        self.reboot().is_some_and(|reboot| reboot.issued.is_some())
     }
 
     /// Whether it is out of service because nothing is heard of it.

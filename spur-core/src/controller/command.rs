@@ -9,7 +9,7 @@ use crate::model::clock::Clock;
 use crate::model::config::Policy;
 use crate::model::history::Seen;
 use crate::model::job::JobSpec;
-use crate::model::node::{NodeGres, Registration};
+use crate::model::node::{NextState, NodeGres, Registration};
 pub use crate::model::report::Report;
 use crate::model::reservation::ReservationAsk;
 use crate::model::step::{Step, StepSpec};
@@ -338,6 +338,15 @@ pub enum NodeStateChange {
     Resume,
     /// No longer drained, otherwise as it is.
     Undrain,
+    /// Booted again, once it is free of jobs.
+    Reboot {
+        /// Whether it is drained for that.
+        asap: bool,
+        /// What becomes of it then.
+        next: Option<NextState>,
+    },
+    /// Not to be booted again after all.
+    CancelReboot,
 }
 
 /// An attempt in a node's spool.

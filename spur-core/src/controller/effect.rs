@@ -75,6 +75,11 @@ pub enum Effect {
         /// To the steps.
         steps: bool,
     },
+    /// Boot the host of a node again.
+    Reboot {
+        /// Which node.
+        node: NodeId,
+    },
     /// Tell a node that its report is durable.
     Acknowledge {
         /// Which node.

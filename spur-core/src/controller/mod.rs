@@ -12,6 +12,7 @@ pub mod environment;
 mod handle;
 mod mail;
 mod react;
+mod reboot;
 mod recall;
 pub mod reject;
 mod replace;
@@ -56,6 +57,7 @@ pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Out
         recall::settle(&mut ctx);
         replace::settle(&mut ctx);
         replenish::settle(&mut ctx);
+        reboot::settle(&mut ctx);
     }
     Outcome { entries: ctx.entries, effects: ctx.effects, answer }
 }

@@ -5,6 +5,7 @@ use super::mail;
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
+use crate::model::node::{Power, Reboot};
 use crate::model::phase::{Phase, Suspended};
 use crate::text::signal::Signal;
 
@@ -55,6 +56,9 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::NodeCleaned { node, attempt } => {
             effects.push(Effect::Forget { node: *node, attempt: *attempt });
         }
+        Event::PowerChanged { node, power: Some(Power::Reboot(Reboot { issued: Some(_), .. })) } => {
+            effects.push(Effect::Reboot { node: *node });
+        }
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }
@@ -88,6 +92,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeMended { .. }
+        | Event::PowerChanged { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::NodesCreated { .. }

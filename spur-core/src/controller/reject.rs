@@ -61,6 +61,9 @@ pub enum Reject {
     /// Unknown node names.
     #[error("Invalid node name specified: {0}")]
     InvalidNodeName(String),
+    /// A state that the node is not in, or cannot go to.
+    #[error("Invalid node state specified: {0}")]
+    InvalidNodeState(String),
     /// A time that cannot be.
     #[error("Invalid time specified: {0}")]
     InvalidTime(String),
@@ -233,6 +236,7 @@ impl Reject {
             Reject::InvalidLicense(_) => "ESLURM_INVALID_LICENSES",
             Reject::TopologyUnavailable(_) => "ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE",
             Reject::InvalidNodeName(_) | Reject::UnknownNode(_) => "ESLURM_INVALID_NODE_NAME",
+            Reject::InvalidNodeState(_) => "ESLURM_INVALID_NODE_STATE",
             Reject::InvalidTime(_) => "ESLURM_INVALID_TIME_VALUE",
             Reject::InvalidReservation(_) => "ESLURM_RESERVATION_INVALID",
             Reject::ReservationForbidden(_) => "ESLURM_RESERVATION_ACCESS",

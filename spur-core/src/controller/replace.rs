@@ -66,6 +66,7 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::NodeCleaned { node, .. }
         | Event::NodeResumed { node }
         | Event::NodeMended { node }
+        | Event::PowerChanged { node, .. }
         | Event::ForeignDropped { node }
         | Event::NodeUpdated { node, .. } => News::Node(*node),
         Event::JobResumed { job } => News::For(job),

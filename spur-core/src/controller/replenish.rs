@@ -39,6 +39,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeMended { .. }
+        | Event::PowerChanged { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesCreated { .. }
         | Event::NodesDeleted { .. }

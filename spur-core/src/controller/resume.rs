@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::effect::Effect;
 use super::react;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Node};
 use crate::id::{Attempt, NodeId};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
@@ -44,6 +44,9 @@ pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<
             | Phase::Pending(_)
             | Phase::Ended(_) => {}
         }
+    }
+    if cluster.node(node).is_some_and(Node::is_rebooting) {
+        orders.push(Effect::Reboot { node });
     }
     orders
 }

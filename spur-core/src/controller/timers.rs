@@ -1,10 +1,10 @@
 //! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, ends of
-//! reservations, and forgetting.
+//! reservations, boots that take too long, and forgetting.
 
 use std::collections::BTreeMap;
 
 use super::handle::reservation;
-use super::{Ctx, Reply, ending};
+use super::{Ctx, Reply, ending, reboot};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::phase::{EndState, Phase, Then};
@@ -34,7 +34,7 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
 #[must_use]
 pub fn next_due(cluster: &Cluster) -> Option<Time> {
     let due = cluster.jobs().due().next().map(|(at, _)| at);
-    due.into_iter().chain(reservation::next_end(cluster)).min()
+    due.into_iter().chain(reservation::next_end(cluster)).chain(reboot::next_deadline(cluster)).min()
 }
 
 /// Does what was due at `now`. Times are whole seconds, in which things happened at any moment: whoever wants no duration to
@@ -46,6 +46,7 @@ pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
         fire_job(ctx, now, job);
     }
     reservation::expire(ctx, now);
+    reboot::expire(ctx, now);
     forget(ctx, now);
     Reply::Done
 }

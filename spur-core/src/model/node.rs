@@ -142,5 +142,54 @@ pub struct Drain {
     pub until_mended: bool,
 }
 
+/// What is done to the host of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Power {
+    /// It is booted again.
+    Reboot(Reboot),
+}
+
+/// A boot of a node's host that somebody wishes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reboot {
+    /// Why, and how far it has come, for people.
+    pub reason: Arc<str>,
+    /// Who wished it.
+    pub by: Arc<str>,
+    /// Since when the reason is this one.
+    pub at: Time,
+    /// When it was ordered; until then the node's jobs are waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issued: Option<Time>,
+    /// What becomes of the node when it has booted; otherwise it is what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<NextState>,
+    /// Whether the node was drained for it, which ends with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
+}
+
+/// What `scontrol reboot nextstate=` makes of a node that has booted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NextState {
+    /// It gets work, whatever kept it from that before.
+    Resume,
+    /// It stays out of service.
+    Down,
+}
+
+impl Reboot {
+    /// Slurm's reason for a boot that nobody has given another one for.
+    pub const REQUESTED: &'static str = "reboot requested";
+    /// The same where the node is drained for it.
+    pub const ASAP: &'static str = "Reboot ASAP";
+
+    /// The reason with one more word of how far it has come, as Slurm puts them together.
+    #[must_use]
+    pub fn reason_with(&self, word: &str) -> Arc<str> {
+        format!("{} : {word}", self.reason).into()
+    }
+}
+
 /// An attempt that a node still has processes of although the controller is done with it.
 pub type Stale = Attempt;

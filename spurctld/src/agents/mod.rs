@@ -105,6 +105,7 @@ impl Agents {
             | Effect::Terminate { node, .. }
             | Effect::Suspend { node, .. }
             | Effect::Signal { node, .. }
+            | Effect::Reboot { node }
             | Effect::Acknowledge { node, .. }
             | Effect::Forget { node, .. } => *node,
             Effect::StepsChanged { .. } | Effect::Program { .. } | Effect::Mail { .. } => return,

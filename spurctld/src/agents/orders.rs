@@ -51,6 +51,7 @@ impl Renderer {
                 batch,
                 steps,
             }),
+            Effect::Reboot { .. } => Order::Reboot(v1::Reboot {}),
             Effect::Acknowledge { report, .. } => {
                 Order::Acknowledge(v1::Acknowledge { report_ids: vec![report] })
             }

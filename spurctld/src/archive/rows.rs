@@ -118,6 +118,7 @@ impl Rows {
             | Event::ReservationUpdated { .. }
             | Event::ReservationDeleted { .. }
             | Event::NodeMended { .. }
+            | Event::PowerChanged { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
             | Event::PartitionEdited { .. }
@@ -208,6 +209,7 @@ impl Rows {
             | Event::ReservationUpdated { .. }
             | Event::ReservationDeleted { .. }
             | Event::NodeMended { .. }
+            | Event::PowerChanged { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
             | Event::PartitionEdited { .. }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use spur_core::cluster::Cluster;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::edit;
+use spur_core::model::node::NextState;
 use spur_core::text::place::Places;
 use spur_proto::convert::{BadField, reject, reservation};
 use spur_proto::v1;
@@ -21,11 +23,13 @@ use crate::reload::ReloadError;
 /// How long the daemons of nodes that are told to end are waited for.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-const NODE_STATES: [(&str, NodeStateChange); 4] = [
+const NODE_STATES: [(&str, NodeStateChange); 6] = [
     ("DOWN", NodeStateChange::Down),
     ("DRAIN", NodeStateChange::Drain),
     ("RESUME", NodeStateChange::Resume),
     ("UNDRAIN", NodeStateChange::Undrain),
+    ("REBOOT", NodeStateChange::Reboot { asap: false, next: None }),
+    ("CANCEL_REBOOT", NodeStateChange::CancelReboot),
 ];
 
 impl Desk {
@@ -52,6 +56,7 @@ impl Desk {
         request: v1::UpdateNodesRequest,
     ) -> Result<v1::UpdateNodesResponse, Status> {
         let name = Name::read(&request.request_id, request.retry)?;
+        let state = node_state(&request)?;
         let features = request.features.map(|features| {
             features.split(',').filter(|feature| !feature.is_empty()).map(Into::into).collect()
         });
@@ -59,17 +64,21 @@ impl Desk {
         let places = places.map_err(|e| reject::bad_field(&BadField::new("Topology", e.to_string())))?;
         let gres = request.gres.as_deref().map(edit::devices).transpose();
         let change = NodeChange {
+            state,
             gres: gres.map_err(|problem| reject::bad_field(&BadField::new("Gres", problem)))?,
             comment: request.comment.map(Into::into),
             extra: request.extra.map(Into::into),
-            state: node_state(&request.state)?,
             reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
             weight: request.weight,
             features,
             end_foreign: request.end_foreign,
             places,
         };
-        let nodes = filter::node_names(&self.replica.read(), &request.nodes)?;
+        let reboots = matches!(change.state, Some(NodeStateChange::Reboot { .. }));
+        let nodes = match reboots && request.nodes.eq_ignore_ascii_case("ALL") {
+            true => all_nodes(&self.replica.read()),
+            false => filter::node_names(&self.replica.read(), &request.nodes)?,
+        };
         if nodes.is_empty() {
             return Err(reject::bad_field(&BadField::new("NodeName", "no node is named")));
         }
@@ -236,13 +245,38 @@ fn pairs(settings: Vec<v1::KeyValue>) -> Vec<(Arc<str>, Arc<str>)> {
     settings.into_iter().map(|setting| (setting.key.into(), setting.value.into())).collect()
 }
 
-fn node_state(written: &str) -> Result<Option<NodeStateChange>, Status> {
+/// Every node that the configuration has.
+fn all_nodes(cluster: &Cluster) -> Vec<Arc<str>> {
+    let configured = cluster.nodes().iter().filter(|node| node.configured);
+    configured.map(|node| Arc::clone(node.name())).collect()
+}
+
+fn node_state(request: &v1::UpdateNodesRequest) -> Result<Option<NodeStateChange>, Status> {
+    let written = request.state.as_str();
     if written.is_empty() {
         return Ok(None);
     }
     let found = NODE_STATES.iter().find(|(name, _)| name.eq_ignore_ascii_case(written));
-    found.map(|(_, change)| Some(*change)).ok_or_else(|| {
-        let problem = format!("`{written}` is none of DOWN, DRAIN, RESUME, UNDRAIN");
-        reject::bad_field(&BadField::new("State", problem))
-    })
+    let (_, change) = found.ok_or_else(|| {
+        let known = NODE_STATES.map(|(name, _)| name).join(", ");
+        reject::bad_field(&BadField::new("State", format!("`{written}` is none of {known}")))
+    })?;
+    Ok(Some(match change {
+        NodeStateChange::Reboot { .. } => {
+            NodeStateChange::Reboot { asap: request.asap, next: next_state(&request.next_state)? }
+        }
+        other => *other,
+    }))
+}
+
+fn next_state(written: &str) -> Result<Option<NextState>, Status> {
+    match written {
+        "" => Ok(None),
+        "RESUME" => Ok(Some(NextState::Resume)),
+        "DOWN" => Ok(Some(NextState::Down)),
+        other => {
+            let problem = format!("`{other}` is none of DOWN, RESUME");
+            Err(reject::bad_field(&BadField::new("nextstate", problem)))
+        }
+    }
 }

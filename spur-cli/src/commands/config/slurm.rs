@@ -61,6 +61,8 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("controller.prolog_slurmctld", "PrologSlurmctld", Plain),
     ("controller.requeue", "JobRequeue", Flag),
     ("licenses", "Licenses", Plain),
+    ("power.reboot_program", "RebootProgram", Plain),
+    ("power.resume_timeout", "ResumeTimeout", InSeconds),
     ("preempt.by", "PreemptType", Elsewhere),
     ("preempt.exempt_time", "PreemptExemptTime", Span),
     ("preempt.grace_time", "GraceTime", Elsewhere),

@@ -51,9 +51,10 @@ pub(super) fn settings(conf: &mut Entry, cgroup: &mut Entry, notes: &mut Notes) 
     let scheduler = all.scheduler();
     let preempt = all.preempt();
     let recovery = all.recovery();
+    let power = all.power();
     let licenses = all.licenses();
     let common = all.common();
-    let sections = vec![top, controller, auth, agent, log, scheduler, preempt, recovery, licenses];
+    let sections = vec![top, controller, auth, agent, log, scheduler, preempt, recovery, power, licenses];
     (sections, common)
 }
 
@@ -517,6 +518,17 @@ impl Taker<'_> {
                 Ok(seconds) => section.text("node_timeout", Seconds(seconds.min(YEAR))),
                 Err(_) => self.note(&mut section, &pair, "not a number of seconds"),
             }
+        }
+        section
+    }
+
+    fn power(&mut self) -> Section {
+        let mut section = Section::new("[power]");
+        self.program(&mut section, "RebootProgram", "reboot_program");
+        if !section.is_empty() {
+            self.duration(&mut section, "ResumeTimeout", "resume_timeout", (1, 86_400));
+        } else if let Some(pair) = self.conf.pair("ResumeTimeout") {
+            self.note(&mut section, &pair, "nothing is booted or resumed");
         }
         section
     }

@@ -13,8 +13,8 @@ Without a command it asks for one line after another, until exit, quit or the en
     top JOBS                        before all other jobs of the same user, partition, account and QOS
     wait_job JOB                    wait until the nodes of a job are ready for use
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Gres= Comment= Extra=
-                                    Topology= Foreign=END
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN|CANCEL_REBOOT Reason= Weight= Features= Gres=
+                                    Comment= Extra= Topology= Foreign=END
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE MaxTime= Nodes= (also += and -=) Default= AllowAccounts= …
     create PartitionName=NAME …     a partition, with the same keys; it stays until it is deleted
     create NodeName=NODES State=CLOUD …
@@ -37,6 +37,9 @@ Without a command it asks for one line after another, until exit, quit or the en
     show slurmd [NODE]              the daemon of this host's node
     write batch_script JOB [FILE]   write a job's script; - is the standard output
     ping                            whether the controller is there; also with --json
+    reboot [ASAP] [nextstate=RESUME|DOWN] [reason=WHY] ALL|NODES
+                                    boot nodes when their jobs have ended; with ASAP they get no others before
+    cancel_reboot NODES             not after all, where that has not begun
     reconfigure                     read the configuration again
     shutdown [controller|slurmctld] end the controller and the daemons of the nodes, or it alone; jobs go on
     takeover [INDEX]                end the controller in charge, so that another takes over
@@ -50,5 +53,5 @@ Without a command it asks for one line after another, until exit, quit or the en
     all, hide, details, oneliner, quiet, verbose
                                     between commands: as the options of these names; exit and quit end it
 JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]; those that are held and the like also jobname=NAME. Words may
-be cut where no other begins like them. abort, cancel_reboot, fsdampeningfactor, reboot and token are not supported.
+be cut where no other begins like them. abort, fsdampeningfactor and token are not supported.
 ";

@@ -9,6 +9,7 @@ pub mod hostnames;
 mod interactive;
 mod list_pids;
 mod queue;
+mod reboot;
 mod record;
 pub mod reservation;
 mod show;
@@ -263,6 +264,8 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
             queue::queue(session, keyword, rest).await
         }
         "wait_job" => queue::wait_job(session, &rest[0]).await,
+        "reboot" => reboot::reboot(session, rest).await,
+        "cancel_reboot" => reboot::cancel(session, &rest[0]).await,
         "ping" => controller::is_there(session, call.common.wish).await,
         "reconfigure" => controller::reconfigure(session).await,
         "shutdown" => controller::shut_down(session, rest.first().map(String::as_str)).await,
@@ -280,7 +283,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
             let version = crate::version::version();
             say(session, &version)
         }
-        _ => set_or_refuse(call, keyword, rest),
+        _ => set_or_refuse(call, keyword),
     }
 }
 
@@ -290,11 +293,9 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
 }
 
 /// Commands of Slurm's that there are not, and what is said of them.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 3] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
-    ("cancel_reboot", "slurm_update error: Invalid node state specified: Spur reboots no nodes"),
     ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: there is no fair share"),
-    ("reboot", "scontrol_reboot_nodes error: RebootProgram isn't defined: Spur reboots no nodes"),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 
@@ -309,10 +310,7 @@ pub fn entities() -> impl Iterator<Item = &'static str> {
 }
 
 /// Commands that are like options and count for those after them, and commands that there are not.
-fn set_or_refuse(call: &mut Call, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
-    if keyword == "reboot" && words.is_empty() {
-        return Err(bare("Missing node list. Specify ALL|<NodeList>").into());
-    }
+fn set_or_refuse(call: &mut Call, keyword: &str) -> anyhow::Result<u8> {
     if let Some((_, why)) = REFUSED.iter().find(|(name, _)| *name == keyword) {
         return Err(bare(*why).into());
     }

@@ -59,6 +59,7 @@ fn record(node: &Node, settings: Settings, show: &Show) -> Record {
         ("Owner", "N/A".into()),
         ("MCS_label", "N/A".into()),
     ]);
+    r.line_if("NextState", &node.next_state);
     r.line_with_blank([("Partitions", node.partitions.join(","))]);
     r.line([
         ("BootTime", time(node.boot_time, "None", show)),

@@ -54,10 +54,9 @@ pub const NODE_KEYS: [&str; 13] = [
     "Topology",
     "Foreign",
 ];
-const NODE_STATES: [&str; 4] = ["DOWN", "DRAIN", "RESUME", "UNDRAIN"];
-/// States that Slurm has for nodes that it reboots, switches off or makes up.
-const OTHER_STATES: [&str; 11] = [
-    "CANCEL_REBOOT",
+const NODE_STATES: [&str; 5] = ["CANCEL_REBOOT", "DOWN", "DRAIN", "RESUME", "UNDRAIN"];
+/// States that Slurm has for nodes that it switches off or makes up.
+const OTHER_STATES: [&str; 9] = [
     "CLOUD",
     "FAIL",
     "FUTURE",
@@ -66,7 +65,6 @@ const OTHER_STATES: [&str; 11] = [
     "POWER_DOWN_ASAP",
     "POWER_DOWN_FORCE",
     "POWER_UP",
-    "REBOOT",
     "UNKNOWN",
 ];
 
@@ -186,6 +184,10 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                     idle if idle == "IDLE" => "RESUME".to_owned(),
                     state => state,
                 };
+                if state == "REBOOT" {
+                    let text = format!("Invalid input: State={value}: scontrol reboot boots nodes");
+                    return Err(Failure::new(text));
+                }
                 if OTHER_STATES.contains(&state.as_str()) {
                     let text = format!("Invalid input: State={value}: not supported by Spur");
                     return Err(Failure::new(text));

@@ -24,10 +24,12 @@ use crate::session::Session;
 const NAME_WIDTH: usize = 9;
 
 /// The states that `-t` takes, in both of their names.
-const STATES: [&str; 38] = [
+const STATES: [&str; 40] = [
     "alloc",
     "allocated",
     "blocked",
+    "boot",
+    "boot^",
     "cloud",
     "comp",
     "completing",
@@ -223,6 +225,8 @@ fn is_in(node: &Node, state: &str) -> bool {
         // What it would be if nothing held beside it counts as well: `idle&drain`.
         "idle" => node.state == "idle" || (BESIDE.contains(&node.state.as_str()) && in_use(node) == "IDLE"),
         "no_respond" => node.not_responding,
+        "boot" | "reboot" | "reboot_requested" => node.power == "REBOOT_REQUESTED",
+        "boot^" | "reboot^" | "reboot_issued" => node.power == "REBOOT_ISSUED",
         "drain" => node.state.starts_with("drain"),
         // Slurm counts all that still runs something while it is drained as this.
         "alloc" | "allocated" => matches!(node.state.as_str(), "allocated" | "draining"),

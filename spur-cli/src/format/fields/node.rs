@@ -150,9 +150,11 @@ pub const FIELDS: &[Field<Row>] = &[
     field('R', "PartitionName", "PARTITION", |r, _| r.partition.name.clone()),
     field('s', "Size", "JOB_SIZE", |r, _| job_size(&r.partition)),
     field('S', "AllocNodes", "ALLOCNODES", |_, _| "all".to_owned()),
-    field('t', "StateCompact", "STATE", |r, _| of_row(r, |n| starred_state(n, compact_state(&n.state))))
-        .by(by_state),
-    field('T', "StateLong", "STATE", |r, _| of_row(r, |n| starred_state(n, &n.state))).by(by_state),
+    field('t', "StateCompact", "STATE", |r, _| {
+        of_row(r, |n| starred_state(n, compact_state(&n.state), "boot"))
+    })
+    .by(by_state),
+    field('T', "StateLong", "STATE", |r, _| of_row(r, |n| starred_state(n, &n.state, "reboot"))).by(by_state),
     field('u', "User", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
     field('U', "UserLong", "USER", |r, _| of_node(r, reason_user_long)),
     field('v', "Version", "VERSION", |r, _| of_node(r, |n| or(&n.version, "N/A"))),
@@ -217,22 +219,28 @@ pub fn in_use(node: &Node) -> &'static str {
     }
 }
 
-/// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.
+/// The state with all that holds beside it, as `scontrol` prints it and in Slurm's order: `MIXED+DRAIN+NOT_RESPONDING`.
 pub fn state_flags(node: &Node) -> String {
-    let in_use = in_use(node);
-    let state = node.state.to_uppercase();
-    let state = match state.as_str() {
-        "DRAINED" | "DRAINING" | "DRAIN" => format!("{in_use}+DRAIN"),
-        "COMPLETING" | "PLANNED" | "RESERVED" => format!("{in_use}+{state}"),
-        "MAINT" => in_use.to_owned(),
-        _ => state,
+    let state = node.state.as_str();
+    let is = |states: &[&str]| states.contains(&state);
+    let base = match state {
+        "drained" | "draining" | "drain" | "completing" | "planned" | "reserved" | "maint" => {
+            in_use(node).to_owned()
+        }
+        _ => state.to_uppercase(),
     };
-    let state = match () {
-        () if node.maintenance => state + "+MAINTENANCE+RESERVED",
-        () if !node.reservation.is_empty() && !state.ends_with("+RESERVED") => state + "+RESERVED",
-        () => state,
-    };
-    if node.not_responding { state + "+NOT_RESPONDING" } else { state }
+    let reserved = node.maintenance || !node.reservation.is_empty() || is(&["reserved"]);
+    let power = (!node.power.is_empty(), node.power.as_str());
+    let beside = [
+        (is(&["completing"]), "COMPLETING"),
+        (is(&["drained", "draining", "drain"]), "DRAIN"),
+        (node.maintenance, "MAINTENANCE"),
+        power,
+        (reserved, "RESERVED"),
+        (node.not_responding, "NOT_RESPONDING"),
+        (is(&["planned"]), "PLANNED"),
+    ];
+    beside.iter().filter(|(holds, _)| *holds).fold(base, |text, (_, flag)| text + "+" + flag)
 }
 
 fn availability(partition: &Partition) -> String {
@@ -267,8 +275,14 @@ fn compact_state(state: &str) -> &str {
     }
 }
 
-fn starred_state(node: &Node, state: &str) -> String {
+/// What a boot that is to come makes of a state, and the mark behind it.
+fn starred_state(node: &Node, state: &str, boot: &str) -> String {
+    let (issued, requested) = (node.power == "REBOOT_ISSUED", node.power == "REBOOT_REQUESTED");
+    let stands_for_all = (issued || requested) && in_use(node) == "IDLE" && node.state != "maint";
+    let state = if stands_for_all { boot } else { state };
     let suffix = match state {
+        _ if issued && (stands_for_all || !node.maintenance) => "^",
+        _ if requested && !stands_for_all && !node.maintenance => "@",
         _ if node.not_responding => "*",
         "maint" => "",
         _ if node.maintenance => "$",
@@ -354,5 +368,53 @@ fn range(row: &Row, value: impl Fn(&Node) -> Option<u64>, text: impl Fn(u64) -> 
         (Some(&least), Some(&most)) if least < most => format!("{}-{}", text(least), text(most)),
         (Some(&only), _) => text(only),
         _ => "N/A".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Slurm 22.05 makes of the same flags.
+    #[test]
+    fn boots_are_shown_as_slurm_shows_them() {
+        for (state, used, power, silent, short, long, flags) in [
+            ("idle", 0, "REBOOT_REQUESTED", false, "boot", "reboot", "IDLE+REBOOT_REQUESTED"),
+            ("idle", 0, "REBOOT_ISSUED", true, "boot^", "reboot^", "IDLE+REBOOT_ISSUED+NOT_RESPONDING"),
+            ("drained", 0, "REBOOT_ISSUED", false, "boot^", "reboot^", "IDLE+DRAIN+REBOOT_ISSUED"),
+            ("down", 0, "REBOOT_REQUESTED", true, "boot*", "reboot*", "DOWN+REBOOT_REQUESTED+NOT_RESPONDING"),
+            ("mixed", 1, "REBOOT_REQUESTED", false, "mix@", "mixed@", "MIXED+REBOOT_REQUESTED"),
+            (
+                "draining",
+                2,
+                "REBOOT_REQUESTED",
+                false,
+                "drng@",
+                "draining@",
+                "ALLOCATED+DRAIN+REBOOT_REQUESTED",
+            ),
+            (
+                "completing",
+                1,
+                "REBOOT_REQUESTED",
+                false,
+                "comp@",
+                "completing@",
+                "MIXED+COMPLETING+REBOOT_REQUESTED",
+            ),
+            ("planned", 0, "REBOOT_REQUESTED", false, "boot", "reboot", "IDLE+REBOOT_REQUESTED+PLANNED"),
+        ] {
+            let node = Node {
+                state: state.to_owned(),
+                cpus: 2,
+                cpus_allocated: used,
+                power: power.to_owned(),
+                not_responding: silent,
+                ..Node::default()
+            };
+            assert_eq!(starred_state(&node, compact_state(state), "boot"), short, "{flags}");
+            assert_eq!(starred_state(&node, state, "reboot"), long, "{flags}");
+            assert_eq!(state_flags(&node), flags);
+        }
     }
 }

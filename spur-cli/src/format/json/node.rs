@@ -7,6 +7,7 @@ use spur_proto::v1::{Node, Partition};
 use super::value::{list, merged, minutes, number, time, unlimited};
 use crate::format::Show;
 use crate::format::fields::node::{Row, host_and_port, state_flags};
+use crate::format::value::or;
 
 /// A node as `scontrol show node --json` has it.
 pub fn node(node: &Node, show: &Show) -> Value {
@@ -22,7 +23,7 @@ pub fn node(node: &Node, show: &Show) -> Value {
             "version": node.version,
             "cluster_name": show.cluster,
             "state": states(node),
-            "next_state_after_reboot": ["INVALID"],
+            "next_state_after_reboot": [or(&node.next_state, "INVALID")],
             "reason": node.reason,
             "reason_set_by_user": node.reason_user,
             "reason_changed_at": time(node.reason_time),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::Held;
-use super::super::{Ctx, Effect, Reject, Reply, ending, resume};
+use super::super::{Ctx, Effect, Reject, Reply, ending, reboot, resume};
 use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
@@ -29,6 +29,8 @@ pub(super) struct Decision {
     lost: Vec<JobId>,
     /// Jobs that are ending and of which the node has nothing.
     gone: Vec<JobId>,
+    /// Whether it has booted as it was to.
+    booted: bool,
     /// What the node has less of than it is configured with.
     lacking: Option<String>,
     /// What follows from what it says is wrong with it.
@@ -80,16 +82,31 @@ pub(super) fn check(
             | Phase::Ended(_) => {}
         }
     }
-    let lacking = lacking(node, &registration);
+    let booted = reboot::is_over(node, &registration.boot_id);
+    let stays_drained = node.drain.is_some() && !(booted && reboot::undrains(node));
+    let lacking = if stays_drained { None } else { lacking(node, &registration) };
     let fault = condition::check(node, registration.fault.clone());
     let last_job = adopted.filter(|seen| *seen > cluster.last_job());
     let node = node.id;
-    Ok(Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking, fault })
+    Ok(Decision {
+        node,
+        registration,
+        held,
+        stale,
+        foreign,
+        last_job,
+        over,
+        lost,
+        gone,
+        booted,
+        lacking,
+        fault,
+    })
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> Reply {
-    let Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking, fault } =
-        decision;
+    let Decision { node, registration, held, stale, foreign, .. } = decision;
+    let Decision { last_job, over, lost, gone, booted, lacking, fault, .. } = decision;
     let doubtful: Vec<JobId> = foreign.iter().map(|attempt| attempt.job).collect();
     ctx.effect(Effect::Open { node, connection });
     ctx.emit(Event::NodeRegistered { node, registration, stale, foreign, last_job });
@@ -99,6 +116,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
         if matches!(waits, Some(Phase::Pending(pending)) if pending.hold.is_none()) {
             ctx.emit(Event::JobHeld { job, by: Hold::Admin });
         }
+    }
+    if booted {
+        reboot::end(ctx, node);
     }
     if let Some(reason) = lacking {
         report::drain(ctx, node, reason);
@@ -145,7 +165,7 @@ fn launchable(job: &Job, node: &Node, registration: &Registration) -> bool {
 
 /// What the node has less of than it is configured with; Slurm drains such a node, too.
 fn lacking(node: &Node, registration: &Registration) -> Option<String> {
-    if node.drain.is_some() || !node.configured {
+    if !node.configured {
         return None;
     }
     let (want, have) = (&node.config.shape, &registration.shape);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::command::{NodeChange, NodeStateChange};
-use super::super::{Ctx, Reject, Reply, ending};
+use super::super::{Ctx, Reject, Reply, ending, reboot};
 use super::move_nodes;
 use super::silent::NOT_RESPONDING;
 use crate::cluster::{Cluster, Event, Node};
@@ -47,6 +47,7 @@ pub(super) fn check(
             node.name()
         )));
     }
+    check_reboot(cluster, &nodes, change.state)?;
     let moved = match &change.places {
         Some(places) => move_nodes::check(cluster, &nodes, places)?,
         None => None,
@@ -54,6 +55,29 @@ pub(super) fn check(
     let reason = change.reason.clone().unwrap_or_else(|| "".into());
     let drain = Drain { reason, by: Arc::clone(&caller.owner.user), at: now, until_mended: false };
     Ok(Decision { nodes, change, drain, moved })
+}
+
+/// Whether there is anything to boot nodes with, or a boot that can still be called off.
+fn check_reboot(cluster: &Cluster, nodes: &[NodeId], change: Option<NodeStateChange>) -> Result<(), Reject> {
+    match change {
+        Some(NodeStateChange::Reboot { .. }) if cluster.policy().power.reboot_program.is_none() => {
+            let text =
+                "RebootProgram isn't defined: [power] reboot_program in spur.toml says what boots a node";
+            Err(Reject::Invalid(text.to_owned()))
+        }
+        Some(NodeStateChange::CancelReboot) => {
+            let waits = |node: &&Node| node.reboot().is_some_and(|reboot| reboot.issued.is_none());
+            let other = nodes.iter().filter_map(|id| cluster.node(*id)).find(|node| !waits(node));
+            other.map_or(Ok(()), |node| {
+                let why = match node.reboot() {
+                    Some(_) => "is booting already, which cannot be cancelled",
+                    None => "is not to be booted",
+                };
+                Err(Reject::InvalidNodeState(format!("{} {why}", node.name())))
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
@@ -77,9 +101,13 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
                 ending::lose_node(ctx, node);
             }
             Some(NodeStateChange::Drain) => ctx.emit(Event::NodeDrained { node, drain: drain.clone() }),
-            Some(NodeStateChange::Resume | NodeStateChange::Undrain) => {
+            Some(NodeStateChange::Resume) => {
+                reboot::cancel(ctx, node);
                 resume(ctx, node);
             }
+            Some(NodeStateChange::Undrain) => resume(ctx, node),
+            Some(NodeStateChange::Reboot { asap, next }) => reboot::wish(ctx, node, &drain, asap, next),
+            Some(NodeStateChange::CancelReboot) => reboot::cancel(ctx, node),
             None => {}
         }
     }

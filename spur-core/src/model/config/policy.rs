@@ -28,6 +28,8 @@ pub struct Policy {
     pub preempt: PreemptPolicy,
     /// `[recovery]`.
     pub recovery: RecoveryPolicy,
+    /// `[power]`.
+    pub power: PowerPolicy,
     /// `[[qos]]`, in file order; none: QOS are recorded and mean nothing.
     pub qos: Vec<QosConfig>,
     /// `[[nodes]]`, one for each name, in file order.
@@ -512,6 +514,22 @@ impl Default for PreemptPolicy {
 impl Default for RecoveryPolicy {
     fn default() -> Self {
         Self { node_timeout: Seconds(60), overlap: true, requeue_delay: Seconds(1) }
+    }
+}
+
+/// `[power]`: how the hosts of nodes are booted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PowerPolicy {
+    /// `reboot_program`: what a node's daemon runs to boot its host again.
+    pub reboot_program: Option<Arc<str>>,
+    /// `resume_timeout`: how long a node may take to come back.
+    pub resume_timeout: Seconds,
+}
+
+impl Default for PowerPolicy {
+    fn default() -> Self {
+        Self { reboot_program: None, resume_timeout: Seconds(60) }
     }
 }
 

@@ -64,7 +64,8 @@ impl<W: Watch> World<W> {
             | Event::NodeDowned { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::NodeResumed { node }
-            | Event::NodeMended { node } => self.look(*node),
+            | Event::NodeMended { node }
+            | Event::PowerChanged { node, .. } => self.look(*node),
             Event::NodesMoved { .. } => self.take_measure(),
             _ => {}
         }

@@ -36,6 +36,7 @@ fn sections(top: &mut Section<'_>) -> Config {
     let scheduler = top.section("scheduler");
     policy.scheduler = scheduler.map(|section| policy::scheduler(section, &policy.qos)).unwrap_or_default();
     policy.recovery = top.section("recovery").map(policy::recovery).unwrap_or_default();
+    policy.power = top.section("power").map(policy::power).unwrap_or_default();
     auth(top, local);
     local.log = top.section("log").map(daemons::log).unwrap_or_default();
     let nodes = nodes::nodes(top);

@@ -1,4 +1,4 @@
-//! `cluster_name`, `[scheduler]`, `[preempt]`, `[recovery]`, `[licenses]`, and the part of `[controller]` that
+//! `cluster_name`, `[scheduler]`, `[preempt]`, `[recovery]`, `[power]`, `[licenses]`, and the part of `[controller]` that
 //! decides.
 
 use std::collections::BTreeSet;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptPolicy,
-    Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
+    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, PowerPolicy, Predict, PreemptBy, PreemptCost,
+    PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 
@@ -163,6 +163,19 @@ pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
     );
     section.finish();
     policy
+}
+
+pub(super) fn power(mut section: Section<'_>) -> PowerPolicy {
+    let mut power = PowerPolicy {
+        reboot_program: section.name("reboot_program").map(Arc::from),
+        ..PowerPolicy::default()
+    };
+    if power.reboot_program.is_none() && section.has("resume_timeout") {
+        section.refuse("resume_timeout", "it has no effect without reboot_program");
+    }
+    set!(power.resume_timeout => section.duration("resume_timeout", 1..=DAY));
+    section.finish();
+    power
 }
 
 pub(super) fn recovery(mut section: Section<'_>) -> RecoveryPolicy {

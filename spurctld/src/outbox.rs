@@ -84,6 +84,7 @@ pub(crate) fn run(
         for effect in effects {
             match effect {
                 Effect::Program { attempt, program } => programs.run(attempt, program),
+                Effect::Power { program, nodes } => programs.switch(program, &nodes),
                 Effect::Mail { to, subject, variables } => post.send(to, subject, variables),
                 order => agents.order(order),
             }

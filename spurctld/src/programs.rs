@@ -1,4 +1,5 @@
-//! The site's programs that the controller runs for jobs: `prolog_slurmctld` and `epilog_slurmctld`.
+//! The site's programs that the controller runs: `prolog_slurmctld` and `epilog_slurmctld` for jobs, `suspend_program` and
+//! `resume_program` for nodes.
 //!
 //! The owner does not wait for them: it is told when one has ended. Those of one job run one after another, whatever
 //! becomes of the job meanwhile. One that was under way when the controller ended is run again by the next.
@@ -9,10 +10,12 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spur_core::cluster::Cluster;
-use spur_core::controller::{Input, Program, environment};
-use spur_core::id::{Attempt, JobId};
+use spur_core::cluster::{Cluster, Node};
+use spur_core::controller::{Input, PowerProgram, Program, environment};
+use spur_core::id::{Attempt, JobId, NodeId};
+use spur_core::model::node::Power;
 use spur_core::model::phase::Phase;
+use spur_core::text::hostlist::HostList;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -23,6 +26,9 @@ use crate::replica::Replica;
 
 /// Programs that may run at once; a site's prolog may well wait for nodes that boot.
 const AT_ONCE: usize = 256;
+
+/// How long a program that switches nodes may take at least.
+const SWITCHING: Duration = Duration::from_secs(60);
 
 /// Runs them.
 pub(crate) struct Programs {
@@ -39,6 +45,7 @@ pub(crate) struct Programs {
 /// One run of a program.
 struct Run {
     path: Arc<str>,
+    arguments: Vec<String>,
     environment: Vec<(String, String)>,
     limit: Duration,
 }
@@ -52,6 +59,16 @@ impl Programs {
 
     /// Runs those again that a cluster waits for.
     pub(crate) fn resume(&self, cluster: &Cluster) {
+        for program in [PowerProgram::Suspend, PowerProgram::Resume] {
+            let is_under_way = |node: &&Node| match program {
+                PowerProgram::Suspend => matches!(node.power, Some(Power::PoweringDown { .. })),
+                PowerProgram::Resume => matches!(node.power, Some(Power::PoweringUp { .. })),
+            };
+            let nodes: Vec<NodeId> = cluster.powered().filter(is_under_way).map(|node| node.id).collect();
+            if !nodes.is_empty() {
+                self.switch(program, &nodes);
+            }
+        }
         for job in cluster.jobs().iter() {
             match &job.phase {
                 Phase::Running { .. } | Phase::Suspended(_) if job.configuring.prolog => {
@@ -61,6 +78,47 @@ impl Programs {
                 _ => {}
             }
         }
+    }
+
+    /// Runs the program that switches nodes off or on, with their names.
+    pub(crate) fn switch(&self, program: PowerProgram, nodes: &[NodeId]) {
+        let run = self.prepare_switch(program, nodes);
+        let permits = Arc::clone(&self.permits);
+        self.runtime.spawn(async move {
+            // It is never closed.
+            let _permit = permits.acquire_owned().await;
+            if let Some(Err(why)) = match run {
+                Some(run) => Some(run.run().await),
+                None => None,
+            } {
+                tracing::warn!(?program, "{why}");
+            }
+        });
+    }
+
+    fn prepare_switch(&self, program: PowerProgram, nodes: &[NodeId]) -> Option<Run> {
+        let cluster = self.replica.read();
+        let power = &cluster.policy().power;
+        let (path, limit) = match program {
+            PowerProgram::Suspend => (&power.suspend_program, power.suspend_timeout),
+            PowerProgram::Resume => (&power.resume_program, power.resume_timeout),
+        };
+        let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
+        tracing::info!(?program, nodes = names, "switching nodes");
+        Some(Run {
+            path: path.clone()?,
+            arguments: vec![names],
+            environment: self.surroundings(),
+            limit: Duration::from_secs(limit.0).max(SWITCHING),
+        })
+    }
+
+    /// What every program finds in its environment.
+    fn surroundings(&self) -> Vec<(String, String)> {
+        let mut environment = vec![("SPUR_CONF".to_owned(), self.config.display().to_string())];
+        let own = ["PATH", "HOME"].into_iter();
+        environment.extend(own.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))));
+        environment
     }
 
     /// Runs one, behind those of the same job before it.
@@ -100,11 +158,10 @@ impl Programs {
         };
         let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
         let mut environment = environment::of_program(&cluster, job, program);
-        environment.push(("SPUR_CONF".to_owned(), self.config.display().to_string()));
-        let own = ["PATH", "HOME"].into_iter();
-        environment.extend(own.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))));
+        environment.extend(self.surroundings());
         Some(Run {
             path: path.clone()?,
+            arguments: Vec::new(),
             environment,
             limit: Duration::from_secs(jobs.prolog_epilog_timeout.0),
         })
@@ -117,7 +174,10 @@ impl Run {
     async fn run(self) -> Result<(), String> {
         let failed = |how: &dyn std::fmt::Display| format!("{}: {how}", self.path);
         let mut command = Command::new(&*self.path);
-        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // A group of its own, so that what the program starts is ended with it.
         command.process_group(0).kill_on_drop(true).current_dir("/");

@@ -29,6 +29,7 @@ mod nodes;
 mod order;
 mod pipes;
 mod power;
+mod power_saving;
 mod preempt;
 mod programs;
 mod qos;

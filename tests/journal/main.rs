@@ -146,7 +146,7 @@ fn predecessor(before: &Predecessor) -> String {
 }
 
 fn power(power: &Power) -> String {
-    let Power::Reboot(reboot) = power;
+    let Power::Reboot(reboot) = power else { return format!(" is {power:?}") };
     let issued = reboot.issued.map(|at| at.0);
     format!(" boots since {issued:?}, then {:?}: {}", reboot.next, reboot.reason)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, invariant};
 use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission};
-use spur_core::controller::{self, Command, Input, timers};
+use spur_core::controller::{self, Command, Haste, Input, timers};
 use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
@@ -119,7 +119,8 @@ impl Session {
                 let changes = rest[1..].iter().map(change).collect();
                 self.ask(Command::UpdateJob { job: named(rest[0]), changes })
             }
-            "drain" | "resume" | "down" | "reboot" | "cancel-reboot" => self.node_state(verb, rest),
+            "drain" | "resume" | "down" | "reboot" | "cancel-reboot" | "power-up" | "power-down"
+            | "power-asap" | "power-force" => self.node_state(verb, rest),
             "place" => {
                 let places = rest.get(1).unwrap_or(&"").parse().expect("places");
                 let change = NodeChange { places: Some(places), ..NodeChange::default() };
@@ -177,6 +178,10 @@ impl Session {
                 NodeStateChange::Reboot { asap: given("asap"), next }
             }
             "cancel-reboot" => NodeStateChange::CancelReboot,
+            "power-up" => NodeStateChange::PowerUp,
+            "power-down" => NodeStateChange::PowerDown(Haste::Idle),
+            "power-asap" => NodeStateChange::PowerDown(Haste::Drain),
+            "power-force" => NodeStateChange::PowerDown(Haste::Force),
             _ => NodeStateChange::Resume,
         };
         let reason = more.first().map(|reason| Arc::from(*reason));

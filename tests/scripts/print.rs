@@ -133,7 +133,10 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
-        Event::PowerChanged { node, power } => format!("PowerChanged {node} {}", powered(power.as_ref())),
+        Event::PowerChanged { node, power, jobs } => {
+            let begin: String = jobs.iter().map(|job| format!(", {job} begins")).collect();
+            format!("PowerChanged {node} {}{begin}", powered(power.as_ref()))
+        }
         Event::NodeMended { node } => format!("NodeMended {node}"),
         Event::NodeUpdated { .. }
         | Event::NodesCreated { .. }
@@ -158,6 +161,7 @@ pub(crate) fn powered(power: Option<&Power>) -> String {
             let drained = if *drained { ", drained for it" } else { "" };
             format!("reboot{issued}{next}{drained}: {reason} by {by}")
         }
+        Some(other) => format!("{other:?}"),
     }
 }
 
@@ -267,6 +271,10 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
         Effect::Mail { to, subject, .. } => format!("mail to {to}: {subject}"),
+        Effect::Power { program, nodes } => {
+            let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+            format!("{program:?} {}", nodes.join(","))
+        }
         Effect::Reboot { node } => format!("reboot {node}"),
         Effect::Program { attempt, program } => format!("{program:?} of {attempt}"),
         Effect::StepsChanged { job } => format!("steps of {job} changed"),

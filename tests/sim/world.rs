@@ -438,6 +438,7 @@ impl World {
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
             Effect::Signal { .. }
             | Effect::Reboot { .. }
+            | Effect::Power { .. }
             | Effect::StepsChanged { .. }
             | Effect::Program { .. }
             | Effect::Mail { .. } => return,

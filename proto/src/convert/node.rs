@@ -2,7 +2,7 @@
 
 use spur_core::cluster::{Cluster, Node};
 use spur_core::model::idset::IdSet;
-use spur_core::model::node::{Health, NextState, NodeGres};
+use spur_core::model::node::{Health, NextState, NodeGres, Power};
 use spur_core::model::phase::Phase;
 use spur_core::model::reservation::{Flag, Reservation};
 use spur_core::text::time::Time;
@@ -33,7 +33,8 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         state: shown_state(cluster, node, planned, reservation).to_owned(),
         reservation: reservation.map(|reservation| reservation.name.to_string()).unwrap_or_default(),
         maintenance: reservation.is_some_and(|reservation| reservation.has(Flag::Maint)),
-        not_responding: matches!(node.health, Health::Unknown | Health::Down { silent: true, .. }),
+        not_responding: matches!(node.health, Health::Unknown | Health::Down { silent: true, .. })
+            || matches!(node.power, Some(Power::PoweringUp { .. })),
         reason,
         reason_user,
         reason_time: reason_time.map(|time| clock.wall(time).0),
@@ -99,10 +100,14 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
 
 /// What is done to its host, as Slurm calls it.
 fn power(node: &Node) -> &'static str {
-    match node.reboot() {
+    match &node.power {
         None => "",
-        Some(reboot) if reboot.issued.is_none() => "REBOOT_REQUESTED",
-        Some(_) => "REBOOT_ISSUED",
+        Some(Power::Reboot(reboot)) if reboot.issued.is_none() => "REBOOT_REQUESTED",
+        Some(Power::Reboot(_)) => "REBOOT_ISSUED",
+        Some(Power::PowerDown { .. }) => "POWER_DOWN",
+        Some(Power::PoweringDown { .. }) => "POWERING_DOWN",
+        Some(Power::PoweredDown { .. }) => "POWERED_DOWN",
+        Some(Power::PoweringUp { .. }) => "POWERING_UP",
     }
 }
 

@@ -79,7 +79,7 @@ impl Cluster {
             Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),
             Event::NodeResumed { node } => self.change_node(*node, resume),
             Event::NodeMended { node } => self.change_node(*node, |node| node.drain = None),
-            Event::PowerChanged { node, power } => self.change_power(*node, power.as_ref()),
+            Event::PowerChanged { node, power, jobs } => self.change_power(*node, power.as_ref(), jobs, at),
             Event::NodeUpdated { node, .. } => self.change_node(*node, |node| node.update(&entry.event)),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
             Event::NodesCreated { .. }
@@ -109,12 +109,26 @@ impl Cluster {
         }
     }
 
-    fn change_power(&mut self, id: NodeId, power: Option<&Power>) {
-        match power {
-            Some(_) => self.powered.insert(id),
-            None => self.powered.remove(&id),
-        };
-        self.change_node(id, |node| node.power = power.cloned());
+    fn change_power(&mut self, id: NodeId, power: Option<&Power>, begin: &[JobId], at: Time) {
+        if let Some(power) = power {
+            self.powered.insert(id);
+            self.change_node(id, |node| node.power = Some(power.clone()));
+            return;
+        }
+        self.powered.remove(&id);
+        let was_off = self.node(id).is_some_and(Node::is_off);
+        self.change_node(id, |node| {
+            node.power = None;
+            node.last_busy = if was_off { Some(at) } else { node.last_busy };
+        });
+        let held = self.node(id).map_or_else(Vec::new, |node| node.jobs.clone());
+        let waits = |job: &JobId| self.jobs.get(*job).is_some_and(|job| job.configuring.nodes.contains(&id));
+        for job in held.into_iter().filter(waits).collect::<Vec<_>>() {
+            self.jobs.change(job, |job| job.configuring.nodes.retain(|node| *node != id));
+        }
+        for job in begin {
+            self.jobs.change(*job, |job| begin_time(job, at));
+        }
     }
 
     fn submit_components(&mut self, jobs: &[JobId], specs: &[Arc<JobSpec>], at: Time) {
@@ -353,6 +367,13 @@ fn note_eligible(job: &mut Job, at: Time) {
 /// Gives a job another time limit; the one it had.
 fn set_limit(job: &mut Job, limit: TimeLimit) -> TimeLimit {
     std::mem::replace(&mut Arc::make_mut(&mut job.spec).time_limit, limit)
+}
+
+/// The time of a job begins when all its nodes are there.
+fn begin_time(job: &mut Job, at: Time) {
+    if let Phase::Running { started, .. } = &mut job.phase {
+        *started = at;
+    }
 }
 
 /// Marks a started job as one that has to make way.

@@ -417,6 +417,9 @@ pub enum Event {
         /// What is done from now on.
         #[serde(default)]
         power: Option<Power>,
+        /// Jobs that have waited for it alone; their time begins.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        jobs: Vec<JobId>,
     },
     /// An operator changed what a node counts as.
     NodeUpdated {
@@ -537,7 +540,9 @@ impl Event {
             | Event::StepStarted { job, .. }
             | Event::StepNodeEnded { job, .. }
             | Event::BatchEnded { job, .. } => std::slice::from_ref(job),
-            Event::HetJobSubmitted { jobs, .. } | Event::JobsForgotten { jobs, .. } => jobs,
+            Event::HetJobSubmitted { jobs, .. }
+            | Event::JobsForgotten { jobs, .. }
+            | Event::PowerChanged { jobs, .. } => jobs,
             Event::PolicyChanged { .. }
             | Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
@@ -549,7 +554,6 @@ impl Event {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeMended { .. }
-            | Event::PowerChanged { .. }
             | Event::ClockSet { .. }
             | Event::NodeUpdated { .. }
             | Event::NodesMoved { .. }

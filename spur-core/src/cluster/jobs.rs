@@ -425,6 +425,8 @@ fn awaited(job: &Job) -> Vec<JobId> {
 fn due(job: &Job) -> Option<Time> {
     let at = match &job.phase {
         Phase::Pending(_) => job.latest_start()?,
+        // Its time has not begun.
+        Phase::Running { preempted, .. } if !job.configuring.nodes.is_empty() => preempted.as_ref()?.end_at,
         Phase::Running { started, warned, preempted, .. } => {
             let end = match job.warn_at(*started) {
                 Some(warn) if !warned => warn,

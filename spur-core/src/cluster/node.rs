@@ -55,7 +55,7 @@ pub struct Node {
     /// Attempts of a history before this one that it still has processes of; it gets no work until they are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Attempt>,
-    /// When it last became free of jobs.
+    /// When it last became free of jobs, or was switched on; at first, when it registered.
     #[serde(default)]
     pub last_busy: Option<Time>,
     /// How often a job has given back what it had here, and how often of these it was lost with the node.
@@ -155,6 +155,7 @@ impl Node {
             && self.health == Health::Up
             && self.drain.is_none()
             && !self.is_rebooting()
+            && !self.is_powering_down()
             && self.stale.is_empty()
             && self.foreign.is_empty()
     }
@@ -162,13 +163,31 @@ impl Node {
     /// The boot that somebody wishes and that has not come yet.
     #[must_use]
     pub fn reboot(&self) -> Option<&Reboot> {
-        self.power.as_ref().map(|Power::Reboot(reboot)| reboot)
+        match self.power.as_ref()? {
+            Power::Reboot(reboot) => Some(reboot),
+            Power::PowerDown { .. }
+            | Power::PoweringDown { .. }
+            | Power::PoweredDown { .. }
+            | Power::PoweringUp { .. } => None,
+        }
     }
 
     /// Whether its host was ordered to boot and has not yet.
     #[must_use]
     pub fn is_rebooting(&self) -> bool {
         self.reboot().is_some_and(|reboot| reboot.issued.is_some())
+    }
+
+    /// Whether its host is being switched off.
+    #[must_use]
+    pub fn is_powering_down(&self) -> bool {
+        matches!(self.power, Some(Power::PoweringDown { .. }))
+    }
+
+    /// Whether its host is off, or on its way up; jobs that get it wait for it.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        matches!(self.power, Some(Power::PoweredDown { .. } | Power::PoweringUp { .. }))
     }
 
     /// Whether it is out of service because nothing is heard of it.
@@ -235,6 +254,7 @@ impl Node {
             Health::Down { silent, by: Some(_), .. } => *silent = false,
             health => *health = Health::Up,
         }
+        self.last_busy.get_or_insert(at);
         self.reshape();
     }
 

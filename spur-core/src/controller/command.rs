@@ -20,7 +20,7 @@ use crate::text::place::Places;
 use crate::text::signal::Signal;
 use crate::text::time::{Time, TimeLimit};
 
-use super::{Program, Reject};
+use super::{Haste, Program, Reject};
 
 /// What reaches the owner of the cluster.
 #[derive(Clone, Debug)]
@@ -347,6 +347,10 @@ pub enum NodeStateChange {
     },
     /// Not to be booted again after all.
     CancelReboot,
+    /// Switched off.
+    PowerDown(Haste),
+    /// Switched on.
+    PowerUp,
 }
 
 /// An attempt in a node's spool.

@@ -24,6 +24,15 @@ impl Program {
     }
 }
 
+/// A program of the site that the controller runs for nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerProgram {
+    /// Switches them off.
+    Suspend,
+    /// Switches them on.
+    Resume,
+}
+
 /// Something to be done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -74,6 +83,13 @@ pub enum Effect {
         batch: bool,
         /// To the steps.
         steps: bool,
+    },
+    /// Run the site's program that switches hosts of nodes off or on.
+    Power {
+        /// Which of the two.
+        program: PowerProgram,
+        /// Whose hosts.
+        nodes: Vec<NodeId>,
     },
     /// Boot the host of a node again.
     Reboot {

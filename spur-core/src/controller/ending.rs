@@ -58,9 +58,13 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     };
     let kill_at = ctx.now() + ctx.cluster().policy().jobs.kill_wait.0;
     let epilog = ctx.cluster().policy().jobs.epilog_slurmctld.is_some();
+    // Nothing can have been launched there.
+    let awaited = job.configuring.nodes.clone();
     ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at), epilog });
     for part in &alloc.nodes {
-        if assumed_gone(ctx, part.node) {
+        if awaited.contains(&part.node) {
+            release(ctx, id, part.node, false);
+        } else if assumed_gone(ctx, part.node) {
             release(ctx, id, part.node, true);
         }
     }
@@ -160,7 +164,9 @@ pub(super) fn goes_on_without(cluster: &Cluster, job: JobId, node: NodeId) -> bo
     };
     let asked = job.spec.extra.as_ref().is_some_and(|extra| extra.no_kill);
     let has_script = job.spec.batch.is_some() && alloc.batch_node() == Some(node);
-    asked && !has_script && alloc.nodes.len() > 1 && alloc.on(node).is_some()
+    // What waits for a node to come up has not begun.
+    let has_begun = !job.configuring.nodes.contains(&node);
+    asked && has_begun && !has_script && alloc.nodes.len() > 1 && alloc.on(node).is_some()
 }
 
 /// A job goes on without one of its nodes, which may still have something of it. Steps that have tasks there end on their

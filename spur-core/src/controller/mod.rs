@@ -11,6 +11,7 @@ mod ending;
 pub mod environment;
 mod handle;
 mod mail;
+mod power;
 mod react;
 mod reboot;
 mod recall;
@@ -24,7 +25,8 @@ pub mod timers;
 use std::sync::Arc;
 
 pub use command::{Command, Input, Reply};
-pub use effect::{Effect, Program};
+pub use effect::{Effect, PowerProgram, Program};
+pub use power::Haste;
 pub use reject::Reject;
 
 use crate::cluster::{Cluster, Entry, Event, Record};
@@ -58,6 +60,7 @@ pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Out
         replace::settle(&mut ctx);
         replenish::settle(&mut ctx);
         reboot::settle(&mut ctx);
+        power::settle(&mut ctx);
     }
     Outcome { entries: ctx.entries, effects: ctx.effects, answer }
 }

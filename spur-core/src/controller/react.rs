@@ -56,8 +56,16 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::NodeCleaned { node, attempt } => {
             effects.push(Effect::Forget { node: *node, attempt: *attempt });
         }
-        Event::PowerChanged { node, power: Some(Power::Reboot(Reboot { issued: Some(_), .. })) } => {
+        Event::PowerChanged { node, power: Some(Power::Reboot(Reboot { issued: Some(_), .. })), .. } => {
             effects.push(Effect::Reboot { node: *node });
+        }
+        Event::PowerChanged { node, jobs, .. } => {
+            for job in jobs {
+                // What is to be launched on the node itself is said to it when it registers.
+                let elsewhere = |order: &Effect| !matches!(order, Effect::Launch { node: on, .. } if on == node);
+                effects.extend(launch(cluster, *job).filter(elsewhere));
+                effects.push(Effect::StepsChanged { job: *job });
+            }
         }
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
@@ -92,7 +100,6 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeMended { .. }
-        | Event::PowerChanged { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::NodesCreated { .. }

@@ -13,7 +13,7 @@ use crate::model::node::{Drain, Health, NextState, Power, Reboot};
 use crate::text::time::Time;
 
 /// Who takes a node out of service that does not come back.
-const CONTROLLER: &str = "spur";
+pub(super) const CONTROLLER: &str = "spur";
 
 /// Notes that a node is to be booted, unless it is already. `drain` says why and who; its reason may be empty.
 pub(super) fn wish(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, asap: bool, next: Option<NextState>) {
@@ -34,13 +34,13 @@ pub(super) fn wish(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, asap: bool, nex
     }
     let (by, at) = (Arc::clone(&drain.by), drain.at);
     let reboot = Reboot { reason, by, at, issued: None, next, drained };
-    ctx.emit(Event::PowerChanged { node: id, power: Some(Power::Reboot(reboot)) });
+    ctx.emit(Event::PowerChanged { node: id, power: Some(Power::Reboot(reboot)), jobs: Vec::new() });
 }
 
 /// Takes the wish back; a node that was drained for it gets work again.
 pub(super) fn cancel(ctx: &mut Ctx<'_>, node: NodeId) {
     let Some(reboot) = ctx.cluster().node(node).and_then(Node::reboot).cloned() else { return };
-    ctx.emit(Event::PowerChanged { node, power: None });
+    ctx.emit(Event::PowerChanged { node, power: None, jobs: Vec::new() });
     if reboot.drained {
         ctx.emit(Event::NodeMended { node });
     }
@@ -57,14 +57,19 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     for (node, reboot) in ready {
         let (reason, now) = (reboot.reason_with("reboot issued"), ctx.now());
         let reboot = Reboot { reason, at: now, issued: Some(now), ..reboot };
-        ctx.emit(Event::PowerChanged { node, power: Some(Power::Reboot(reboot)) });
+        ctx.emit(Event::PowerChanged { node, power: Some(Power::Reboot(reboot)), jobs: Vec::new() });
     }
 }
 
 /// Whether a node hears orders, and nothing runs there that a boot would end.
 fn is_ready(node: &Node) -> bool {
     let hears = matches!(node.health, Health::Up | Health::Down { silent: false, .. });
-    hears && node.idle() && node.stale.is_empty() && node.foreign.is_empty()
+    hears && is_free(node)
+}
+
+/// Whether nothing runs on a node that would end with its host.
+pub(super) fn is_free(node: &Node) -> bool {
+    node.idle() && node.stale.is_empty() && node.foreign.is_empty()
 }
 
 /// Whether what a node registers with ends a boot that was ordered.
@@ -81,7 +86,7 @@ pub(super) fn undrains(node: &Node) -> bool {
 /// A node has booted as it was to.
 pub(super) fn end(ctx: &mut Ctx<'_>, node: NodeId) {
     let Some(reboot) = ctx.cluster().node(node).and_then(Node::reboot).cloned() else { return };
-    ctx.emit(Event::PowerChanged { node, power: None });
+    ctx.emit(Event::PowerChanged { node, power: None, jobs: Vec::new() });
     match reboot.next {
         None if reboot.drained => ctx.emit(Event::NodeMended { node }),
         None => {}

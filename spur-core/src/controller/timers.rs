@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::handle::reservation;
-use super::{Ctx, Reply, ending, reboot};
+use super::{Ctx, Reply, ending, power, reboot};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::phase::{EndState, Phase, Then};
@@ -34,7 +34,11 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
 #[must_use]
 pub fn next_due(cluster: &Cluster) -> Option<Time> {
     let due = cluster.jobs().due().next().map(|(at, _)| at);
-    due.into_iter().chain(reservation::next_end(cluster)).chain(reboot::next_deadline(cluster)).min()
+    due.into_iter()
+        .chain(reservation::next_end(cluster))
+        .chain(reboot::next_deadline(cluster))
+        .chain(power::next_deadline(cluster))
+        .min()
 }
 
 /// Does what was due at `now`. Times are whole seconds, in which things happened at any moment: whoever wants no duration to
@@ -47,6 +51,7 @@ pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     }
     reservation::expire(ctx, now);
     reboot::expire(ctx, now);
+    power::expire(ctx, now);
     forget(ctx, now);
     Reply::Done
 }

@@ -1,5 +1,6 @@
 //! What a job is: the request, and its record.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,7 +12,7 @@ use super::nomination::Nomination;
 use super::phase::{EndState, Phase};
 use super::step::{Step, StepNodeEnd};
 use super::waits::{Gone, Waits};
-use crate::id::{ArrayTaskId, Attempt, BlobId, JobId, StepId};
+use crate::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use crate::text::array::ArraySpec;
 use crate::text::dependency::Dependency;
 use crate::text::features::FeatureExpr;
@@ -497,6 +498,9 @@ pub struct Job {
 pub struct Configuring {
     /// The end of the controller's prolog.
     pub prolog: bool,
+    /// Nodes that are off, or on their way up.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub nodes: BTreeSet<NodeId>,
 }
 
 impl Configuring {

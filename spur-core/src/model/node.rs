@@ -147,6 +147,33 @@ pub struct Drain {
 pub enum Power {
     /// It is booted again.
     Reboot(Reboot),
+    /// It is switched off when the node has no jobs.
+    PowerDown {
+        /// Whether the node was drained for that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        drained: bool,
+    },
+    /// The program that switches it off has been called.
+    PoweringDown {
+        /// When.
+        since: Time,
+        /// Whether it is to be switched on again afterwards.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        wake: bool,
+    },
+    /// It is off.
+    PoweredDown {
+        /// When the last program was called.
+        since: Time,
+        /// Whether it is to be switched on, also without a job that needs it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        wake: bool,
+    },
+    /// The program that switches it on has been called.
+    PoweringUp {
+        /// When.
+        since: Time,
+    },
 }
 
 /// A boot of a node's host that somebody wishes.

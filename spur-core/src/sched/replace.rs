@@ -127,7 +127,9 @@ pub fn may_close(cluster: &Cluster, id: JobId) -> bool {
 
 /// Whether a node can be used and has anything free of what everybody needs.
 fn may_have_room(node: &Node, alone: bool) -> bool {
-    node.available() && if alone { node.is_vacant() } else { node.used.cpus.len() < node.shape.cpus }
+    node.available()
+        && !node.is_off()
+        && if alone { node.is_vacant() } else { node.used.cpus.len() < node.shape.cpus }
 }
 
 /// The nodes that others than a job close without using them, and those that some will close for whom nodes are kept.

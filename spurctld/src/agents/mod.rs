@@ -108,7 +108,10 @@ impl Agents {
             | Effect::Reboot { node }
             | Effect::Acknowledge { node, .. }
             | Effect::Forget { node, .. } => *node,
-            Effect::StepsChanged { .. } | Effect::Program { .. } | Effect::Mail { .. } => return,
+            Effect::StepsChanged { .. }
+            | Effect::Program { .. }
+            | Effect::Power { .. }
+            | Effect::Mail { .. } => return,
         };
         let mut table = self.table();
         let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.open) else { return };

@@ -61,6 +61,7 @@ impl Renderer {
             Effect::Open { .. }
             | Effect::StepsChanged { .. }
             | Effect::Program { .. }
+            | Effect::Power { .. }
             | Effect::Mail { .. } => return None,
         };
         Some(order)

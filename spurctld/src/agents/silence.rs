@@ -42,8 +42,13 @@ pub(crate) async fn listen(
     let mut watch = Watch::new(Instant::now());
     let mut pulse = Pulse::default();
     let heard = |health: &Health| matches!(health, Health::Up | Health::Down { silent: false, .. });
-    let heard: Vec<NodeId> =
-        replica.read().nodes().iter().filter(|node| heard(&node.health)).map(|node| node.id).collect();
+    let heard: Vec<NodeId> = replica
+        .read()
+        .nodes()
+        .iter()
+        .filter(|node| heard(&node.health) && !node.is_off())
+        .map(|node| node.id)
+        .collect();
     for node in heard {
         watch.add(node, Instant::now() + timeout(&replica));
     }

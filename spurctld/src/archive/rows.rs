@@ -158,7 +158,10 @@ impl Rows {
                 self.changed.insert(*job);
             }
             Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
-            Event::JobSuspended { .. } | Event::JobNodeLost { .. } | Event::JobNodesReplaced { .. } => {
+            Event::JobSuspended { .. }
+            | Event::PowerChanged { .. }
+            | Event::JobNodeLost { .. }
+            | Event::JobNodesReplaced { .. } => {
                 self.changed.extend(entry.event.jobs());
             }
             Event::JobStarted { job, .. }
@@ -209,7 +212,6 @@ impl Rows {
             | Event::ReservationUpdated { .. }
             | Event::ReservationDeleted { .. }
             | Event::NodeMended { .. }
-            | Event::PowerChanged { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
             | Event::PartitionEdited { .. }

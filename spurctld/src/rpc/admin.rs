@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spur_core::cluster::Cluster;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
-use spur_core::controller::{Command, Reject};
+use spur_core::controller::{Command, Haste, Reject};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::edit;
 use spur_core::model::node::NextState;
@@ -23,13 +23,17 @@ use crate::reload::ReloadError;
 /// How long the daemons of nodes that are told to end are waited for.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-const NODE_STATES: [(&str, NodeStateChange); 6] = [
+const NODE_STATES: [(&str, NodeStateChange); 10] = [
     ("DOWN", NodeStateChange::Down),
     ("DRAIN", NodeStateChange::Drain),
     ("RESUME", NodeStateChange::Resume),
     ("UNDRAIN", NodeStateChange::Undrain),
     ("REBOOT", NodeStateChange::Reboot { asap: false, next: None }),
     ("CANCEL_REBOOT", NodeStateChange::CancelReboot),
+    ("POWER_DOWN", NodeStateChange::PowerDown(Haste::Idle)),
+    ("POWER_DOWN_ASAP", NodeStateChange::PowerDown(Haste::Drain)),
+    ("POWER_DOWN_FORCE", NodeStateChange::PowerDown(Haste::Force)),
+    ("POWER_UP", NodeStateChange::PowerUp),
 ];
 
 impl Desk {

@@ -124,6 +124,8 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "PrologSlurmctld",
     "PrologTimeout",
     "RebootProgram",
+    "ResumeProgram",
+    "ResumeRate",
     "ResumeTimeout",
     "SchedulerParameters",
     "SchedulerType",
@@ -136,6 +138,12 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "SlurmdLogFile",
     "SlurmdPort",
     "SlurmdTimeout",
+    "SuspendExcNodes",
+    "SuspendExcParts",
+    "SuspendProgram",
+    "SuspendRate",
+    "SuspendTime",
+    "SuspendTimeout",
     "TaskEpilog",
     "TaskProlog",
     "TopologyPlugin",
@@ -198,7 +206,7 @@ const TAKEN_OF_PARTITION: &[&str] = &[
 const ACCOUNTING: &str = "the controller keeps accounting beside its journal; there is no slurmdbd";
 const CREDENTIALS: &str = "not needed: daemons and commands know each other by the cluster key";
 const FOUND: &str = "not needed: nodes find out, with cgroup v2 or v1 where there is one";
-const POWER: &str = "Spur does not switch nodes on and off: they are down until their daemon runs";
+const POWER: &str = "nodes are switched off and on by [power] alone, which is the same for all partitions";
 const FILES: &str = "messages go to the standard error, or where [log] file says";
 const ALWAYS: &str = "not needed: it is always so";
 const NO_PLUGINS: &str = "Spur has no plugins";
@@ -340,8 +348,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("RequeueExit", "jobs say it by requeueing themselves: scontrol requeue"),
     ("RequeueExitHold", "jobs say it by requeueing themselves: scontrol requeuehold"),
     ("ResumeFailProgram", POWER),
-    ("ResumeProgram", POWER),
-    ("ResumeRate", POWER),
     ("ResvEpilog", "programs run on the nodes only"),
     ("ResvOverRun", ""),
     ("ResvProlog", "programs run on the nodes only"),
@@ -384,13 +390,7 @@ const CLUSTER: &[(&str, &str)] = &[
         "StateSaveLocation",
         "Slurm's files lie there; Spur's are in [controller] state, /var/lib/spur; it wants a local disk",
     ),
-    ("SuspendExcNodes", POWER),
-    ("SuspendExcParts", POWER),
     ("SuspendExcStates", POWER),
-    ("SuspendProgram", POWER),
-    ("SuspendRate", POWER),
-    ("SuspendTime", POWER),
-    ("SuspendTimeout", POWER),
     ("SwitchName", "switches belong into topology.conf"),
     ("SwitchParameters", ""),
     ("SwitchType", ""),

@@ -5,6 +5,7 @@ use std::path::Path;
 use spur_core::model::config::HealthState;
 use spur_core::text::address::HostPort;
 use spur_core::text::gather::is_layer_name;
+use spur_core::text::hostlist::HostList;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::time::{Seconds, TimeLimit};
 
@@ -525,12 +526,71 @@ impl Taker<'_> {
     fn power(&mut self) -> Section {
         let mut section = Section::new("[power]");
         self.program(&mut section, "RebootProgram", "reboot_program");
-        if !section.is_empty() {
-            self.duration(&mut section, "ResumeTimeout", "resume_timeout", (1, 86_400));
-        } else if let Some(pair) = self.conf.pair("ResumeTimeout") {
-            self.note(&mut section, &pair, "nothing is booted or resumed");
+        let boots = !section.is_empty();
+        let is_set = |key| self.conf.says(key, |_| true);
+        let switches = is_set("SuspendProgram") && is_set("ResumeProgram");
+        if switches {
+            self.program(&mut section, "SuspendProgram", "suspend_program");
+            self.program(&mut section, "ResumeProgram", "resume_program");
+            let is_forever = |time: &str| time == "-1" || time.eq_ignore_ascii_case("INFINITE");
+            match self.conf.says("SuspendTime", is_forever) {
+                // So it is here where nothing is said.
+                true => drop(self.conf.pair("SuspendTime")),
+                false => self.duration(&mut section, "SuspendTime", "suspend_time", (1, 100 * YEAR)),
+            }
+            self.duration(&mut section, "SuspendTimeout", "suspend_timeout", (0, 86_400));
+            self.rates_and_exceptions(&mut section);
+        } else {
+            for key in [
+                "SuspendProgram",
+                "ResumeProgram",
+                "SuspendTime",
+                "SuspendTimeout",
+                "SuspendRate",
+                "ResumeRate",
+            ] {
+                self.left(
+                    &mut section,
+                    key,
+                    "nodes are switched only where there are SuspendProgram and ResumeProgram",
+                );
+            }
+            for key in ["SuspendExcNodes", "SuspendExcParts"] {
+                self.left(&mut section, key, "no node is switched off");
+            }
+        }
+        match boots || switches {
+            true => self.duration(&mut section, "ResumeTimeout", "resume_timeout", (1, 86_400)),
+            false => self.left(&mut section, "ResumeTimeout", "nothing is booted or switched on"),
         }
         section
+    }
+
+    fn rates_and_exceptions(&mut self, section: &mut Section) {
+        for (from, to) in [("SuspendRate", "suspend_rate"), ("ResumeRate", "resume_rate")] {
+            let Some(pair) = self.conf.pair(from) else { continue };
+            match pair.value.parse::<u32>() {
+                Ok(rate) => section.plain(to, rate),
+                Err(_) => self.note(section, &pair, "not a number of nodes"),
+            }
+        }
+        if let Some(pair) = self.conf.pair("SuspendExcNodes") {
+            match pair.value.parse::<HostList>() {
+                Ok(_) if !pair.value.contains(':') => section.text("suspend_exc_nodes", &pair.value),
+                _ => self.note(section, &pair, "nodes are named one and all, not counted"),
+            }
+        }
+        if let Some(pair) = self.conf.pair("SuspendExcParts") {
+            let names: Vec<String> = pair.value.split(',').map(|name| name.trim().to_owned()).collect();
+            section.list("suspend_exc_parts", &names);
+        }
+    }
+
+    /// A key that means nothing here, if it is there.
+    fn left(&mut self, section: &mut Section, key: &str, why: &str) {
+        if let Some(pair) = self.conf.pair(key) {
+            self.note(section, &pair, why);
+        }
     }
 
     fn licenses(&mut self) -> Section {

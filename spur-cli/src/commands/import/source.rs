@@ -58,6 +58,12 @@ impl Entry {
         self.pair(key).map(|pair| pair.value)
     }
 
+    /// Whether the key says something, and `test` holds of it.
+    pub(super) fn says(&self, key: &str, test: impl Fn(&str) -> bool) -> bool {
+        let said = self.pairs.iter().rfind(|pair| keys::same(&pair.key, key)).map(|pair| &*pair.value);
+        said.is_some_and(|value| !value.is_empty() && value != "(null)" && test(value))
+    }
+
     /// What nobody took.
     pub(super) fn rest(self) -> Vec<Pair> {
         self.pairs

@@ -13,8 +13,8 @@ Without a command it asks for one line after another, until exit, quit or the en
     top JOBS                        before all other jobs of the same user, partition, account and QOS
     wait_job JOB                    wait until the nodes of a job are ready for use
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN|CANCEL_REBOOT Reason= Weight= Features= Gres=
-                                    Comment= Extra= Topology= Foreign=END
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN|CANCEL_REBOOT|POWER_UP|POWER_DOWN[_ASAP|_FORCE]
+                                    Reason= Weight= Features= Gres= Comment= Extra= Topology= Foreign=END
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE MaxTime= Nodes= (also += and -=) Default= AllowAccounts= …
     create PartitionName=NAME …     a partition, with the same keys; it stays until it is deleted
     create NodeName=NODES State=CLOUD …

@@ -54,19 +54,19 @@ pub const NODE_KEYS: [&str; 13] = [
     "Topology",
     "Foreign",
 ];
-const NODE_STATES: [&str; 5] = ["CANCEL_REBOOT", "DOWN", "DRAIN", "RESUME", "UNDRAIN"];
-/// States that Slurm has for nodes that it switches off or makes up.
-const OTHER_STATES: [&str; 9] = [
-    "CLOUD",
-    "FAIL",
-    "FUTURE",
-    "NORESP",
+const NODE_STATES: [&str; 9] = [
+    "CANCEL_REBOOT",
+    "DOWN",
+    "DRAIN",
     "POWER_DOWN",
     "POWER_DOWN_ASAP",
     "POWER_DOWN_FORCE",
     "POWER_UP",
-    "UNKNOWN",
+    "RESUME",
+    "UNDRAIN",
 ];
+/// States that Slurm has for nodes that it makes up.
+const OTHER_STATES: [&str; 5] = ["CLOUD", "FAIL", "FUTURE", "NORESP", "UNKNOWN"];
 
 /// Reads `JobId=… Key=Value …`, or the same with `NodeName` or `PartitionName`. Times are taken in `zone` at `now`.
 ///

@@ -225,6 +225,9 @@ fn is_in(node: &Node, state: &str) -> bool {
         // What it would be if nothing held beside it counts as well: `idle&drain`.
         "idle" => node.state == "idle" || (BESIDE.contains(&node.state.as_str()) && in_use(node) == "IDLE"),
         "no_respond" => node.not_responding,
+        "power_down" | "powered_down" | "powering_down" | "powering_up" => {
+            node.power.eq_ignore_ascii_case(state)
+        }
         "boot" | "reboot" | "reboot_requested" => node.power == "REBOOT_REQUESTED",
         "boot^" | "reboot^" | "reboot_issued" => node.power == "REBOOT_ISSUED",
         "drain" => node.state.starts_with("drain"),

@@ -230,15 +230,18 @@ pub fn state_flags(node: &Node) -> String {
         _ => state.to_uppercase(),
     };
     let reserved = node.maintenance || !node.reservation.is_empty() || is(&["reserved"]);
-    let power = (!node.power.is_empty(), node.power.as_str());
+    // Those that are on their way stand last.
+    let late = ["POWERING_UP", "POWERING_DOWN"].contains(&node.power.as_str());
+    let power = |last: bool| (!node.power.is_empty() && late == last, node.power.as_str());
     let beside = [
         (is(&["completing"]), "COMPLETING"),
         (is(&["drained", "draining", "drain"]), "DRAIN"),
         (node.maintenance, "MAINTENANCE"),
-        power,
+        power(false),
         (reserved, "RESERVED"),
         (node.not_responding, "NOT_RESPONDING"),
         (is(&["planned"]), "PLANNED"),
+        power(true),
     ];
     beside.iter().filter(|(holds, _)| *holds).fold(base, |text, (_, flag)| text + "+" + flag)
 }
@@ -280,7 +283,20 @@ fn starred_state(node: &Node, state: &str, boot: &str) -> String {
     let (issued, requested) = (node.power == "REBOOT_ISSUED", node.power == "REBOOT_REQUESTED");
     let stands_for_all = (issued || requested) && in_use(node) == "IDLE" && node.state != "maint";
     let state = if stands_for_all { boot } else { state };
+    let mark = match node.power.as_str() {
+        "POWERING_DOWN" => "%",
+        "POWERED_DOWN" => "~",
+        "POWERING_UP" => "#",
+        "POWER_DOWN" => "!",
+        _ => "",
+    };
+    // A host that is off is not what the node is reserved or planned for, but idle.
+    let state = match state {
+        "planned" | "plnd" | "reserved" | "resv" if !mark.is_empty() => "idle",
+        other => other,
+    };
     let suffix = match state {
+        _ if !mark.is_empty() && !node.maintenance => mark,
         _ if issued && (stands_for_all || !node.maintenance) => "^",
         _ if requested && !stands_for_all && !node.maintenance => "@",
         _ if node.not_responding => "*",
@@ -377,7 +393,7 @@ mod tests {
 
     /// What Slurm 22.05 makes of the same flags.
     #[test]
-    fn boots_are_shown_as_slurm_shows_them() {
+    fn what_is_done_to_hosts_is_shown_as_slurm_shows_it() {
         for (state, used, power, silent, short, long, flags) in [
             ("idle", 0, "REBOOT_REQUESTED", false, "boot", "reboot", "IDLE+REBOOT_REQUESTED"),
             ("idle", 0, "REBOOT_ISSUED", true, "boot^", "reboot^", "IDLE+REBOOT_ISSUED+NOT_RESPONDING"),
@@ -403,6 +419,12 @@ mod tests {
                 "MIXED+COMPLETING+REBOOT_REQUESTED",
             ),
             ("planned", 0, "REBOOT_REQUESTED", false, "boot", "reboot", "IDLE+REBOOT_REQUESTED+PLANNED"),
+            ("idle", 0, "POWERED_DOWN", false, "idle~", "idle~", "IDLE+POWERED_DOWN"),
+            ("planned", 0, "POWERED_DOWN", false, "idle~", "idle~", "IDLE+POWERED_DOWN+PLANNED"),
+            ("idle", 0, "POWERING_DOWN", false, "idle%", "idle%", "IDLE+POWERING_DOWN"),
+            ("mixed", 1, "POWERING_UP", true, "mix#", "mixed#", "MIXED+NOT_RESPONDING+POWERING_UP"),
+            ("draining", 2, "POWER_DOWN", false, "drng!", "draining!", "ALLOCATED+DRAIN+POWER_DOWN"),
+            ("down", 0, "POWERED_DOWN", true, "down~", "down~", "DOWN+POWERED_DOWN+NOT_RESPONDING"),
         ] {
             let node = Node {
                 state: state.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::Held;
-use super::super::{Ctx, Effect, Reject, Reply, ending, reboot, resume};
+use super::super::{Ctx, Effect, Reject, Reply, ending, power, reboot, resume};
 use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
@@ -67,7 +67,7 @@ pub(super) fn check(
     });
     let (mut lost, mut gone) = (Vec::new(), Vec::new());
     for job in node.jobs.iter().filter_map(|id| cluster.job(*id)) {
-        let absent = !held.contains(&job.attempt());
+        let absent = !held.contains(&job.attempt()) && !job.configuring.nodes.contains(&node.id);
         match &job.phase {
             Phase::Running { .. } | Phase::Suspended(_)
                 if absent && (adopted.is_some() || fresh && !launchable(job, node, &registration)) =>
@@ -120,6 +120,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
     if booted {
         reboot::end(ctx, node);
     }
+    power::registered(ctx, node);
     if let Some(reason) = lacking {
         report::drain(ctx, node, reason);
     }

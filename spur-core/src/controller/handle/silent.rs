@@ -18,7 +18,12 @@ pub(super) fn check(cluster: &Cluster, ids: &[NodeId]) -> Result<Vec<NodeId>, Re
     let mut silent = Vec::with_capacity(ids.len());
     for &id in ids {
         let node = cluster.node(id).ok_or_else(|| Reject::UnknownNode(id.to_string()))?;
-        if matches!(node.health, Health::Up | Health::Down { silent: false, .. }) && !silent.contains(&id) {
+        // Of one that is off nothing is heard.
+        let is_off = node.is_off() || node.is_powering_down();
+        if !is_off
+            && matches!(node.health, Health::Up | Health::Down { silent: false, .. })
+            && !silent.contains(&id)
+        {
             silent.push(id);
         }
     }

@@ -155,7 +155,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         let split = split.map(|task| Split { from, task });
         let job = if split.is_some() { ctx.cluster().next_job() } else { from };
         let prolog = ctx.cluster().policy().jobs.prolog_slurmctld.is_some();
-        ctx.emit(Event::JobStarted { job, alloc, split, configuring: Configuring { prolog } });
+        let is_off = |node: &NodeId| ctx.cluster().node(*node).is_some_and(Node::is_off);
+        let nodes = alloc.nodes.iter().map(|part| part.node).filter(is_off).collect();
+        ctx.emit(Event::JobStarted { job, alloc, split, configuring: Configuring { prolog, nodes } });
     }
     Reply::Done
 }

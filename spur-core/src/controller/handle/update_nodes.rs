@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::command::{NodeChange, NodeStateChange};
-use super::super::{Ctx, Reject, Reply, ending, reboot};
+use super::super::{Ctx, Reject, Reply, ending, power, reboot};
 use super::move_nodes;
 use super::silent::NOT_RESPONDING;
 use crate::cluster::{Cluster, Event, Node};
@@ -47,7 +47,7 @@ pub(super) fn check(
             node.name()
         )));
     }
-    check_reboot(cluster, &nodes, change.state)?;
+    check_power(cluster, &nodes, change.state)?;
     let moved = match &change.places {
         Some(places) => move_nodes::check(cluster, &nodes, places)?,
         None => None,
@@ -57,9 +57,16 @@ pub(super) fn check(
     Ok(Decision { nodes, change, drain, moved })
 }
 
-/// Whether there is anything to boot nodes with, or a boot that can still be called off.
-fn check_reboot(cluster: &Cluster, nodes: &[NodeId], change: Option<NodeStateChange>) -> Result<(), Reject> {
+/// Whether there is anything to boot nodes with or to switch them off, or a boot that can still be called off.
+fn check_power(cluster: &Cluster, nodes: &[NodeId], change: Option<NodeStateChange>) -> Result<(), Reject> {
     match change {
+        Some(NodeStateChange::PowerDown(_) | NodeStateChange::PowerUp)
+            if cluster.policy().power.suspend_program.is_none() =>
+        {
+            let text =
+                "[power] suspend_program and resume_program in spur.toml say what switches nodes off and on";
+            Err(Reject::InvalidNodeState(text.to_owned()))
+        }
         Some(NodeStateChange::Reboot { .. }) if cluster.policy().power.reboot_program.is_none() => {
             let text =
                 "RebootProgram isn't defined: [power] reboot_program in spur.toml says what boots a node";
@@ -103,11 +110,14 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             Some(NodeStateChange::Drain) => ctx.emit(Event::NodeDrained { node, drain: drain.clone() }),
             Some(NodeStateChange::Resume) => {
                 reboot::cancel(ctx, node);
+                power::resume(ctx, node);
                 resume(ctx, node);
             }
             Some(NodeStateChange::Undrain) => resume(ctx, node),
             Some(NodeStateChange::Reboot { asap, next }) => reboot::wish(ctx, node, &drain, asap, next),
             Some(NodeStateChange::CancelReboot) => reboot::cancel(ctx, node),
+            Some(NodeStateChange::PowerDown(haste)) => power::off(ctx, node, &drain, haste),
+            Some(NodeStateChange::PowerUp) => power::on(ctx, node),
             None => {}
         }
     }
@@ -116,7 +126,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 
 /// Puts a node into service again; one that nothing is heard of is down until it is.
 fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
-    let silent = ctx.cluster().node(node).is_some_and(Node::is_silent);
+    // One that is off is heard when it is needed.
+    let silent = ctx.cluster().node(node).is_some_and(|node| node.is_silent() && !node.is_off());
     ctx.emit(Event::NodeResumed { node });
     if silent {
         ctx.emit(Event::NodeDowned { node, reason: NOT_RESPONDING.into(), silent, by: None });

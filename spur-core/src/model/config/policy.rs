@@ -517,7 +517,7 @@ impl Default for RecoveryPolicy {
     }
 }
 
-/// `[power]`: how the hosts of nodes are booted.
+/// `[power]`: how the hosts of nodes are booted, and switched off and on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PowerPolicy {
@@ -525,11 +525,38 @@ pub struct PowerPolicy {
     pub reboot_program: Option<Arc<str>>,
     /// `resume_timeout`: how long a node may take to come back.
     pub resume_timeout: Seconds,
+    /// `suspend_program`: what the controller runs to switch nodes off; there are both programs or neither.
+    pub suspend_program: Option<Arc<str>>,
+    /// `resume_program`: what it runs to switch them on.
+    pub resume_program: Option<Arc<str>>,
+    /// `suspend_time`: how long a node is idle before it is switched off; `None`: for ever.
+    pub suspend_time: Option<Seconds>,
+    /// `suspend_timeout`: how long a node may take to go down.
+    pub suspend_timeout: Seconds,
+    /// `suspend_rate`: nodes that are switched off in a minute at most; 0: all.
+    pub suspend_rate: u32,
+    /// `resume_rate`: nodes that are switched on in a minute at most; 0: all.
+    pub resume_rate: u32,
+    /// `suspend_exc_nodes`: nodes that stay on however long they are idle.
+    pub suspend_exc_nodes: Vec<Arc<str>>,
+    /// `suspend_exc_parts`: partitions whose nodes do.
+    pub suspend_exc_parts: Vec<Arc<str>>,
 }
 
 impl Default for PowerPolicy {
     fn default() -> Self {
-        Self { reboot_program: None, resume_timeout: Seconds(60) }
+        Self {
+            reboot_program: None,
+            resume_timeout: Seconds(60),
+            suspend_program: None,
+            resume_program: None,
+            suspend_time: None,
+            suspend_timeout: Seconds(30),
+            suspend_rate: 60,
+            resume_rate: 300,
+            suspend_exc_nodes: Vec::new(),
+            suspend_exc_parts: Vec::new(),
+        }
     }
 }
 

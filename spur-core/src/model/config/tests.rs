@@ -99,6 +99,10 @@ fn the_reference_shows_the_defaults() {
     assert_eq!(found.policy.jobs, JobPolicy { prolog_slurmctld, epilog_slurmctld, ..policy.jobs });
     assert_eq!(found.policy.scheduler, policy.scheduler);
     assert_eq!(found.policy.recovery, policy.recovery);
+    let times = |power: &PowerPolicy| (power.resume_timeout, power.suspend_timeout);
+    assert_eq!(times(&found.policy.power), times(&policy.power));
+    let rates = |power: &PowerPolicy| (power.suspend_rate, power.resume_rate);
+    assert_eq!(rates(&found.policy.power), rates(&policy.power));
     assert_eq!(found.policy.preempt, PreemptPolicy { by: PreemptBy::Partition, ..policy.preempt });
     let metrics_addr = found.local.controller.metrics_addr.clone();
     assert_eq!(found.local.controller, ControllerLocal { metrics_addr, ..local.controller });

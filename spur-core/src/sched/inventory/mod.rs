@@ -65,6 +65,9 @@ pub struct Scale {
     pub qos_priority: u32,
 }
 
+/// What is added to the weight of a node whose host is off.
+const OFF: u32 = 1 << 31;
+
 /// Nodes, partitions and fabrics.
 #[derive(Debug)]
 pub(super) struct Inventory {
@@ -100,7 +103,8 @@ impl Inventory {
             name: Arc::clone(node.name()),
             shape: Arc::clone(&node.shape),
             class: rooms.class(&node.shape),
-            weight: node.config.weight,
+            // Those that are on come first, as with Slurm.
+            weight: if node.is_off() { node.config.weight.saturating_add(OFF) } else { node.config.weight },
             performance: node.past.performance(),
             configured: node.configured,
             available: node.available(),

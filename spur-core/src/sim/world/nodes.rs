@@ -123,6 +123,7 @@ impl<W: Watch> World<W> {
             | Effect::Suspend { .. }
             | Effect::Signal { .. }
             | Effect::Reboot { .. }
+            | Effect::Power { .. }
             | Effect::Acknowledge { .. }
             | Effect::Forget { .. }
             | Effect::StepsChanged { .. }

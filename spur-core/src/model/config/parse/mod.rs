@@ -36,7 +36,6 @@ fn sections(top: &mut Section<'_>) -> Config {
     let scheduler = top.section("scheduler");
     policy.scheduler = scheduler.map(|section| policy::scheduler(section, &policy.qos)).unwrap_or_default();
     policy.recovery = top.section("recovery").map(policy::recovery).unwrap_or_default();
-    policy.power = top.section("power").map(policy::power).unwrap_or_default();
     auth(top, local);
     local.log = top.section("log").map(daemons::log).unwrap_or_default();
     let nodes = nodes::nodes(top);
@@ -45,6 +44,7 @@ fn sections(top: &mut Section<'_>) -> Config {
     let are_all = nodes.are_all;
     (policy.nodes, local.node_addresses) = (nodes.known, nodes.addresses);
     policy.partitions = partitions::partitions(top, policy, are_all);
+    policy.power = top.section("power").map(|section| policy::power(section, policy)).unwrap_or_default();
     policy.licenses = policy::licenses(top);
     config
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, PowerPolicy, Predict, PreemptBy, PreemptCost,
-    PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
+    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Policy, PowerPolicy, Predict, PreemptBy,
+    PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
+use crate::text::hostlist::HostList;
 
 const DAY: u64 = 86_400;
 const YEAR: u64 = 365 * DAY;
@@ -165,15 +166,52 @@ pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
     policy
 }
 
-pub(super) fn power(mut section: Section<'_>) -> PowerPolicy {
-    let mut power = PowerPolicy {
-        reboot_program: section.name("reboot_program").map(Arc::from),
-        ..PowerPolicy::default()
-    };
-    if power.reboot_program.is_none() && section.has("resume_timeout") {
-        section.refuse("resume_timeout", "it has no effect without reboot_program");
+pub(super) fn power(mut section: Section<'_>, known: &Policy) -> PowerPolicy {
+    let mut program = |key| section.name(key).map(Arc::from);
+    let (reboot_program, suspend_program) = (program("reboot_program"), program("suspend_program"));
+    let resume_program = program("resume_program");
+    let mut power = PowerPolicy { reboot_program, suspend_program, resume_program, ..PowerPolicy::default() };
+    match (&power.suspend_program, &power.resume_program) {
+        (Some(_), None) => section.refuse("suspend_program", "it needs a resume_program beside it"),
+        (None, Some(_)) => section.refuse("resume_program", "it needs a suspend_program beside it"),
+        _ => {}
     }
-    set!(power.resume_timeout => section.duration("resume_timeout", 1..=DAY));
+    if power.reboot_program.is_none() && power.resume_program.is_none() && section.has("resume_timeout") {
+        section.refuse("resume_timeout", "it has no effect without reboot_program or resume_program");
+    }
+    let keys = [
+        "suspend_time",
+        "suspend_timeout",
+        "suspend_rate",
+        "resume_rate",
+        "suspend_exc_nodes",
+        "suspend_exc_parts",
+    ];
+    for key in keys.into_iter().filter(|_| power.suspend_program.is_none()) {
+        if section.has(key) {
+            section.refuse(key, "it has no effect without suspend_program");
+        }
+    }
+    set!(
+        power.resume_timeout => section.duration("resume_timeout", 1..=DAY),
+        power.suspend_timeout => section.duration("suspend_timeout", 0..=DAY),
+        power.suspend_rate => section.integer("suspend_rate", ANY),
+        power.resume_rate => section.integer("resume_rate", ANY),
+    );
+    power.suspend_time = section.duration("suspend_time", 1..=100 * YEAR);
+    let nodes: Option<HostList> = section.parsed("suspend_exc_nodes");
+    power.suspend_exc_nodes = nodes.iter().flat_map(HostList::iter).map(Arc::from).collect();
+    power.suspend_exc_parts = section.names("suspend_exc_parts");
+    let is_node = |name: &&Arc<str>| known.nodes.iter().any(|node| node.name == **name);
+    if let Some(stray) =
+        power.suspend_exc_nodes.iter().find(|name| !is_node(name)).filter(|_| !known.nodes.is_empty())
+    {
+        section.refuse("suspend_exc_nodes", format_args!("there is no node {stray} in [[nodes]]"));
+    }
+    let is_partition = |name: &&Arc<str>| known.partitions.iter().any(|one| one.name == **name);
+    if let Some(stray) = power.suspend_exc_parts.iter().find(|name| !is_partition(name)) {
+        section.refuse("suspend_exc_parts", format_args!("there is no partition {stray}"));
+    }
     section.finish();
     power
 }

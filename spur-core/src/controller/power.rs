@@ -1,0 +1,272 @@
+//! Hosts of nodes that are switched off while nobody needs them, and on again for whoever does, by programs of the site.
+//!
+//! [`settle`] runs after everything that happens: a node that is to be off is switched off as soon as it has no jobs, one
+//! that has got a job is switched on. What the time alone decides is in [`expire`].
+
+use super::effect::{Effect, PowerProgram};
+use super::{Ctx, ending, reboot};
+use crate::cluster::{Cluster, Event, Node};
+use crate::id::{JobId, NodeId};
+use crate::model::config::PowerPolicy;
+use crate::model::node::{Drain, Health, Power};
+use crate::model::phase::{EndState, Phase};
+use crate::model::reason::Reason;
+use crate::text::time::Time;
+
+/// Slurm's reason for a node that does not come up.
+const NOT_RESUMED: &str = "ResumeTimeout reached";
+/// The time in which at most `suspend_rate` nodes are switched off, and `resume_rate` on.
+const MINUTE: u64 = 60;
+
+/// How a node is to be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    /// When it has no jobs, of which it takes more until then.
+    Idle,
+    /// When those that it has have ended.
+    Drain,
+    /// At once: its jobs are ended, and it is not out of service for any other reason.
+    Force,
+}
+
+/// An operator has a node switched off; `drain` says who, and why.
+pub(super) fn off(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, haste: Haste) {
+    let Some(node) = ctx.cluster().node(id) else { return };
+    match node.power {
+        None | Some(Power::PowerDown { .. }) => {}
+        Some(Power::PoweringUp { .. }) if node.idle() || haste == Haste::Force => {}
+        Some(Power::PoweringDown { since, wake: true }) if node.idle() => {
+            return change(ctx, id, Power::PoweringDown { since, wake: false });
+        }
+        Some(Power::PoweredDown { since, wake: true }) if node.idle() => {
+            return change(ctx, id, Power::PoweredDown { since, wake: false });
+        }
+        Some(_) => return,
+    }
+    if haste == Haste::Force && (node.drain.is_some() || matches!(node.health, Health::Down { .. })) {
+        ctx.emit(Event::NodeResumed { node: id });
+    }
+    let drained_before = matches!(node_power(ctx, id), Some(Power::PowerDown { drained: true }));
+    let may_drain = ctx.cluster().node(id).is_some_and(|node| node.drain.is_none());
+    let drained = drained_before || (haste != Haste::Idle && may_drain);
+    if drained && may_drain {
+        let reason = if drain.reason.is_empty() { "POWER_DOWN_ASAP".into() } else { drain.reason.clone() };
+        ctx.emit(Event::NodeDrained { node: id, drain: Drain { reason, ..drain.clone() } });
+    }
+    change(ctx, id, Power::PowerDown { drained });
+    if haste == Haste::Force {
+        let jobs = ctx.cluster().node(id).map_or_else(Vec::new, |node| node.jobs.clone());
+        for job in jobs {
+            ending::lose_attempt(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown));
+        }
+    }
+}
+
+/// An operator has a node switched on, or not switched off after all.
+pub(super) fn on(ctx: &mut Ctx<'_>, node: NodeId) {
+    match node_power(ctx, node) {
+        Some(Power::PowerDown { drained }) => {
+            clear(ctx, node);
+            if drained {
+                ctx.emit(Event::NodeMended { node });
+            }
+        }
+        Some(Power::PoweringDown { since, .. }) => {
+            change(ctx, node, Power::PoweringDown { since, wake: true });
+        }
+        Some(Power::PoweredDown { since, .. }) => change(ctx, node, Power::PoweredDown { since, wake: true }),
+        None | Some(Power::PoweringUp { .. } | Power::Reboot(_)) => {}
+    }
+}
+
+/// An operator has put a node into service: it does not go down any more, or comes up again.
+pub(super) fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
+    if matches!(node_power(ctx, node), Some(Power::PowerDown { .. } | Power::PoweringDown { .. })) {
+        on(ctx, node);
+    }
+}
+
+/// A node has registered: it is on, unless it is only not down yet.
+pub(super) fn registered(ctx: &mut Ctx<'_>, node: NodeId) {
+    if matches!(node_power(ctx, node), Some(Power::PoweredDown { .. } | Power::PoweringUp { .. })) {
+        clear(ctx, node);
+    }
+}
+
+fn node_power(ctx: &Ctx<'_>, node: NodeId) -> Option<Power> {
+    ctx.cluster().node(node)?.power.clone()
+}
+
+fn change(ctx: &mut Ctx<'_>, node: NodeId, power: Power) {
+    ctx.emit(Event::PowerChanged { node, power: Some(power), jobs: Vec::new() });
+}
+
+/// Nothing is done to the node's host any more; the jobs that have waited for it alone begin.
+fn clear(ctx: &mut Ctx<'_>, id: NodeId) {
+    let held = ctx.cluster().node(id).map_or_else(Vec::new, |node| node.jobs.clone());
+    let waits = |job: &JobId| {
+        let job = ctx
+            .cluster()
+            .job(*job)
+            .filter(|job| matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)));
+        job.is_some_and(|job| job.configuring.nodes.len() == 1 && job.configuring.nodes.contains(&id))
+    };
+    let jobs = held.into_iter().filter(waits).collect();
+    ctx.emit(Event::PowerChanged { node: id, power: None, jobs });
+}
+
+/// Switches off what is to be off, and on what has got work.
+pub(super) fn settle(ctx: &mut Ctx<'_>) {
+    let those = |wants: fn(&Node) -> bool| -> Vec<NodeId> {
+        ctx.cluster().powered().filter(|node| wants(node)).map(|node| node.id).collect()
+    };
+    let (down, up) = (those(wants_down), those(wants_up));
+    run(ctx, PowerProgram::Suspend, down);
+    run(ctx, PowerProgram::Resume, up);
+}
+
+fn wants_down(node: &Node) -> bool {
+    matches!(node.power, Some(Power::PowerDown { .. })) && reboot::is_free(node)
+}
+
+fn wants_up(node: &Node) -> bool {
+    matches!(node.power, Some(Power::PoweredDown { wake, .. }) if wake || !node.idle())
+}
+
+/// Has a program switch nodes, as many as the rate lets it.
+fn run(ctx: &mut Ctx<'_>, program: PowerProgram, mut nodes: Vec<NodeId>) {
+    let now = ctx.now();
+    let policy = &ctx.cluster().policy().power;
+    let rate = rate(policy, program);
+    if rate > 0 {
+        let lately = switched(ctx.cluster(), program).filter(|since| *since + MINUTE > now).count();
+        nodes.truncate((rate as usize).saturating_sub(lately));
+    }
+    if nodes.is_empty() {
+        return;
+    }
+    for &node in &nodes {
+        let drained = matches!(node_power(ctx, node), Some(Power::PowerDown { drained: true }));
+        change(
+            ctx,
+            node,
+            match program {
+                PowerProgram::Suspend => Power::PoweringDown { since: now, wake: false },
+                PowerProgram::Resume => Power::PoweringUp { since: now },
+            },
+        );
+        if drained {
+            ctx.emit(Event::NodeMended { node });
+        }
+    }
+    ctx.effect(Effect::Power { program, nodes });
+}
+
+fn rate(policy: &PowerPolicy, program: PowerProgram) -> u32 {
+    match program {
+        PowerProgram::Suspend => policy.suspend_rate,
+        PowerProgram::Resume => policy.resume_rate,
+    }
+}
+
+/// When the nodes that are on their way, or have gone it and no other since, set out.
+fn switched(cluster: &Cluster, program: PowerProgram) -> impl Iterator<Item = Time> + '_ {
+    cluster.powered().filter_map(move |node| match (program, node.power.as_ref()?) {
+        (PowerProgram::Suspend, Power::PoweringDown { since, .. } | Power::PoweredDown { since, .. }) => {
+            Some(*since)
+        }
+        (PowerProgram::Resume, Power::PoweringUp { since }) => Some(*since),
+        _ => None,
+    })
+}
+
+/// Before which time the rate lets no other node be switched.
+fn rate_allows_at(cluster: &Cluster, program: PowerProgram) -> Time {
+    let rate = rate(&cluster.policy().power, program) as usize;
+    let mut times: Vec<Time> = switched(cluster, program).collect();
+    if rate == 0 || times.len() < rate {
+        return Time(i64::MIN);
+    }
+    times.sort_unstable();
+    times[times.len() - rate] + MINUTE
+}
+
+/// When something is to be done because of the time alone.
+pub(super) fn next_deadline(cluster: &Cluster) -> Option<Time> {
+    let policy = &cluster.policy().power;
+    let (mut down, mut up) = (false, false);
+    let mut next = None;
+    for node in cluster.powered() {
+        down |= wants_down(node);
+        up |= wants_up(node);
+        next = next.into_iter().chain(deadline(policy, node)).min();
+    }
+    let waits = [(down, PowerProgram::Suspend), (up, PowerProgram::Resume)];
+    let waits =
+        waits.into_iter().filter(|(any, _)| *any).map(|(_, program)| rate_allows_at(cluster, program));
+    let idle = first_idle(cluster).map(|at| at.max(rate_allows_at(cluster, PowerProgram::Suspend)));
+    next.into_iter().chain(waits).chain(idle).min()
+}
+
+/// Until when a node may be on its way.
+fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
+    match node.power.as_ref()? {
+        Power::PoweringDown { since, .. } => Some(*since + policy.suspend_timeout.0),
+        Power::PoweringUp { since } => Some(*since + policy.resume_timeout.0),
+        Power::Reboot(_) | Power::PowerDown { .. } | Power::PoweredDown { .. } => None,
+    }
+}
+
+/// When the first of the nodes that are idle has been so for `suspend_time`.
+fn first_idle(cluster: &Cluster) -> Option<Time> {
+    let mut first: Option<Time> = None;
+    for node in cluster.nodes() {
+        let at = idle_until(cluster, node);
+        if at.is_some_and(|at| first.is_none_or(|first| at < first)) && !is_excluded(cluster, node) {
+            first = at;
+        }
+    }
+    first
+}
+
+/// When a node that is idle is to be switched off, if none keeps it on.
+fn idle_until(cluster: &Cluster, node: &Node) -> Option<Time> {
+    let time = cluster.policy().power.suspend_time?;
+    let is_idle = node.power.is_none() && node.available() && node.idle() && node.nominees.is_empty();
+    node.last_busy.filter(|_| is_idle).map(|since| since + time.0)
+}
+
+fn is_excluded(cluster: &Cluster, node: &Node) -> bool {
+    let policy = &cluster.policy().power;
+    policy.suspend_exc_nodes.contains(node.name())
+        || policy.suspend_exc_parts.iter().any(|name| {
+            cluster.partition(name).is_some_and(|partition| partition.members.contains(node.id.index()))
+        })
+}
+
+/// Does what is due by `now`.
+pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
+    let policy = &ctx.cluster().policy().power;
+    let is_due = |node: &&Node| deadline(policy, node).is_some_and(|at| at <= now);
+    let due: Vec<NodeId> = ctx.cluster().powered().filter(is_due).map(|node| node.id).collect();
+    for node in due {
+        match node_power(ctx, node) {
+            Some(Power::PoweringDown { since, wake }) => {
+                change(ctx, node, Power::PoweredDown { since, wake });
+            }
+            Some(Power::PoweringUp { since }) => {
+                change(ctx, node, Power::PoweredDown { since, wake: false });
+                let (reason, by) = (NOT_RESUMED.into(), Some(reboot::CONTROLLER.into()));
+                ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
+                ending::lose_node(ctx, node);
+            }
+            _ => {}
+        }
+    }
+    let is_idle = |node: &&Node| {
+        idle_until(ctx.cluster(), node).is_some_and(|at| at <= now) && !is_excluded(ctx.cluster(), node)
+    };
+    let idle: Vec<NodeId> = ctx.cluster().nodes().iter().filter(is_idle).map(|node| node.id).collect();
+    run(ctx, PowerProgram::Suspend, idle);
+    settle(ctx);
+}

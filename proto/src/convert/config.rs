@@ -14,6 +14,7 @@ pub fn settings(policy: &Policy) -> Vec<v1::KeyValue> {
         ("scheduler".to_owned(), serde_json::to_value(&policy.scheduler)),
         ("preempt".to_owned(), serde_json::to_value(&policy.preempt)),
         ("recovery".to_owned(), serde_json::to_value(&policy.recovery)),
+        ("power".to_owned(), serde_json::to_value(&policy.power)),
     ];
     let qos = policy.qos.iter().map(|qos| (format!("qos.{}", qos.name), serde_json::to_value(qos)));
     for (section, value) in sections.into_iter().chain(qos) {
@@ -55,6 +56,7 @@ mod tests {
             |key: &str| settings.iter().find(|found| found.key == key).map(|found| found.value.as_str());
         assert_eq!(value("controller.kill_wait"), Some("30s"));
         assert_eq!(value("scheduler.backfill"), Some("easy"));
+        assert_eq!((value("power.resume_rate"), value("power.suspend_time")), (Some("300"), Some("(null)")));
         assert_eq!(value("scheduler.default_qos"), Some("(null)"));
         assert_eq!((value("qos.high.preempt"), value("qos.high.name")), (Some("low,standby"), None));
     }

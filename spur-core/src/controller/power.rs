@@ -219,6 +219,8 @@ fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
 
 /// When the first of the nodes that are idle has been so for `suspend_time`.
 fn first_idle(cluster: &Cluster) -> Option<Time> {
+    // Where nothing is switched off, no node is looked at.
+    cluster.policy().power.suspend_time?;
     let mut first: Option<Time> = None;
     for node in cluster.nodes() {
         let at = idle_until(cluster, node);

@@ -148,6 +148,8 @@ fn common(text: &mut String, policy: &Policy) {
             Some((_, _, Elsewhere)) => {}
             Some((_, _, Newer)) if is_usual => {}
             Some(_) if value.is_empty() => {}
+            // Nothing of this is said where no node is switched or booted.
+            Some(_) if is_usual && key.starts_with("power.") => {}
             Some((_, slurm, Plain | Newer)) => pair(text, slurm, value),
             Some((_, slurm, InSeconds)) => pair(text, slurm, seconds()),
             Some((_, slurm, Span)) => pair(text, slurm, TimeLimit::Seconds(seconds()).long()),

@@ -134,7 +134,20 @@ fn place(own: &Own<'_>, known: &Known<'_>) -> Rows {
         "none" => "sched/builtin",
         _ => "sched/backfill",
     };
+    let named = |key| match own.text(key) {
+        "" => "(null)".to_owned(),
+        text => text.to_owned(),
+    };
+    let rate = |key| format!("{} nodes/min", own.text(key));
+    let idle = match own.text("power.suspend_time") {
+        "" | "(null)" => "INFINITE".to_owned(),
+        _ => own.secs("power.suspend_time"),
+    };
     vec![
+        ("RebootProgram", named("power.reboot_program")),
+        ("ResumeProgram", named("power.resume_program")),
+        ("ResumeRate", rate("power.resume_rate")),
+        ("ResumeTimeout", own.secs("power.resume_timeout")),
         ("SchedulerType", scheduler.to_owned()),
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
@@ -143,6 +156,12 @@ fn place(own: &Own<'_>, known: &Known<'_>) -> Rows {
         ("SlurmdTimeout", own.secs("recovery.node_timeout")),
         ("SLURM_CONF", known.file.to_owned()),
         ("SLURM_VERSION", SLURM.to_owned()),
+        ("SuspendExcNodes", named("power.suspend_exc_nodes")),
+        ("SuspendExcParts", named("power.suspend_exc_parts")),
+        ("SuspendProgram", named("power.suspend_program")),
+        ("SuspendRate", rate("power.suspend_rate")),
+        ("SuspendTime", idle),
+        ("SuspendTimeout", own.secs("power.suspend_timeout")),
         ("SwitchType", "switch/none".to_owned()),
         ("TrackWCKey", "No".to_owned()),
     ]

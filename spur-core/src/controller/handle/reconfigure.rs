@@ -90,6 +90,7 @@ fn changes(old: &Policy, new: &Policy) -> Vec<String> {
         ("qos", old.qos != new.qos),
         ("preempt", old.preempt != new.preempt),
         ("recovery", old.recovery != new.recovery),
+        ("power", old.power != new.power),
         ("licenses", old.licenses != new.licenses),
         ("controller", old.jobs != new.jobs),
     ];

@@ -130,8 +130,8 @@ impl Question {
             1 => ("-n", Ask::tasks(tasks)),
             2 => {
                 let per_node = random.between(1, each);
-                let ask = Ask { tasks_per_node: Some(per_node), ..Ask::tasks(nodes * per_node) };
-                ("-N --ntasks-per-node", ask)
+                let ask = Ask { max_tasks_per_node: Some(per_node), ..Ask::tasks(nodes * per_node) };
+                ("-n --ntasks-per-node", ask)
             }
             3 => {
                 let most = nodes + random.size(nodes);

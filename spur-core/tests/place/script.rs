@@ -231,7 +231,7 @@ impl Job {
                 self.exclusive = true;
                 self.whole_leaves = value == "topo";
             }
-            "--ntasks-per-node" => self.base.tasks_per_node = Some(number(value)),
+            "--ntasks-per-node" => self.base.max_tasks_per_node = Some(number(value)),
             "--waited" => self.waited = value.parse().expect("seconds"),
             "--gpus-per-slot" => self.gpus = number(value),
             _ => panic!("no option: {name}"),

@@ -39,7 +39,6 @@ impl Family {
             && ask.adjacent.is_none_or(|leaves| !ask.contiguous && reaches(ask, leaves))
             && ask.counts.is_empty()
             && ask.required.is_empty()
-            && ask.tasks_per_node.is_none()
             && ask.strategy != Strategy::Block;
         grows.then(|| Self {
             outline,

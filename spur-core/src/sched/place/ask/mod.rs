@@ -21,9 +21,7 @@ pub struct Ask {
     pub nodes: Option<(u32, u32)>,
     /// Tasks. None: nodes are counted, one slot on each.
     pub tasks: Option<u32>,
-    /// Exactly this many tasks on each node (`--ntasks-per-node` together with `-N`).
-    pub tasks_per_node: Option<u32>,
-    /// At most this many tasks on one node.
+    /// At most this many tasks on one node (`--ntasks-per-node` together with `-n`).
     pub max_tasks_per_node: Option<u32>,
     /// Which rule of the topology applies.
     pub strategy: Strategy,
@@ -91,7 +89,6 @@ impl Ask {
         Self {
             nodes: None,
             tasks: Some(count),
-            tasks_per_node: None,
             max_tasks_per_node: None,
             strategy: Strategy::Tree,
             mode: Mode::Consolidated,

@@ -121,7 +121,7 @@ fn place_size(
 /// has more of a job than there is.
 fn without_needless(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
     let is_single = nodes == Some(1) || ask.tasks == Some(1);
-    let slots = ask.tasks.or(nodes.filter(|_| ask.tasks_per_node.is_none()));
+    let slots = ask.tasks.or(nodes);
     let is_wide = |cap: Option<u32>, all: Option<u32>| cap.zip(all).is_some_and(|(cap, all)| cap >= all);
     let is_one_leaf = ask.adjacent == Some(1);
     let follows_itself = ask.contiguous && is_single;

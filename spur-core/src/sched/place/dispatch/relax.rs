@@ -69,7 +69,7 @@ impl Part {
             Part::Required => !ask.required.is_empty(),
             Part::Counts => !ask.counts.is_empty(),
             Part::Outline => ask.contiguous || ask.adjacent.is_some(),
-            Part::Nodes => ask.tasks.is_some() && ask.nodes.is_some() && ask.tasks_per_node.is_none(),
+            Part::Nodes => ask.tasks.is_some() && ask.nodes.is_some(),
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) const PART: u64 = 16;
 
 /// Whether a job takes a share of each of its nodes, and the fabric matters to it.
 pub(super) fn are_wanted(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> bool {
-    let are_counted = ask.tasks.is_none() && ask.tasks_per_node.is_none() && !view.slots.are_whole();
+    let are_counted = ask.tasks.is_none() && !view.slots.are_whole();
     are_counted && ask.strategy != Strategy::Flat && !fabric.roots().is_empty()
 }
 

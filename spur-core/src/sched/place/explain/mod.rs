@@ -31,7 +31,7 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask, missed: Missed
     let nodes = ask.nodes.map(|(least, _)| least);
     // For one task on one node, the node is what is wanted.
     let is_one = nodes == Some(1) && ask.tasks == Some(1);
-    let counts_tasks = ask.tasks.is_some() && ask.tasks_per_node.is_none() && !is_one;
+    let counts_tasks = ask.tasks.is_some() && !is_one;
     let unit = if counts_tasks { Unit::Tasks } else { Unit::Nodes };
     let wanted = match unit {
         Unit::Tasks => ask.tasks.unwrap_or(0),

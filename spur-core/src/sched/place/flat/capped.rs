@@ -29,14 +29,14 @@ impl<'a> Caps<'a> {
     /// No caps: what nodes outside the fabric have.
     const NONE: Self = Self { nodes: u32::MAX, slots: u32::MAX, load: None };
 
-    /// What an ask says of leaves, of nodes that give at least so many slots each; `None` where it says nothing.
-    pub(super) fn of(ask: &'a Ask, each: Option<u32>) -> Option<Self> {
+    /// What an ask says of leaves; `None` where it says nothing.
+    pub(super) fn of(ask: &'a Ask) -> Option<Self> {
         let load = ask.leaf_load.as_ref();
         if ask.max_nodes_per_leaf.is_none() && ask.max_slots_per_leaf.is_none() && load.is_none() {
             return None;
         }
         let slots = ask.max_slots_per_leaf.unwrap_or(u32::MAX);
-        let nodes = ask.max_nodes_per_leaf.unwrap_or(u32::MAX).min(slots / each.unwrap_or(1).max(1));
+        let nodes = ask.max_nodes_per_leaf.unwrap_or(u32::MAX).min(slots);
         Some(Self { nodes, slots, load })
     }
 

@@ -37,33 +37,25 @@ pub(super) fn place_flat(
     nodes: Option<u32>,
     meter: &Meter,
 ) -> Result<Placement, Missed> {
-    let each = match (ask.tasks_per_node, ask.tasks) {
-        (Some(each), _) => Some(each.max(1)),
-        (None, None) => Some(1),
-        (None, Some(_)) => None,
-    };
-    let wanted = Wanted::new(ask, nodes, each).ok_or(Missed::NONE)?;
-    let most = ask.max_tasks_per_node.unwrap_or(u32::MAX);
-    let takes = |slots: u32| match each {
-        Some(each) => u32::from(slots.min(most) >= each) * each,
-        None => slots.min(most),
-    };
+    let slots = ask.tasks.or(nodes).ok_or(Missed::NONE)?;
+    let wanted = Wanted { slots, nodes };
+    let most = if ask.tasks.is_none() { 1 } else { ask.max_tasks_per_node.unwrap_or(u32::MAX) };
     let mut free: Vec<Free> = (view.slots.iter())
         .map(|(pos, slots)| {
             let weight = view.weights.map_or(0, |weights| weights.at(pos));
-            Free { weight, slots, pos, takes: takes(slots) }
+            Free { weight, slots, pos, takes: slots.min(most) }
         })
         .filter(|free| free.takes > 0)
         .collect();
-    let caps = Caps::of(ask, each);
+    let caps = Caps::of(ask);
     if ask.contiguous {
         let chosen = window::best(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
-        return Ok(placement(fabric, view, chosen, (wanted, each, caps), true));
+        return Ok(placement(fabric, view, chosen, (wanted, caps), true));
     }
-    let are_alike = each.is_some() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();
+    let are_alike = ask.tasks.is_none() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();
     if let (true, Some(nodes)) = (are_alike, wanted.nodes) {
         let chosen = first(free, nodes).ok_or(Missed::NONE)?;
-        return Ok(placement(fabric, view, chosen, (wanted, each, caps), true));
+        return Ok(placement(fabric, view, chosen, (wanted, caps), true));
     }
     free.sort_unstable();
     let (chosen, exact) = match caps {
@@ -74,7 +66,7 @@ pub(super) fn place_flat(
         }
     };
     let chosen = chosen.ok_or(Missed { exact })?;
-    Ok(placement(fabric, view, chosen, (wanted, each, caps), exact))
+    Ok(placement(fabric, view, chosen, (wanted, caps), exact))
 }
 
 /// How much is wanted: slots, and nodes where their number is given.
@@ -82,23 +74,6 @@ pub(super) fn place_flat(
 struct Wanted {
     slots: u32,
     nodes: Option<u32>,
-}
-
-impl Wanted {
-    fn new(ask: &Ask, nodes: Option<u32>, each: Option<u32>) -> Option<Self> {
-        match (each, nodes, ask.tasks) {
-            (Some(each), Some(nodes), None) => {
-                Some(Self { slots: nodes.checked_mul(each)?, nodes: Some(nodes) })
-            }
-            (Some(each), nodes, Some(tasks)) => {
-                let needed = tasks / each;
-                let fits = tasks % each == 0 && nodes.is_none_or(|nodes| nodes == needed);
-                fits.then_some(Self { slots: tasks, nodes: Some(needed) })
-            }
-            (None, nodes, Some(tasks)) => Some(Self { slots: tasks, nodes }),
-            (None, _, None) | (Some(_), None, None) => None,
-        }
-    }
 }
 
 /// The first so many nodes in order of preference.
@@ -149,19 +124,19 @@ fn placement(
     fabric: &Fabric,
     view: &View<'_>,
     mut chosen: Vec<Free>,
-    (wanted, each, caps): (Wanted, Option<u32>, Option<Caps<'_>>),
+    (wanted, caps): (Wanted, Option<Caps<'_>>),
     exact: bool,
 ) -> Placement {
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
     let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
-    let mut leaves = Leaves::of(fabric, &chosen, caps.filter(|_| each.is_none()));
+    let mut leaves = Leaves::of(fabric, &chosen, caps);
     let mut shares = Vec::with_capacity(chosen.len());
     for free in chosen {
         // Every node gets at least one task, earlier ones as many as they take.
         after -= 1;
         let most = free.takes.min(left.saturating_sub(after));
-        let share = each.unwrap_or_else(|| leaves.give(fabric.leaf_of(free.pos), most));
+        let share = leaves.give(fabric.leaf_of(free.pos), most);
         left = left.saturating_sub(share);
         shares.push((free.pos, share));
     }

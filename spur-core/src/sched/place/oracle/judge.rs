@@ -28,7 +28,7 @@ impl<'c> Judge<'c> {
         let layers = usize::from(case.fabric.top().0) + 1;
         let mut judge = Self { case, layers, by_tasks: case.ask.tasks.is_some(), filled: None };
         let ask = &case.ask;
-        if judge.is_flat() && !ask.contiguous && ask.nodes.is_none() && ask.tasks_per_node.is_none() {
+        if judge.is_flat() && !ask.contiguous && ask.nodes.is_none() {
             judge.filled = ask.tasks.map(|tasks| judge.fill(tasks));
         }
         judge
@@ -70,10 +70,8 @@ impl<'c> Judge<'c> {
             return;
         }
         let most = self.case.slots.at(Pos(pos as u32)).min(left.unwrap_or(u32::MAX));
-        let each = self.case.ask.tasks_per_node;
         for amount in 0..=most {
-            let one = !self.by_tasks && amount > 1;
-            if one || each.is_some_and(|each| amount != 0 && amount != each) {
+            if !self.by_tasks && amount > 1 {
                 continue;
             }
             amounts[pos] = amount;
@@ -124,7 +122,6 @@ impl<'c> Judge<'c> {
         });
         ask.nodes.is_none_or(|(least, most)| (least..=most).contains(&nodes))
             && ask.tasks.is_none_or(|tasks| tasks == sum)
-            && (ask.tasks_per_node).is_none_or(|each| amounts.iter().all(|&a| a == 0 || a == each))
             && (ask.max_tasks_per_node).is_none_or(|most| amounts.iter().all(|&a| a <= most))
             && ask.required.iter().all(|pos| amounts[pos.index()] > 0)
             && counts

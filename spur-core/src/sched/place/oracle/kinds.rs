@@ -51,7 +51,7 @@ fn nodes(random: &mut Random) -> Ask {
     Ask { nodes: Some((amount, amount + more)), ..Ask::nodes(amount) }
 }
 
-/// Tasks, on so many nodes or so many of each node at times.
+/// Tasks, on so many nodes or at most so many on each node at times.
 fn tasks(random: &mut Random, fabric: Fabric) -> Case {
     let slots = random.tasks(&fabric);
     let mut ask = Ask::tasks(random.between(1, 9));
@@ -61,9 +61,9 @@ fn tasks(random: &mut Random, fabric: Fabric) -> Case {
             ask.nodes = Some((nodes, nodes + random.between(0, 1)));
         }
         2 => {
-            let each = random.between(1, 2);
-            ask.tasks_per_node = Some(each);
-            ask.tasks = Some(each * random.between(1, 4));
+            let most = random.between(1, 2);
+            ask.max_tasks_per_node = Some(most);
+            ask.tasks = Some(most * random.between(1, 4));
         }
         _ => {}
     }

@@ -118,7 +118,7 @@ fn equal_slots() {
             case.idle = Slots::tasks(&case.fabric, vec![room; case.fabric.len()]);
             let nodes = case.ask.nodes.map_or(1, |(nodes, _)| nodes);
             match random.between(0, 4) {
-                0 => case.ask = Ask { tasks_per_node: Some(each), ..Ask::tasks(nodes * each) },
+                0 => case.ask = Ask { max_tasks_per_node: Some(each), ..Ask::tasks(nodes * each) },
                 1 => {
                     let tasks = nodes * each - random.between(0, each - 1);
                     case.ask = Ask { max_tasks_per_node: Some(each), ..Ask::tasks(tasks) };
@@ -249,7 +249,7 @@ fn shared_nodes() {
             let nodes = part(random, slots.nodes().min(30));
             let mut case = Case::new(random, fabric, slots, Ask::nodes(nodes));
             let each = random.one_in(3).then(|| random.between(1, 3));
-            (case.ask.tasks, case.ask.tasks_per_node) = (each.map(|each| nodes * each), each);
+            (case.ask.tasks, case.ask.max_tasks_per_node) = (each.map(|each| nodes * each), each);
             let layers = [layer(&case, random), layer(&case, random)];
             let count = random.pick(&[0, 1, 1, 2]);
             round(&mut case, random, &layers[..count], each.unwrap_or(1));

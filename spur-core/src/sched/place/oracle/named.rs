@@ -116,7 +116,7 @@ fn one_multiple_said_twice() {
     let leaves = [("a", "", "n0"), ("b", "", "n1"), ("c", "", "n2,n3")];
     let fabric = tree(&[&leaves[..], &[("x", "", "a"), ("y", "", "b,c"), ("top", "", "x,y")]].concat(), 4);
     let slots = Slots::tasks(&fabric, vec![3, 3, 5, 2]);
-    let mut wanted = Ask { tasks_per_node: Some(2), ..Ask::tasks(2) };
+    let mut wanted = Ask { max_tasks_per_node: Some(2), ..Ask::tasks(2) };
     wanted.multiples = vec![(Layer::NODE, 2), (Layer::NODE, 2)];
     assert_eq!(nodes(fabric, slots, wanted, |_| ()), [0]);
 }
@@ -143,9 +143,15 @@ fn tasks_below_a_link_that_is_too_slow() {
 }
 
 #[test]
-fn more_tasks_on_each_node_than_one_may_have() {
-    let fabric = Fabric::flat("none", &table(2));
-    let slots = Slots::tasks(&fabric, vec![5, 5]);
-    let wanted = Ask { tasks_per_node: Some(2), max_tasks_per_node: Some(1), ..Ask::tasks(4) };
-    assert!(nodes(fabric, slots, wanted, |_| ()).is_empty());
+fn as_many_tasks_on_a_node_with_and_without_a_fabric() {
+    for fabric in [Fabric::flat("none", &table(4)), tree(&[("a", "", "n[0-3]")], 4)] {
+        for (most, held) in [(1, &[0, 1, 2, 3][..]), (2, &[0, 1]), (3, &[0, 1]), (4, &[0])] {
+            let slots = Slots::tasks(&fabric, vec![5; 4]);
+            let wanted = Ask { max_tasks_per_node: Some(most), ..Ask::tasks(4) };
+            assert_eq!(nodes(fabric.clone(), slots, wanted, |_| ()), held, "at most {most} on a node");
+        }
+        let slots = Slots::tasks(&fabric, vec![5; 4]);
+        let wanted = Ask { max_tasks_per_node: Some(1), ..Ask::tasks(5) };
+        assert!(nodes(fabric, slots, wanted, |_| ()).is_empty());
+    }
 }

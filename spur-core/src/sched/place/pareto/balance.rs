@@ -37,7 +37,7 @@ pub(super) fn balance<C: Cost>(
         exact &= bounded.exact;
         found.filter(|item| &item.cost.fields()[..head.len()] == head)
     };
-    let lowest = usize::from(problem.per_node.is_some());
+    let lowest = usize::from(problem.by_nodes);
     for layer in (lowest..problem.fabric.domain(holder).layer().index()).rev() {
         let unit = problem.units[layer];
         let steps = problem.amount / unit;

@@ -269,7 +269,7 @@ pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
 fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let whole = problem.view.slots.are_whole() && problem.within != Some(Layer::NODE);
     let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
-        || problem.per_node.is_some_and(|_| problem.amount > 1)
+        || problem.by_nodes && problem.amount > 1
         || problem.required.len() > 1
         || problem.forced_domains.len() > 1;
     let spread = problem.ask.mode == Mode::Distributed && problem.within != Some(Layer::NODE);
@@ -327,9 +327,7 @@ pub(crate) fn realise<C: Cost>(
         even_out(&mut solver, &mut candidate);
     }
     let (shares, common) = match candidate.holder {
-        Holder::Node(pos) => {
-            (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos))
-        }
+        Holder::Node(pos) => (vec![(pos, problem.amount)], problem.fabric.leaf_of(pos)),
         Holder::Domain(id) => {
             let mut bounded = solver.bounded(candidate.bounds.clone());
             bounded.guide_to(id);
@@ -356,7 +354,7 @@ fn share_out<C: Cost>(
     nodes: &[Chosen],
     candidate: &Candidate<C>,
 ) -> Vec<(Pos, u32)> {
-    if problem.ask.mode != Mode::Distributed || problem.per_node.is_some() {
+    if problem.ask.mode != Mode::Distributed || problem.by_nodes {
         return share(problem, holder, nodes, &candidate.bounds);
     }
     let chosen = problem.only_these(nodes.iter().map(|&(pos, _, _)| pos));

@@ -71,7 +71,7 @@ fn on_picked<C: Cost>(problem: &Problem<'_>, holder: DomainId) -> Option<Ranked>
 /// The placement on just these nodes of a domain, if it is allowed.
 fn on_these<C: Cost>(problem: &Problem<'_>, holder: DomainId, picked: Vec<Pos>) -> Option<Ranked> {
     // Shares are evened out by a limit: no solver is needed for that.
-    let is_even = problem.ask.mode != Mode::Consolidated && problem.per_node.is_none();
+    let is_even = problem.ask.mode != Mode::Consolidated && !problem.by_nodes;
     let most = if is_even { Some(level(problem, &picked)) } else { problem.ask.max_tasks_per_node };
     let ask = Ask { mode: Mode::Consolidated, max_tasks_per_node: most, ..problem.ask.clone() };
     let chosen = problem.only_these(picked.into_iter()).anew().asking(&ask);

@@ -101,7 +101,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let mut item = self.problem.node(pos, self.bounds[0])?;
         self.forget_tail(&mut item);
         let mut items = Vec::new();
-        if self.problem.ask.mode == Mode::Distributed && self.problem.per_node.is_none() {
+        if self.problem.ask.mode == Mode::Distributed && !self.problem.by_nodes {
             let unit = self.problem.unit(Layer::NODE);
             for amount in (item.lo..=item.hi.min(self.problem.amount)).step_by(unit as usize) {
                 items.push(self.square(&item, amount, Layer::NODE, Layer::NODE));
@@ -405,7 +405,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let most = self.plenty.min(problem.limit(id));
         let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(most));
         let (fewest_nodes, most_nodes) = problem.node_limits(id);
-        if problem.per_node.is_some() {
+        if problem.by_nodes {
             lo = lo.max(fewest_nodes);
         } else if problem.nodes.is_some() && !(fewest_nodes..=most_nodes).contains(&inside.key.nodes) {
             return;
@@ -491,7 +491,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     fn is_within_limits(&self, id: DomainId) -> bool {
         let problem = self.problem;
         let (fewest, most) = problem.node_limits(id);
-        let nodes = if problem.per_node.is_some() { Some(problem.amount) } else { problem.nodes };
+        let nodes = if problem.by_nodes { Some(problem.amount) } else { problem.nodes };
         nodes.is_none_or(|nodes| (fewest..=most).contains(&nodes))
     }
 

@@ -20,8 +20,8 @@ pub(crate) fn share(
     nodes: &[Chosen],
     bounds: &[(u32, u32)],
 ) -> Vec<(Pos, u32)> {
-    if let Some(each) = problem.per_node {
-        return nodes.iter().map(|&(pos, _, _)| (pos, each)).collect();
+    if problem.by_nodes {
+        return nodes.iter().map(|&(pos, _, _)| (pos, 1)).collect();
     }
     let mut shares = Vec::with_capacity(nodes.len());
     Sharing { problem, bounds }.give(holder, nodes, problem.amount, &mut shares);

@@ -16,7 +16,7 @@ impl<'a> Problem<'a> {
         }
         let units = self.units.iter().all(|&unit| unit == 1) && self.limits.is_empty();
         let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && self.loads.caps.is_none() && units;
-        let same = self.per_node.is_none_or(|each| each == 1) && self.ask.max_tasks_per_node.is_none();
+        let same = self.ask.max_tasks_per_node.is_none();
         if !plain || !same {
             self.capacity = Some(self.count_capacity());
         }
@@ -25,19 +25,19 @@ impl<'a> Problem<'a> {
     /// The most of the amount that one node can take.
     pub(crate) fn most_on(&self, pos: Pos) -> u32 {
         let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
-        self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
+        if self.by_nodes { slots.min(1) } else { slots - slots % self.units[0] }
     }
 
     /// What the nodes take, where nothing rounds it and all of them may be used.
     pub(crate) fn takes(&self) -> Option<Takes<'a>> {
-        let most = self.ask.max_tasks_per_node.unwrap_or(u32::MAX);
-        let plain = self.only.is_none() && self.units[0] == 1 && self.per_node != Some(0);
-        plain.then(|| Takes::new(self.fabric, self.view, most, self.per_node)).flatten()
+        let most = if self.by_nodes { 1 } else { self.ask.max_tasks_per_node.unwrap_or(u32::MAX) };
+        let plain = self.only.is_none() && self.units[0] == 1;
+        plain.then(|| Takes::new(self.fabric, self.view, most)).flatten()
     }
 
     fn count_capacity(&self) -> Vec<u32> {
         let takes = self.takes();
-        let is_each_open = self.per_node == Some(1) && self.only.is_none() && self.units[0] == 1;
+        let is_each_open = self.by_nodes && self.only.is_none() && self.units[0] == 1;
         if let (true, None, []) = (is_each_open, &self.barred, &self.limits[..]) {
             return self.count_open();
         }
@@ -97,10 +97,10 @@ impl<'a> Problem<'a> {
     /// The most a domain can take: never less than what is possible, often exactly that.
     #[inline]
     pub(crate) fn capacity(&self, id: DomainId) -> u32 {
-        match (&self.capacity, self.per_node) {
+        match (&self.capacity, self.by_nodes) {
             (Some(capacity), _) => capacity[id.index()],
-            (None, Some(_)) => self.view.slots.nodes_of(id),
-            (None, None) => u32::try_from(self.view.slots.of(id)).unwrap_or(u32::MAX),
+            (None, true) => self.view.slots.nodes_of(id),
+            (None, false) => u32::try_from(self.view.slots.of(id)).unwrap_or(u32::MAX),
         }
     }
 
@@ -150,17 +150,15 @@ impl<'a> Problem<'a> {
 
     /// Shows the nodes of a leaf that may be shared, in fabric order, and their slots.
     fn each_shared_node(&self, leaf: DomainId, mut see: impl FnMut(u64, Pos)) {
-        let least = self.per_node.unwrap_or(1).max(1);
         let range = self.fabric.domain(leaf).range();
         match (self.view.slots.small_tasks(), self.node_multiple()) {
             (Some(small), 1) => {
                 let all = small[range.clone()].iter().map(|&has| u32::from(has)).zip(positions(range));
-                all.filter(|(has, _)| *has >= least).for_each(|(has, pos)| see(has.into(), pos));
+                all.filter(|(has, _)| *has > 0).for_each(|(has, pos)| see(has.into(), pos));
             }
             (_, by) => {
                 let all = positions(range).map(|pos| (self.view.slots.at(pos), pos));
-                all.filter(|(has, _)| *has >= least)
-                    .for_each(|(has, pos)| see(u64::from(has) / by * by, pos));
+                all.filter(|(has, _)| *has > 0).for_each(|(has, pos)| see(u64::from(has) / by * by, pos));
             }
         }
     }
@@ -253,7 +251,7 @@ impl<'a> Problem<'a> {
     /// The same of every domain, by its number, where nodes are counted.
     pub(crate) fn rooms(&self) -> Option<&[u32]> {
         // Of domains that may not be used the capacity is 0.
-        self.capacity.as_deref().or_else(|| self.per_node.map(|_| self.view.slots.nodes_by_number()))
+        self.capacity.as_deref().or_else(|| self.by_nodes.then(|| self.view.slots.nodes_by_number()))
     }
 
     pub(super) fn node_multiple(&self) -> u64 {

@@ -33,8 +33,7 @@ impl Problem<'_> {
     fn suits_nodes(&self, shares: &[(Pos, u32)], positions: &[Pos]) -> bool {
         let sum: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
         let may = |&(pos, share): &(Pos, u32)| {
-            let amount =
-                if self.per_node.is_none_or(|each| each == share) { self.amount_of(share) } else { 0 };
+            let amount = if !self.by_nodes || share == 1 { self.amount_of(share) } else { 0 };
             amount > 0
                 && amount <= self.most_on(pos)
                 && amount.is_multiple_of(self.units[0])
@@ -54,7 +53,7 @@ impl Problem<'_> {
 
     /// What a share of a node counts for.
     fn amount_of(&self, share: u32) -> u32 {
-        if self.per_node.is_some() { 1 } else { share }
+        if self.by_nodes { 1 } else { share }
     }
 
     /// What is used of the holder and of every domain below it; `None` where a node is in no domain.
@@ -127,7 +126,7 @@ impl Problem<'_> {
             if !are_whole {
                 self.charge(&mut item.cost, Layer::NODE, Layer::NODE, self.slots_of_node(pos));
             }
-            if is_spread && self.per_node.is_none() {
+            if is_spread && !self.by_nodes {
                 square(&mut item.cost, 0, share);
             }
         }
@@ -153,7 +152,7 @@ impl Problem<'_> {
         if self.ask.mode != Mode::Balanced {
             return Vec::new();
         }
-        let lowest = usize::from(self.per_node.is_some());
+        let lowest = usize::from(self.by_nodes);
         let layers = (lowest..self.fabric.domain(holder).layer().index()).rev();
         let of_layer = |layer: usize| -> [Criterion; 2] {
             let counts = |id: &DomainId| {

@@ -22,13 +22,12 @@ pub(super) struct Loads<'a> {
 }
 
 impl<'a> Loads<'a> {
-    /// What the limits come to on the open nodes that have so many slots at least; `per_node` as in [`Problem`].
-    pub(super) fn of(fabric: &Fabric, view: &View<'_>, ask: &'a Ask, per_node: Option<u32>) -> Self {
+    /// What the limits come to on the open nodes; `by_nodes` as in [`Problem`].
+    pub(super) fn of(fabric: &Fabric, view: &View<'_>, ask: &'a Ask, by_nodes: bool) -> Self {
         let Some(load) = &ask.leaf_load else { return Self::default() };
         let (mut add_up, mut is_any_limited) = (false, false);
-        let least = per_node.unwrap_or(1);
         let most_nodes = |leaf: DomainId| {
-            let open = positions(fabric.domain(leaf).range()).filter(|&pos| view.slots.at(pos) >= least);
+            let open = positions(fabric.domain(leaf).range()).filter(|&pos| view.slots.at(pos) > 0);
             let loads: Vec<u32> = open.map(|pos| load.at(pos)).collect();
             let (all, are_alike) = (loads.len(), loads.windows(2).all(|pair| pair[0] == pair[1]));
             let fits = load.most_nodes(0, loads);
@@ -36,14 +35,11 @@ impl<'a> Loads<'a> {
                 return u32::MAX;
             }
             is_any_limited = true;
-            add_up |= per_node.is_none() || !are_alike;
+            add_up |= !by_nodes || !are_alike;
             u32::try_from(fits).unwrap_or(u32::MAX)
         };
         let caps: Vec<u32> = fabric.domains_of(Layer::LEAF).map(most_nodes).collect();
-        Self {
-            caps: (is_any_limited && per_node.is_some()).then_some(caps),
-            each: Some(load).filter(|_| add_up),
-        }
+        Self { caps: (is_any_limited && by_nodes).then_some(caps), each: Some(load).filter(|_| add_up) }
     }
 
     /// Whether no leaf is limited.

@@ -98,12 +98,12 @@ pub(super) struct Problem<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) view: &'a View<'a>,
     pub(super) ask: &'a Ask,
-    /// What is placed: tasks, or nodes where `per_node` is set.
+    /// What is placed: tasks, or nodes where `by_nodes` is set.
     pub(super) amount: u32,
     /// The exact number of nodes, where tasks are placed and the number matters.
     pub(super) nodes: Option<u32>,
     /// Every node takes exactly this many slots, and one unit of the amount.
-    pub(super) per_node: Option<u32>,
+    pub(super) by_nodes: bool,
     /// The unit of the amount in a domain that covers up to the layer: the least common multiple of the multiples at
     /// and below it.
     pub(super) units: SmallVec<[u32; 8]>,
@@ -157,26 +157,15 @@ impl<'a> Problem<'a> {
         frame: Frame,
         meter: &Meter,
     ) -> Option<Self> {
-        let per_node = per_node(ask, nodes);
-        let amount = match (per_node, nodes, ask.tasks) {
-            (Some(_), Some(nodes), None) => nodes,
-            (Some(each), nodes, Some(tasks)) => {
-                let needed = tasks / each;
-                if tasks % each != 0 || nodes.is_some_and(|nodes| nodes != needed) {
-                    return None;
-                }
-                needed
-            }
-            (None, _, Some(tasks)) => tasks,
-            _ => return None,
-        };
+        let by_nodes = ask.tasks.is_none() || ask.tasks == nodes;
+        let amount = ask.tasks.or(nodes)?;
         let layers = fabric.top().index() + 1;
-        let units = units(ask, per_node, frame.unit.filter(|_| per_node.is_some()), layers)?;
+        let units = units(ask, frame.unit.filter(|_| by_nodes), layers)?;
         if amount == 0 || units.last().is_some_and(|unit| !amount.is_multiple_of(*unit)) {
             return None;
         }
         // No node holds several of one each.
-        if per_node.is_some() && units[0] > 1 {
+        if by_nodes && units[0] > 1 {
             return None;
         }
         let mut span_caps: Vec<(Layer, u32)> = Vec::new();
@@ -187,9 +176,9 @@ impl<'a> Problem<'a> {
             }
         }
         span_caps.truncate(MAX_SPAN_CAPS);
-        let slots_cap = ask.max_slots_per_leaf.map_or(u32::MAX, |cap| cap / per_node.unwrap_or(1));
+        let slots_cap = ask.max_slots_per_leaf.unwrap_or(u32::MAX);
         let leaf_nodes = [ask.max_nodes_per_leaf, frame.leaf_nodes].into_iter().flatten().min();
-        let nodes_cap = leaf_nodes.filter(|_| per_node.is_some()).unwrap_or(u32::MAX);
+        let nodes_cap = leaf_nodes.filter(|_| by_nodes).unwrap_or(u32::MAX);
         let mut weights = view.weights.map_or_else(Vec::new, |weights| weights.among(view.slots.open()));
         let lightest = weights.pop();
         let mut needs = [0; MAX_COUNTS];
@@ -199,17 +188,17 @@ impl<'a> Problem<'a> {
             view,
             ask,
             amount,
-            nodes: if per_node.is_some() { None } else { nodes },
-            per_node,
+            nodes: if by_nodes { None } else { nodes },
+            by_nodes,
             units,
             within: frame.within,
             span_caps,
             needs,
             layout: Layout { weights: weights.len(), prefer: ask.prefer.clone(), layers },
             leaf_cap: slots_cap.min(nodes_cap),
-            loads: Loads::of(fabric, view, ask, per_node),
-            leaf_nodes: leaf_nodes.filter(|_| per_node.is_none()),
-            node_unit: frame.unit.filter(|_| per_node.is_none()),
+            loads: Loads::of(fabric, view, ask, by_nodes),
+            leaf_nodes: leaf_nodes.filter(|_| !by_nodes),
+            node_unit: frame.unit.filter(|_| !by_nodes),
             limits: Vec::new(),
             rounded: None,
             barred: barred(fabric, view, ask),
@@ -251,7 +240,7 @@ impl<'a> Problem<'a> {
 
     /// The most that a domain may take, whatever it could.
     pub(super) fn limit(&self, id: DomainId) -> u32 {
-        if self.per_node.is_some() { self.node_limits(id).1 } else { u32::MAX }
+        if self.by_nodes { self.node_limits(id).1 } else { u32::MAX }
     }
 
     /// Whether some domains may give only so many nodes.
@@ -294,7 +283,7 @@ impl<'a> Problem<'a> {
 
     /// Whether what is needed of each node of one weight is the same everywhere.
     pub(super) fn nodes_of_a_weight_are_alike(&self) -> bool {
-        self.per_node.is_some()
+        self.by_nodes
             && self.view.slots.are_whole()
             && self.ask.counts.is_empty()
             && self.required.is_empty()
@@ -304,7 +293,7 @@ impl<'a> Problem<'a> {
 
     /// Whether nodes are counted that are shared: each gives as many slots and may have more.
     pub(super) fn shares_nodes(&self) -> bool {
-        self.per_node.is_some() && !self.view.slots.are_whole()
+        self.by_nodes && !self.view.slots.are_whole()
     }
 
     /// Whether nodes are shared that differ in nothing but their slots.
@@ -356,14 +345,14 @@ impl<'a> Problem<'a> {
     pub(super) fn spreads_by_counts(&self) -> bool {
         let (node, above) = self.units.split_at(Layer::LEAF.index());
         let are_uncut = self.leaf_cap == u32::MAX && self.loads.is_none();
-        let are_counted = match self.per_node {
-            Some(_) => self.weights.is_empty() || are_uncut,
-            None => self.weights.is_empty() && self.nodes.is_none() && self.leaf_nodes.is_none(),
+        let are_counted = match self.by_nodes {
+            true => self.weights.is_empty() || are_uncut,
+            false => self.weights.is_empty() && self.nodes.is_none() && self.leaf_nodes.is_none(),
         };
         let are_alike = self.weights.is_empty() && self.required.is_empty();
-        let is_right = are_alike && (self.per_node.is_some() || node == &above[..1]);
+        let is_right = are_alike && (self.by_nodes || node == &above[..1]);
         are_counted
-            && (is_right || self.per_node.is_some() && above[0] == 1)
+            && (is_right || self.by_nodes && above[0] == 1)
             && self.ask.mode == Mode::Distributed
             && self.within != Some(Layer::NODE)
             && above.iter().all(|&unit| unit == above[0])
@@ -443,7 +432,7 @@ impl<'a> Problem<'a> {
     where
         'a: 'b,
     {
-        let nodes = if self.per_node.is_some() { Some(self.amount) } else { self.nodes };
+        let nodes = if self.by_nodes { Some(self.amount) } else { self.nodes };
         let frame = Frame { within: self.within, ..Frame::default() };
         Problem::new(self.fabric, self.view, ask, nodes, frame, &self.meter)
     }
@@ -472,7 +461,7 @@ impl<'a> Problem<'a> {
 
     /// Slots that the job takes in all.
     pub(super) fn wanted_slots(&self) -> u64 {
-        u64::from(self.amount) * u64::from(self.per_node.unwrap_or(1))
+        self.amount.into()
     }
 
     /// Whether spans can be settled before everything else, by capacity alone: nothing cuts or rounds what is held.
@@ -526,10 +515,10 @@ impl<'a> Problem<'a> {
             return None;
         }
         let unit = self.units[0];
-        let (lo, hi) = match self.per_node {
-            Some(each) if slots >= each && unit == 1 => (1, 1),
-            Some(_) => return None,
-            None => {
+        let (lo, hi) = match self.by_nodes {
+            true if slots > 0 && unit == 1 => (1, 1),
+            true => return None,
+            false => {
                 let most = slots.min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX)).min(bounds.1);
                 (unit.max(bounds.0).div_ceil(unit) * unit, most - most % unit)
             }
@@ -577,31 +566,10 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Slots that every node takes, where that is fixed.
-fn per_node(ask: &Ask, nodes: Option<u32>) -> Option<u32> {
-    match (ask.tasks_per_node, ask.tasks) {
-        (Some(each), _) => Some(each.max(1)),
-        (None, None) => Some(1),
-        (None, tasks) if tasks == nodes => Some(1),
-        (None, Some(_)) => None,
-    }
-}
-
 /// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
-fn units(
-    ask: &Ask,
-    per_node: Option<u32>,
-    unit: Option<(Layer, u32)>,
-    layers: usize,
-) -> Option<SmallVec<[u32; 8]>> {
+fn units(ask: &Ask, unit: Option<(Layer, u32)>, layers: usize) -> Option<SmallVec<[u32; 8]>> {
     let mut units: SmallVec<[u32; 8]> = smallvec![1; layers];
-    // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
-    let per_task = |by: u32| match (per_node, ask.tasks) {
-        (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),
-        _ => by,
-    };
-    let multiples = ask.multiples.iter().map(|&(layer, by)| (layer, per_task(by)));
-    for (layer, by) in multiples.chain(unit) {
+    for (layer, by) in ask.multiples.iter().copied().chain(unit) {
         for unit in &mut units[layer.index()..] {
             *unit = (*unit / narrow(gcd((*unit).into(), by.into()))).checked_mul(by)?;
         }

@@ -169,7 +169,7 @@ fn number(value: u64) -> i64 {
 /// Nanoseconds between two nodes of the job. A path inside a domain is no slower than one through what lies above it, so
 /// links that say nothing are as fast as those above; where none says anything they come last. One node has no link.
 fn latency(problem: &Problem<'_>, holder: Holder) -> i64 {
-    let is_single = problem.nodes == Some(1) || problem.per_node.is_some() && problem.amount == 1;
+    let is_single = problem.nodes == Some(1) || problem.by_nodes && problem.amount == 1;
     match holder {
         Holder::Domain(id) if !is_single => lowest(problem.fabric, id).map_or(i64::MAX, number),
         Holder::Node(_) | Holder::Domain(_) => 0,

@@ -66,7 +66,7 @@ impl Problem<'_> {
 
     /// Whether nodes are counted of which the job takes a share each.
     fn counts_shares(&self) -> bool {
-        self.ask.tasks.is_none() && self.ask.tasks_per_node.is_none() && !self.view.slots.are_whole()
+        self.ask.tasks.is_none() && !self.view.slots.are_whole()
     }
 }
 

@@ -14,29 +14,21 @@ pub(crate) struct Takes<'a> {
     lightest: Option<(&'a [u16], u16)>,
     /// The most that a node takes.
     most: u16,
-    /// What a node must have to take one unit of the job, where each takes one at most.
-    each: Option<u16>,
     /// Whether the slots of no leaf come to more than a slot count of a node can say.
     are_few: bool,
 }
 
 impl<'a> Takes<'a> {
-    /// Nodes that take `most` of their slots, or one unit each; None where slots are whole nodes, or so many that their
+    /// Nodes that take `most` of their slots at most; None where slots are whole nodes, or so many that their
     /// sums are too large.
-    pub(crate) fn new(fabric: &Fabric, view: &View<'a>, most: u32, each: Option<u32>) -> Option<Self> {
+    pub(crate) fn new(fabric: &Fabric, view: &View<'a>, most: u32) -> Option<Self> {
         let slots = view.slots.small_tasks()?;
         let fit = fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
         let are_few = || {
             let leaves = view.slots.sums_by_domain(fabric, Layer::LEAF);
             leaves.iter().all(|&sum| sum <= u64::from(u16::MAX))
         };
-        fit.then(|| Self {
-            slots,
-            lightest: None,
-            most: narrow(most),
-            each: each.map(narrow),
-            are_few: are_few(),
-        })
+        fit.then(|| Self { slots, lightest: None, most: narrow(most), are_few: are_few() })
     }
 
     /// What nodes of one weight take; nothing for all others.
@@ -49,7 +41,7 @@ impl<'a> Takes<'a> {
         for index in leaf {
             let is_light = self.lightest.is_none_or(|(classes, lightest)| classes[index] == lightest);
             let has = self.slots[index];
-            let takes = self.each.map_or(has.min(self.most), |each| u16::from(has >= each));
+            let takes = has.min(self.most);
             if is_light && takes > 0 {
                 see(index, takes.into());
             }
@@ -108,19 +100,14 @@ impl<'a> Takes<'a> {
     /// Goes through some nodes: their slots and what they take, 0 and 0 where a node may not be used.
     fn fold<T>(&self, nodes: Range<usize>, start: T, see: impl Fn(T, u16, u16) -> T) -> T {
         let slots = &self.slots[nodes.clone()];
-        let Self { most, each, .. } = *self;
+        let most = self.most;
         let weighed =
             |lightest: u16| move |(&slots, &class): (&u16, &u16)| if class == lightest { slots } else { 0 };
-        match (self.lightest, each) {
-            (None, None) => slots.iter().fold(start, |sum, &has| see(sum, has, has.min(most))),
-            (None, Some(each)) => slots.iter().fold(start, |sum, &has| see(sum, has, u16::from(has >= each))),
-            (Some((classes, lightest)), None) => {
+        match self.lightest {
+            None => slots.iter().fold(start, |sum, &has| see(sum, has, has.min(most))),
+            Some((classes, lightest)) => {
                 let slots = slots.iter().zip(&classes[nodes]).map(weighed(lightest));
                 slots.fold(start, |sum, has| see(sum, has, has.min(most)))
-            }
-            (Some((classes, lightest)), Some(each)) => {
-                let slots = slots.iter().zip(&classes[nodes]).map(weighed(lightest));
-                slots.fold(start, |sum, has| see(sum, has, u16::from(has >= each)))
             }
         }
     }

@@ -44,7 +44,7 @@ impl Equal {
     fn of_nodes(view: &View<'_>, ask: &Ask, room: u32) -> Option<Self> {
         // The score knows the share of slots that the job fills.
         let is_known = room == 1 || !ask.score.weights.any();
-        (is_known && ask.tasks_per_node.is_none()).then(|| Self {
+        is_known.then(|| Self {
             room,
             each: 1,
             tasks: None,
@@ -63,17 +63,14 @@ impl Equal {
             && ask.counts.is_empty()
             && !ask.contiguous
             && ask.adjacent.is_none();
-        let most = ask.max_tasks_per_node.map_or(room, |most| most.min(room));
-        let each = ask.tasks_per_node.unwrap_or(most);
-        if !plain || each == 0 || each > most {
+        let each = ask.max_tasks_per_node.map_or(room, |most| most.min(room));
+        if !plain || each == 0 {
             return None;
         }
         let is_even = tasks.is_multiple_of(each);
         let nodes = tasks.div_ceil(each);
         // Fewer nodes would not do; on more, tasks could be shared out in more than one way.
-        if ask.tasks_per_node.is_some() && !is_even
-            || ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes))
-        {
+        if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
             return None;
         }
         // The score knows the share of slots that the job fills.
@@ -83,13 +80,12 @@ impl Equal {
         let multiples =
             in_nodes(ask, room).filter(|multiples| multiples.is_empty() || each == room && is_even)?;
         let nodes_cap = match ask.max_slots_per_leaf {
-            Some(cap) if ask.tasks_per_node.is_none() && !cap.is_multiple_of(each) => return None,
+            Some(cap) if !cap.is_multiple_of(each) => return None,
             cap => cap.map(|cap| cap / each),
         };
         let ask = Ask {
             nodes: Some((nodes, nodes)),
             tasks: None,
-            tasks_per_node: None,
             max_tasks_per_node: None,
             multiples,
             max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(nodes_cap).min(),

@@ -97,7 +97,7 @@ fn keeps_all(problem: &Problem<'_>, placement: &Placement) -> bool {
         && !problem.span_caps.iter().any(is_over)
         && leaves.iter().all(|(leaf, shares)| {
             let nodes = shares.len() as u64;
-            let amount = if problem.per_node.is_some() {
+            let amount = if problem.by_nodes {
                 nodes
             } else {
                 shares.iter().map(|&(share, _)| u64::from(share)).sum()

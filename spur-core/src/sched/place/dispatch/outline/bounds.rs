@@ -28,7 +28,7 @@ struct Along {
 impl<'p, 'a> Bounds<'p, 'a> {
     /// None where one node is placed, or where jobs are spread. Of tasks only stretches of which every node is used have bounds.
     pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
-        let is_single = problem.per_node.is_some() && problem.amount == 1;
+        let is_single = problem.by_nodes && problem.amount == 1;
         if is_single || problem.ask.mode == Mode::Distributed {
             return None;
         }
@@ -57,7 +57,7 @@ impl<'p, 'a> Bounds<'p, 'a> {
     /// slots; None where no domain that may hold the job has the stretch. Tasks use every node.
     pub(super) fn rank<C: Cost>(&self, stretch: &Range<usize>, slots: u64) -> Option<Rank> {
         let problem = self.problem;
-        if problem.per_node.is_none() && stretch.len() == 1 && !problem.view.slots.are_whole() {
+        if !problem.by_nodes && stretch.len() == 1 && !problem.view.slots.are_whole() {
             let pos = position(stretch.start);
             return problem.node::<C>(pos, (0, u32::MAX)).map(|item| rank_node(problem, pos, &item));
         }
@@ -68,7 +68,7 @@ impl<'p, 'a> Bounds<'p, 'a> {
         }
         let mut item = Item::<C>::nothing(problem.layout.width());
         let fields = item.cost.fields_mut();
-        let nodes = problem.per_node.map_or(stretch.len(), |_| problem.amount as usize);
+        let nodes = if problem.by_nodes { problem.amount as usize } else { stretch.len() };
         // The lightest there are.
         let mut wanted = u32::try_from(nodes).unwrap_or(u32::MAX);
         for (class, before) in self.of_weights.iter().enumerate().rev() {

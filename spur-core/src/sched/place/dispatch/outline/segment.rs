@@ -92,9 +92,9 @@ impl Packing {
 
     /// What is free in each of them.
     fn rooms(self, problem: &Problem<'_>, home: DomainId) -> Vec<u32> {
-        let room = |id: DomainId| match problem.per_node {
-            Some(_) => problem.capacity(id),
-            None => problem.view.slots.nodes_of(id),
+        let room = |id: DomainId| match problem.by_nodes {
+            true => problem.capacity(id),
+            false => problem.view.slots.nodes_of(id),
         };
         self.blocks(problem.fabric, home).into_iter().map(room).collect()
     }

@@ -136,7 +136,7 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
         best.offer(&problem.all_of_these(window), start(window));
     };
     // Of how many nodes tasks use in leaves nothing is known.
-    if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1 && problem.per_node.is_some()) {
+    if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1 && problem.by_nodes) {
         let least = least_slots(problem);
         let ranked = windows.chunks(1).filter_map(|alone| {
             let window = alone[0];

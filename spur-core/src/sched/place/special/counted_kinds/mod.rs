@@ -46,7 +46,7 @@ pub(super) fn place(problem: &Problem<'_>) -> Outcome {
 
 fn applies(problem: &Problem<'_>) -> bool {
     let ask = problem.ask;
-    problem.per_node == Some(1)
+    problem.by_nodes
         && problem.view.slots.are_whole()
         && !ask.counts.is_empty()
         && ask.mode == Mode::Consolidated

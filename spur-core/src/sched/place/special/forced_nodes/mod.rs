@@ -30,10 +30,9 @@ pub(super) fn place(problem: &Problem<'_>) -> Outcome {
     let Some(leaves) = Leaves::new(problem) else { return Outcome::Nowhere };
     match search(&leaves, &holders) {
         Ok(Some((holder, shares))) => {
-            let each = problem.per_node.unwrap_or(1);
             let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
             for &(leaf, amount) in &shares {
-                nodes.extend(leaves.nodes_of(leaf, amount).into_iter().map(|pos| (pos, each)));
+                nodes.extend(leaves.nodes_of(leaf, amount).into_iter().map(|pos| (pos, 1)));
             }
             Outcome::Placed(Placement::new(problem, nodes, Some(holder), true))
         }
@@ -46,7 +45,7 @@ fn applies(problem: &Problem<'_>) -> bool {
     let ask = problem.ask;
     let weighs = problem.layout.weights > 0;
     let units = &problem.units[Layer::LEAF.index()..];
-    problem.per_node.is_some()
+    problem.by_nodes
         && problem.view.slots.are_whole()
         && ask.mode == Mode::Consolidated
         && ask.prefer_domain.is_none()

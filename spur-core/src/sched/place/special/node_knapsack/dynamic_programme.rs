@@ -118,7 +118,7 @@ impl<'a> Scale<'a> {
             weights: if weights { problem.layout.weights } else { 0 },
             span: bits(problem.amount.into()),
             slots: bits(most_slots),
-            are_nodes_counted: !matches!(beside, Beside::Nodes(_)) && problem.per_node.is_none(),
+            are_nodes_counted: !matches!(beside, Beside::Nodes(_)) && !problem.by_nodes,
         };
         let counts = u32::try_from(scale.weights + scale.prefer.len()).ok()? + u32::from(scale.layers);
         // A bit of each is left so that nothing is taken for what cannot be done.

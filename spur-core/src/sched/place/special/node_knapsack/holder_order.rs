@@ -31,12 +31,12 @@ impl Items<'_, '_> {
 
     /// Whether placements in a domain differ in nothing but the fewest members and in what they leave.
     fn are_members_all(&self, id: DomainId) -> bool {
-        self.are_members_first() && self.problem.per_node.is_some() && self.lies_over_leaves(id)
+        self.are_members_first() && self.problem.by_nodes && self.lies_over_leaves(id)
     }
 
     /// Whether the fewest nodes of the fewest members come before all else that placements in a domain differ in.
     fn lies_over_nodes(&self, id: DomainId) -> bool {
-        self.are_members_first() && self.problem.per_node.is_none() && self.lies_over_leaves(id)
+        self.are_members_first() && !self.problem.by_nodes && self.lies_over_leaves(id)
     }
 
     /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0

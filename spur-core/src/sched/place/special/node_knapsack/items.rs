@@ -482,13 +482,12 @@ impl<'s, 'a> Items<'s, 'a> {
 /// Looks at all nodes in domains that may be used.
 fn survey(problem: &Problem<'_>, takes: &Takes<'_>) -> Survey {
     let fabric = problem.fabric;
-    if problem.per_node.is_some() && problem.amount > 1 {
+    if problem.by_nodes && problem.amount > 1 {
         return Survey { peak: 1, smallest: None };
     }
-    let wanted = problem.per_node.unwrap_or(problem.amount);
     let mut survey = Survey { peak: 0, smallest: None };
     let mut see = |range| {
-        let (peak, smallest) = takes.extremes(range, wanted);
+        let (peak, smallest) = takes.extremes(range, problem.amount);
         survey.peak = survey.peak.max(peak);
         survey.smallest = survey.smallest.into_iter().chain(smallest).min();
     };

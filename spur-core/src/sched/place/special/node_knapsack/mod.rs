@@ -44,8 +44,7 @@ pub(super) fn place(problem: &Problem<'_>) -> Outcome {
 fn search(items: &Items<'_, '_>) -> Outcome {
     let problem = items.problem;
     if let Some((leaf, pos)) = on_one_node(items) {
-        let share = problem.per_node.unwrap_or(problem.amount);
-        return Outcome::Placed(Placement::new(problem, vec![(pos, share)], Some(leaf), true));
+        return Outcome::Placed(Placement::new(problem, vec![(pos, problem.amount)], Some(leaf), true));
     }
     let highest = problem.within.unwrap_or(problem.fabric.top());
     for layer in (1..=highest.0).map(Layer) {
@@ -87,7 +86,6 @@ fn of_nodes_alone(items: &Items<'_, '_>, holders: &[DomainId]) -> Option<(Domain
     let ask = Ask {
         nodes: Some((nodes, nodes)),
         tasks: None,
-        tasks_per_node: None,
         max_tasks_per_node: None,
         ..items.problem.ask.clone()
     };
@@ -149,7 +147,7 @@ fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[Candidate]) -> Place
 fn on_one_node(items: &Items<'_, '_>) -> Option<(DomainId, Pos)> {
     let problem = items.problem;
     let takes_several = problem.view.slots.are_whole()
-        || problem.per_node.is_some() && problem.amount > 1
+        || problem.by_nodes && problem.amount > 1
         || problem.nodes.is_some_and(|nodes| nodes > 1);
     if takes_several {
         return None;

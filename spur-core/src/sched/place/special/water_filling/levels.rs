@@ -113,9 +113,9 @@ impl ShareBounds<'_, '_> {
     pub(super) fn nodes(&self, shares: &[(DomainId, u32)]) -> Vec<(Pos, u32)> {
         let mut nodes = Vec::new();
         for &(leaf, units) in shares {
-            match self.problem.per_node {
-                Some(each) => nodes.extend(self.first_nodes(leaf, units).into_iter().map(|pos| (pos, each))),
-                None => {
+            match self.problem.by_nodes {
+                true => nodes.extend(self.first_nodes(leaf, units).into_iter().map(|pos| (pos, 1))),
+                false => {
                     let shares = self.node_shares(leaf, units).into_iter();
                     nodes.extend(shares.map(|(pos, share)| (pos, share * self.unit)));
                 }

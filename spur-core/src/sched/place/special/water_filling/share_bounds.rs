@@ -56,7 +56,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
 
     /// Whether tasks are placed, so that nodes have shares as well.
     pub(super) fn has_tasks(&self) -> bool {
-        self.problem.per_node.is_none()
+        !self.problem.by_nodes
     }
 
     /// Finds out what a holder has and how its domains are used: nodes of each class but the lightest, the heaviest first;

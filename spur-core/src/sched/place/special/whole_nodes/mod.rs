@@ -349,10 +349,9 @@ fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec
 /// A placement on the first nodes of each leaf that the job may have.
 fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
     let problem = rooms.problem;
-    let each = problem.per_node.unwrap_or(1);
     let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
     for &(leaf, amount) in shares {
-        rooms.take_of(leaf, amount as usize, |pos| nodes.push((pos, each)));
+        rooms.take_of(leaf, amount as usize, |pos| nodes.push((pos, 1)));
     }
     Placement::new(problem, nodes, Some(*holder), true)
 }

@@ -149,6 +149,21 @@ fn salloc_runs_a_command_whose_steps_use_the_allocation() {
 }
 
 #[test]
+fn salloc_takes_what_a_login_shell_has_where_it_has_nothing_itself() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root may ask for it");
+    }
+    let cluster = cluster();
+    let words = ["salloc", "--get-user-env=60L", "-Q", "sh", "-c", "echo $LOGNAME ${HOME##*/}"];
+    let mut command = cluster.command(&words);
+    let said = command.env_remove("LOGNAME").output().unwrap();
+    let out = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(out, "root work\n", "{}", String::from_utf8_lossy(&said.stderr));
+    let bad = cluster.run(&["salloc", "--get-user-env=soon", "true"]);
+    assert!(bad.code == Some(1) && bad.err.contains("write TIMEOUT[S|L]"), "{bad:?}");
+}
+
+#[test]
 fn an_allocation_that_is_taken_away_ends_the_command_if_that_is_wished() {
     let cluster = cluster();
     let mut gate = cluster.gate("gate");

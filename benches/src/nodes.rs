@@ -184,6 +184,7 @@ fn hello(name: &str) -> Hello {
             tmp_disk_mb: 0,
             gres: Vec::<NodeGres>::new(),
             features: Vec::new(),
+            places: Vec::new(),
         }),
         boot_id: "bench".to_owned(),
         spool_id: name.to_owned(),

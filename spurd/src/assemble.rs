@@ -3,13 +3,14 @@
 //! Here patterns become paths, numbers of the allocation become the kernel's CPUs and the vendor's devices, and the
 //! variables are added that only the node knows. What cannot be carried out is refused with one sentence.
 
+mod gpus;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::idset::IdSet;
 use spur_core::text::cpubind::{CpuBind, CpuBinding};
-use spur_core::text::gpubind::GpuBind;
 use spur_core::text::jobid::StepRef;
 use spur_core::text::membind::{MemBindError, MemBinding};
 use spur_core::text::oom::OomKillStep;
@@ -17,9 +18,10 @@ use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::{convert, v1};
 
+use self::gpus::{HeldGpu, gpu_bind, gpus_of_task, visible};
 use crate::binding::{self, StepCpu};
 use crate::inventory::cpu::CpuPlace;
-use crate::inventory::device::{Device, Vendor};
+use crate::inventory::device::Device;
 use crate::step::attempt::StepAttempt;
 use crate::step::order::{
     DeviceNumber, Identity, Input, Launch, Limit, LimitedResource, MpiNode, MpiOrder, MpiPlugin, Output,
@@ -40,6 +42,8 @@ pub struct NodeFacts {
     pub cpus: Option<Vec<u32>>,
     /// Where each of these lies.
     pub places: Vec<CpuPlace>,
+    /// How many of them a core has.
+    pub threads_per_core: u32,
     /// Its NUMA nodes with memory.
     pub memory_nodes: Vec<u32>,
     /// Its devices, as far as their files are known.
@@ -154,10 +158,7 @@ impl NodeFacts {
             return Err("the step has no command".to_owned());
         }
         let cpus = cpu_set(&part.cpus)?;
-        let given: Vec<(String, String)> = std::mem::take(&mut launch.job_environment)
-            .into_iter()
-            .map(|variable| (variable.key, variable.value))
-            .collect();
+        let given = pairs(std::mem::take(&mut launch.job_environment));
         let mut variables = given.clone();
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
         variables.extend(self.common(&cpus, &devices)?);
@@ -179,10 +180,11 @@ impl NodeFacts {
             let (stdin, stdout, stderr) = self.files(&launch, credential, (number, rank))?;
             let own_cpus = binding::cpus(&bound.bind, &step_cpus, shares[local as usize].clone(), local)?;
             let own = programs.iter().find(|(ranks, _)| ranks.contains(rank));
+            let own_gpus = gpus_of_task(&gpus, local, &bind, &self.cores(&own_cpus));
             Ok(TaskOrder {
                 global: rank,
                 argv: own.map(|(_, argv)| argv.clone()).unwrap_or_default(),
-                env: [task_variables(rank, local, number, &all), gpus_of_task(&gpus, local, &bind)].concat(),
+                env: [task_variables(rank, local, number, &all), own_gpus].concat(),
                 tell_binding: bound.verbose.then(|| bound.kind().to_owned()),
                 memory: binding::memory(&memory, &own_cpus, &self.memory_nodes, &step_cpus, local)?,
                 cpus: own_cpus,
@@ -306,25 +308,6 @@ impl NodeFacts {
         Ok(variables)
     }
 
-    /// The GPUs among devices of the allocation, in the order in which their libraries count them.
-    fn held_gpus(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
-        let mut held = Vec::new();
-        for part in devices.iter().filter(|part| part.name == "gpu") {
-            // The same number where the node was only told to have it.
-            let gpu = |id| self.device(part, id).map_or((None, id), |gpu| (gpu.vendor, gpu.index));
-            held.extend(ids(part)?.iter().map(gpu));
-        }
-        held.sort_unstable();
-        let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
-        let mut counts = [0_u32; 2];
-        let counted = |(vendor, index): (Option<Vendor>, u32)| {
-            let count = &mut counts[usize::from(vendor == Some(Vendor::Amd))];
-            let place = std::mem::replace(count, *count + 1);
-            HeldGpu { vendor, index, seen: if renumbered { place } else { index } }
-        };
-        Ok(held.into_iter().map(counted).collect())
-    }
-
     /// The `id`-th device of a name and type, if it is known.
     fn device(&self, part: &v1::DevicePart, id: u32) -> Option<&Device> {
         let same =
@@ -347,6 +330,13 @@ impl NodeFacts {
     fn kernel_cpus(&self, cpus: impl Iterator<Item = u32>) -> Vec<u32> {
         let Some(known) = &self.cpus else { return Vec::new() };
         cpus.filter_map(|cpu| known.get(cpu as usize).copied()).collect()
+    }
+
+    /// The node's cores, numbered socket by socket, of CPUs by the kernel's numbers.
+    fn cores(&self, kernel: &[u32]) -> IdSet {
+        let known = self.cpus.iter().flatten().zip(0_u32..);
+        let own = known.filter(|(cpu, _)| kernel.contains(cpu)).map(|(_, own)| own);
+        own.map(|own| own / self.threads_per_core.max(1)).collect()
     }
 
     /// The same with where each of them lies.
@@ -445,46 +435,12 @@ fn scratch(environment: &[u8]) -> Option<(String, String)> {
     (!is_set).then(|| ("TMPDIR".to_owned(), "/tmp".to_owned()))
 }
 
-/// A GPU of a step.
-#[derive(Clone, Copy)]
-struct HeldGpu {
-    vendor: Option<Vendor>,
-    /// The number by which the vendor's library counts it among all of the node.
-    index: u32,
-    /// The same among those that the step sees.
-    seen: u32,
-}
-
 fn ids(part: &v1::DevicePart) -> Result<IdSet, String> {
     part.ids.parse().map_err(|error| format!("devices of the order: {error}"))
 }
 
 fn listed(numbers: impl Iterator<Item = u32>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
-}
-
-/// The variables by which libraries know which GPUs they may use.
-fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
-    let mut variables = Vec::new();
-    let seen =
-        |amd| gpus.iter().filter(move |gpu| (gpu.vendor == Some(Vendor::Amd)) == amd).map(|gpu| gpu.seen);
-    let (nvidia, amd) = (listed(seen(false)), listed(seen(true)));
-    if !nvidia.is_empty() {
-        variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
-        variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
-    }
-    if !amd.is_empty() {
-        variables.push(("ROCR_VISIBLE_DEVICES".to_owned(), amd));
-    }
-    variables
-}
-
-/// The variables of a task that has GPUs of its own.
-fn gpus_of_task(gpus: &[HeldGpu], local: u32, bind: &GpuBind) -> Vec<(String, String)> {
-    let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
-    let places = bind.places(local, count).unwrap_or_default();
-    let own = places.into_iter().filter_map(|place| gpus.get(place as usize).copied()).collect::<Vec<_>>();
-    visible(&own)
 }
 
 /// The CPUs and the memory that tasks are bound to.
@@ -494,6 +450,10 @@ fn bindings(launch: &v1::StepLaunch) -> Result<(CpuBinding, MemBinding), String>
     Ok((if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said }, memory))
 }
 
+fn pairs(variables: Vec<v1::KeyValue>) -> Vec<(String, String)> {
+    variables.into_iter().map(|variable| (variable.key, variable.value)).collect()
+}
+
 /// What a variable of an environment says, if it can be read; the last one counts.
 fn said<T: FromStr>(environment: &[u8], name: &str) -> Option<T> {
     let value = |variable: &[u8]| {
@@ -501,16 +461,6 @@ fn said<T: FromStr>(environment: &[u8], name: &str) -> Option<T> {
         std::str::from_utf8(value).ok()?.parse().ok()
     };
     environment.rsplit(|byte| *byte == 0).find_map(value)
-}
-
-/// How tasks share GPUs: as was said, or each has as many as were asked for it.
-fn gpu_bind(said: &str, per_task: u32) -> Result<GpuBind, String> {
-    let bind: GpuBind = said.parse().map_err(|error| format!("--gpu-bind: {error}"))?;
-    Ok(if bind == GpuBind::None && said.is_empty() && per_task > 0 {
-        GpuBind::PerTask(per_task)
-    } else {
-        bind
-    })
 }
 
 /// What tasks run that do not run what the step does.
@@ -620,7 +570,10 @@ fn limits(wire: &[v1::Limit]) -> Result<Vec<Limit>, String> {
 
 #[cfg(test)]
 mod tests {
+    use spur_core::text::gpubind::GpuBind;
+
     use super::*;
+    use crate::inventory::device::Vendor;
 
     fn facts() -> NodeFacts {
         let gpu = |vendor, kind: &str, index| Device {
@@ -629,11 +582,14 @@ mod tests {
             vendor: Some(vendor),
             index,
             file: "/dev/null".into(),
+            cores: if index == 0 { IdSet::first(2) } else { "2-3".parse().unwrap() },
+            links: Vec::new(),
         };
         NodeFacts {
             name: "n2".to_owned(),
             variables: vec![("SPUR_CONF".to_owned(), "/etc/spur.toml".to_owned())],
             cpus: Some(vec![0, 4, 1, 5, 2, 6, 3, 7]),
+            threads_per_core: 2,
             devices: vec![
                 gpu(Vendor::Amd, "mi300x", 0),
                 gpu(Vendor::Nvidia, "h100", 0),
@@ -716,6 +672,21 @@ mod tests {
             order.batch.as_mut().unwrap().environment = asked.as_bytes().to_vec().into();
             assert_eq!(facts.batch(order).unwrap().launch.order.usage_interval_ms, every, "{asked}");
         }
+    }
+
+    #[test]
+    fn the_closest_gpus_are_those_near_a_tasks_cores() {
+        let facts = facts();
+        let gpus = facts.held_gpus(&[device("h100", "0-1"), device("a100", "0")]).unwrap();
+        let seen = |cpus: &[u32]| {
+            let found = gpus_of_task(&gpus, 0, &GpuBind::Closest, &facts.cores(cpus));
+            found.into_iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES").map(|(_, value)| value)
+        };
+        // The kernel's CPUs 0, 4, 1 and 5 are cores 0 and 1.
+        assert_eq!(seen(&[5]).as_deref(), Some("0"));
+        assert_eq!(seen(&[6, 3]).as_deref(), Some("1,2"));
+        assert_eq!(seen(&[4, 2]).as_deref(), Some("0,1,2"));
+        assert_eq!(seen(&[]), None, "a task that is not bound sees what its step sees");
     }
 
     #[test]

@@ -181,6 +181,7 @@ fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -
         variables,
         cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
         places: inventory.cpus.places.clone(),
+        threads_per_core: inventory.cpus.threads_per_core,
         memory_nodes: Kernel::default().memory_nodes(),
         devices: settings.overrides.devices(inventory),
         constrains_devices,

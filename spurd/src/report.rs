@@ -2,7 +2,7 @@
 
 use spur_core::compute::{HeldAttempt, Report};
 use spur_core::id::Attempt;
-use spur_core::model::node::NodeShape;
+use spur_core::model::node::{DevicePlace, NodeShape};
 use spur_proto::convert::agent::wire_attempt;
 use spur_proto::convert::usage::wire_usage;
 use spur_proto::v1;
@@ -71,6 +71,12 @@ pub(crate) fn shape(shape: &NodeShape) -> v1::NodeShape {
         kind: gres.kind.to_string(),
         count: gres.count,
     });
+    let place = |place: &DevicePlace| v1::DevicePlace {
+        name: place.name.to_string(),
+        kind: place.kind.to_string(),
+        cores: place.cores.to_string(),
+        links: place.links.clone(),
+    };
     v1::NodeShape {
         sockets: shape.sockets,
         cores_per_socket: shape.cores_per_socket,
@@ -80,5 +86,6 @@ pub(crate) fn shape(shape: &NodeShape) -> v1::NodeShape {
         tmp_disk_mb: shape.tmp_disk_mb,
         gres: gres.collect(),
         features: shape.features.iter().map(ToString::to_string).collect(),
+        places: shape.places.iter().map(place).collect(),
     }
 }

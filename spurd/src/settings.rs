@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spur_core::model::config::{AgentLocal, AuthMethod, Config, Local, LogLocal};
+use spur_core::model::idset::IdSet;
 use spur_core::model::node::{NodeGres, NodeShape};
 use spur_core::text::address::HostPort;
 use spur_core::text::gres::GresSpec;
@@ -11,7 +12,7 @@ use spur_proto::keys::ClusterKeys;
 
 use crate::args::Args;
 use crate::inventory::Inventory;
-use crate::inventory::device::Device;
+use crate::inventory::device::{self, Device};
 
 /// Everything that is fixed while spurd runs, and what SIGHUP may change.
 #[derive(Clone, Debug)]
@@ -192,7 +193,8 @@ pub fn host_name() -> String {
 impl Overrides {
     /// What the node registers with.
     pub fn shape(&self, found: &Inventory) -> NodeShape {
-        let flat = self.cpus.is_some_and(|cpus| cpus != found.cpus.threads.len() as u32);
+        let flat = self.is_flat(found);
+        let devices = self.devices(found);
         NodeShape {
             // Of CPUs that are not there, no sockets and cores are known.
             sockets: if flat { 1 } else { found.cpus.sockets },
@@ -201,9 +203,15 @@ impl Overrides {
             cpus: self.cpus.unwrap_or(found.cpus.threads.len() as u32),
             memory_mb: self.memory_mb.unwrap_or(found.memory_mb),
             tmp_disk_mb: found.tmp_disk_mb,
-            gres: self.gres.as_ref().map_or_else(|| counted(&self.devices(found)), |gres| named(gres)),
+            gres: self.gres.as_ref().map_or_else(|| counted(&devices), |gres| named(gres)),
             features: self.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
+            places: device::places(&devices),
         }
+    }
+
+    /// Whether the node registers CPUs of which no sockets and cores are known.
+    fn is_flat(&self, found: &Inventory) -> bool {
+        self.cpus.is_some_and(|cpus| cpus != found.cpus.threads.len() as u32)
     }
 
     /// The devices that are known by their files: none where the command line has only said how many there are.
@@ -212,8 +220,13 @@ impl Overrides {
             return Vec::new();
         }
         let declared = |name: &str| self.devices.iter().any(|device| device.name == name);
-        let detected = found.gpus.iter().filter(|gpu| !declared(&gpu.name));
-        self.devices.iter().chain(detected).cloned().collect()
+        let mut detected: Vec<Device> =
+            found.gpus.iter().filter(|gpu| !declared(&gpu.name)).cloned().collect();
+        if self.is_flat(found) {
+            // Which cores are near is said of those that are there.
+            detected.iter_mut().for_each(|gpu| gpu.cores = IdSet::default());
+        }
+        self.devices.iter().cloned().chain(detected).collect()
     }
 
     /// The CPUs that tasks can be bound to, by the node's numbering; `None` where the registered ones are not there.

@@ -340,6 +340,29 @@ fn tasks_are_bound_to_the_cpus_that_are_said() {
 }
 
 #[test]
+fn gpus_are_near_the_cpus_of_a_job_and_linked_to_each_other() {
+    const SHOW: [&str; 2] = ["printenv", "SLURM_JOB_GPUS"];
+    let gpu = |file: &str, more: &str| format!("[[gres]]\nname = \"gpu\"\nfile = \"/dev/{file}\"\n{more}\n");
+    let near = [gpu("zero", "cores = \"0-1\""), gpu("full", "cores = \"2-3\"")].concat().leak();
+    let cluster = Cluster::start(&Setup { gres: "gpu:2", more: near, ..Setup::default() });
+    let shown = |options: &[&str]| cluster.ok(&[&["srun", "-c2", "--gres=gpu:1"], options, &SHOW].concat());
+    assert_eq!(shown(&[]), "0\n");
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    cluster.sbatch(&["-c2", "-o", "/dev/null", "--wrap", "echo >up; read x <gate"]);
+    up.wait();
+    assert_eq!(shown(&[]), "1\n", "the first two CPUs are taken");
+    gate.open();
+
+    // 0 with 3, and 1 with 2.
+    let links = [("zero", "-1,1,1,4"), ("full", "1,-1,4,1"), ("null", "1,4,-1,1"), ("random", "4,1,1,-1")];
+    let links: String = links.map(|(file, links)| gpu(file, &format!("links = \"{links}\""))).concat();
+    let cluster = Cluster::start(&Setup { gres: "gpu:4", more: links.leak(), ..Setup::default() });
+    assert_eq!(cluster.ok(&[&["srun", "--gres=gpu:2"], &SHOW[..]].concat()), "0,3\n");
+    let one = [&["srun", "-n2", "--gpus-per-task=1"], &SHOW[..]].concat();
+    assert_eq!(cluster.ok(&one), "0,3\n0,3\n");
+}
+
+#[test]
 fn a_step_has_the_devices_that_it_asked_for() {
     let more = "[[gres]]\nname = \"gpu\"\ntype = \"x\"\nfile = \"/dev/zero,/dev/full\"";
     let cluster = Cluster::start(&Setup { gres: "gpu:x:2", more, ..Setup::default() });

@@ -8,7 +8,7 @@ use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::caller::Owner;
 use spur_core::model::history::Seen;
 use spur_core::model::job::Batch;
-use spur_core::model::node::{NodeGres, NodeShape, Registration};
+use spur_core::model::node::{DevicePlace, NodeGres, NodeShape, Registration};
 use spur_core::model::step::StepNodeEnd;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::Time;
@@ -42,6 +42,16 @@ pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
     })
 }
 
+fn device_place(place: &v1::DevicePlace) -> DevicePlace {
+    DevicePlace {
+        name: place.name.as_str().into(),
+        kind: place.kind.as_str().into(),
+        // A list that cannot be read says as little as none.
+        cores: place.cores.parse().unwrap_or_default(),
+        links: place.links.clone(),
+    }
+}
+
 fn node_shape(shape: &v1::NodeShape) -> NodeShape {
     let gres = |gres: &v1::NodeGres| NodeGres {
         name: gres.name.as_str().into(),
@@ -57,6 +67,7 @@ fn node_shape(shape: &v1::NodeShape) -> NodeShape {
         tmp_disk_mb: shape.tmp_disk_mb,
         gres: shape.gres.iter().map(gres).collect(),
         features: shape.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
+        places: shape.places.iter().map(device_place).collect(),
     }
 }
 

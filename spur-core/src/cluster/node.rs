@@ -342,5 +342,6 @@ fn effective(config: &NodeConfig, registration: Option<&Registration>) -> NodeSh
         tmp_disk_mb: if said.tmp_disk_mb > 0 { said.tmp_disk_mb } else { found.tmp_disk_mb },
         gres: if said.gres.is_empty() { found.gres.clone() } else { said.gres.clone() },
         features,
+        places: found.places.clone(),
     }
 }

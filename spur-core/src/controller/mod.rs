@@ -6,6 +6,7 @@
 //! the cluster.
 
 pub mod command;
+mod devices;
 pub mod effect;
 mod ending;
 pub mod environment;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::idset::IdSet;
 use crate::id::Attempt;
 use crate::text::time::Time;
 
@@ -27,6 +28,10 @@ pub struct NodeShape {
     pub gres: Vec<NodeGres>,
     /// What `--constraint` may ask for, besides the names of the node's domains.
     pub features: Vec<Arc<str>>,
+    /// Where devices lie, as the node itself says: those of one name and type in the order of their numbers. None of the
+    /// names of which nothing is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<DevicePlace>,
 }
 
 impl NodeShape {
@@ -35,6 +40,21 @@ impl NodeShape {
     pub fn gpus(&self) -> u32 {
         self.gres.iter().filter(|gres| *gres.name == *"gpu").map(|gres| gres.count).sum()
     }
+}
+
+/// Where one device of a node lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DevicePlace {
+    /// Such as `gpu`.
+    pub name: Arc<str>,
+    /// Its type; may be empty.
+    pub kind: Arc<str>,
+    /// The node's cores that are near, numbered socket by socket; none: all are alike.
+    pub cores: IdSet,
+    /// How many links it has to each device of its name, in their order; 0 to itself, and to those that the list is too
+    /// short for.
+    pub links: Vec<u32>,
 }
 
 /// Devices of one name and type on a node, numbered from 0.

@@ -5,6 +5,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use spur_core::model::config::DeviceFiles;
+use spur_core::model::idset::IdSet;
+use spur_core::model::node::DevicePlace;
 
 use crate::step::order::DeviceNumber;
 
@@ -30,6 +32,10 @@ pub struct Device {
     pub index: u32,
     /// The file through which a process uses it.
     pub file: PathBuf,
+    /// The node's cores that are near, numbered socket by socket; none: all are alike.
+    pub cores: IdSet,
+    /// How many links it has to each device of its name, in their order; none: not known.
+    pub links: Vec<u32>,
 }
 
 impl Device {
@@ -37,17 +43,26 @@ impl Device {
     pub fn declared(entries: &[DeviceFiles], node: &str) -> (Vec<Device>, Vec<String>) {
         let (mut devices, mut wrong) = (Vec::new(), Vec::new());
         let mut counts = BTreeMap::<(&str, Option<Vendor>), u32>::new();
+        let mut places = BTreeMap::<&str, usize>::new();
         for entry in entries.iter().filter(|entry| entry.are_of(node)) {
             for file in &entry.files {
                 let vendor = vendor(file).filter(|_| entry.name == "gpu");
                 let count = counts.entry((&entry.name, vendor)).or_default();
                 let index = std::mem::replace(count, *count + 1);
+                let place = places.entry(&entry.name).or_default();
+                let links = links_at(entry, *place).unwrap_or_else(|why| {
+                    wrong.push(why);
+                    Vec::new()
+                });
+                *place += 1;
                 let device = Device {
                     name: entry.name.clone(),
                     kind: entry.kind.clone(),
                     vendor,
                     index,
                     file: file.clone(),
+                    cores: entry.cores.clone(),
+                    links,
                 };
                 match device.number() {
                     Ok(_) => devices.push(device),
@@ -74,6 +89,32 @@ impl Device {
     }
 }
 
+/// The links of the device that is the `place`th of its name on the node.
+fn links_at(entry: &DeviceFiles, place: usize) -> Result<Vec<u32>, String> {
+    match entry.links.iter().position(Option::is_none) {
+        Some(own) if own != place => Err(format!(
+            "links of {}: -1 is in place {own}, but the device is number {place} of its name on this node",
+            entry.files.first().map_or("no file".into(), |file| file.display().to_string())
+        )),
+        _ => Ok(entry.links.iter().map(|link| link.unwrap_or(0)).collect()),
+    }
+}
+
+/// Where devices lie: those of the names of which anything is known.
+pub fn places(devices: &[Device]) -> Vec<DevicePlace> {
+    let is_known = |name: &str| {
+        let mut same = devices.iter().filter(|device| device.name == name);
+        same.any(|device| !device.cores.is_empty() || !device.links.is_empty())
+    };
+    let place = |device: &Device| DevicePlace {
+        name: device.name.as_str().into(),
+        kind: device.kind.as_str().into(),
+        cores: device.cores.clone(),
+        links: device.links.clone(),
+    };
+    devices.iter().filter(|device| is_known(&device.name)).map(place).collect()
+}
+
 /// Who made a GPU that is used through such a file.
 fn vendor(file: &Path) -> Option<Vendor> {
     let name = file.file_name()?.to_str()?;
@@ -96,6 +137,8 @@ mod tests {
             name: name.to_owned(),
             kind: "x".to_owned(),
             files: files.iter().map(PathBuf::from).collect(),
+            cores: IdSet::default(),
+            links: Vec::new(),
         };
         let entries = [
             entry(Some("n[1-2]"), "gpu", &["/dev/null", "/dev/none-such", "/dev/zero"]),
@@ -115,5 +158,33 @@ mod tests {
             (Some(Vendor::Nvidia), None)
         );
         assert_eq!(vendor(Path::new("/dev/dri/renderD129")), Some(Vendor::Amd));
+    }
+
+    #[test]
+    fn declared_devices_lie_where_they_are_said_to() {
+        let entry = |name: &str, file: &str, cores: &str, links: &[i64]| DeviceFiles {
+            nodes: None,
+            name: name.to_owned(),
+            kind: String::new(),
+            files: vec![file.into()],
+            cores: if cores.is_empty() { IdSet::default() } else { cores.parse().unwrap() },
+            links: links.iter().map(|&link| u32::try_from(link).ok()).collect(),
+        };
+        let entries = [
+            entry("gpu", "/dev/null", "0-3", &[-1, 4]),
+            entry("gpu", "/dev/zero", "", &[4, -1]),
+            entry("nic", "/dev/full", "", &[]),
+            entry("gpu", "/dev/random", "4-7", &[-1, 0, 0]),
+        ];
+        let (devices, wrong) = Device::declared(&entries, "n1");
+        let lie: Vec<_> = places(&devices)
+            .into_iter()
+            .map(|place| (place.name.to_string(), place.cores.to_string(), place.links))
+            .collect();
+        let gpu = |cores: &str, links: &[u32]| ("gpu".to_owned(), cores.to_owned(), links.to_vec());
+        assert_eq!(lie, [gpu("0-3", &[0, 4]), gpu("", &[4, 0]), gpu("4-7", &[])]);
+        let said =
+            "links of /dev/random: -1 is in place 0, but the device is number 2 of its name on this node";
+        assert_eq!(wrong, [said]);
     }
 }

@@ -6,7 +6,10 @@
 
 use std::path::PathBuf;
 
+use spur_core::model::idset::IdSet;
+
 use super::Kernel;
+use super::cpu::Cpus;
 use super::device::{Device, Vendor};
 
 /// PCI device numbers of AMD's compute GPUs and their types.
@@ -32,15 +35,46 @@ const AMD_TYPES: [(u32, &str); 19] = [
     (0x75a3, "mi355x"),
 ];
 
+/// What the compute driver calls a link of xGMI (`CRAT_IOLINK_TYPE_XGMI` in the kernel's `kfd_crat.h`).
+const XGMI: u32 = 11;
+
 impl Kernel {
     /// The GPUs that jobs can use, AMD's first.
-    pub fn gpus(&self) -> Vec<Device> {
-        let mut gpus = self.amd();
-        gpus.extend(self.nvidia());
+    pub fn gpus(&self, cpus: &Cpus) -> Vec<Device> {
+        let mut gpus = self.amd(cpus);
+        gpus.extend(self.nvidia(cpus));
         gpus
     }
 
-    fn amd(&self) -> Vec<Device> {
+    /// The node's cores that the kernel calls near a device; none where it names all, or nothing.
+    fn near(&self, device: &str, cpus: &Cpus) -> IdSet {
+        let list = self.line(format!("{device}/local_cpulist"));
+        let local = list.and_then(|list| list.parse::<IdSet>().ok()).unwrap_or_default();
+        let numbered = cpus.threads.iter().zip(0_u32..);
+        let near = numbered.filter(|(cpu, _)| local.contains(**cpu)).map(|(_, own)| own);
+        let near: Vec<u32> = near.collect();
+        if near.len() == cpus.threads.len() {
+            return IdSet::default();
+        }
+        near.into_iter().map(|own| own / cpus.threads_per_core.max(1)).collect()
+    }
+
+    /// How many xGMI links lead from a node of AMD's topology to each of these.
+    fn xgmi(&self, from: u32, to: &[u32]) -> Vec<u32> {
+        let base = format!("sys/class/kfd/kfd/topology/nodes/{from}/io_links");
+        let mut links = vec![0; to.len()];
+        for name in self.names(&base) {
+            let text = self.text(format!("{base}/{name}/properties")).unwrap_or_default();
+            let is_xgmi = number(&text, "type") == Some(XGMI);
+            let at = number(&text, "node_to").and_then(|node| to.iter().position(|other| *other == node));
+            if let Some(at) = at.filter(|_| is_xgmi) {
+                links[at] += 1;
+            }
+        }
+        if links.iter().all(|link| *link == 0) { Vec::new() } else { links }
+    }
+
+    fn amd(&self, cpus: &Cpus) -> Vec<Device> {
         let base = "sys/class/kfd/kfd/topology/nodes";
         let mut nodes: Vec<u32> = self.names(base).iter().filter_map(|name| name.parse().ok()).collect();
         nodes.sort_unstable();
@@ -48,34 +82,47 @@ impl Kernel {
             // A node of the topology without this number is a CPU.
             self.line(format!("{base}/{node}/gpu_id")).filter(|id| id != "0" && !id.is_empty())?;
             let properties = self.text(format!("{base}/{node}/properties"))?;
-            let value = |key: &str| {
-                let line = properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
-                line.trim().parse::<u32>().ok()
-            };
-            let minor = value("drm_render_minor").filter(|&minor| minor > 0)?;
-            let kind = amd_type(value("device_id").unwrap_or(0));
-            Some((kind, PathBuf::from(format!("/dev/dri/renderD{minor}"))))
+            let minor = number(&properties, "drm_render_minor").filter(|&minor| minor > 0)?;
+            Some((node, amd_type(number(&properties, "device_id").unwrap_or(0)), minor))
         });
-        let numbered = described.zip(0..);
-        numbered.map(|((kind, file), index)| gpu(Vendor::Amd, kind, index, file)).collect()
+        let described: Vec<(u32, String, u32)> = described.collect();
+        let all: Vec<u32> = described.iter().map(|(node, ..)| *node).collect();
+        let numbered = described.into_iter().zip(0..);
+        let one = |((node, kind, minor), index)| Device {
+            cores: self.near(&format!("sys/class/drm/renderD{minor}/device"), cpus),
+            links: self.xgmi(node, &all),
+            ..gpu(Vendor::Amd, kind, index, format!("/dev/dri/renderD{minor}").into())
+        };
+        numbered.map(one).collect()
     }
 
-    fn nvidia(&self) -> Vec<Device> {
+    fn nvidia(&self, cpus: &Cpus) -> Vec<Device> {
         let base = "proc/driver/nvidia/gpus";
         let described = self.names(base).into_iter().filter_map(|address| {
             let text = self.text(format!("{base}/{address}/information"))?;
             let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
             let minor: u32 = value("Device Minor:")?.parse().ok()?;
-            Some((nvidia_type(value("Model:").unwrap_or_default()), minor))
+            let cores = self.near(&format!("sys/bus/pci/devices/{address}"), cpus);
+            Some((nvidia_type(value("Model:").unwrap_or_default()), minor, cores))
         });
         let numbered = described.zip(0..);
-        let file = |minor| PathBuf::from(format!("/dev/nvidia{minor}"));
-        numbered.map(|((kind, minor), index)| gpu(Vendor::Nvidia, kind, index, file(minor))).collect()
+        let one = |((kind, minor, cores), index)| Device {
+            cores,
+            ..gpu(Vendor::Nvidia, kind, index, format!("/dev/nvidia{minor}").into())
+        };
+        numbered.map(one).collect()
     }
 }
 
 fn gpu(vendor: Vendor, kind: String, index: u32, file: PathBuf) -> Device {
-    Device { name: "gpu".to_owned(), kind, vendor: Some(vendor), index, file }
+    let (cores, links) = (IdSet::default(), Vec::new());
+    Device { name: "gpu".to_owned(), kind, vendor: Some(vendor), index, file, cores, links }
+}
+
+/// The number that a line of the compute driver's properties says.
+fn number(properties: &str, key: &str) -> Option<u32> {
+    let value = properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+    value.trim().parse().ok()
 }
 
 /// The type of an AMD GPU; its PCI number where it is not known by name, so that types never mix.
@@ -119,6 +166,12 @@ mod tests {
         }
     }
 
+    /// Two sockets of two cores of two threads; the second threads come last in the kernel's count.
+    fn cpus() -> Cpus {
+        let (threads, places) = (vec![0, 4, 1, 5, 2, 6, 3, 7], Vec::new());
+        Cpus { sockets: 2, cores_per_socket: 2, threads_per_core: 2, threads, places }
+    }
+
     #[test]
     fn nvidia_gpus_are_counted_by_bus_address() {
         let information = |minor| format!("Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t {minor}\n");
@@ -126,8 +179,12 @@ mod tests {
         let (_root, kernel) = tree(&[
             ("proc/driver/nvidia/gpus/0000:17:00.0/information", &first),
             ("proc/driver/nvidia/gpus/0000:c7:00.0/information", &second),
+            ("sys/bus/pci/devices/0000:17:00.0/local_cpulist", "0-1,4-5\n"),
+            ("sys/bus/pci/devices/0000:c7:00.0/local_cpulist", "0-7\n"),
         ]);
-        let gpus = kernel.gpus();
+        let gpus = kernel.gpus(&cpus());
+        let near: Vec<String> = gpus.iter().map(|gpu| gpu.cores.to_string()).collect();
+        assert_eq!(near, ["0-1", ""], "all are as good as none");
         let devices: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.file.to_str().unwrap())).collect();
         assert_eq!(devices, [(0, "/dev/nvidia1"), (1, "/dev/nvidia0")]);
         assert!(gpus.iter().all(|gpu| gpu.kind == "h100" && gpu.vendor == Some(Vendor::Nvidia)));
@@ -146,12 +203,18 @@ mod tests {
             (format!("{base}/2/properties"), properties(0x74a1, 128)),
             (format!("{base}/10/gpu_id"), "51499\n".to_owned()),
             (format!("{base}/10/properties"), properties(0x1234, 136)),
+            (format!("{base}/2/io_links/0/properties"), "type 2\nnode_from 2\nnode_to 0\n".to_owned()),
+            (format!("{base}/2/io_links/1/properties"), "type 11\nnode_from 2\nnode_to 10\n".to_owned()),
+            (format!("{base}/10/io_links/1/properties"), "type 11\nnode_from 10\nnode_to 2\n".to_owned()),
+            ("sys/class/drm/renderD136/device/local_cpulist".to_owned(), "2-3,6-7\n".to_owned()),
         ];
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_root, kernel) = tree(&files);
         let gpu = |kind: &str, index, render: &str| gpu(Vendor::Amd, kind.to_owned(), index, render.into());
-        let expected = [gpu("mi300x", 0, "/dev/dri/renderD128"), gpu("amd_1234", 1, "/dev/dri/renderD136")];
-        assert_eq!(kernel.gpus(), expected);
+        let first = Device { links: vec![0, 1], ..gpu("mi300x", 0, "/dev/dri/renderD128") };
+        let cores = "2-3".parse().unwrap();
+        let second = Device { links: vec![1, 0], cores, ..gpu("amd_1234", 1, "/dev/dri/renderD136") };
+        assert_eq!(kernel.gpus(&cpus()), [first, second]);
     }
 }

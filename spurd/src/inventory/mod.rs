@@ -47,11 +47,12 @@ impl Kernel {
 
     /// Takes stock; `tmp` is the directory whose file system holds the temporary files of jobs.
     pub fn take_stock(&self, tmp: &Path) -> Inventory {
+        let cpus = self.cpus(&cpu::usable());
         Inventory {
-            cpus: self.cpus(&cpu::usable()),
+            gpus: self.gpus(&cpus),
+            cpus,
             memory_mb: self.memory().total_mb,
             tmp_disk_mb: memory::disk_mb(tmp),
-            gpus: self.gpus(),
         }
     }
 

@@ -480,12 +480,14 @@ const CGROUP: &[(&str, &str)] = &[
     ("TaskAffinity", FOUND),
 ];
 
+const NEAR: &str = "nodes find out which cores are near a GPU; write cores of [[gres]] where they cannot";
+
 const GRES: &[(&str, &str)] = &[
     ("AutoDetect", "not needed: nodes find their GPUs themselves"),
-    ("Cores", "not needed: nodes find out which CPUs are near a device"),
-    ("CPUs", "not needed: nodes find out which CPUs are near a device"),
+    ("Cores", NEAR),
+    ("CPUs", NEAR),
     ("Flags", ""),
-    ("Links", "links between GPUs are not looked at"),
+    ("Links", "nodes find links of xGMI; write others as links of [[gres]], one device each"),
 ];
 
 #[cfg(test)]

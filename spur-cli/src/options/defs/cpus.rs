@@ -4,6 +4,7 @@
 
 use spur_core::text::ParseError;
 use spur_core::text::cpubind::CpuBinding;
+use spur_core::text::gpubind::GpuBind;
 use spur_core::text::membind::MemBinding;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::nodes::NodeCount;
@@ -189,9 +190,26 @@ pub(super) const AFFINITY: &[Def] = &[
     .or(&["cpu_bind"])
     .only(SRUN)
     .env(&["SLURM_CPU_BIND"]),
-    Def::value("accel-bind", None, "options", "bind tasks to the devices nearest to them", nothing)
-        .only(SRUN)
-        .without_effect("how near a device is to a CPU is not known"),
+    Def::value(
+        "accel-bind",
+        None,
+        "options",
+        "bind tasks to the devices nearest to them: g, n, v",
+        |s, v| {
+            if let Some(other) = v.chars().find(|letter| !"gnv".contains(*letter)) {
+                return Err(format!("`{other}` is not known; known are g, n and v"));
+            }
+            if v.contains('g') {
+                s.step.gpu_bind = GpuBind::Closest;
+            }
+            if v.contains('n') {
+                s.notes
+                    .push("--accel-bind=n has no effect: tasks see all other devices than GPUs".to_owned());
+            }
+            Ok(())
+        },
+    )
+    .only(SRUN),
 ];
 
 /// What `--cpu-freq` asks for, if it is `P1[-P2[:GOVERNOR]]` or a governor.

@@ -49,7 +49,7 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(JOB)
     .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"])
-    .without_effect("devices are not tied to CPUs, and are never shared"),
+    .without_effect("devices near the CPUs of a job come first, others serve as well, and none is shared"),
     Def::value("gpus", Some('G'), "n", "count of GPUs required for the job", |s, v| {
         gpus(v)?;
         v.clone_into(&mut s.spec.gpus);

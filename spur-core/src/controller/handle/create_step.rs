@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::super::devices::choose;
 use super::super::{Ctx, Reject, Reply};
 use super::owned;
 use crate::cluster::{Cluster, Event};
@@ -16,7 +17,7 @@ use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, MemoryNeed};
 use crate::model::layout::{self, Distribution, Room};
-use crate::model::node::NodeGres;
+use crate::model::node::{NodeGres, NodeShape};
 use crate::model::phase::Phase;
 use crate::model::step::{Step, StepNode, StepSpec};
 use crate::text::gres::GresSpec;
@@ -106,13 +107,13 @@ pub(super) fn check(
         let tasks = ranks.len();
         let cpus = share.cpus(candidate, tasks);
         let node = cluster.node(candidate.part.node);
-        let shape = node.map_or(&[][..], |node| &node.shape.gres);
+        let shape = node.map(|node| &*node.shape);
         nodes.push(StepNode {
             node: candidate.part.node,
             tasks,
             ranks,
             memory_mb: memory(job, candidate, wish, cpus.len())?,
-            gres: devices(job, candidate, wish, (tasks, shape), &portion(&mut gpus, count - number))?,
+            gres: devices(job, candidate, wish, (tasks, &cpus, shape), &portion(&mut gpus, count - number))?,
             cpus,
             exit: None,
             out_of_memory: false,
@@ -319,7 +320,7 @@ fn devices(
     job: &Job,
     candidate: &Candidate<'_>,
     wish: &StepSpec,
-    (tasks, shape): (u32, &[NodeGres]),
+    (tasks, cpus, shape): (u32, &IdSet, Option<&NodeShape>),
     portion: &[GresSpec],
 ) -> Result<Box<[GresAlloc]>, Reject> {
     let part = candidate.part;
@@ -335,9 +336,13 @@ fn devices(
     let per_task = wish.gpus_per_task.iter().map(|spec| (spec, spec.count.saturating_mul(tasks.into())));
     for (spec, count) in per_node.chain(per_task) {
         let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-        let matches = |entry: u16| is_meant(spec, shape.get(usize::from(entry)));
+        let matches = |entry: u16| is_meant(spec, shape.and_then(|shape| shape.gres.get(usize::from(entry))));
         for own in free.iter_mut().filter(|own| matches(own.entry)) {
-            let ids = own.ids.lowest(left.min(own.ids.len()));
+            let count = left.min(own.ids.len());
+            let ids = match shape {
+                Some(shape) => choose(shape, own.entry, &own.ids, count, cpus),
+                None => own.ids.lowest(count),
+            };
             left -= ids.len();
             own.ids = own.ids.difference(&ids);
             if !ids.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply};
+use super::super::{Ctx, Reject, Reply, devices};
 use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
@@ -162,8 +162,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// The lowest free CPUs and devices, so that what stays free stays in one piece; `None` if there is not enough beside
-/// what is kept for others.
+/// The lowest free CPUs, so that what stays free stays in one piece, and devices near them; `None` if there is not enough
+/// beside what is kept for others.
 pub(in crate::controller) fn take(
     node: &Node,
     kept: &Kept,
@@ -176,16 +176,12 @@ pub(in crate::controller) fn take(
     if kept.any && !leaves(node, kept, part) {
         return None;
     }
-    let threads = node.shape.threads_per_core;
-    let cpus = match exclusive {
-        true => node.free_cpus(),
-        false if threads <= 1 => node.lowest_free_cpus(part.cpus),
-        false => cores(&node.free_cpus(), part.cpus, threads)?,
-    };
+    let cpus = if exclusive { node.free_cpus() } else { shared_cpus(node, part)? };
     let memory_mb = if part.memory_mb <= node.free_memory_mb() { part.memory_mb } else { return None };
     let mut gres = Vec::with_capacity(part.gres.len());
     for (entry, count) in &part.gres {
-        let ids = node.free_gres(usize::from(*entry)).lowest(*count);
+        let free = node.free_gres(usize::from(*entry));
+        let ids = devices::choose(&node.shape, *entry, &free, *count, &cpus);
         if ids.len() < *count {
             return None;
         }
@@ -195,6 +191,33 @@ pub(in crate::controller) fn take(
         return None;
     }
     Some(NodeAlloc { node: node.id, tasks: part.tasks, cpus, memory_mb, gres: gres.into_boxed_slice() })
+}
+
+/// CPUs for a part of a node: the lowest, unless with others more of its devices would be near.
+fn shared_cpus(node: &Node, part: &StartPart) -> Option<IdSet> {
+    let threads = node.shape.threads_per_core.max(1);
+    if threads == 1 && (node.shape.places.is_empty() || part.gres.is_empty()) {
+        return Some(node.lowest_free_cpus(part.cpus));
+    }
+    let free = node.free_cpus();
+    let lowest = cores(&free, part.cpus, threads, &IdSet::default())?;
+    if node.shape.places.is_empty() {
+        return Some(lowest);
+    }
+    let far = |cpus: &IdSet| -> usize {
+        let chosen = part.gres.iter().map(|(entry, count)| {
+            let ids =
+                devices::choose(&node.shape, *entry, &node.free_gres(usize::from(*entry)), *count, cpus);
+            devices::far(&node.shape, *entry, &ids, cpus)
+        });
+        chosen.sum()
+    };
+    let regions = part
+        .gres
+        .iter()
+        .flat_map(|(entry, _)| devices::regions(&node.shape, *entry, &node.free_gres(usize::from(*entry))));
+    let near = regions.filter_map(|region| cores(&free, part.cpus, threads, &region));
+    std::iter::once(lowest).chain(near).min_by_key(far)
 }
 
 /// Whether a part leaves what is kept for others.
@@ -207,14 +230,16 @@ fn leaves(node: &Node, kept: &Kept, part: &StartPart) -> bool {
     part.cpus + kept.cpus <= node.free_cpus().len() && memory && part.gres.iter().all(gres)
 }
 
-/// So many CPUs of cores that are free as a whole: a core's threads are never split between jobs.
-fn cores(free: &IdSet, count: u32, threads: u32) -> Option<IdSet> {
-    let threads = threads.max(1);
-    if threads == 1 {
+/// So many CPUs of cores that are free as a whole: a core's threads are never split between jobs. Those of a region, given
+/// by the numbers of cores, come before all others.
+fn cores(free: &IdSet, count: u32, threads: u32, region: &IdSet) -> Option<IdSet> {
+    if threads == 1 && region.is_empty() {
         return Some(free.lowest(count)).filter(|cpus| cpus.len() == count);
     }
     let whole = |first: &u32| (*first..first + threads).all(|cpu| free.contains(cpu));
     let firsts = free.iter().filter(|cpu| cpu % threads == 0).filter(whole);
+    let (within, outside): (Vec<u32>, Vec<u32>) = firsts.partition(|first| region.contains(first / threads));
+    let firsts = within.into_iter().chain(outside);
     let cpus: IdSet =
         firsts.take(count.div_ceil(threads) as usize).flat_map(|first| first..first + threads).collect();
     (cpus.len() >= count).then_some(cpus)
@@ -227,9 +252,17 @@ mod tests {
     #[test]
     fn cores_are_never_split() {
         let free: IdSet = "0,2-3,6-7".parse().expect("a list");
-        assert_eq!(cores(&free, 3, 2).map(|cpus| cpus.to_string()).as_deref(), Some("2-3,6-7"));
-        assert_eq!(cores(&free, 5, 2), None);
-        assert_eq!(cores(&free, 3, 1).map(|cpus| cpus.to_string()).as_deref(), Some("0,2-3"));
-        assert_eq!(cores(&free, 6, 1), None);
+        assert_eq!(
+            cores(&free, 3, 2, &IdSet::default()).map(|cpus| cpus.to_string()).as_deref(),
+            Some("2-3,6-7")
+        );
+        assert_eq!(cores(&free, 5, 2, &IdSet::default()), None);
+        assert_eq!(
+            cores(&free, 3, 1, &IdSet::default()).map(|cpus| cpus.to_string()).as_deref(),
+            Some("0,2-3")
+        );
+        assert_eq!(cores(&free, 6, 1, &IdSet::default()), None);
+        let (free, region) = (IdSet::first(8), "3".parse().expect("a list"));
+        assert_eq!(cores(&free, 4, 2, &region).map(|cpus| cpus.to_string()).as_deref(), Some("0-1,6-7"));
     }
 }

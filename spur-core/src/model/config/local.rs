@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::model::idset::IdSet;
 use crate::text::address::HostPort;
 use crate::text::hostlist::HostList;
 use crate::text::time::Seconds;
@@ -223,6 +224,10 @@ pub struct DeviceFiles {
     pub kind: String,
     /// `file`: one for each device.
     pub files: Vec<PathBuf>,
+    /// `cores`: the cores of the node that are near, numbered socket by socket; none: all are alike.
+    pub cores: IdSet,
+    /// `links`: how many links a device has to each of its name, in their order; `None` in the place of itself.
+    pub links: Vec<Option<u32>>,
 }
 
 impl DeviceFiles {

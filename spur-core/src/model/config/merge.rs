@@ -160,7 +160,8 @@ pub fn node(was: &NodeConfig, is: &NodeConfig, says: &NodeConfig) -> (NodeConfig
             memory_mb,
             tmp_disk_mb,
             gres,
-            features
+            features,
+            places
         },
         &was.shape,
         &is.shape,

@@ -200,10 +200,36 @@ pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFi
         if let Some(bad) = files.iter().find(|file| !file.is_absolute()) {
             section.refuse("file", format_args!("{} is no absolute path", bad.display()));
         }
+        let cores = section.parsed("cores").unwrap_or_default();
+        let links = links(&mut section, files.len());
         section.finish();
-        all.push(DeviceFiles { nodes, name, kind, files });
+        all.push(DeviceFiles { nodes, name, kind, files, cores, links });
     }
     all
+}
+
+/// `links = "-1,4,4"`, of one device.
+fn links(section: &mut Section<'_>, files: usize) -> Vec<Option<u32>> {
+    let Some(text) = section.name("links") else { return Vec::new() };
+    let one = |word: &str| match word.trim() {
+        "-1" => Some(None),
+        word => word.parse().ok().map(Some),
+    };
+    let links: Option<Vec<Option<u32>>> = text.split(',').map(one).collect();
+    let links = links.filter(|links| links.iter().filter(|link| link.is_none()).count() == 1);
+    let help =
+        "write one number for each device of that name, and -1 for the device itself, e.g. \"-1,4,4,0\"";
+    match links {
+        None => section.refuse("links", format_args!("`{text}` is no list of links; {help}")),
+        Some(_) if files != 1 => {
+            section.refuse(
+                "links",
+                format_args!("{files} devices cannot have the same; give each its own [[gres]]"),
+            );
+        }
+        Some(links) => return links,
+    }
+    Vec::new()
 }
 
 pub(super) fn log(mut section: Section<'_>) -> LogLocal {

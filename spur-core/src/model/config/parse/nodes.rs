@@ -94,6 +94,7 @@ fn shape(section: &mut Section<'_>) -> NodeShape {
         tmp_disk_mb: section.mebibytes("tmp_disk_mb").unwrap_or(0),
         gres: gres(section),
         features: features(section),
+        places: Vec::new(),
     }
 }
 

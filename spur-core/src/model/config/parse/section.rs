@@ -10,7 +10,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::model::config::ConfigError;
-use crate::text::ParseError;
 use crate::text::memory::MemoryMb;
 use crate::text::nearest::nearest;
 use crate::text::time::Seconds;
@@ -188,9 +187,9 @@ impl<'a> Section<'a> {
     }
 
     /// A text that is parsed.
-    pub(super) fn parsed<T: FromStr<Err = ParseError>>(&mut self, key: &'static str) -> Option<T> {
+    pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<T> {
         let text = self.string(key)?;
-        text.parse().map_err(|e: ParseError| self.refuse(key, e)).ok()
+        text.parse().map_err(|error: T::Err| self.refuse(key, error)).ok()
     }
 
     /// One of a few words; upper and lower case are the same.

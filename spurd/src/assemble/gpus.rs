@@ -1,0 +1,91 @@
+//! The GPUs of a step: which its tasks see, and the variables by which libraries know them.
+
+use spur_core::model::idset::IdSet;
+use spur_core::text::gpubind::GpuBind;
+use spur_proto::v1;
+
+use super::{NodeFacts, ids, listed};
+use crate::inventory::device::Vendor;
+
+/// A GPU of a step.
+#[derive(Clone)]
+pub(super) struct HeldGpu {
+    /// Who made it, if that is known.
+    vendor: Option<Vendor>,
+    /// The number by which the vendor's library counts it among all of the node.
+    pub(super) index: u32,
+    /// The same among those that the step sees.
+    seen: u32,
+    /// The node's cores that are near; none: all are alike.
+    cores: IdSet,
+}
+
+impl NodeFacts {
+    /// The GPUs among devices of the allocation, in the order in which their libraries count them.
+    pub(super) fn held_gpus(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
+        let mut held = Vec::new();
+        for part in devices.iter().filter(|part| part.name == "gpu") {
+            // The same number where the node was only told to have it.
+            let gpu = |id| {
+                let known = self.device(part, id);
+                known.map_or((None, id, None), |gpu| (gpu.vendor, gpu.index, Some(&gpu.cores)))
+            };
+            held.extend(ids(part)?.iter().map(gpu));
+        }
+        held.sort_unstable_by_key(|(vendor, index, _)| (*vendor, *index));
+        let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
+        let mut counts = [0_u32; 2];
+        let counted = |(vendor, index, cores): (Option<Vendor>, u32, Option<&IdSet>)| {
+            let count = &mut counts[usize::from(vendor == Some(Vendor::Amd))];
+            let place = std::mem::replace(count, *count + 1);
+            let cores = cores.cloned().unwrap_or_default();
+            HeldGpu { vendor, index, seen: if renumbered { place } else { index }, cores }
+        };
+        Ok(held.into_iter().map(counted).collect())
+    }
+}
+
+/// The variables by which libraries know which GPUs they may use.
+pub(super) fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    let seen =
+        |amd| gpus.iter().filter(move |gpu| (gpu.vendor == Some(Vendor::Amd)) == amd).map(|gpu| gpu.seen);
+    let (nvidia, amd) = (listed(seen(false)), listed(seen(true)));
+    if !nvidia.is_empty() {
+        variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
+        variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
+    }
+    if !amd.is_empty() {
+        variables.push(("ROCR_VISIBLE_DEVICES".to_owned(), amd));
+    }
+    variables
+}
+
+/// The variables of a task that has GPUs of its own.
+pub(super) fn gpus_of_task(
+    gpus: &[HeldGpu],
+    local: u32,
+    bind: &GpuBind,
+    cores: &IdSet,
+) -> Vec<(String, String)> {
+    if *bind == GpuBind::Closest {
+        // A task that is bound to no cores, or to none that a GPU is near, sees all.
+        let is_near = |gpu: &&HeldGpu| gpu.cores.is_empty() || !gpu.cores.is_disjoint(cores);
+        let near = |gpu: &&HeldGpu| !cores.is_empty() && is_near(gpu);
+        return visible(&gpus.iter().filter(near).cloned().collect::<Vec<_>>());
+    }
+    let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+    let places = bind.places(local, count).unwrap_or_default();
+    let own = places.into_iter().filter_map(|place| gpus.get(place as usize).cloned()).collect::<Vec<_>>();
+    visible(&own)
+}
+
+/// How tasks share GPUs: as was said, or each has as many as were asked for it.
+pub(super) fn gpu_bind(said: &str, per_task: u32) -> Result<GpuBind, String> {
+    let bind: GpuBind = said.parse().map_err(|error| format!("--gpu-bind: {error}"))?;
+    Ok(if bind == GpuBind::None && said.is_empty() && per_task > 0 {
+        GpuBind::PerTask(per_task)
+    } else {
+        bind
+    })
+}

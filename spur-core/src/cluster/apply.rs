@@ -69,7 +69,7 @@ impl Cluster {
             }
             Event::NodeRegistered { node, registration, stale, foreign, last_job } => {
                 self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
-                self.change_node(*node, |node| register(node, registration, stale, foreign, at));
+                self.put_in_service(*node, at, |node| register(node, registration, stale, foreign, at));
             }
             Event::ForeignDropped { node } => self.change_node(*node, drop_foreign),
             Event::NodeCleaned { node, attempt } => self.change_node(*node, |node| clean(node, *attempt)),
@@ -77,8 +77,8 @@ impl Cluster {
                 self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
             }
             Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),
-            Event::NodeResumed { node } => self.change_node(*node, resume),
-            Event::NodeMended { node } => self.change_node(*node, |node| node.drain = None),
+            Event::NodeResumed { node } => self.put_in_service(*node, at, resume),
+            Event::NodeMended { node } => self.put_in_service(*node, at, |node| node.drain = None),
             Event::PowerChanged { node, power, jobs } => self.change_power(*node, power.as_ref(), jobs, at),
             Event::NodeUpdated { node, .. } => self.change_node(*node, |node| node.update(&entry.event)),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
@@ -107,6 +107,17 @@ impl Cluster {
         if changed {
             self.mark.ground = self.mark.seq;
         }
+    }
+
+    /// A change after which a node may be in service; it has been idle since then, not since its last job.
+    fn put_in_service(&mut self, id: NodeId, at: Time, change: impl FnOnce(&mut Node)) {
+        self.change_node(id, |node| {
+            let before = node.available();
+            change(node);
+            if !before && node.available() {
+                node.last_busy = Some(at);
+            }
+        });
     }
 
     fn change_power(&mut self, id: NodeId, power: Option<&Power>, begin: &[JobId], at: Time) {

@@ -55,7 +55,7 @@ pub struct Node {
     /// Attempts of a history before this one that it still has processes of; it gets no work until they are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Attempt>,
-    /// When it last became free of jobs, or was switched on; at first, when it registered.
+    /// When it last became free of jobs, came into service or was switched on; at first, when it registered.
     #[serde(default)]
     pub last_busy: Option<Time>,
     /// How often a job has given back what it had here, and how often of these it was lost with the node.

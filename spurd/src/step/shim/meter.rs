@@ -86,8 +86,9 @@ impl Meter {
 
     /// Looks at the processes of the step; how much memory they have at this moment, in bytes.
     pub(super) fn look(&mut self, members: &[Process]) -> u64 {
-        self.pause = (self.pause * 2).max(FIRST);
-        self.due = self.every.map(|every| Instant::now() + self.pause.min(every));
+        let every = self.every.unwrap_or(FIRST);
+        self.pause = self.pause.saturating_mul(2).min(every);
+        self.due = self.every.map(|_| Instant::now() + self.pause);
         let stats: Vec<Stat> = members.iter().filter_map(|process| Stat::of(process.pid)).collect();
         let owners = self.owners(&stats);
         for account in &mut self.tasks {
@@ -219,6 +220,16 @@ mod tests {
         meter.started(0, Pid::from_raw(100).unwrap());
         meter.started(1, Pid::from_raw(200).unwrap());
         meter
+    }
+
+    #[test]
+    fn a_step_that_runs_for_long_is_looked_at_for_long() {
+        let every = Duration::from_secs(30);
+        let mut meter = Meter::new([0].into_iter(), Some(every));
+        for _ in 0..200 {
+            meter.look(&[]);
+        }
+        assert_eq!(meter.pause, every);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod faults;
 mod health;
 mod het;
 mod history;
+mod hosts;
 mod identity;
 mod interactive;
 mod life;

@@ -1,51 +1,17 @@
 //! Nodes that the site's programs switch off and on.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::cluster::{Cluster, Setup, program};
+use crate::cluster::Cluster;
+use crate::hosts::{self, boot, noted, shown, wait_for};
 
-/// A cluster of two nodes whose programs only note what they are told.
 fn cluster_with(more: &str) -> Cluster {
-    let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
-    let configuration = cluster.path("spur.toml");
-    let mut lines = format!("[power]\nsuspend_timeout = \"1s\"\n{more}\n");
-    for key in ["suspend_program", "resume_program"] {
-        let script = cluster.path(key);
-        let text = format!("#!/bin/sh\necho {key} $1 >>{}\n", cluster.work("switched").display());
-        fs::write(&script, text).unwrap();
-        fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-        lines += &format!("{key} = \"{}\"\n", script.display());
-    }
-    let text = fs::read_to_string(&configuration).unwrap();
-    fs::write(&configuration, text + &lines).unwrap();
-    cluster.start_controller();
-    for node in ["n1", "n2"] {
-        cluster.start_node(node);
-        cluster.wait_for_log(node, &format!("registered as {node}"));
-    }
-    cluster
-}
-
-fn shown(cluster: &Cluster, node: &str) -> String {
-    cluster.ok(&["sinfo", "-hN", "-n", node, "-o", "%T %t %E"])
-}
-
-fn wait_for(cluster: &Cluster, node: &str, state: &str) {
-    cluster.wait_until(|cluster| shown(cluster, node) == format!("{state}\n"));
+    let keys = format!("suspend_timeout = \"1s\"\n{more}");
+    hosts::cluster(&["suspend_program", "resume_program"], "echo $name $1", &keys)
 }
 
 fn wait_for_program(cluster: &Cluster, line: &str) {
-    let said = |cluster: &Cluster| fs::read_to_string(cluster.work("switched")).unwrap_or_default();
-    cluster.wait_until(|cluster| said(cluster).lines().any(|said| said == line));
-}
-
-/// Starts a node's daemon as if its host had booted.
-fn boot(cluster: &mut Cluster, node: &str) {
-    let mut command = Command::new(program("spurd"));
-    command.arg("-b");
-    cluster.start_node_as(node, command);
+    cluster.wait_until(|cluster| noted(cluster).lines().any(|said| said == line));
 }
 
 #[test]
@@ -79,7 +45,7 @@ fn an_idle_node_is_switched_off_and_down_if_it_does_not_come_up() {
     let mut cluster =
         cluster_with("resume_timeout = \"1s\"\nsuspend_time = \"2s\"\nsuspend_exc_nodes = \"n2\"");
     wait_for(&cluster, "n1", "idle~ idle~ none");
-    assert_eq!(cluster.read("switched"), "suspend_program n1\n");
+    assert_eq!(noted(&cluster), "suspend_program n1\n");
     assert_eq!(shown(&cluster, "n2"), "idle idle none\n");
     cluster.kill("n1");
     // What is on comes first.

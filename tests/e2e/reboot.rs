@@ -1,46 +1,11 @@
 //! `scontrol reboot` and the site's program that boots a node.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use crate::cluster::{Cluster, Setup};
+use crate::hosts::{self, boot, noted, shown, wait_for};
 
-use crate::cluster::{Cluster, Setup, program};
-
-/// A cluster of two nodes that have a program which notes where it was run.
 fn cluster_with(resume_timeout: &str) -> Cluster {
-    let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
-    let (script, configuration) = (cluster.path("boot"), cluster.path("spur.toml"));
-    let lines = format!("#!/bin/sh\necho $SLURMD_NODENAME >>{}\n", cluster.work("booted").display());
-    fs::write(&script, lines).unwrap();
-    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    let text = fs::read_to_string(&configuration).unwrap();
-    let power = format!(
-        "[power]\nreboot_program = \"{}\"\nresume_timeout = \"{resume_timeout}\"\n",
-        script.display()
-    );
-    fs::write(&configuration, text + &power).unwrap();
-    cluster.start_controller();
-    for node in ["n1", "n2"] {
-        cluster.start_node(node);
-        cluster.wait_for_log(node, &format!("registered as {node}"));
-    }
-    cluster
-}
-
-fn shown(cluster: &Cluster, node: &str) -> String {
-    cluster.ok(&["sinfo", "-hN", "-n", node, "-o", "%T %t %E"])
-}
-
-fn wait_for(cluster: &Cluster, node: &str, state: &str) {
-    cluster.wait_until(|cluster| shown(cluster, node) == format!("{state}\n"));
-}
-
-/// Ends a node's daemon and starts it as if its host had booted.
-fn boot(cluster: &mut Cluster, node: &str) {
-    cluster.kill(node);
-    let mut command = Command::new(program("spurd"));
-    command.arg("-b");
-    cluster.start_node_as(node, command);
+    let keys = format!("resume_timeout = \"{resume_timeout}\"");
+    hosts::cluster(&["reboot_program"], "echo $SLURMD_NODENAME", &keys)
 }
 
 #[test]
@@ -63,15 +28,16 @@ fn a_node_boots_when_its_last_job_has_ended() {
     let running = ["squeue", "-h", "-t", "R", "-o", "%i %N"];
     cluster.wait_until(|cluster| cluster.ok(&running).contains(&format!("{second} n1")));
     assert_eq!(cluster.ok(&["sinfo", "-hN", "-t", "reboot", "-o", "%N"]), "n1\n");
-    assert!(!cluster.work("booted").exists());
+    assert_eq!(noted(&cluster), "");
     cluster.ok(&["scancel", "--me"]);
     wait_for(&cluster, "n1", "reboot^ boot^ firmware : reboot issued");
-    cluster.wait_until(|cluster| cluster.work("booted").exists() && cluster.read("booted") == "n1\n");
+    cluster.wait_until(|cluster| noted(cluster) == "n1\n");
     let why = cluster.fails(&["scontrol", "cancel_reboot", "n1"]);
     assert_eq!(
         why,
         "slurm_update error: Invalid node state specified: n1 is booting already, which cannot be cancelled\n"
     );
+    cluster.kill("n1");
     boot(&mut cluster, "n1");
     wait_for(&cluster, "n1", "idle idle none");
     assert!(cluster.ok(&["scontrol", "show", "node", "n1"]).contains("State=IDLE "));
@@ -97,7 +63,7 @@ fn a_node_that_is_to_boot_soon_takes_no_jobs_and_is_down_if_it_stays_away() {
     for node in ["n1", "n2"] {
         wait_for(&cluster, node, "down down Reboot ASAP : reboot issued : reboot timed out");
     }
-    let mut booted: Vec<String> = cluster.read("booted").lines().map(str::to_owned).collect();
+    let mut booted: Vec<String> = noted(&cluster).lines().map(str::to_owned).collect();
     booted.sort_unstable();
     assert_eq!(booted, ["n1", "n2"]);
     cluster.ok(&["scontrol", "update", "NodeName=n1", "State=RESUME"]);

@@ -1,20 +1,20 @@
 //! The environment that a user has after logging in: `salloc --get-user-env`.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nix::unistd::{Uid, User};
+use spur_core::text::login;
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use crate::error::Failure;
 
 /// How long a shell may take that was given no time, as in Slurm.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What stands before and behind the variables: a shell may print other things.
-const MARK: &[u8] = b"spur-login-environment\n";
 
 /// The variables of a user, named or the one who asks; `said` is `TIMEOUT[MODE]`, as in Slurm.
 ///
@@ -29,19 +29,28 @@ pub(super) async fn environment(user: Option<&str>, said: &str) -> anyhow::Resul
         Some(name) => name.to_owned(),
         None => User::from_uid(Uid::current())?.context("this user is not known")?.name,
     };
-    let mark = String::from_utf8_lossy(MARK);
-    let script = format!("echo {mark}/usr/bin/env -0; echo {mark}");
-    let shell = Command::new("su")
-        .args(["-", &name, "-c", &script])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .kill_on_drop(true)
-        .output();
-    let told = tokio::time::timeout(patience, shell).await;
+    let told = tokio::time::timeout(patience, ask(&name)).await;
     let told =
-        told.with_context(|| format!("the shell of {name} took longer than {} s", patience.as_secs()))?;
-    let told = told.context("su cannot be run")?.stdout;
-    variables(&told).with_context(|| format!("the shell of {name} did not tell its environment"))
+        told.with_context(|| format!("the shell of {name} took longer than {} s", patience.as_secs()))??;
+    let all = login::variables(&told);
+    let all = all.with_context(|| format!("the shell of {name} did not tell its environment"))?;
+    let pair = |(name, value)| (OsString::from_vec(name), OsString::from_vec(value));
+    Ok(all.into_iter().map(pair).collect())
+}
+
+/// What a login shell of a user prints until it has told all, or ends.
+async fn ask(name: &str) -> anyhow::Result<Vec<u8>> {
+    let mut shell = Command::new("su")
+        .args(["-", name, "-c", login::SCRIPT])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("su cannot be run")?;
+    let mut output = shell.stdout.take().context("it is a pipe")?;
+    let mut told = Vec::new();
+    while !login::is_whole(&told) && output.read_buf(&mut told).await? > 0 {}
+    Ok(told)
 }
 
 /// Seconds, perhaps with `S` or `L` behind them, which say where Slurm looks; a shell is asked in either case.
@@ -54,31 +63,9 @@ fn patience(said: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// What stands between the marks.
-fn variables(told: &[u8]) -> Option<Vec<(OsString, OsString)>> {
-    let begin = told.windows(MARK.len()).position(|part| part == MARK)? + MARK.len();
-    let length = told[begin..].windows(MARK.len()).position(|part| part == MARK)?;
-    let pair = |variable: &[u8]| {
-        let equals = variable.iter().position(|byte| *byte == b'=')?;
-        Some((
-            OsStr::from_bytes(&variable[..equals]).into(),
-            OsString::from_vec(variable[equals + 1..].to_vec()),
-        ))
-    };
-    Some(told[begin..begin + length].split(|byte| *byte == 0).filter_map(pair).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn variables_stand_between_marks() {
-        let told = [b"Welcome!\n", MARK, b"A=1\0B=two\nlines=2\0\n", MARK, b"bye\n"].concat();
-        let pair = |(name, value): (&str, &str)| (name.into(), value.into());
-        assert_eq!(variables(&told).unwrap(), [("A", "1"), ("B", "two\nlines=2")].map(pair));
-        assert_eq!(variables(b"A=1\0"), None);
-    }
 
     #[test]
     fn patience_has_seconds() {

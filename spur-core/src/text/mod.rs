@@ -19,6 +19,7 @@ pub mod hostlist;
 pub mod jobid;
 pub mod length;
 pub mod license;
+pub mod login;
 pub mod mail;
 pub mod membind;
 pub mod memory;

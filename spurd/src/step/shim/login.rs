@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -15,13 +15,10 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Uid, User};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
+use spur_core::text::login;
 
 /// How long the shell may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What stands before and behind the variables: a shell may print other things, and leave programs behind.
-const MARK: &str = "spur-login-environment";
-/// What is of the shell itself, or of the host on which somebody logged in.
-const OWN: [&str; 7] = ["DISPLAY", "ENVIRONMENT", "HOSTNAME", "OLDPWD", "PWD", "SHLVL", "_"];
 
 /// The variables.
 ///
@@ -31,7 +28,10 @@ pub(super) fn environment(uid: u32) -> Result<BTreeMap<OsString, OsString>, Stri
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     let user = user.ok_or_else(|| format!("user {uid} is not known on this node"))?;
     let told = ask(&user.name, &user.dir, &user.shell, PATIENCE)?;
-    variables(&told).ok_or_else(|| format!("{} did not tell its environment", user.shell.display()))
+    let all = login::variables(&told)
+        .ok_or_else(|| format!("{} did not tell its environment", user.shell.display()))?;
+    let pair = |(name, value)| (OsString::from_vec(name), OsString::from_vec(value));
+    Ok(all.into_iter().map(pair).collect())
 }
 
 /// Runs the shell as `su -` would; what it prints until the second mark.
@@ -42,7 +42,7 @@ fn ask(name: &str, home: &Path, shell: &Path, patience: Duration) -> Result<Vec<
     let told = |error: std::io::Error| format!("{}: {error}", shell.display());
     let mut child = Command::new(shell)
         .arg0(&login)
-        .args(["-c", &format!("echo {MARK}; /usr/bin/env -0; echo {MARK}")])
+        .args(["-c", login::SCRIPT])
         .env_clear()
         .envs([("USER", name), ("LOGNAME", name), ("PATH", "/usr/local/bin:/usr/bin:/bin")])
         .envs([("HOME", home), ("SHELL", shell)])
@@ -73,7 +73,7 @@ fn read_to_mark(mut output: ChildStdout, deadline: Instant) -> std::io::Result<O
         }
         let length = output.read(&mut buffer)?;
         told.extend_from_slice(&buffer[..length]);
-        if length == 0 || told.ends_with(format!("\0{MARK}\n").as_bytes()) {
+        if length == 0 || login::is_whole(&told) {
             return Ok(Some(told));
         }
     }
@@ -88,22 +88,8 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The variables between the marks.
-fn variables(told: &[u8]) -> Option<BTreeMap<OsString, OsString>> {
-    let (begin, end) = (format!("{MARK}\n"), format!("\0{MARK}\n"));
-    let rest = told.strip_suffix(end.as_bytes())?;
-    let start = (0..rest.len()).find(|at| rest[*at..].starts_with(begin.as_bytes()))? + begin.len();
-    let split = |entry: &[u8]| {
-        let at = entry.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
-        Some((OsString::from_vec(entry[..at].to_vec()), OsString::from_vec(entry[at + 1..].to_vec())))
-    };
-    let all = rest[start..].split(|&byte| byte == 0).filter_map(split);
-    Some(all.filter(|(name, _)| !OWN.iter().any(|own| name.as_bytes() == own.as_bytes())).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -121,8 +107,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let noisy = "echo welcome; export GREETING='two\nlines' HOSTNAME=x; sleep 1000 &";
         let told = ask("ann", home.path(), &shell(home.path(), noisy), Duration::from_secs(60)).unwrap();
-        let variables = variables(&told).unwrap();
-        let value = |name: &str| variables.get(OsStr::new(name)).and_then(|value| value.to_str());
+        let variables = login::variables(&told).unwrap();
+        let value = |name: &str| variables.get(name.as_bytes()).and_then(|value| str::from_utf8(value).ok());
         assert_eq!(value("GREETING"), Some("two\nlines"));
         assert_eq!(value("USER"), Some("ann"));
         assert_eq!(value("HOME"), home.path().to_str());
@@ -135,6 +121,6 @@ mod tests {
         let ask =
             |first: &str| ask("ann", home.path(), &shell(home.path(), first), Duration::from_millis(50));
         assert!(ask("sleep 1000").unwrap_err().contains("did not end within"));
-        assert_eq!(variables(&ask("exit 1").unwrap()), None);
+        assert_eq!(login::variables(&ask("exit 1").unwrap()), None);
     }
 }

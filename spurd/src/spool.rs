@@ -110,20 +110,21 @@ struct Kept {
     durable: bool,
 }
 
-/// The lock of an attempt's directory. It is given back, not only closed: a child that another thread has forked holds
-/// the same open file until it executes its program.
+/// A shared lock of an attempt's directory, which nobody has while the attempt's spurstepd lives: that one's is exclusive.
+/// Whoever looks at an attempt is thus never taken for its spurstepd by another who looks. It is given back, not only
+/// closed: a child that another thread has forked holds the same open file until it executes its program.
 struct Lock<'a>(&'a File);
 
 impl<'a> Lock<'a> {
-    /// Waits for it.
+    /// Waits until the spurstepd is gone.
     fn of(directory: &'a File) -> io::Result<Self> {
-        rustix::fs::flock(directory, FlockOperation::LockExclusive)?;
+        rustix::fs::flock(directory, FlockOperation::LockShared)?;
         Ok(Self(directory))
     }
 
-    /// Takes it, unless somebody has it.
+    /// Takes it, unless the spurstepd has its own.
     fn try_of(directory: &'a File) -> io::Result<Option<Self>> {
-        match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(directory, FlockOperation::NonBlockingLockShared) {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             other => Ok(other.map(|()| Some(Self(directory)))?),
         }

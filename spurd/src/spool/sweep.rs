@@ -75,6 +75,8 @@ impl Spool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{FlockOperation, flock};
+
     use super::*;
     use crate::spool::Found;
 
@@ -110,7 +112,7 @@ mod tests {
         let before = left(root.path(), &attempts).await;
         // One whose spurstepd has the lock and has not come farther.
         let live = File::open(before.directory("6.0.batch".parse().unwrap())).unwrap();
-        Lock::try_of(&live).unwrap().unwrap().keep();
+        flock(&live, FlockOperation::NonBlockingLockExclusive).unwrap();
         drop(before);
         let spool = Spool::open(root.path()).unwrap();
         let found: Vec<String> =
@@ -142,17 +144,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_looks_at_an_attempt_is_not_taken_for_its_spurstepd() {
+        let root = tempfile::tempdir().unwrap();
+        let step: StepAttempt = "1.0.0".parse().unwrap();
+        let spool = left(root.path(), &[("1.0.0", UNFINISHED_FILE)]).await;
+        let looked_at = File::open(spool.directory(step)).unwrap();
+        let _lock = Lock::of(&looked_at).unwrap();
+        assert_eq!(spool.find(step).unwrap(), Found::Lost);
+    }
+
+    #[tokio::test]
     async fn an_acknowledged_step_stays_while_its_spurstepd_lives() {
         let root = tempfile::tempdir().unwrap();
         let step: StepAttempt = "1.0.0".parse().unwrap();
         let before = left(root.path(), &[("1.0.0", EXIT_FILE)]).await;
         let live = File::open(before.directory(step)).unwrap();
-        let lock = Lock::try_of(&live).unwrap().unwrap();
+        flock(&live, FlockOperation::NonBlockingLockExclusive).unwrap();
         before.acknowledge(step).unwrap();
         drop(before);
         let spool = Spool::open(root.path()).unwrap();
         assert!(spool.directory(step).exists(), "a client may still come for its output");
-        drop((spool, lock));
+        drop((spool, live));
         let spool = Spool::open(root.path()).unwrap();
         assert!(!spool.directory(step).exists());
         assert_eq!(spool.tombstones().unwrap(), [step]);

@@ -280,6 +280,7 @@ impl NodeFacts {
             sampled_memory_bytes: 0,
             usage_interval_ms: self.usage_interval_ms,
             oom_kill_step: false,
+            private_directories: Vec::new(),
         }
     }
 

@@ -24,6 +24,7 @@ use crate::clock::ControllerClock;
 use crate::groups::Groups;
 use crate::health;
 use crate::inventory::{Inventory, Kernel};
+use crate::job_container::JobContainers;
 use crate::log;
 use crate::owner::{Owner, Tools};
 use crate::register::{self, Registrar};
@@ -66,14 +67,14 @@ pub async fn run(
     log_file: Option<PathBuf>,
     ready: impl FnOnce(),
 ) -> anyhow::Result<Leftovers> {
-    let started = register::now();
-    let clock = Arc::new(ControllerClock::new());
+    let (started, clock) = (register::now(), Arc::new(ControllerClock::new()));
     let kernel = Kernel::default();
     let inventory = Arc::new(kernel.take_stock(Path::new("/tmp")));
     let spool = Arc::new(Spool::open(&settings.spool)?);
     let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
     let groups = control_groups(&settings, spool.place())?;
+    let containers = JobContainers::open(&settings.agent, &settings.name, &settings.spool)?;
     let constrains_devices = groups.as_ref().is_some_and(Groups::constrains_devices);
     let facts = Arc::new(facts(&settings, &inventory, constrains_devices));
     let address = advertised(&settings, listener.local_addr()?.port());
@@ -85,6 +86,7 @@ pub async fn run(
         spool: Arc::clone(&spool),
         launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
         groups: groups.clone(),
+        containers,
         clock: Arc::clone(&clock),
         keyring: keyring.clone(),
     };

@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod groups;
 mod health;
 pub mod inventory;
+mod job_container;
 pub mod log;
 mod owner;
 pub mod prolog;

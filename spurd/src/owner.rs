@@ -20,6 +20,7 @@ use crate::assemble::{NodeFacts, Prepared};
 use crate::clock::ControllerClock;
 use crate::groups::Groups;
 use crate::health;
+use crate::job_container::JobContainers;
 use crate::prolog::SiteProgram;
 use crate::report;
 use crate::running::{self, Control, Starting};
@@ -73,6 +74,7 @@ pub(crate) struct Tools {
     pub(crate) spool: Arc<Spool>,
     pub(crate) launcher: Launcher,
     pub(crate) groups: Option<Groups>,
+    pub(crate) containers: Option<JobContainers>,
     pub(crate) clock: Arc<ControllerClock>,
     /// The keys of the cluster, as they are now.
     pub(crate) keyring: Option<Keyring>,
@@ -121,6 +123,9 @@ impl Owner {
         });
         // An attempt is not reported as over while something of it may still run.
         tools.launcher.bury(lost.collect()).await?;
+        if let Some(containers) = &tools.containers {
+            containers.keep_only(found.iter().map(|job| job.attempt));
+        }
         let (inbox, messages) = mpsc::channel(QUEUE);
         let (compute, effects) = Compute::recover(site(&tools.settings), found);
         let mut owner = Owner {
@@ -389,6 +394,9 @@ impl Owner {
                     if let Some(groups) = &self.tools.groups {
                         groups.remove(attempt);
                     }
+                    if let Some(containers) = &self.tools.containers {
+                        containers.remove(attempt);
+                    }
                 }
             }
         }
@@ -409,6 +417,7 @@ impl Owner {
             spool: Arc::clone(&self.tools.spool),
             launcher: self.tools.launcher.clone(),
             groups: self.tools.groups.clone(),
+            containers: self.tools.containers.clone(),
             speaker: self.tools.speaker(),
         };
         tokio::spawn(starting.run(controlled, self.inbox.clone()));

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::assemble::Prepared;
 use crate::groups::Groups;
+use crate::job_container::JobContainers;
 use crate::owner::{LaunchAnswer, Message, NotLaunched};
 use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
@@ -34,6 +35,7 @@ pub(crate) struct Starting {
     pub(crate) spool: Arc<Spool>,
     pub(crate) launcher: Launcher,
     pub(crate) groups: Option<Groups>,
+    pub(crate) containers: Option<JobContainers>,
     pub(crate) speaker: Speaker,
 }
 
@@ -79,6 +81,11 @@ impl Starting {
         if !self.groups.as_ref().is_some_and(|groups| groups.limits("memory")) {
             let asked = [memory_mb, step_memory_mb].into_iter().filter(|&mb| mb > 0).min();
             launch.order.sampled_memory_bytes = asked.unwrap_or(0) << 20;
+        }
+        if let Some(containers) = &self.containers {
+            let own = containers.prepare(step.attempt, &launch.order.identity);
+            launch.order.private_directories =
+                own.map_err(|error| format!("private directories: {error}"))?;
         }
         self.spool.accept(step).map_err(whole)?;
         self.spool.mark_spawning(step).await.map_err(|error| format!("spool: {error}"))?;

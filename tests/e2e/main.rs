@@ -21,6 +21,7 @@ mod history;
 mod hosts;
 mod identity;
 mod interactive;
+mod job_container;
 mod life;
 mod logs;
 mod matrix;

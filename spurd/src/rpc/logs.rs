@@ -63,7 +63,7 @@ fn file_of(order: &StepOrder, stderr: bool) -> Result<PathBuf, String> {
         _ => &task.stdout,
     };
     match said {
-        order::Output::File { path, .. } => Ok(order.cwd.join(path)),
+        order::Output::File { path, .. } => Ok(order.on_host(&order.cwd.join(path))),
         order::Output::Null => Err("what the job writes goes nowhere (/dev/null)".to_owned()),
         order::Output::Stream | order::Output::Stdout => {
             Err("what the step writes goes to its srun; sattach shows it, too".to_owned())

@@ -4,7 +4,7 @@
 //! travels as JSON beside two raw parts, the environment and the script, which may hold bytes that are no UTF-8
 //! ([`Launch`]). spurstepd decides nothing: what it cannot do is a launch failure, never a guess.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spur_core::model::idset::IdSet;
@@ -68,6 +68,31 @@ pub struct StepOrder {
     /// All of it ends when the kernel has killed one of its processes for lack of memory.
     #[serde(default)]
     pub oom_kill_step: bool,
+    /// Directories of which its processes see the job's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub private_directories: Vec<PrivateDirectory>,
+}
+
+/// A directory that each job has to itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivateDirectory {
+    /// The job's own, as the host sees it.
+    pub source: PathBuf,
+    /// Where the processes of the job see it, in place of the host's.
+    pub target: PathBuf,
+}
+
+impl StepOrder {
+    /// Where the host has a file that the step's processes know by this absolute path.
+    #[must_use]
+    pub fn on_host(&self, path: &Path) -> PathBuf {
+        let own = |directory: &PrivateDirectory| {
+            path.strip_prefix(&directory.target).ok().map(|below| directory.source.join(below))
+        };
+        // A later one may lie in an earlier one.
+        self.private_directories.iter().rev().find_map(own).unwrap_or_else(|| path.to_owned())
+    }
 }
 
 /// What serves MPI programs of a step, and what they are told of it.

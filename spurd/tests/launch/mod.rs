@@ -41,6 +41,7 @@ pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
         sampled_memory_bytes: 0,
         usage_interval_ms: 0,
         oom_kill_step: false,
+        private_directories: vec![],
     };
     let environment = b"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\0".to_vec();
     Launch { order, environment, script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()) }

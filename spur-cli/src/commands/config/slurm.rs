@@ -235,6 +235,9 @@ fn daemons(text: &mut String, config: &Config) {
         let states = agent.health_check_node_state.iter().map(|state| state.name());
         pair(text, "HealthCheckNodeState", states.collect::<Vec<_>>().join(","));
     }
+    if agent.job_container_base_path.is_some() {
+        pair(text, "JobContainerType", "job_container/tmpfs");
+    }
     pair(text, "PrologEpilogTimeout", agent.prolog_timeout.0);
     pair(text, "JobAcctGatherFrequency", agent.job_acct_gather_frequency.0);
 }

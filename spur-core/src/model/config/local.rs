@@ -211,6 +211,10 @@ pub struct AgentLocal {
     pub cgroup_plugin: CgroupPlugin,
     /// `constrain_devices`: whether a step can use those devices only that it has.
     pub constrain_devices: bool,
+    /// `job_container_base_path`: where the private directories of jobs lie; `None`: jobs have none.
+    pub job_container_base_path: Option<PathBuf>,
+    /// `job_container_dirs`: the directories of which each job sees its own.
+    pub job_container_dirs: Vec<PathBuf>,
 }
 
 /// `[[gres]]`: devices of nodes by the files through which they are used.
@@ -362,6 +366,8 @@ impl Default for AgentLocal {
             job_acct_gather_frequency: Seconds(30),
             cgroup_plugin: CgroupPlugin::Autodetect,
             constrain_devices: true,
+            job_container_base_path: None,
+            job_container_dirs: vec!["/tmp".into(), "/dev/shm".into()],
             task_prolog: None,
             task_epilog: None,
         }

@@ -14,6 +14,7 @@ mod login;
 mod look;
 mod meter;
 mod mpi;
+mod namespace;
 mod nursery;
 mod peers;
 mod pmi;

@@ -22,6 +22,7 @@ use super::group::Group;
 use super::look;
 use super::meter::Meter;
 use super::mpi::Mpi;
+use super::namespace;
 use super::stream::Incoming;
 use super::task::Task;
 
@@ -102,6 +103,9 @@ impl Shim {
             failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
             None
         });
+        if let Err(error) = namespace::enter(&order.private_directories) {
+            failure = Some((LaunchStage::Confinement, format!("private directories: {error}")));
+        }
         if order.tasks.is_empty() || argv.is_empty() {
             failure = Some((LaunchStage::Order, "an order needs a program and at least one task".to_owned()));
         }

@@ -156,8 +156,38 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
     }
     agent.task_prolog = path(&mut section, "task_prolog");
     agent.task_epilog = path(&mut section, "task_epilog");
+    job_container(&mut section, &mut agent);
     section.finish();
     agent
+}
+
+/// `job_container_base_path` and `job_container_dirs`: directories of which each job sees its own.
+fn job_container(section: &mut Section<'_>, agent: &mut AgentLocal) {
+    let is_whole = |path: &str| path.starts_with('/') && path.split('/').all(|part| part != "..");
+    let (base, dirs) = ("job_container_base_path", "job_container_dirs");
+    if section.has(dirs) {
+        agent.job_container_dirs.clear();
+        for (line, word) in section.strings(dirs) {
+            if is_whole(word) && !word.trim_matches('/').is_empty() {
+                agent.job_container_dirs.push(word.into());
+            } else {
+                section.refuse_at(line, dirs, format!("`{word}` is no absolute path of a directory below /"));
+            }
+        }
+    }
+    agent.job_container_base_path = path(section, base);
+    match &agent.job_container_base_path {
+        None if section.has(dirs) => section.refuse(dirs, format!("it has no effect without {base}")),
+        None => {}
+        Some(path) if !path.to_str().is_some_and(is_whole) => section.refuse(base, "it is no absolute path"),
+        Some(path) => {
+            if let Some(hidden) = agent.job_container_dirs.iter().find(|dir| path.starts_with(dir)) {
+                let problem =
+                    format!("jobs do not see what is below {}; choose another directory", hidden.display());
+                section.refuse(base, problem);
+            }
+        }
+    }
 }
 
 /// `health_check_node_state`; none for `ANY`.

@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Cgroup,
     /// `gres.conf`.
     Gres,
+    /// `job_container.conf`.
+    JobContainer,
     /// `topology.conf`.
     Topology,
 }
@@ -53,6 +55,7 @@ pub(super) fn of(kind: Kind) -> &'static [(&'static str, &'static str)] {
         Kind::Partition => PARTITION,
         Kind::Cgroup => CGROUP,
         Kind::Gres => GRES,
+        Kind::JobContainer => JOB_CONTAINER,
         Kind::Topology => &[],
     }
 }
@@ -64,7 +67,8 @@ pub(super) fn taken(kind: Kind) -> &'static [&'static str] {
         Kind::Node => TAKEN_OF_NODE,
         Kind::Partition => TAKEN_OF_PARTITION,
         Kind::Cgroup => &["CgroupPlugin", "ConstrainDevices"],
-        Kind::Gres => &["NodeName", "Name", "Type", "Count", "File", "MultipleFiles"],
+        Kind::Gres => &["NodeName", "Name", "Type", "Count", "File", "MultipleFiles", "Cores", "Links"],
+        Kind::JobContainer => &["BasePath", "Dirs"],
         Kind::Topology => &["SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes"],
     }
 }
@@ -93,6 +97,7 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "HealthCheckProgram",
     "InactiveLimit",
     "JobAcctGatherFrequency",
+    "JobContainerType",
     "JobRequeue",
     "KillWait",
     "Licenses",
@@ -298,7 +303,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("JobCompPort", ACCOUNTING),
     ("JobCompType", ACCOUNTING),
     ("JobCompUser", ACCOUNTING),
-    ("JobContainerType", "jobs have the node's own /tmp"),
     ("JobCredentialPrivateKey", CREDENTIALS),
     ("JobCredentialPublicCertificate", CREDENTIALS),
     ("JobFileAppend", "jobs say it with --open-mode=append"),
@@ -321,7 +325,7 @@ const CLUSTER: &[(&str, &str)] = &[
     ("MetricsType", "[controller] metrics_addr serves metrics"),
     ("MpiDefault", "PMI-1 and PMI-2 are there by default (srun --mpi)"),
     ("MpiParams", ""),
-    ("NamespaceType", "jobs have the node's own /tmp"),
+    ("NamespaceType", "[agent] job_container_base_path gives jobs a /tmp of their own"),
     ("NodeFeaturesPlugins", NO_PLUGINS),
     ("OverTimeLimit", "a job ends at its limit"),
     ("PluginDir", NO_PLUGINS),
@@ -480,14 +484,21 @@ const CGROUP: &[(&str, &str)] = &[
     ("TaskAffinity", FOUND),
 ];
 
-const NEAR: &str = "nodes find out which cores are near a GPU; write cores of [[gres]] where they cannot";
+/// Of what is said of devices without their files.
+pub(super) const FOUND_NEAR: &str =
+    "nodes find out where their GPUs are; [[gres]] says it of others, with their files";
 
-const GRES: &[(&str, &str)] = &[
-    ("AutoDetect", "not needed: nodes find their GPUs themselves"),
-    ("Cores", NEAR),
-    ("CPUs", NEAR),
-    ("Flags", ""),
-    ("Links", "nodes find links of xGMI; write others as links of [[gres]], one device each"),
+const GRES: &[(&str, &str)] =
+    &[("AutoDetect", "not needed: nodes find their GPUs themselves"), ("CPUs", FOUND_NEAR), ("Flags", "")];
+
+const JOB_CONTAINER: &[(&str, &str)] = &[
+    ("AutoBasePath", "not needed: spurd makes it"),
+    ("CloneNSEpilog", ""),
+    ("CloneNSScript", ""),
+    ("EntireStepInNS", ALWAYS),
+    ("InitScript", "the prolog runs before the first task of a job on each node"),
+    ("NodeName", "one place is for all nodes"),
+    ("Shared", "what the host mounts later is seen by jobs, too"),
 ];
 
 #[cfg(test)]
@@ -527,7 +538,15 @@ mod tests {
 
     #[test]
     fn no_key_is_both_taken_and_not() {
-        for kind in [Kind::Cluster, Kind::Node, Kind::Partition, Kind::Cgroup, Kind::Gres, Kind::Topology] {
+        for kind in [
+            Kind::Cluster,
+            Kind::Node,
+            Kind::Partition,
+            Kind::Cgroup,
+            Kind::Gres,
+            Kind::JobContainer,
+            Kind::Topology,
+        ] {
             let mut keys: Vec<String> = all(kind).iter().map(|key| key.to_lowercase()).collect();
             let count = keys.len();
             keys.sort();

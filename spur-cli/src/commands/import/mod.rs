@@ -53,7 +53,7 @@ const OPTIONS: [Opt<Wish>; 1] = [Opt::value(
 pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur import",
     synopsis: "slurm [-o FILE] DIR",
-    about: "Reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, and cgroup.conf in DIR, \
+    about: "Reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, cgroup.conf and job_container.conf in DIR, \
             and writes the spur.toml that comes nearest. Each key that has no counterpart is named in a comment. DIR may \
             be one of these files, too.",
     options: &OPTIONS,
@@ -67,7 +67,6 @@ const NOT_READ: &[(&str, &str)] = &[
     ("slurmdbd.conf", "the controller keeps accounting itself"),
     ("acct_gather.conf", "energy and profiles are not measured"),
     ("burst_buffer.conf", "burst buffers are not supported by Spur"),
-    ("job_container.conf", "jobs have the node's own /tmp"),
     ("job_submit.lua", "Spur has no plugins"),
     ("cli_filter.lua", "Spur has no plugins"),
     ("plugstack.conf", "Spur has no plugins"),
@@ -139,6 +138,7 @@ pub fn directory_of(path: &Path) -> anyhow::Result<Imported> {
             gres: file("gres.conf"),
             topology: yaml.or_else(|| file("topology.conf")),
             cgroup: file("cgroup.conf"),
+            job_container: file("job_container.conf"),
         };
         if sources.conf.is_none() && sources.topology.is_none() {
             bail!("{shown} has neither slurm.conf nor topology.conf nor topology.yaml in it");
@@ -172,6 +172,7 @@ struct Sources {
     gres: Option<PathBuf>,
     topology: Option<PathBuf>,
     cgroup: Option<PathBuf>,
+    job_container: Option<PathBuf>,
 }
 
 /// What reading them has to say.
@@ -314,7 +315,7 @@ impl Conf {
                 "say it once it runs: scontrol update NodeName={} State={state} Reason=\"{reason}\"",
                 pair.value
             );
-            notes.about(&pair, &why).into_iter().for_each(|text| section.comment(text));
+            notes.tell(&mut section, &pair, &why);
         }
         self.unread.push(section);
     }
@@ -328,7 +329,8 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     };
     let conf_lines = read(&mut files, &sources.conf)?;
     let gres_lines = read(&mut files, &sources.gres)?;
-    let cgroup_lines = read(&mut files, &sources.cgroup)?;
+    let mut cgroup = Entry::of_lines(&read(&mut files, &sources.cgroup)?);
+    let mut job_container = Entry::of_lines(&read(&mut files, &sources.job_container)?);
     let notes = &mut files.notes;
     let mut conf = Conf::of(&conf_lines, notes);
     let plugin = conf.cluster.pair("TopologyPlugin");
@@ -342,22 +344,22 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     }
     conf.nodes.into_iter().for_each(|entry| nodes::nodes(entry, &devices, &mut nodes, notes));
     let sets: Vec<Section> = conf.sets.into_iter().map(|entry| nodes.set(entry, notes)).collect();
-    let mut cgroup = Entry::default();
-    for pair in cgroup_lines.iter().flat_map(|line| line.pairs.iter().cloned()) {
-        drop(cgroup.set(pair));
-    }
-    let (mut sections, common) = settings::settings(&mut conf.cluster, &mut cgroup, notes);
+    let (mut sections, common) =
+        settings::settings(&mut conf.cluster, &mut cgroup, &mut job_container, notes);
     let names = conf.partitions.iter().map(|(name, _)| name.clone()).collect();
     let around = partitions::Around { nodes: &nodes, topologies: &topologies, common: &common, names };
     let (partitions, qos) = partitions::partitions(conf.partitions, &around, notes);
     let mut left = Section::default();
-    notes.left(keys::Kind::Cgroup, cgroup.rest()).into_iter().for_each(|text| left.comment(text));
+    for (kind, entry) in [(keys::Kind::Cgroup, cgroup), (keys::Kind::JobContainer, job_container)] {
+        notes.left(kind, entry.rest()).into_iter().for_each(|text| left.comment(text));
+    }
     let mut tail = vec![gres, left];
     tail.extend(sets);
     tail.extend(conf.unread);
     tail.push(settings::rest(conf.cluster, &conf.twice, notes));
     sections.extend(qos_sections(qos));
     sections.extend(std::mem::take(&mut nodes.sections));
+    sections.extend(devices.sections(&nodes, notes));
     sections.extend(partitions);
     sections.extend(topologies.sections(&nodes, notes));
     let from = sources.conf.as_ref().or(sources.topology.as_ref()).and_then(|path| path.file_name());

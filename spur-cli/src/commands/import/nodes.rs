@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spur_core::model::idset::IdSet;
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::gres::GresSpec;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::memory::MemoryMb;
 
-use super::keys::Kind;
+use super::keys::{self, Kind};
 use super::lines::{Line, Pair};
 use super::page::Section;
 use super::source::{Entry, Notes};
@@ -77,8 +78,7 @@ impl Nodes {
             }
         }
         if !unknown.is_empty() {
-            let text = notes.about(pair, &format!("no NodeName line defines {unknown}"));
-            text.into_iter().for_each(|text| section.comment(text));
+            notes.tell(section, pair, &format!("no NodeName line defines {unknown}"));
         }
         names
     }
@@ -92,8 +92,7 @@ pub(super) fn hostlist(pair: &Pair, section: &mut Section, notes: &mut Notes) ->
     match pair.value.parse::<HostList>() {
         Ok(list) => Some(list),
         Err(error) => {
-            let text = notes.about(pair, &format!("not a hostlist: {error}"));
-            text.into_iter().for_each(|text| section.comment(text));
+            notes.tell(section, pair, &format!("not a hostlist: {error}"));
             None
         }
     }
@@ -102,9 +101,26 @@ pub(super) fn hostlist(pair: &Pair, section: &mut Section, notes: &mut Notes) ->
 /// Devices that `gres.conf` gives to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    /// The nodes, or all of them; the name, the type and how many.
-    lines: Vec<(Option<HostList>, String, String, u64)>,
+    lines: Vec<DeviceLine>,
 }
+
+/// A line of `gres.conf`.
+#[derive(Debug)]
+struct DeviceLine {
+    /// `None`: all nodes.
+    nodes: Option<Pair>,
+    name: String,
+    /// The type; empty: none.
+    kind: String,
+    count: u64,
+    /// The files, one for each device.
+    files: Option<Pair>,
+    cores: Option<Pair>,
+    links: Option<Pair>,
+}
+
+/// What devices share that have no counterpart.
+const SHARING: [&str; 2] = ["shard", "mps"];
 
 impl Devices {
     /// Reads the lines of `gres.conf`; what is said of those without a counterpart.
@@ -114,31 +130,46 @@ impl Devices {
         for line in lines {
             let mut entry = Entry::of_line(line);
             let nodes = entry.pair("NodeName");
-            let nodes = nodes.map(|pair| hostlist(&pair, &mut section, notes).unwrap_or_default());
             let name = entry.value("Name");
             let kind = entry.value("Type").unwrap_or_default();
             let count = entry.pair("Count").and_then(|pair| {
                 let spec: Option<GresSpec> = format!("x:{}", pair.value).parse().ok();
                 spec.map(|spec| spec.count)
             });
-            let files = entry.pair("File").or_else(|| entry.pair("MultipleFiles"));
-            let files =
-                files.and_then(|pair| pair.value.parse::<HostList>().ok()).map(|list| list.len() as u64);
+            let files = entry.pair("File");
+            let listed = |pair: &Pair| pair.value.parse::<HostList>().ok().map(|list| list.len() as u64);
+            let several = entry.pair("MultipleFiles").inspect(|pair| {
+                notes.tell(&mut section, pair, "a device has one file: name it as file of [[gres]]");
+            });
+            let found = files.as_ref().and_then(listed).or(several.map(|_| 1));
+            let (cores, links) = (entry.pair("Cores"), entry.pair("Links"));
+            if files.is_none() {
+                for pair in cores.iter().chain(&links) {
+                    notes.tell(&mut section, pair, keys::FOUND_NEAR);
+                }
+            }
             if let Some(name) = name {
-                devices.lines.push((nodes, name, kind, count.or(files).unwrap_or(1)));
+                let count = count.or(found).unwrap_or(1);
+                devices.lines.push(DeviceLine { nodes, name, kind, count, files, cores, links });
             }
             notes.left(Kind::Gres, entry.rest()).into_iter().for_each(|text| section.comment(text));
         }
         (devices, section)
     }
 
+    /// Devices with their files, as `[[gres]]`.
+    pub(super) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
+        let of_files = self.lines.into_iter().filter(|line| !SHARING.contains(&line.name.as_str()));
+        of_files.filter_map(|line| line.section(nodes, notes)).collect()
+    }
+
     /// How many there are of each type of a device on a node.
     fn kinds(&self, node: &str, device: &str) -> BTreeMap<String, u64> {
         let mut kinds = BTreeMap::new();
-        for (nodes, name, kind, count) in &self.lines {
-            let is_here = nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
-            if is_here && name.eq_ignore_ascii_case(device) {
-                *kinds.entry(kind.clone()).or_default() += count;
+        for line in self.lines.iter().filter(|line| line.name.eq_ignore_ascii_case(device)) {
+            let named = line.nodes.as_ref().map(|pair| pair.value.parse::<HostList>().unwrap_or_default());
+            if named.is_none_or(|nodes| nodes.contains(node)) {
+                *kinds.entry(line.kind.clone()).or_default() += line.count;
             }
         }
         kinds
@@ -155,6 +186,66 @@ impl Devices {
             return vec![spec];
         }
         kinds.into_iter().map(|(kind, count)| GresSpec::new(spec.name.clone(), Some(&kind), count)).collect()
+    }
+}
+
+impl DeviceLine {
+    /// Its devices as `[[gres]]`, if it names their files.
+    fn section(self, nodes: &Nodes, notes: &mut Notes) -> Option<Section> {
+        let files = self.files?;
+        let mut section = Section::new("[[gres]]");
+        let count = match files.value.parse::<HostList>() {
+            Ok(list) if !list.is_empty() && list.iter().all(|file| file.starts_with('/')) => list.len(),
+            _ => {
+                notes.tell(&mut section, &files, "no absolute paths of files");
+                return Some(section.comments_only());
+            }
+        };
+        if let Some(pair) = &self.nodes {
+            let names = nodes.expand(pair, &mut section, notes);
+            if names.is_empty() {
+                return Some(section.comments_only());
+            }
+            section.text("nodes", HostList::from_names(&names));
+        }
+        let kind = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
+        if GresSpec::new(self.name.clone(), kind, 1).to_string().parse::<GresSpec>().is_err() {
+            notes.tell(&mut section, &files, &format!("{}:{} is no name of a device", self.name, self.kind));
+            return Some(section.comments_only());
+        }
+        section.text("name", &self.name);
+        if let Some(kind) = kind {
+            section.text("type", kind);
+        }
+        section.text("file", &files.value);
+        if let Some(pair) = &self.cores {
+            match pair.value.parse::<IdSet>() {
+                Ok(cores) => section.text("cores", cores),
+                Err(_) => notes.tell(&mut section, pair, "no list of cores"),
+            }
+        }
+        if let Some(pair) = &self.links {
+            let links = pair.value.split(',').map(str::trim);
+            let (mut own, mut others) = (0, true);
+            for link in links {
+                own += usize::from(link == "-1");
+                others &= link == "-1" || link.parse::<u32>().is_ok();
+            }
+            match count {
+                1 if own == 1 && others => section.text("links", &pair.value),
+                1 => notes.tell(
+                    &mut section,
+                    pair,
+                    "no list of links in which -1 stands for the device itself",
+                ),
+                _ => notes.tell(
+                    &mut section,
+                    pair,
+                    "several devices cannot have the same links: give each its own [[gres]]",
+                ),
+            }
+        }
+        Some(section)
     }
 }
 
@@ -178,9 +269,7 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
     section.list("features", &features);
     match weight.map(|pair| pair.value.parse::<u32>().map_err(|_| pair)) {
         Some(Ok(weight)) => section.plain("weight", weight),
-        Some(Err(pair)) => {
-            notes.about(&pair, "not a weight").into_iter().for_each(|text| section.comment(text))
-        }
+        Some(Err(pair)) => notes.tell(&mut section, &pair, "not a weight"),
         None => {}
     }
     for (_, name) in &names {
@@ -215,7 +304,7 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
 /// The names of a line that can be used, each with its place on the line.
 fn names(pair: &Pair, section: &mut Section, all: &Nodes, notes: &mut Notes) -> Vec<(usize, String)> {
     let Some(list) = hostlist(pair, section, notes) else {
-        notes.about(pair, "no node").into_iter().for_each(|text| section.comment(text));
+        notes.tell(section, pair, "no node");
         return Vec::new();
     };
     let (mut names, mut own) = (Vec::new(), BTreeSet::new());
@@ -231,8 +320,7 @@ fn names(pair: &Pair, section: &mut Section, all: &Nodes, notes: &mut Notes) -> 
     }
     for (list, why) in [(twice, "defined already, and the first counts"), (bad, "no names of nodes")] {
         if !list.is_empty() {
-            let text = notes.about(pair, &format!("{list}: {why}"));
-            text.into_iter().for_each(|text| section.comment(text));
+            notes.tell(section, pair, &format!("{list}: {why}"));
         }
     }
     names
@@ -282,8 +370,7 @@ fn addresses(
         match hostlist(&pair, section, notes) {
             Some(list) if list.len() == 1 || list.len() == said => addresses.hosts = Some(list),
             Some(list) => {
-                let text = notes.about(&pair, &format!("{} addresses for {said} nodes", list.len()));
-                text.into_iter().for_each(|text| section.comment(text));
+                notes.tell(section, &pair, &format!("{} addresses for {said} nodes", list.len()));
             }
             None => {}
         }
@@ -298,8 +385,7 @@ fn addresses(
                 addresses.ports = ports;
             }
             _ => {
-                let text = notes.about(&pair, &format!("not one port, nor {said} in a row"));
-                text.into_iter().for_each(|text| section.comment(text));
+                notes.tell(section, &pair, &format!("not one port, nor {said} in a row"));
             }
         }
     }
@@ -316,8 +402,7 @@ fn number(entry: &mut Entry, key: &str, section: &mut Section, notes: &mut Notes
     match pair.value.parse::<u32>() {
         Ok(number) if (1..=MOST).contains(&number) => Some((pair, number)),
         _ => {
-            let text = notes.about(&pair, &format!("not a number from 1 to {MOST}"));
-            text.into_iter().for_each(|text| section.comment(text));
+            notes.tell(section, &pair, &format!("not a number from 1 to {MOST}"));
             None
         }
     }
@@ -353,12 +438,12 @@ fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
                 section.plain("cpus", cpus);
                 let why =
                     "as many CPUs as cores: the other threads of a core are left alone, threads_per_core = 1";
-                notes.about(pair, why).into_iter().for_each(|text| section.comment(text));
+                notes.tell(section, pair, why);
             } else {
                 let why = format!(
                     "not Sockets × CoresPerSocket × ThreadsPerCore = {all}, which counts, as with Slurm"
                 );
-                notes.about(pair, &why).into_iter().for_each(|text| section.comment(text));
+                notes.tell(section, pair, &why);
             }
         }
         Some((_, cpus)) => section.plain("cpus", cpus),
@@ -382,8 +467,7 @@ fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
             Some(0) => {}
             Some(mb) => section.plain(to, mb.min(u64::from(u32::MAX) << 10)),
             None => {
-                let text = notes.about(&pair, "not a size");
-                text.into_iter().for_each(|text| section.comment(text));
+                notes.tell(section, &pair, "not a size");
             }
         }
     }
@@ -409,7 +493,7 @@ fn features(entry: &mut Entry, section: &mut Section, notes: &mut Notes) -> Vec<
         if plain != word {
             let why = format!("called {plain} here: a feature is a word without & | ( ) [ ] * :");
             let said = Pair { value: word.to_owned(), ..pair.clone() };
-            notes.about(&said, &why).into_iter().for_each(|text| section.comment(text));
+            notes.tell(section, &said, &why);
         }
         if !features.contains(&plain) {
             features.push(plain);
@@ -432,7 +516,7 @@ fn gres_of(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<GresSpe
                 "a node has at most 4294967295 of one kind: count in larger units"
             }
             None => "not a device",
-            Some(spec) if ["shard", "mps"].contains(&spec.name.as_str()) => {
+            Some(spec) if SHARING.contains(&spec.name.as_str()) => {
                 "GPUs are given whole; sharing them has no counterpart"
             }
             Some(spec) => {
@@ -444,7 +528,7 @@ fn gres_of(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<GresSpe
                 continue;
             }
         };
-        notes.about(&said, why).into_iter().for_each(|text| section.comment(text));
+        notes.tell(section, &said, why);
     }
     found
 }
@@ -475,7 +559,9 @@ fn state(entry: &mut Entry, names: &Pair, section: &mut Section, notes: &mut Not
     let word = pair.value.split('+').next().unwrap_or_default().to_ascii_uppercase();
     let why = match word.as_str() {
         "UNKNOWN" | "IDLE" | "" => return,
-        "CLOUD" => "Spur does not start or stop nodes: they are down until their daemon runs".to_owned(),
+        "CLOUD" => {
+            "down until its daemon has run once; from then on [power] switches it off and on".to_owned()
+        }
         "FUTURE" => "nodes that are not there yet are down until their daemon runs".to_owned(),
         "DOWN" | "DRAIN" | "FAIL" | "DRAINED" | "FAILING" => format!(
             "say it once it runs: scontrol update NodeName={} State={} Reason=\"{reason}\"",
@@ -484,5 +570,5 @@ fn state(entry: &mut Entry, names: &Pair, section: &mut Section, notes: &mut Not
         ),
         _ => "not a state of a node".to_owned(),
     };
-    notes.about(&pair, &why).into_iter().for_each(|text| section.comment(text));
+    notes.tell(section, &pair, &why);
 }

@@ -41,9 +41,15 @@ pub(super) struct Memory {
     pub(super) pair: Option<Pair>,
 }
 
-/// Takes what it knows from `slurm.conf` and `cgroup.conf`; the sections in the order of `etc/spur.toml`, and what partitions have to know.
-pub(super) fn settings(conf: &mut Entry, cgroup: &mut Entry, notes: &mut Notes) -> (Vec<Section>, Common) {
-    let mut all = Taker { conf, cgroup, notes };
+/// Takes what it knows from `slurm.conf`, `cgroup.conf` and `job_container.conf`; the sections in the order of
+/// `etc/spur.toml`, and what partitions have to know.
+pub(super) fn settings(
+    conf: &mut Entry,
+    cgroup: &mut Entry,
+    job_container: &mut Entry,
+    notes: &mut Notes,
+) -> (Vec<Section>, Common) {
+    let mut all = Taker { conf, cgroup, job_container, notes };
     let top = all.cluster();
     let (controller, loopback) = all.controller();
     let auth = all.auth(loopback);
@@ -63,6 +69,7 @@ pub(super) fn settings(conf: &mut Entry, cgroup: &mut Entry, notes: &mut Notes) 
 struct Taker<'a> {
     conf: &'a mut Entry,
     cgroup: &'a mut Entry,
+    job_container: &'a mut Entry,
     notes: &'a mut Notes,
 }
 
@@ -281,7 +288,42 @@ impl Taker<'_> {
                 None => self.note(&mut section, &pair, "neither yes nor no"),
             }
         }
+        self.private_directories(&mut section);
         section
+    }
+
+    /// `JobContainerType`, with `BasePath` and `Dirs` of `job_container.conf`.
+    fn private_directories(&mut self, section: &mut Section) {
+        let (base, dirs) = (self.job_container.pair("BasePath"), self.job_container.pair("Dirs"));
+        let Some(kind) = self.conf.pair("JobContainerType") else {
+            let why = "slurm.conf has no JobContainerType: jobs have the node's own /tmp";
+            base.iter().chain(&dirs).for_each(|pair| self.note(section, pair, why));
+            return;
+        };
+        match (kind.value.to_ascii_lowercase().trim_start_matches("job_container/"), base) {
+            ("none" | "" | "(null)", _) => {}
+            ("tmpfs", Some(base)) => {
+                let dirs = dirs.map_or("/tmp,/dev/shm".to_owned(), |pair| pair.value);
+                let dirs: Vec<&str> = dirs.split(',').map(str::trim).filter(|dir| !dir.is_empty()).collect();
+                // Each node has a directory of its own below it.
+                let path: Vec<&str> = base.value.split('/').take_while(|part| !part.contains('%')).collect();
+                let path = path.join("/");
+                let is_whole = |path: &str| path.starts_with('/') && !path.contains("..");
+                let is_hidden = dirs.iter().any(|dir| Path::new(&path).starts_with(dir));
+                if !is_whole(&path) || is_hidden || !dirs.iter().all(|dir| is_whole(dir) && *dir != "/") {
+                    let why = "no place outside of what jobs have to themselves: name one as [agent] job_container_base_path";
+                    self.note(section, &base, why);
+                    return;
+                }
+                section.text("job_container_base_path", path);
+                section.list("job_container_dirs", &dirs);
+            }
+            ("tmpfs", None) => {
+                let why = "job_container.conf names no BasePath: name one as [agent] job_container_base_path";
+                self.note(section, &kind, why);
+            }
+            _ => self.note(section, &kind, "only job_container/tmpfs has a counterpart"),
+        }
     }
 
     /// `HealthCheckProgram`, which never runs with Slurm where no interval is said.

@@ -6,6 +6,7 @@ use spur_core::text::nearest::nearest;
 
 use super::keys;
 use super::lines::{Line, Pair};
+use super::page::Section;
 
 /// The pairs of one entry, or all pairs of the whole cluster.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,13 @@ impl Entry {
     /// The pairs of a line.
     pub(super) fn of_line(line: &Line) -> Entry {
         Entry { pairs: line.pairs.clone() }
+    }
+
+    /// The pairs of all lines of a file; of a key that stands twice the last counts.
+    pub(super) fn of_lines(lines: &[Line]) -> Entry {
+        let mut entry = Entry::default();
+        lines.iter().flat_map(|line| line.pairs.iter().cloned()).for_each(|pair| drop(entry.set(pair)));
+        entry
     }
 
     /// Adds a pair; one of the same key that is there already is replaced, and given back.
@@ -81,6 +89,11 @@ impl Notes {
     /// A sentence about a pair, unless it was said already.
     pub(super) fn about(&mut self, pair: &Pair, why: &str) -> Option<String> {
         self.sentence(format!("{pair}: {why}"))
+    }
+
+    /// Writes a sentence about a pair above a table, unless it was said already.
+    pub(super) fn tell(&mut self, section: &mut Section, pair: &Pair, why: &str) {
+        self.about(pair, why).into_iter().for_each(|text| section.comment(text));
     }
 
     /// A sentence, unless it was said already.

@@ -419,8 +419,10 @@ impl Query {
         self.choose(&mut rows);
         if let Some(wish) = self.common.wish {
             return Ok(match wish.spur {
-                true => wish.own(&[("jobs", json::to_value(&rows))]),
-                false => wish.slurm(show, &[("jobs", json::accounting::jobs(&rows, show))]),
+                true => wish.own([("jobs", json::to_value(&rows))]),
+                false => {
+                    wish.slurm(show, [("jobs", json::Part::records(json::accounting::jobs(&rows, show)))])
+                }
             });
         }
         let format = self.format.as_deref();

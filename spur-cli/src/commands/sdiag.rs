@@ -13,7 +13,7 @@ use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
 use crate::error::Failure;
-use crate::format::json::Wish;
+use crate::format::json;
 use crate::format::json::value::{number, time};
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
@@ -93,7 +93,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     query::no_operands(operands.into_iter())?;
     listing::check_clusters(session, &query.common.clusters).await?;
     if query.common.wish.is_some_and(|wish| wish.list) {
-        write!(session.out, "{}", Wish::list())?;
+        write!(session.out, "{}", json::Wish::list())?;
         return Ok(0);
     }
     let call = async |mut controller: Controller, request| controller.get_statistics(request).await;
@@ -109,7 +109,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         Some(wish) => {
             let mut show = query::show(&|name| session.env(name))?;
             query::identify(session, &mut show).await?;
-            wish.listing(&show, "statistics", &figures, || statistics(&figures))
+            match wish.spur {
+                true => wish.own([("statistics", json::to_value(&figures))]),
+                false => wish.slurm(&show, [("statistics", statistics(&figures).into())]),
+            }
         }
         None => text(&figures, &TimeZone::system())?,
     };

@@ -172,8 +172,8 @@ impl Query {
             // Slurm has no shape for this.
             let jobs: Vec<PriorityFactors> = rows.into_iter().filter_map(|row| row.job).collect();
             return Ok(match self.weights {
-                true => wish.own(&[("weights", json::to_value([weights]))]),
-                false => wish.own(&[("priorities", json::to_value(&jobs))]),
+                true => wish.own([("weights", json::to_value([weights]))]),
+                false => wish.own([("priorities", json::to_value(&jobs))]),
             });
         }
         if rows.is_empty() && !(self.filter.job_ids.is_empty() && self.filter.users.is_empty()) {

@@ -379,7 +379,7 @@ impl Query {
         let sort = self.sort.as_deref().unwrap_or(if self.start { "S" } else { "P,t,-p" });
         Sort::parse(sort, &job::TABLE, None).map_err(Failure::new)?.apply(&mut jobs, &show);
         if let Some(wish) = self.common.wish {
-            let slurm = || jobs.iter().map(|found| json::job::job(found, &show)).collect();
+            let slurm = jobs.iter().map(|found| json::job::job(found, &show));
             return Ok(wish.listing(&show, "jobs", &jobs, slurm));
         }
         let default = match self {
@@ -400,7 +400,7 @@ impl Query {
         let sort = self.sort.as_deref().unwrap_or("P,i");
         Sort::parse(sort, &step::TABLE, None).map_err(Failure::new)?.apply(&mut steps, show);
         if let Some(wish) = self.common.wish {
-            let slurm = || steps.iter().map(|found| json::step::step(found, show)).collect();
+            let slurm = steps.iter().map(|found| json::step::step(found, show));
             return Ok(wish.listing(show, "steps", &steps, slurm));
         }
         let format = self.format(STEPS, &step::TABLE);

@@ -67,7 +67,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
     }
     if args.json {
-        writeln!(session.out, "{}", json::Wish::default().own(&[("jobs", json::to_value(&jobs))]))?;
+        writeln!(session.out, "{}", json::Wish::default().own([("jobs", json::to_value(&jobs))]))?;
     } else {
         let texts: Vec<String> = jobs.iter().map(|job| text(job, &show)).collect();
         write!(session.out, "{}", texts.join("\n"))?;

@@ -58,14 +58,14 @@ pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyho
         (Ok(answer), Some(wish)) => {
             let mut show = query::show(&|name| session.env(name))?;
             show.cluster.clone_from(&answer.cluster_name);
-            let pings = || json!([pinged(&answer.hostname, Some(answer), wish.spur)]);
-            wish.listing(&show, "pings", pings(), pings)
+            let ping = pinged(&answer.hostname, Some(answer), wish.spur);
+            wish.listing(&show, "pings", [&ping], std::iter::once(ping.clone()))
         }
         (Ok(answer), None) => format!("{}\n", is_up(answer)),
         (Err(_), Some(wish)) => {
             let show = query::show(&|name| session.env(name))?;
-            let pings = || json!([pinged(&address, None, wish.spur)]);
-            wish.listing(&show, "pings", pings(), pings)
+            let ping = pinged(&address, None, wish.spur);
+            wish.listing(&show, "pings", [&ping], std::iter::once(ping.clone()))
         }
         (Err(_), None) => format!("Slurmctld(primary) at {address} is DOWN\n"),
     };

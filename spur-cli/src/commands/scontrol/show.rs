@@ -159,8 +159,9 @@ async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::
         jobs = show_job::alone(jobs, &written.parse()?);
     }
     Ok(Shown::listed((jobs, unknown), |jobs| match (settings.wish, jobs.is_empty()) {
-        (Some(wish), _) => wish
-            .listing(&show, "jobs", jobs, || jobs.iter().map(|found| json::job::job(found, &show)).collect()),
+        (Some(wish), _) => {
+            wish.listing(&show, "jobs", jobs, jobs.iter().map(|found| json::job::job(found, &show)))
+        }
         (None, true) => "No jobs in the system\n".to_owned(),
         (None, false) => show_job::text(jobs, settings, &show),
     }))
@@ -177,9 +178,9 @@ async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow:
     let wanted: Vec<String> = wanted.iter().flat_map(HostList::iter).collect();
     Ok(Shown::listed(query::named(nodes, &wanted, "Node", |node| &node.name), |nodes| {
         match (settings.wish, nodes.is_empty()) {
-            (Some(wish), _) => wish.listing(&show, "nodes", nodes, || {
-                nodes.iter().map(|found| json::node::node(found, &show)).collect()
-            }),
+            (Some(wish), _) => {
+                wish.listing(&show, "nodes", nodes, nodes.iter().map(|found| json::node::node(found, &show)))
+            }
             (None, true) => "No nodes in the system\n".to_owned(),
             (None, false) => show_node::text(nodes, settings, &show),
         }
@@ -193,8 +194,9 @@ async fn reservations(session: &mut Session, settings: Settings, name: &str) -> 
     Ok(Shown::listed(query::named(all, &names, "Reservation", |found| &found.name), |chosen| match settings
         .wish
     {
-        Some(wish) => wish
-            .listing(&show, "reservations", chosen, || chosen.iter().map(json::other::reservation).collect()),
+        Some(wish) => {
+            wish.listing(&show, "reservations", chosen, chosen.iter().map(json::other::reservation))
+        }
         None => show_reservation::text(chosen, settings.oneline, &show),
     }))
 }
@@ -208,9 +210,7 @@ async fn licenses(session: &mut Session, settings: Settings, name: &str) -> anyh
     licenses.retain(|license| name.is_empty() || license.name == name);
     let show = surroundings(session, settings).await?;
     Ok(match settings.wish {
-        Some(wish) => {
-            wish.listing(&show, "licenses", &licenses, || licenses.iter().map(json::other::license).collect())
-        }
+        Some(wish) => wish.listing(&show, "licenses", &licenses, licenses.iter().map(json::other::license)),
         None => show_license::text(&licenses, settings.oneline),
     })
 }
@@ -221,9 +221,12 @@ async fn partitions(session: &mut Session, settings: Settings, name: &str) -> an
     let all = query::partitions(session.connection()?, !settings.all && name.is_empty()).await?;
     Ok(Shown::listed(query::named(all, &names, "Partition", |partition| &partition.name), |chosen| {
         match settings.wish {
-            Some(wish) => wish.listing(&show, "partitions", chosen, || {
-                chosen.iter().map(|found| json::node::partition(found, &show)).collect()
-            }),
+            Some(wish) => wish.listing(
+                &show,
+                "partitions",
+                chosen,
+                chosen.iter().map(|found| json::node::partition(found, &show)),
+            ),
             None => show_partition::text(chosen, settings),
         }
     }))
@@ -246,9 +249,9 @@ async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow:
         return Err(Failure::new(format!("Job step {name} not found")).into());
     }
     Ok(match (settings.wish, steps.is_empty()) {
-        (Some(wish), _) => wish.listing(&show, "steps", &steps, || {
-            steps.iter().map(|found| json::step::step(found, &show)).collect()
-        }),
+        (Some(wish), _) => {
+            wish.listing(&show, "steps", &steps, steps.iter().map(|found| json::step::step(found, &show)))
+        }
         (None, true) => "No job steps in the system\n".to_owned(),
         (None, false) => show_step::text(&steps, settings.oneline, &show),
     })
@@ -270,7 +273,7 @@ async fn topology(session: &mut Session, settings: Settings, words: &[String]) -
     }
     let topology = topology?;
     if let Some(wish) = settings.wish.filter(|wish| wish.spur) {
-        return Ok(wish.own(&[("topology", json::to_value(&topology))]));
+        return Ok(wish.own([("topology", json::to_value(&topology))]));
     }
     if topology.domains.is_empty() {
         return Err(Failure::new(show_topology::nothing(&request)).into());
@@ -284,7 +287,7 @@ async fn config(session: &mut Session, settings: Settings, name: &str) -> anyhow
     if let Some(wish) = settings.wish.filter(|wish| wish.spur) {
         let all: serde_json::Map<_, _> =
             all.into_iter().map(|setting| (setting.key, setting.value.into())).collect();
-        return Ok(wish.own(&[("config", all.into())]));
+        return Ok(wish.own([("config", all.into())]));
     }
     let controller = ping(session).await?;
     let slurm = slurm_settings(session, &controller, &all, &show).await?;

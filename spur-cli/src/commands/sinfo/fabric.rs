@@ -40,7 +40,7 @@ pub(super) fn text(topology: &Topology, wish: Option<Wish>, with_header: bool) -
         let names = largest.iter().map(|free| free.map(|free| topology.domains[free].name.as_str()));
         let largest_free = paths.zip(names).collect();
         let document = Document { topology, largest_free, fragmentation: layers };
-        return wish.own(&[("topology", json::to_value(document))]);
+        return wish.own([("topology", json::to_value(document))]);
     }
     let mut domains: Vec<(&Domain, String)> = Vec::new();
     for (domain, free) in topology.domains.iter().zip(&largest) {

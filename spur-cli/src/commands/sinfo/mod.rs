@@ -282,9 +282,12 @@ impl Query {
     /// The text for reservations.
     pub fn reservations_text(&self, reservations: &[Reservation], show: &Show) -> String {
         match self.common.wish {
-            Some(wish) => wish.listing(show, "reservations", reservations, || {
-                reservations.iter().map(json::other::reservation).collect()
-            }),
+            Some(wish) => wish.listing(
+                show,
+                "reservations",
+                reservations,
+                reservations.iter().map(json::other::reservation),
+            ),
             None => show_reservation::table(reservations, !self.no_header, show),
         }
     }
@@ -324,7 +327,7 @@ impl Query {
             let nodes: Vec<&Node> = nodes.iter().map(Rc::as_ref).collect();
             let partitions: Vec<&Partition> = partitions.iter().map(Rc::as_ref).collect();
             return Ok(
-                wish.own(&[("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))])
+                wish.own([("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))])
             );
         }
         let format = match &self.columns {
@@ -340,8 +343,8 @@ impl Query {
         let sort = Sort::parse(sort, &node::TABLE, Some(node::CONFIGURED)).map_err(Failure::new)?;
         sort.apply(&mut rows, show);
         if let Some(wish) = self.common.wish {
-            let rows = rows.iter().map(|row| json::node::row(row, show)).collect();
-            return Ok(wish.slurm(show, &[("sinfo", rows)]));
+            let rows = json::Part::records(rows.iter().map(|row| json::node::row(row, show)));
+            return Ok(wish.slurm(show, [("sinfo", rows)]));
         }
         let text = table::render(&format, &rows, !self.no_header, show);
         let dated = self.iterate.is_some() || (self.long && !self.no_header);

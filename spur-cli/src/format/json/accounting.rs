@@ -8,20 +8,14 @@ use crate::format::Show;
 use crate::format::fields::accounting::{elapsed, planned};
 
 /// The jobs of these rows, each with the steps that stand behind it.
-pub fn jobs(rows: &[AccountingRow], show: &Show) -> Value {
-    let mut jobs: Vec<Value> = Vec::new();
-    let mut last = None;
-    for row in rows {
-        if last != Some((row.job_id, row.restarts)) {
-            last = Some((row.job_id, row.restarts));
-            jobs.push(job(row, show));
-        }
-        let steps = jobs.last_mut().and_then(|job| job["steps"].as_array_mut());
-        if let Some(steps) = steps.filter(|_| !row.step_id.is_empty()) {
-            steps.push(step(row, show));
-        }
-    }
-    Value::Array(jobs)
+pub fn jobs<'a>(rows: &'a [AccountingRow], show: &'a Show) -> impl Iterator<Item = Value> + 'a {
+    let jobs = rows.chunk_by(|a, b| (a.job_id, a.restarts) == (b.job_id, b.restarts));
+    jobs.map(|rows| {
+        let mut whole = job(&rows[0], show);
+        let steps = rows.iter().filter(|row| !row.step_id.is_empty());
+        whole["steps"] = steps.map(|row| step(row, show)).collect();
+        whole
+    })
 }
 
 fn job(row: &AccountingRow, show: &Show) -> Value {

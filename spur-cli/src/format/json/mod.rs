@@ -10,8 +10,11 @@ pub mod other;
 pub mod step;
 pub mod value;
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::Show;
 use crate::version::SLURM;
@@ -58,61 +61,104 @@ impl Wish {
         format!("data_parser/{PARSER}\nspur\n")
     }
 
-    /// A document of records of one `kind` (`jobs`, `nodes` …), in the shape that is wanted; `slurm` makes that of Slurm.
-    pub fn listing(
+    /// A document of records of one `kind` (`jobs`, `nodes` …), in the shape that is wanted; `slurm` makes those of Slurm.
+    pub fn listing<'a>(
         self,
         show: &Show,
-        kind: &str,
+        kind: &'a str,
         records: impl Serialize,
-        slurm: impl FnOnce() -> Value,
+        slurm: impl Iterator<Item = Value> + 'a,
     ) -> String {
         if self.spur {
-            return self.own(&[(kind, to_value(records))]);
+            return self.own([(kind, to_value(records))]);
         }
-        let now = value::time(Some(show.now));
+        let now = || value::time(Some(show.now)).into();
+        let mut parts = vec![(kind, Part::records(slurm))];
         match kind {
-            "jobs" => {
-                let times = [("last_backfill", value::time(None)), ("last_update", now)];
-                self.slurm(show, &[&[(kind, slurm())], &times[..]].concat())
-            }
+            "jobs" => parts.extend([("last_backfill", value::time(None).into()), ("last_update", now())]),
             "steps" | "nodes" | "partitions" | "reservations" | "licenses" => {
-                self.slurm(show, &[(kind, slurm()), ("last_update", now)])
+                parts.push(("last_update", now()));
             }
-            _ => self.slurm(show, &[(kind, slurm())]),
+            _ => {}
         }
+        self.slurm(show, parts)
     }
 
     /// A document in Spur's own shape.
-    pub fn own(self, kinds: &[(&str, Value)]) -> String {
+    pub fn own<'a>(self, kinds: impl IntoIterator<Item = (&'a str, Value)>) -> String {
         let mut document = json!({ "meta": { "spur": { "version": env!("CARGO_PKG_VERSION") } } });
         for (kind, records) in kinds {
-            document[*kind] = records.clone();
+            document[kind] = records;
         }
         document["errors"] = json!([]);
         self.print(&document, false)
     }
 
     /// A document in Slurm's shape.
-    pub fn slurm(self, show: &Show, kinds: &[(&str, Value)]) -> String {
-        let mut document = Map::new();
-        for (kind, records) in kinds {
-            document.insert((*kind).to_owned(), records.clone());
+    pub fn slurm<'a>(self, show: &Show, kinds: impl IntoIterator<Item = (&'a str, Part<'a>)>) -> String {
+        let mut document: BTreeMap<&str, Part<'a>> = kinds.into_iter().collect();
+        document.insert("meta", meta(show).into());
+        document.insert("errors", json!([]).into());
+        document.insert("warnings", json!([]).into());
+        if self.complex {
+            document.values_mut().for_each(Part::make_plain);
         }
-        document.insert("meta".to_owned(), meta(show));
-        document.insert("errors".to_owned(), json!([]));
-        document.insert("warnings".to_owned(), json!([]));
-        let document = Value::Object(document);
-        self.print(&if self.complex { plain(document) } else { document }, show.compact)
+        self.print(&document, show.compact)
     }
 
-    fn print(self, document: &Value, compact: bool) -> String {
-        match (self.yaml, compact) {
+    fn print(self, document: &impl Serialize, compact: bool) -> String {
+        let written = match (self.yaml, compact) {
             (true, _) => {
                 let text = serde_saphyr::to_string(document).expect("values have texts as keys");
-                format!("---\n{}\n", text.trim_end())
+                return format!("---\n{}\n", text.trim_end());
             }
-            (false, true) => format!("{document}\n"),
-            (false, false) => format!("{document:#}\n"),
+            (false, true) => serde_json::to_string(document),
+            (false, false) => serde_json::to_string_pretty(document),
+        };
+        let mut text = written.expect("values have texts as keys");
+        text.push('\n');
+        text
+    }
+}
+
+/// What a document has under one key.
+pub enum Part<'a> {
+    /// A value.
+    Value(Value),
+    /// Records that become values one by one while they are written: those of 100,000 jobs at once would take gigabytes.
+    /// They are written once.
+    Records(Cell<Option<Box<dyn Iterator<Item = Value> + 'a>>>),
+}
+
+impl<'a> Part<'a> {
+    /// Records, each as a value.
+    pub fn records(values: impl Iterator<Item = Value> + 'a) -> Self {
+        Part::Records(Cell::new(Some(Box::new(values))))
+    }
+
+    /// Makes plain numbers, `"Infinity"` and nulls of all that is in it.
+    fn make_plain(&mut self) {
+        match self {
+            Part::Value(value) => *value = plain(value.take()),
+            Part::Records(records) => {
+                let values = records.take().into_iter().flatten();
+                *self = Part::records(values.map(plain));
+            }
+        }
+    }
+}
+
+impl From<Value> for Part<'_> {
+    fn from(value: Value) -> Self {
+        Part::Value(value)
+    }
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Part::Value(value) => value.serialize(serializer),
+            Part::Records(records) => serializer.collect_seq(records.take().into_iter().flatten()),
         }
     }
 }

@@ -1,11 +1,14 @@
-# Two small clusters that are alike, on this host alone: Slurm's daemons and Spur's, each with a private directory under
-# $WORK and ports of its own on the loopback interface. Sourced by `run`.
+# Two clusters that are alike, on this host alone: Slurm's daemons and Spur's, each with a private directory under $WORK
+# and ports of its own on the loopback interface. Sourced by `run`, and by `benches/beside-slurm` with more nodes.
 
 slurm_port=${SLURM_PORT:-27801}
 spur_port=${SPUR_PORT:-27901}
 database_port=$((slurm_port + 1))
 accounts_port=$((slurm_port + 2))
 pids=()
+# How many nodes there are, how many of them are in the default partition, and what each has; how many jobs there may
+# be; how Spur knows who asks.
+nodes=${nodes:-3} in_debug=${in_debug:-2} cpus=${cpus:-2} memory=${memory:-4000} max_jobs=${max_jobs:-10000} auth=${auth:-none}
 
 # Whatever was started is ended, by its number.
 end_all() {
@@ -25,9 +28,9 @@ until_ok() {
 }
 
 node_lines() {
-  for n in 1 2 3; do
-    echo "NodeName=n$n NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((slurm_port + 10 + n)) CPUs=2 Sockets=1 CoresPerSocket=2" \
-      "ThreadsPerCore=1 RealMemory=4000 TmpDisk=1000 ${feature[$n]:+Features=${feature[$n]}}"
+  for n in $(seq "$nodes"); do
+    echo "NodeName=n$n NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((slurm_port + 10 + n)) CPUs=$cpus Sockets=1 CoresPerSocket=$cpus" \
+      "ThreadsPerCore=1 RealMemory=$memory TmpDisk=1000 ${feature[$n]:+Features=${feature[$n]}}"
   done
 }
 
@@ -98,11 +101,13 @@ AccountingStorageHost=localhost
 AccountingStoragePort=$accounts_port
 AccountingStoragePass=$at/munge.socket
 SlurmdParameters=config_overrides
+MaxJobCount=$max_jobs
+MaxTasksPerNode=1000
 END
     node_lines
     cat <<END
-PartitionName=debug Nodes=n1,n2 DefMemPerCPU=100 Default=YES MaxTime=INFINITE State=UP
-PartitionName=long Nodes=n1,n2,n3 DefMemPerCPU=100 MaxTime=2-00:00:00 DefaultTime=60 State=UP PriorityTier=2
+PartitionName=debug Nodes=n[1-$in_debug] DefMemPerCPU=100 Default=YES MaxTime=INFINITE State=UP
+PartitionName=long Nodes=n[1-$nodes] DefMemPerCPU=100 MaxTime=2-00:00:00 DefaultTime=60 State=UP PriorityTier=2
 END
   } >"$at/slurm.conf"
   export SLURM_CONF=$at/slurm.conf
@@ -110,13 +115,12 @@ END
   until_ok sacctmgr -n show cluster
   sacctmgr -i add cluster spur >/dev/null
   slurmctld -i
-  for n in 1 2 3; do slurmd -N n$n; done
-  until_ok test "$(sinfo -hN -t idle -o %N 2>/dev/null | sort -u | wc -l)" = 3 ||
-    until_ok all_idle sinfo
+  for n in $(seq "$nodes"); do slurmd -N "n$n"; done
+  until_ok all_idle sinfo
   unset SLURM_CONF
 }
 
-all_idle() { [ "$("$1" -hN -t idle -o %N | sort -u | wc -l)" = 3 ]; }
+all_idle() { [ "$("$1" -hN -o '%N %t' | sort -u | grep -c ' idle$')" = "$nodes" ]; }
 
 start_spur() {
   local at=$WORK/spur
@@ -127,8 +131,11 @@ cluster_name = "spur"
 [controller]
 listen_addr = "127.0.0.1:$spur_port"
 state = "sqlite://$at/spur.db"
+max_job_count = $max_jobs
 [auth]
-method = "none"
+method = "$auth"
+key_file = "$at/cluster.key"
+socket = "$at/auth.sock"
 [agent]
 listen_addr = "127.0.0.1:$((spur_port + 10))"
 spool_dir = "$at/spool/%n"
@@ -139,22 +146,22 @@ default_qos = "normal"
 [[qos]]
 name = "normal"
 END
-    for n in 1 2 3; do
+    for n in $(seq "$nodes"); do
       echo "[[nodes]]"
       echo "names = \"n$n\""
-      printf 'sockets = 1\ncores_per_socket = 2\nthreads_per_core = 1\nmemory_mb = 4000\ntmp_disk_mb = 1000\nport = %d\n' $((spur_port + 10 + n))
-      [ -n "${feature[$n]}" ] && printf 'features = ["%s"]\n' "${feature[$n]//,/\", \"}"
+      printf 'sockets = 1\ncores_per_socket = %d\nthreads_per_core = 1\nmemory_mb = %d\ntmp_disk_mb = 1000\nport = %d\n' "$cpus" "$memory" $((spur_port + 10 + n))
+      [ -n "${feature[$n]:-}" ] && printf 'features = ["%s"]\n' "${feature[$n]//,/\", \"}"
     done
     cat <<END
 [[partitions]]
 name = "debug"
 def_mem_per_cpu = "100M"
-nodes = "n[1-2]"
+nodes = "n[1-$in_debug]"
 default = true
 [[partitions]]
 name = "long"
 def_mem_per_cpu = "100M"
-nodes = "n[1-3]"
+nodes = "n[1-$nodes]"
 max_time = "2-00:00:00"
 default_time = "60"
 priority_tier = 2
@@ -162,10 +169,11 @@ END
   } >"$at/spur.toml"
   export SPUR_CONF=$at/spur.toml
   "$SPUR/spur" links "$at/bin" >/dev/null
+  [ "$auth" = none ] || "$SPUR/spur" keygen "$at/cluster.key"
   "$SPUR/spurctld" -D >"$at/spurctld.log" 2>&1 &
   pids+=($!)
-  for n in 1 2 3; do
-    "$SPUR/spurd" -D -N n$n >"$at/spurd-n$n.log" 2>&1 &
+  for n in $(seq "$nodes"); do
+    "$SPUR/spurd" -D -N "n$n" --cpus "$cpus" --memory "$memory" >"$at/spurd-n$n.log" 2>&1 &
     pids+=($!)
   done
   until_ok all_idle "$at/bin/sinfo"

@@ -7,6 +7,8 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 use spur_cli::commands::{sacct, scancel, scontrol, sinfo, sprio, squeue};
+use spur_cli::format::Field;
+use spur_cli::format::fields::{accounting, job, node, step};
 use spur_cli::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
 use spur_cli::options::submission::Submission;
 use spur_cli::options::{CommandLine, Effect};
@@ -82,10 +84,10 @@ fn heads(page: &str, section: &str) -> (Vec<String>, Vec<String>) {
 }
 
 /// Prints how many of some words work, and gives both numbers.
-fn words(what: &str, words: &[String], works: impl Fn(&str) -> bool) -> (usize, usize) {
+fn words(command: &str, what: &str, words: &[String], works: impl Fn(&str) -> bool) -> (usize, usize) {
     let missing: Vec<&str> = words.iter().map(String::as_str).filter(|word| !works(word)).collect();
     let all = words.len();
-    println!("scontrol: {} of {all} {what} work; not {}", all - missing.len(), missing.join(" "));
+    println!("{command}: {} of {all} {what} work; not {}", all - missing.len(), missing.join(" "));
     (all - missing.len(), all)
 }
 
@@ -109,21 +111,23 @@ fn most_of_scontrols_commands_and_keys_work() {
     let (partitions, _) = section("PARTITIONS - SPECIFICATIONS FOR CREATE, UPDATE, AND DELETE COMMANDS");
     let (reservations, _) = section("RESERVATIONS - SPECIFICATIONS FOR CREATE, UPDATE, AND DELETE COMMANDS");
     let counts = [
-        words("commands", &verbs, |word| {
+        words("scontrol", "commands", &verbs, |word| {
             word == "!!" || scontrol::commands().any(|(name, works)| works && is(name, word))
         }),
-        words("entities", &shown, |word| {
+        words("scontrol", "entities", &shown, |word| {
             scontrol::entities().any(|name| is(name.trim_end_matches('s'), word.trim_end_matches('s')))
         }),
-        words("keys of jobs", &jobs, |word| {
+        words("scontrol", "keys of jobs", &jobs, |word| {
             ["Clusters", "JobId", "UserID"].iter().any(|key| is(key, word))
                 || change::keys().any(|key| is(key, word))
         }),
-        words("keys of nodes", &nodes, |word| scontrol::update::NODE_KEYS.iter().any(|key| is(key, word))),
-        words("keys of partitions", &partitions, |word| {
+        words("scontrol", "keys of nodes", &nodes, |word| {
+            scontrol::update::NODE_KEYS.iter().any(|key| is(key, word))
+        }),
+        words("scontrol", "keys of partitions", &partitions, |word| {
             is("PartitionName", word) || edit::PARTITION_KEYS.iter().any(|key| is(key, word))
         }),
-        words("keys of reservations", &reservations, |word| {
+        words("scontrol", "keys of reservations", &reservations, |word| {
             is("Reservation", word) || reservation::KEYS.iter().any(|key| is(key, word))
         }),
     ];
@@ -131,6 +135,52 @@ fn most_of_scontrols_commands_and_keys_work() {
     println!("scontrol: {works} of {all} work");
     assert!(all > 190, "only {all} words were found in the page");
     assert!(works * 10 >= all * 9, "{works} of {all}");
+}
+
+/// The names that `-O` of a command takes, by its page.
+fn long_formats(page: &str) -> Vec<String> {
+    let option = page.split("\n-O, --Format=").nth(1).unwrap_or_default();
+    let list = option.split("alid type specifications").nth(1).unwrap_or_default();
+    let list = list.split("\n.RE").next().unwrap_or_default();
+    let lines: Vec<&str> = list.lines().collect();
+    let heads = lines.windows(2).filter(|pair| pair[0].starts_with(".TP")).map(|pair| pair[1]);
+    heads.filter_map(|head| head.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// The fields of `sacct --format`, by its page.
+fn accounting_fields(page: &str) -> Vec<String> {
+    let list = page.split("Fields available:").nth(1).unwrap_or_default();
+    let list = list.split(".ft").next().unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether one of these fields has this long name.
+fn has<R>(fields: &[Field<R>], name: &str) -> bool {
+    let is = |other: &str| other.eq_ignore_ascii_case(name);
+    fields.iter().any(|field| is(field.name) || field.aliases.iter().any(|alias| is(alias)))
+}
+
+#[test]
+fn fields_are_known() {
+    // `All` prints every field of a node there; ResvPort is a name that Slurm's own squeue does not know.
+    let squeue = |word: &str| has(job::FIELDS, word) || has(step::FIELDS, word);
+    let sinfo = |word: &str| word == "All" || has(node::FIELDS, word);
+    let sacct = |word: &str| accounting::FIELDS.iter().any(|field| field.name.eq_ignore_ascii_case(word));
+    let counts = [
+        ("squeue", long_formats as fn(&str) -> Vec<String>, &squeue as &dyn Fn(&str) -> bool, 110),
+        ("sinfo", long_formats, &sinfo, 45),
+        ("sacct", accounting_fields, &sacct, 105),
+    ];
+    for (command, named, works, fewest) in counts {
+        let Some(page) = page(command) else {
+            println!("SKIPPED: there is no man page of {command}");
+            continue;
+        };
+        let named = named(&page);
+        let (works, all) = words(command, "fields", &named, works);
+        assert!(all >= fewest, "{command}: only {all} fields were found in the page");
+        assert!(works * 100 >= all * 95, "{command}: {works} of {all}");
+    }
 }
 
 #[test]

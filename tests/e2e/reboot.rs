@@ -1,5 +1,7 @@
 //! `scontrol reboot` and the site's program that boots a node.
 
+use std::process::Stdio;
+
 use crate::cluster::{Cluster, Setup};
 use crate::hosts::{self, boot, noted, shown, wait_for};
 
@@ -76,4 +78,38 @@ fn without_a_program_nothing_is_booted() {
     let why = cluster.fails(&["scontrol", "reboot", "n1"]);
     assert!(why.starts_with("scontrol_reboot_nodes error: RebootProgram isn't defined"), "{why}");
     assert_eq!(shown(&cluster, "n1"), "idle idle none\n");
+    let told = cluster.run(&["sbatch", "--reboot", "-o", "out", "--wrap", "echo ran"]).err;
+    assert!(told.contains("--reboot has no effect"), "{told}");
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+    assert_eq!(cluster.read("out"), "ran\n");
+}
+
+#[test]
+fn a_job_waits_until_its_nodes_have_booted() {
+    let mut cluster = cluster_with("1h");
+    let there = cluster.sbatch(&["-n1", "-w", "n1", "-o", "/dev/null", "--wrap", "exec sleep 1000"]);
+    wait_for(&cluster, "n1", "mixed mix none");
+    let job = cluster.sbatch(&["--reboot", "-n1", "-o", "out", "--wrap", "echo booted on $SLURMD_NODENAME"]);
+    cluster.wait_until(|cluster| noted(cluster) == "n2\n");
+    let record = cluster.ok(&["scontrol", "show", "node", "n2"]);
+    assert!(record.contains("State=ALLOCATED+REBOOT_ISSUED "), "{record}");
+    let listed = cluster.ok(&["squeue", "-h", "-j", &job.to_string(), "-o", "%t %N %C %h"]);
+    assert_eq!(listed, "CF n2 4 NO\n");
+    assert!(cluster.ok(&["scontrol", "show", "job", &job.to_string()]).contains(" Reboot=1 "));
+    // The next controller waits as well.
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    cluster.kill("n2");
+    boot(&mut cluster, "n2");
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h", "-j", &job.to_string()]).is_empty());
+    assert_eq!(cluster.read("out"), "booted on n2\n");
+    assert_eq!(shown(&cluster, "n2"), "idle idle none\n");
+    // So does srun.
+    let mut srun = cluster.command(&["srun", "--reboot", "-w", "n2", "echo", "here"]);
+    let srun = srun.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    cluster.wait_until(|cluster| noted(cluster) == "n2\nn2\n");
+    cluster.kill("n2");
+    boot(&mut cluster, "n2");
+    assert_eq!(String::from_utf8(srun.wait_with_output().unwrap().stdout).unwrap(), "here\n");
+    assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%i"]), format!("{there}\n"));
 }

@@ -457,6 +457,7 @@ fn submission(rest: &[&str]) -> Submission {
         kill_on_invalid_dep: rest.contains(&"kill-invalid").then_some(true),
         no_kill: rest.contains(&"no-kill"),
         no_preempt: rest.contains(&"no-preempt"),
+        reboot: rest.contains(&"reboot"),
         reservation: get("reservation").map(Into::into),
         licenses: get("licenses").map(|list| licenses(list).expect("licenses")).unwrap_or_default(),
         mail: get("mail").map(|types| (types.into(), "joe".into())),

@@ -176,6 +176,8 @@ fn requested(job: &Job) -> v1::Job {
         message.wckey = extra.wckey.as_deref().unwrap_or_default().to_owned();
         message.reservation = extra.reservation.as_deref().unwrap_or_default().to_owned();
         message.submit_host = extra.submit_host.to_string();
+        message.reboot = extra.reboot;
+        message.gres_anywhere = extra.gres_anywhere;
     }
     message
 }

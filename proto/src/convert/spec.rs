@@ -304,6 +304,8 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         mail: mail.then(|| (wire.mail_type.as_str().into(), wire.mail_user.as_str().into())),
         submit_line: boxed(&wire.submit_line),
         gone: Vec::new(),
+        reboot: wire.reboot,
+        gres_anywhere: wire.gres_anywhere,
     };
     Ok((extra != Extra::default()).then(|| Box::new(extra)))
 }

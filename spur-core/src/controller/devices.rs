@@ -1,5 +1,6 @@
 //! Which of a node's devices somebody gets: first those near the CPUs that come with them, of these the ones with the most
-//! links between them, then those with the fewest links to what stays free, then the lowest.
+//! links between them, then those with the fewest links to what stays free, then the lowest. Of a job with
+//! `--gres-flags=disable-binding` nearness is not looked at.
 //!
 //! Nodes say where their devices lie ([`NodeShape::places`]); where they do not, the lowest are taken.
 
@@ -18,13 +19,14 @@ struct Places<'a> {
     threads_per_core: u32,
 }
 
-/// So many of the `free` devices of an entry, for whoever has these CPUs; fewer if there are not enough.
-pub(super) fn choose(shape: &NodeShape, entry: u16, free: &IdSet, count: u32, cpus: &IdSet) -> IdSet {
+/// So many of the `free` devices of an entry, near these CPUs if any are given; fewer if there are not enough.
+pub(super) fn choose(shape: &NodeShape, entry: u16, free: &IdSet, count: u32, cpus: Option<&IdSet>) -> IdSet {
     let places = Places::of(shape, entry);
     if places.known.is_empty() || free.len() <= count {
         return free.lowest(count);
     }
-    let (near, far): (Vec<u32>, Vec<u32>) = free.iter().partition(|id| places.is_near(*id, cpus));
+    let is_near = |id: &u32| cpus.is_none_or(|cpus| places.is_near(*id, cpus));
+    let (near, far): (Vec<u32>, Vec<u32>) = free.iter().partition(is_near);
     let enough = near.len() >= count as usize;
     let (certain, pool) = if enough { (Vec::new(), near) } else { (near, far) };
     places.best_linked(free, certain, &pool, count as usize)
@@ -173,7 +175,7 @@ mod tests {
 
     fn chosen(node: &NodeShape, entry: u16, free: &str, count: u32, cpus: &str) -> String {
         let list = |text: &str| text.parse::<IdSet>().expect("a list");
-        choose(node, entry, &list(free), count, &list(cpus)).to_string()
+        choose(node, entry, &list(free), count, Some(&list(cpus))).to_string()
     }
 
     #[test]
@@ -190,6 +192,7 @@ mod tests {
         assert_eq!(chosen(&shape, 0, "0-3", 1, "5"), "2");
         assert_eq!(chosen(&shape, 0, "0-3", 3, "4-7"), "0,2-3");
         assert_eq!(chosen(&shape, 0, "0-3", 3, "0-7"), "0-2");
+        assert_eq!(choose(&shape, 0, &"0-3".parse().expect("a list"), 1, None).to_string(), "0");
         assert_eq!(far(&shape, 0, &"0,2".parse().expect("a list"), &"0".parse().expect("a list")), 1);
     }
 

@@ -102,7 +102,7 @@ fn change(ctx: &mut Ctx<'_>, node: NodeId, power: Power) {
 }
 
 /// Nothing is done to the node's host any more; the jobs that have waited for it alone begin.
-fn clear(ctx: &mut Ctx<'_>, id: NodeId) {
+pub(super) fn clear(ctx: &mut Ctx<'_>, id: NodeId) {
     let held = ctx.cluster().node(id).map_or_else(Vec::new, |node| node.jobs.clone());
     let waits = |job: &JobId| {
         let job = ctx

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::Ctx;
-use super::ending;
+use super::{Ctx, ending, power};
 use crate::cluster::{Cluster, Event, Node};
-use crate::id::NodeId;
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::Alloc;
 use crate::model::node::{Drain, Health, NextState, Power, Reboot};
 use crate::text::time::Time;
 
@@ -37,10 +37,24 @@ pub(super) fn wish(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, asap: bool, nex
     ctx.emit(Event::PowerChanged { node: id, power: Some(Power::Reboot(reboot)), jobs: Vec::new() });
 }
 
-/// Takes the wish back; a node that was drained for it gets work again.
+/// The nodes that are to boot before a job starts there: those that it gets whole and nobody else has anything on. One that
+/// is off boots anyway.
+pub(super) fn wanted(cluster: &Cluster, job: JobId, alloc: &Alloc) -> Vec<NodeId> {
+    let wants = cluster.job(job).is_some_and(|job| job.spec.wants_reboot());
+    if !wants || !alloc.exclusive || cluster.policy().power.reboot_program.is_none() {
+        return Vec::new();
+    }
+    let boots = |id: &NodeId| {
+        let node = cluster.node(*id).filter(|node| node.idle());
+        node.is_some_and(|node| node.power.is_none() || node.reboot().is_some())
+    };
+    alloc.nodes.iter().map(|part| part.node).filter(boots).collect()
+}
+
+/// Takes the wish back; a node that was drained for it gets work again, and jobs that have waited for it begin.
 pub(super) fn cancel(ctx: &mut Ctx<'_>, node: NodeId) {
     let Some(reboot) = ctx.cluster().node(node).and_then(Node::reboot).cloned() else { return };
-    ctx.emit(Event::PowerChanged { node, power: None, jobs: Vec::new() });
+    power::clear(ctx, node);
     if reboot.drained {
         ctx.emit(Event::NodeMended { node });
     }
@@ -51,7 +65,7 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     let ready: Vec<(NodeId, Reboot)> = ctx
         .cluster()
         .powered()
-        .filter(|node| is_ready(node))
+        .filter(|node| is_ready(ctx.cluster(), node))
         .filter_map(|node| Some((node.id, node.reboot().filter(|reboot| reboot.issued.is_none())?.clone())))
         .collect();
     for (node, reboot) in ready {
@@ -62,14 +76,20 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
 }
 
 /// Whether a node hears orders, and nothing runs there that a boot would end.
-fn is_ready(node: &Node) -> bool {
+fn is_ready(cluster: &Cluster, node: &Node) -> bool {
     let hears = matches!(node.health, Health::Up | Health::Down { silent: false, .. });
-    hears && is_free(node)
+    let waits = |job: &JobId| cluster.job(*job).is_some_and(|job| job.configuring.nodes.contains(&node.id));
+    hears && has_no_leftovers(node) && node.jobs.iter().all(waits)
 }
 
 /// Whether nothing runs on a node that would end with its host.
 pub(super) fn is_free(node: &Node) -> bool {
-    node.idle() && node.stale.is_empty() && node.foreign.is_empty()
+    node.idle() && has_no_leftovers(node)
+}
+
+/// Whether a node has nothing of jobs that it should not have any more.
+fn has_no_leftovers(node: &Node) -> bool {
+    node.stale.is_empty() && node.foreign.is_empty()
 }
 
 /// Whether what a node registers with ends a boot that was ordered.
@@ -83,10 +103,10 @@ pub(super) fn undrains(node: &Node) -> bool {
     node.reboot().is_some_and(|reboot| reboot.drained || reboot.next.is_some())
 }
 
-/// A node has booted as it was to.
+/// A node has booted as it was to; jobs that have waited for it begin.
 pub(super) fn end(ctx: &mut Ctx<'_>, node: NodeId) {
     let Some(reboot) = ctx.cluster().node(node).and_then(Node::reboot).cloned() else { return };
-    ctx.emit(Event::PowerChanged { node, power: None, jobs: Vec::new() });
+    power::clear(ctx, node);
     match reboot.next {
         None if reboot.drained => ctx.emit(Event::NodeMended { node }),
         None => {}
@@ -96,6 +116,15 @@ pub(super) fn end(ctx: &mut Ctx<'_>, node: NodeId) {
             let (reason, by) = (reboot.reason_with("reboot complete"), Some(reboot.by));
             ctx.emit(Event::NodeDowned { node, reason, silent: false, by });
         }
+    }
+}
+
+/// The boot is over without success.
+fn give_up(ctx: &mut Ctx<'_>, node: NodeId) {
+    let drained = ctx.cluster().node(node).and_then(Node::reboot).is_some_and(|reboot| reboot.drained);
+    ctx.emit(Event::PowerChanged { node, power: None, jobs: Vec::new() });
+    if drained {
+        ctx.emit(Event::NodeMended { node });
     }
 }
 
@@ -115,9 +144,10 @@ pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     for id in late {
         let Some(node) = ctx.cluster().node(id) else { continue };
         let (silent, reboot) = (node.is_silent(), node.reboot().cloned());
-        cancel(ctx, id);
         let reason = reboot.map_or_else(|| "".into(), |reboot| reboot.reason_with("reboot timed out"));
         ctx.emit(Event::NodeDowned { node: id, reason, silent, by: Some(CONTROLLER.into()) });
+        // Those that wait for the boot are known to have begun nothing.
         ending::lose_node(ctx, id);
+        give_up(ctx, id);
     }
 }

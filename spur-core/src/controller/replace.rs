@@ -4,6 +4,7 @@
 //! else as soon as there is: before anybody who waits is started there. Those who were submitted first come first.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Ctx;
 use super::handle::start;
@@ -47,8 +48,9 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
             continue;
         }
         let cluster = ctx.cluster();
+        let Some(spec) = cluster.job(job).map(|job| Arc::clone(&job.spec)) else { continue };
         let take = |node: &Node, part: &StartPart, exclusive: bool| {
-            start::take(node, &cluster.kept(node.id, &[]), part, exclusive)
+            start::take(node, &cluster.kept(node.id, &[]), part, exclusive, &spec)
         };
         if let Some((replaced, why)) = replace::find(cluster, ctx.now(), job, touched, &take) {
             ctx.emit(Event::JobNodesReplaced { job, replaced, why });

@@ -441,6 +441,12 @@ pub struct Extra {
     /// Of the jobs that `--dependency` names, those that had left memory when it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<Gone>,
+    /// `--reboot`: its nodes are booted before it starts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reboot: bool,
+    /// `--gres-flags=disable-binding`: devices are chosen without a look at which CPUs they are near.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gres_anywhere: bool,
 }
 
 /// One job, and what became of it so far.
@@ -522,6 +528,18 @@ pub struct BatchEnd {
 }
 
 impl JobSpec {
+    /// Whether its nodes are booted before it starts.
+    #[must_use]
+    pub fn wants_reboot(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.reboot)
+    }
+
+    /// Whether devices are chosen for it without a look at which CPUs they are near.
+    #[must_use]
+    pub fn takes_any_devices(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.gres_anywhere)
+    }
+
     /// The reservations that are asked for, the first first.
     pub fn reservations(&self) -> impl Iterator<Item = &str> {
         let asked = self.extra.as_ref().and_then(|extra| extra.reservation.as_deref());

@@ -45,7 +45,7 @@ fn record(job: &Job, settings: Settings, show: &Show) -> Record {
         ("Requeue", flag(job.requeue)),
         ("Restarts", job.restarts.to_string()),
         ("BatchFlag", flag(job.batch)),
-        ("Reboot", "0".into()),
+        ("Reboot", flag(job.reboot)),
         ("ExitCode", exit(job.exit_code, job.exit_signal)),
     ]);
     if details {
@@ -199,6 +199,9 @@ fn files(r: &mut Record, job: &Job) {
     }
     if !job.mail_type.is_empty() || !job.mail_user.is_empty() {
         r.line([("MailUser", or_null(&job.mail_user)), ("MailType", or(&job.mail_type, "NONE"))]);
+    }
+    if job.gres_anywhere {
+        r.line([("GresEnforceBind", "No".into())]);
     }
 }
 

@@ -155,7 +155,7 @@ pub const FIELDS: &[Field<Job>] = &[
     named("PreemptTime", "PREEMPT_TIME", |j, show| time(j.preempt_time, "N/A", show)),
     named("Prefer", "PREFER", |j, _| or_null(&j.prefer)),
     named("Profile", "PROFILE", |_, _| "NotSet".to_owned()),
-    named("Reboot", "REBOOT", zero),
+    named("Reboot", "REBOOT", |j, _| flag(j.reboot)),
     named("ReqSwitch", "REQ_SWITCH", |j, _| switches(j).0.to_owned()),
     named("Wait4Switch", "WAIT4SWITCH", |j, _| switches(j).1.to_owned()),
     named("Requeue", "REQUEUE", |j, _| flag(j.requeue)),

@@ -82,7 +82,7 @@ fn state(job: &Job) -> Value {
         "priority_by_partition": [],
         "requeue": job.requeue,
         "restart_cnt": job.restarts,
-        "reboot": false,
+        "reboot": job.reboot,
         "flags": flags(job),
         "mail_type": mail(&job.mail_type),
         "mail_user": job.mail_user,
@@ -95,6 +95,7 @@ fn flags(job: &Job) -> Vec<&'static str> {
     let set = [
         (job.kill_on_invalid_dep == Some(true), "KILL_INVALID_DEPENDENCY"),
         (job.kill_on_invalid_dep == Some(false), "NO_KILL_INVALID_DEPENDENCY"),
+        (job.gres_anywhere, "GRES_BINDING_DISABLED"),
         (job.het_job_id.is_some(), "HETEROGENEOUS_JOB"),
         (!job.dependency.is_empty(), "DEPENDENT"),
         (job.backfilled, "BACKFILL_ATTEMPTED"),

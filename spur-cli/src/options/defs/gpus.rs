@@ -37,19 +37,23 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(JOB)
     .env(&["SBATCH_GRES", "SALLOC_GRES", "SLURM_GRES", "SLURM_STEP_GRES"]),
-    Def::value("gres-flags", None, "opts", "flags related to GRES management", |_, v| {
-        match v.to_ascii_lowercase().as_str() {
-            "disable-binding"
-            | "enforce-binding"
-            | "allow-task-sharing"
-            | "multiple-tasks-per-sharing"
-            | "one-task-per-sharing" => Ok(()),
-            _ => Err(format!("Invalid --gres-flags specification: {v}")),
+    Def::value("gres-flags", None, "opts", "flags related to GRES management", |s, v| {
+        let flag = v.to_ascii_lowercase();
+        s.spec.gres_anywhere = flag == "disable-binding";
+        match flag.as_str() {
+            "disable-binding" => {}
+            "enforce-binding" => s.notes.push(format!(
+                "--gres-flags={v} has no effect: devices near the CPUs come first, others serve as well"
+            )),
+            "allow-task-sharing" | "multiple-tasks-per-sharing" | "one-task-per-sharing" => {
+                s.notes.push(format!("--gres-flags={v} has no effect: no device is shared"));
+            }
+            _ => return Err(format!("`{v}` is not known; ask disable-binding or enforce-binding")),
         }
+        Ok(())
     })
     .only(JOB)
-    .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"])
-    .without_effect("devices near the CPUs of a job come first, others serve as well, and none is shared"),
+    .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"]),
     Def::value("gpus", Some('G'), "n", "count of GPUs required for the job", |s, v| {
         gpus(v)?;
         v.clone_into(&mut s.spec.gpus);

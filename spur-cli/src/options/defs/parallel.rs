@@ -267,9 +267,11 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"])
     .without_effect("there is no plugin that profiles"),
-    Def::flag("reboot", None, "reboot compute nodes before starting job", nothing)
-        .only(JOB)
-        .without_effect("jobs do not boot nodes, as with Slurm where there is no RebootProgram"),
+    Def::flag("reboot", None, "reboot compute nodes before starting job", |s, _| {
+        s.spec.reboot = true;
+        Ok(())
+    })
+    .only(JOB),
     Def::value("bb", None, "spec", "burst buffer specifications", nothing)
         .only(JOB)
         .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"])

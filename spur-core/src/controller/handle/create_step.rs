@@ -332,6 +332,7 @@ fn devices(
         }
     }
     let mut taken: Vec<GresAlloc> = Vec::new();
+    let near = (!job.spec.takes_any_devices()).then_some(cpus);
     let per_node = wish.gres.iter().flatten().chain(portion).map(|spec| (spec, spec.count));
     let per_task = wish.gpus_per_task.iter().map(|spec| (spec, spec.count.saturating_mul(tasks.into())));
     for (spec, count) in per_node.chain(per_task) {
@@ -340,7 +341,7 @@ fn devices(
         for own in free.iter_mut().filter(|own| matches(own.entry)) {
             let count = left.min(own.ids.len());
             let ids = match shape {
-                Some(shape) => choose(shape, own.entry, &own.ids, count, cpus),
+                Some(shape) => choose(shape, own.entry, &own.ids, count, near),
                 None => own.ids.lowest(count),
             };
             left -= ids.len();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, ending};
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, Node};
 use crate::id::NodeId;
 use crate::model::node::Health;
 
@@ -41,8 +41,12 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, nodes: Vec<NodeId>) -> Reply {
             Some(Health::Down { reason, by: Some(by), .. }) => (Arc::clone(reason), Some(Arc::clone(by))),
             _ => (NOT_RESPONDING.into(), None),
         };
+        // Jobs that wait until it has booted do so for as long as it may take.
+        let boots = ctx.cluster().node(node).is_some_and(Node::is_rebooting);
         ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
-        ending::lose_node(ctx, node);
+        if !boots {
+            ending::lose_node(ctx, node);
+        }
     }
     Reply::Done
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply, devices};
+use super::super::{Ctx, Reject, Reply, devices, reboot};
 use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
-use crate::model::job::{Configuring, Job};
+use crate::model::job::{Configuring, Job, JobSpec};
+use crate::model::node::Drain;
 use crate::sched::licensed;
 use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
@@ -76,7 +77,8 @@ fn alloc(
         let kept = cluster.kept(part.node, together);
         let node = taken.get(&part.node).map_or_else(|| cluster.node(part.node), Option::as_ref);
         let node = node.filter(|node| node.available());
-        let Some(held) = node.and_then(|node| take(node, &kept, part, start.exclusive)) else {
+        let held = node.and_then(|node| take(node, &kept, part, start.exclusive, &start.spec));
+        let Some(held) = held else {
             return stale("a node is not free");
         };
         nodes.push(held);
@@ -155,9 +157,16 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         let split = split.map(|task| Split { from, task });
         let job = if split.is_some() { ctx.cluster().next_job() } else { from };
         let prolog = ctx.cluster().policy().jobs.prolog_slurmctld.is_some();
+        let boots = reboot::wanted(ctx.cluster(), from, &alloc);
         let is_off = |node: &NodeId| ctx.cluster().node(*node).is_some_and(Node::is_off);
-        let nodes = alloc.nodes.iter().map(|part| part.node).filter(is_off).collect();
+        let off = alloc.nodes.iter().map(|part| part.node).filter(is_off);
+        let nodes = off.chain(boots.iter().copied()).collect();
+        let by = ctx.cluster().job(from).map(|job| Arc::clone(&job.spec.owner.user)).unwrap_or_default();
+        let drain = Drain { reason: "".into(), by, at: ctx.now(), until_mended: false };
         ctx.emit(Event::JobStarted { job, alloc, split, configuring: Configuring { prolog, nodes } });
+        for node in boots {
+            reboot::wish(ctx, node, &drain, false, None);
+        }
     }
     Reply::Done
 }
@@ -169,6 +178,7 @@ pub(in crate::controller) fn take(
     kept: &Kept,
     part: &StartPart,
     exclusive: bool,
+    spec: &JobSpec,
 ) -> Option<NodeAlloc> {
     if kept.exclusive || (exclusive && (kept.any || !node.is_vacant())) {
         return None;
@@ -176,12 +186,13 @@ pub(in crate::controller) fn take(
     if kept.any && !leaves(node, kept, part) {
         return None;
     }
-    let cpus = if exclusive { node.free_cpus() } else { shared_cpus(node, part)? };
+    let near = !spec.takes_any_devices();
+    let cpus = if exclusive { node.free_cpus() } else { shared_cpus(node, part, near)? };
     let memory_mb = if part.memory_mb <= node.free_memory_mb() { part.memory_mb } else { return None };
     let mut gres = Vec::with_capacity(part.gres.len());
     for (entry, count) in &part.gres {
         let free = node.free_gres(usize::from(*entry));
-        let ids = devices::choose(&node.shape, *entry, &free, *count, &cpus);
+        let ids = devices::choose(&node.shape, *entry, &free, *count, near.then_some(&cpus));
         if ids.len() < *count {
             return None;
         }
@@ -193,21 +204,27 @@ pub(in crate::controller) fn take(
     Some(NodeAlloc { node: node.id, tasks: part.tasks, cpus, memory_mb, gres: gres.into_boxed_slice() })
 }
 
-/// CPUs for a part of a node: the lowest, unless with others more of its devices would be near.
-fn shared_cpus(node: &Node, part: &StartPart) -> Option<IdSet> {
+/// CPUs for a part of a node: the lowest, unless with others more of its devices would be `near` and shall be.
+fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
     let threads = node.shape.threads_per_core.max(1);
-    if threads == 1 && (node.shape.places.is_empty() || part.gres.is_empty()) {
+    let looks = near && !node.shape.places.is_empty();
+    if threads == 1 && (!looks || part.gres.is_empty()) {
         return Some(node.lowest_free_cpus(part.cpus));
     }
     let free = node.free_cpus();
     let lowest = cores(&free, part.cpus, threads, &IdSet::default())?;
-    if node.shape.places.is_empty() {
+    if !looks {
         return Some(lowest);
     }
     let far = |cpus: &IdSet| -> usize {
         let chosen = part.gres.iter().map(|(entry, count)| {
-            let ids =
-                devices::choose(&node.shape, *entry, &node.free_gres(usize::from(*entry)), *count, cpus);
+            let ids = devices::choose(
+                &node.shape,
+                *entry,
+                &node.free_gres(usize::from(*entry)),
+                *count,
+                Some(cpus),
+            );
             devices::far(&node.shape, *entry, &ids, cpus)
         });
         chosen.sum()

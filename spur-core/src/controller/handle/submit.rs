@@ -125,7 +125,7 @@ fn resolve(
     cluster: &Cluster,
     caller: &Caller,
     submission: Submission,
-) -> Result<(JobSpec, Option<String>), Reject> {
+) -> Result<(JobSpec, Vec<String>), Reject> {
     let Submission { mut spec, time_limit, requeue, rest: _ } = submission;
     spec.owner = Arc::clone(&caller.owner);
     if spec.priority.is_some() && !caller.operator {
@@ -133,9 +133,15 @@ fn resolve(
             "only operators may set --priority; use --nice to lower your own job's".to_owned(),
         ));
     }
+    if spec.wants_reboot() && !caller.operator {
+        return Err(Reject::Invalid(
+            "Access/permission denied: rebooting of nodes is only allowed for admins".to_owned(),
+        ));
+    }
     if spec.nice < 0 && !caller.operator {
         return Err(Reject::Invalid("only operators may raise a priority with a negative --nice".to_owned()));
     }
+    let reboots = boot_first(cluster, &mut spec);
     if spec.partitions.is_empty() {
         let reserved = spec.reservations().find_map(|name| cluster.reservation(name)?.partition.as_deref());
         let reserved = reserved.and_then(|name| cluster.partition(name));
@@ -159,7 +165,19 @@ fn resolve(
         spec.shape.memory = default.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode));
     }
     let told = share_memory(&mut spec.shape, &partitions);
-    Ok((spec, told))
+    Ok((spec, told.into_iter().chain(reboots).collect()))
+}
+
+/// A job whose nodes are booted has them for itself alone; what its user should know if nothing boots nodes.
+fn boot_first(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
+    if !spec.wants_reboot() {
+        return None;
+    }
+    if !matches!(spec.shape.sharing, Sharing::Exclusive | Sharing::Topo) {
+        spec.shape.sharing = Sharing::Exclusive;
+    }
+    let none = cluster.policy().power.reboot_program.is_none();
+    none.then(|| "--reboot has no effect: there is no [power] reboot_program on this cluster".to_owned())
 }
 
 /// As in Slurm, who wants more memory for each CPU than a partition gives has as many CPUs more.

@@ -61,7 +61,7 @@ pub const FIELDS: &[Field<Job>] = &[
         .by(|a, b| array_id(a).cmp(&array_id(b))),
     field('g', "GroupName", "GROUP", |j, _| j.group.clone()),
     field('G', "GroupID", "GROUP", |j, _| j.gid.to_string()).by(|a, b| a.gid.cmp(&b.gid)),
-    field('h', "OverSubscribe", "OVER_SUBSCRIBE", |j, _| j.oversubscribe.clone()),
+    field('h', "OverSubscribe", "OVER_SUBSCRIBE", |j, _| j.oversubscribe.clone()).or(&["Shared"]),
     field('H', "Sockets", "SOCKETS_PER_NODE", |_, _| "*".to_owned()),
     field('i', "JobArrayID", "JOBID", job_id).by(by_id),
     field('I', "Cores", "CORES_PER_SOCKET", |_, _| "*".to_owned()),

@@ -146,10 +146,10 @@ pub const FIELDS: &[Field<Row>] = &[
     field('p', "PriorityTier", "PRIO_TIER", |r, _| r.partition.priority_tier.to_string())
         .by(|a, b| a.partition.priority_tier.cmp(&b.partition.priority_tier)),
     field('P', "Partition", "PARTITION", |r, _| starred(&r.partition)),
-    field('r', "Root", "ROOT", |_, _| "no".to_owned()),
+    field('r', "Root", "ROOT", |r, _| if r.partition.root_only { "yes" } else { "no" }.to_owned()),
     field('R', "PartitionName", "PARTITION", |r, _| r.partition.name.clone()),
     field('s', "Size", "JOB_SIZE", |r, _| job_size(&r.partition)),
-    field('S', "AllocNodes", "ALLOCNODES", |_, _| "all".to_owned()),
+    field('S', "AllocNodes", "ALLOCNODES", |r, _| or(&r.partition.alloc_nodes, "all")),
     field('t', "StateCompact", "STATE", |r, _| {
         of_row(r, |n| starred_state(n, compact_state(&n.state), "boot"))
     })

@@ -26,6 +26,7 @@ Without a command it asks for one line after another, until exit, quit or the en
     delete ReservationName=NAME     end a reservation; jobs that wait for it are held
     show job|node|partition|reservation|step|license [NAMES]
     listpids JOB[.STEP] [NODE]      processes of running steps, on one node or on all
+    pidinfo PID                     the job that a process of this host belongs to
     completing                      jobs that have ended and still hold nodes
     show topology [NAME] [unit=NAME] [node=NODES]
     show config
@@ -53,5 +54,5 @@ Without a command it asks for one line after another, until exit, quit or the en
     all, hide, details, oneliner, quiet, verbose
                                     between commands: as the options of these names; exit and quit end it
 JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]; those that are held and the like also jobname=NAME. Words may
-be cut where no other begins like them. abort, fsdampeningfactor and token are not supported.
+be cut where no other begins like them. abort, fsdampeningfactor, notify and token are not supported.
 ";

@@ -8,6 +8,7 @@ mod help;
 pub mod hostnames;
 mod interactive;
 mod list_pids;
+mod pid_info;
 mod queue;
 mod reboot;
 mod record;
@@ -137,7 +138,7 @@ pub const LINE: CommandLine<Call> = CommandLine {
 const ANY: usize = usize::MAX;
 
 /// The commands, with the fewest and the most arguments of each.
-const KEYWORDS: [(&str, usize, usize); 41] = [
+const KEYWORDS: [(&str, usize, usize); 43] = [
     ("abort", 0, ANY),
     ("all", 0, 0),
     ("cancel_reboot", 1, 1),
@@ -154,7 +155,9 @@ const KEYWORDS: [(&str, usize, usize); 41] = [
     ("hold", 1, ANY),
     ("holdu", 1, ANY),
     ("listpids", 1, 2),
+    ("notify", 2, ANY),
     ("oneliner", 0, 0),
+    ("pidinfo", 1, 1),
     ("ping", 0, 0),
     ("quiet", 0, 0),
     ("quit", 0, 0),
@@ -244,6 +247,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
         let text = match keyword {
             // Slurm has its own words for these.
             "errnumstr" => "one arguments required for keyword:errnumstr".to_owned(),
+            "pidinfo" => "missing argument for keyword:pidinfo".to_owned(),
             "update" => "too few arguments for update keyword".to_owned(),
             _ => format!("too few arguments for keyword:{keyword}"),
         };
@@ -260,6 +264,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
         "write" => write(session, rest).await,
         "completing" => show_completing(session).await,
         "listpids" => list_pids::run(session, rest).await,
+        "pidinfo" => pid_info::run(session, &rest[0]).await,
         "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" | "top" => {
             queue::queue(session, keyword, rest).await
         }
@@ -293,9 +298,10 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
 }
 
 /// Commands of Slurm's that there are not, and what is said of them.
-const REFUSED: [(&str, &str); 3] = [
+const REFUSED: [(&str, &str); 4] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
     ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: there is no fair share"),
+    ("notify", "notify: not supported by Spur: nobody but its tasks writes to the streams of a job"),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 

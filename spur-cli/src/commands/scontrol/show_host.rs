@@ -24,6 +24,13 @@ fn is_on(node: &Node, host: &str) -> bool {
     short(&node.hostname) == short(host)
 }
 
+/// The names of the nodes whose daemons run on this host.
+pub(super) async fn nodes_here(session: &mut Session) -> anyhow::Result<Vec<String>> {
+    let own = host_name();
+    let nodes = query::nodes(session.connection()?, "").await?;
+    Ok(nodes.into_iter().filter(|node| is_on(node, &own)).map(|node| node.name).collect())
+}
+
 /// The names of the nodes whose daemons run on a host.
 pub(super) async fn aliases(session: &mut Session, host: &str) -> anyhow::Result<String> {
     if host.is_empty() {

@@ -47,6 +47,11 @@ pub fn exported(environment: &Environment, export: &Export) -> Environment {
     exported
 }
 
+/// Whether a variable tells of a het job and its components; another job that is submitted there has others, or none.
+pub fn is_of_het_job(name: &OsStr) -> bool {
+    name == "SLURM_HET_SIZE" || name.to_string_lossy().contains("_HET_GROUP_")
+}
+
 /// The variables in a file of `NAME=VALUE`, each followed by a zero byte. A number stands for an open file.
 ///
 /// # Errors

@@ -196,6 +196,9 @@ async fn run_command(
     // INT and QUIT of the terminal reach the command as well; what it does about them is its own.
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
     let mut command = Command::new(&argv[0]);
+    for name in session.environment().keys().filter(|name| place::is_of_het_job(name)) {
+        command.env_remove(name);
+    }
     command
         .args(&argv[1..])
         .envs(environment.login.into_iter().filter(|(name, _)| !session.environment().contains_key(name)))

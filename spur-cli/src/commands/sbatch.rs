@@ -195,6 +195,8 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
             environment
         }
     };
+    environment.retain(|name, _| !place::is_of_het_job(name));
+    environment.insert("SLURM_PRIO_PROCESS".into(), place::niceness().to_string().into());
     environment.insert("SLURM_SUBMIT_DIR".into(), place::directory(None)?.into());
     environment.insert("SLURM_SUBMIT_HOST".into(), spec.submit_host.clone().into());
     environment.insert(

@@ -18,15 +18,8 @@ use crate::text::hostlist::HostList;
 /// Names and values, in no particular order.
 pub type Variables = Vec<(String, String)>;
 
-/// Variables that are not told of each component of a het job: other names for the same, and what is the same for all.
-const NOT_OF_COMPONENTS: [&str; 6] = [
-    "SLURM_JOBID",
-    "SLURM_NODELIST",
-    "SLURM_NNODES",
-    "SLURM_NPROCS",
-    "SLURM_SUBMIT_DIR",
-    "SLURM_SUBMIT_HOST",
-];
+/// Variables that are not told of each component of a het job: what is the same for all.
+const NOT_OF_COMPONENTS: [&str; 2] = ["SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST"];
 
 /// Variables of a started job; none before it starts. A component of a het job has those of all components, too, with
 /// `_HET_GROUP_` and the component's number behind their names.

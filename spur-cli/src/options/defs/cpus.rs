@@ -12,8 +12,18 @@ use spur_core::text::nodes::NodeCount;
 use super::super::values::{count, distribution, extra_node_info, least, parsed, tres_per_task};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
+/// The fewest and the most nodes of a range that runs backwards.
+fn reversed(value: &str) -> Option<(u32, u32)> {
+    let (least, most) = value.split_once('-')?;
+    let (least, most) = (least.parse().ok()?, most.parse().ok()?);
+    (least > most).then_some((least, most))
+}
+
 pub(super) const RESOURCES: &[Def] = &[
     Def::value("nodes", Some('N'), "N", "number of nodes on which to run (N = min[-max])", |s, v| {
+        if let Some((least, most)) = reversed(v) {
+            return Err(format!("Maximum node count {most} is less than minimum node count {least}: {{option}}={v}"));
+        }
         let wrong = |error: ParseError| format!("\"{v}\" is not a valid node count for {{option}}: {}", error.problem);
         v.parse::<NodeCount>().map_err(wrong)?;
         s.spec.nodes = v.to_owned();

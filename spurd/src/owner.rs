@@ -370,6 +370,11 @@ impl Owner {
                 Effect::SuspendStep { attempt, step, stop } => {
                     self.ask(StepAttempt { attempt, step }, Request::Suspend { stop });
                 }
+                Effect::SignalStep { attempt, step, signal: Signal::KILL, tasks_only: false } => {
+                    let step = StepAttempt { attempt, step };
+                    let notice = running::cancelled(step, &self.tools.facts.name, "");
+                    self.ask(step, Request::Terminate { kill_wait_ms: Some(0), notice: Some(notice) });
+                }
                 Effect::SignalStep { attempt, step, signal, tasks_only } => {
                     let scope = if tasks_only { SignalScope::Tasks } else { SignalScope::All };
                     let signal = signal.number().into();

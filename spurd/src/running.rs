@@ -198,7 +198,7 @@ pub(crate) fn cancelled(step: StepAttempt, node: &str, cause: &str) -> String {
     };
     let now = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S");
     let cause = if cause.is_empty() { String::new() } else { format!(" {cause}") };
-    format!("spurstepd: error: *** {what} ON {node} CANCELLED AT {now}{cause} ***")
+    format!("slurmstepd: error: *** {what} ON {node} CANCELLED AT {now}{cause} ***")
 }
 
 async fn tell(inbox: &mpsc::Sender<Message>, step: StepAttempt, end: StepEnd) {

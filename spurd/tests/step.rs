@@ -223,7 +223,7 @@ async fn a_missing_directory_falls_back_to_tmp_with_a_message() {
     launch.order.cwd = "/nonexistent/dir".into();
     launch.order.tasks[0].stdout = Output::File { path: node.path("out"), append: false };
     assert_eq!(node.run(launch).await.status(), status(0, 0));
-    let expected = "spurstepd: error: couldn't chdir to `/nonexistent/dir': No such file or directory: going to \
+    let expected = "slurmstepd: error: couldn't chdir to `/nonexistent/dir': No such file or directory: going to \
                     /tmp instead\n/tmp\n";
     assert_eq!(node.read("out"), expected);
 }
@@ -249,14 +249,14 @@ async fn a_program_that_cannot_run_says_so_like_slurm() {
     launch.script = Some(b"#!/no/such/interpreter -x\n".to_vec());
     assert_eq!(node.run(launch).await.status(), status(2, 0));
     let expected =
-        "spurstepd: error: execve(): bad interpreter(/no/such/interpreter): No such file or directory\n";
+        "slurmstepd: error: execve(): bad interpreter(/no/such/interpreter): No such file or directory\n";
     assert_eq!(node.read("out"), expected);
 
     let node = Node::new();
     let mut launch = node.batch("");
     (launch.script, launch.order.argv) = (None, vec!["no-such-program".to_owned()]);
     assert_eq!(node.run(launch).await.status(), status(2, 0));
-    assert_eq!(node.read("out"), "spurstepd: error: execve(): no-such-program: No such file or directory\n");
+    assert_eq!(node.read("out"), "slurmstepd: error: execve(): no-such-program: No such file or directory\n");
 }
 
 #[tokio::test]
@@ -279,14 +279,14 @@ async fn termination_is_polite_first() {
     let (step, mut events) = node.start(node.batch(script)).await;
     started(&mut events).await;
     wait_file(&node.path("ready")).await;
-    let notice = Some("spurstepd: error: *** JOB 42 ON n1 CANCELLED ***".to_owned());
+    let notice = Some("slurmstepd: error: *** JOB 42 ON n1 CANCELLED ***".to_owned());
     step.request(Request::Terminate { kill_wait_ms: Some(600_000), notice }).await.unwrap();
     assert_eq!(ended(&mut events).await.status(), status(3, 0));
     // Signals do not wait until the notice is written, which may be to a pipe that nobody reads: either may be first.
     let said = node.read("out");
     let mut lines: Vec<&str> = said.lines().collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["bye", "spurstepd: error: *** JOB 42 ON n1 CANCELLED ***"]);
+    assert_eq!(lines, ["bye", "slurmstepd: error: *** JOB 42 ON n1 CANCELLED ***"]);
 }
 
 #[tokio::test]
@@ -493,6 +493,27 @@ async fn task_prolog_and_epilog_surround_the_task() {
     launch.order.task_epilog = Some(node.path("epilog"));
     assert_eq!(node.run(launch).await.status(), status(0, 0));
     assert_eq!(node.read("out"), "printed\nnone a b\nepilog 0\n");
+}
+
+#[tokio::test]
+async fn a_users_task_prolog_that_fails_ends_the_task_in_its_place() {
+    let node = Node::new();
+    let mut launch = node.batch("touch ran");
+    launch.order.own_task_prolog = Some("/nonexistent".into());
+    assert_eq!(node.run(launch).await.status(), status(1, 0));
+    assert_eq!(
+        node.read("out"),
+        "slurmstepd: error: run_command: user task_prolog can not be executed (/nonexistent) No such file or directory\n\
+         slurmstepd: error: user task_prolog did not exit normally. reason: Run command failed - configuration error\n\
+         slurmstepd: error: --task-prolog failed status=1\n"
+    );
+    assert!(!node.path("ran").exists());
+
+    let node = Node::new();
+    let mut launch = node.batch("");
+    launch.order.own_task_prolog = Some("/bin/false".into());
+    assert_eq!(node.run(launch).await.status(), status(1, 0));
+    assert_eq!(node.read("out"), "slurmstepd: error: --task-prolog failed status=1\n");
 }
 
 #[tokio::test]

@@ -159,10 +159,12 @@ fn tasks_that_are_ended_because_one_has_may_clean_up() {
     for said in [
         "srun: First task exited 1s ago\n",
         "srun: Job step aborted: Waiting up to 5 seconds for job step to finish.\n",
-        &format!("*** STEP {job}.0 ON n2 CANCELLED AT "),
+        &format!("slurmstepd: error: *** STEP {job}.0 ON n2 CANCELLED AT "),
+        &format!("srun: Force Terminated StepId={job}.0\n"),
     ] {
         assert!(err.contains(said), "`{said}` is not said:\n{err}");
     }
+    assert!(!err.contains(&format!("Force Terminated StepId={job}.1")), "{err}");
 }
 
 #[test]

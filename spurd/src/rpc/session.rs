@@ -209,6 +209,7 @@ impl Session {
                 self.tell_failure(&record).await?;
             }
             Event::Aborted { message } => self.send(Out::Aborted(message)).await?,
+            Event::Cancelled => self.send(Out::Cancelled(v1::StepCancelled {})).await?,
             Event::Refused { .. }
             | Event::Stopped
             | Event::Detached

@@ -410,7 +410,7 @@ impl Follower {
                 }
                 Event::UplinkWanted { node, address } => StepEvent::UplinkWanted { node, address },
                 // The client hears of these; the end of the step follows.
-                Event::Detached | Event::Aborted { .. } | Event::Used { .. } => continue,
+                Event::Detached | Event::Cancelled | Event::Aborted { .. } | Event::Used { .. } => continue,
             };
             if self.events.send(event).await.is_err() {
                 return None;

@@ -140,6 +140,8 @@ pub enum Event {
         /// `host:port` of that node's service.
         address: String,
     },
+    /// Somebody has asked for its end before its time.
+    Cancelled,
     /// Its tasks cannot go on, and those here are being killed: the step is to be ended on all nodes.
     Aborted {
         /// Why, for people.

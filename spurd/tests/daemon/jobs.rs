@@ -130,7 +130,7 @@ async fn a_job_is_terminated_with_a_word_to_its_user() {
     assert_eq!(link.acknowledged_report().await, done());
     let out = world.file("out-42").await;
     let notice = out.lines().nth(1).unwrap();
-    assert!(notice.starts_with("spurstepd: error: *** JOB 42 ON n1 CANCELLED AT 2"), "{notice}");
+    assert!(notice.starts_with("slurmstepd: error: *** JOB 42 ON n1 CANCELLED AT 2"), "{notice}");
     assert!(notice.ends_with(" DUE TO TIME LIMIT ***"), "{notice}");
 }
 

@@ -126,6 +126,8 @@ impl Run {
             interrupted: None,
             kill_at: None,
             killed: false,
+            cancelled: false,
+            forced: false,
             deaf: None,
             never_launched: Vec::new(),
             out_of_reach: false,

@@ -67,6 +67,8 @@ const QUIET_WAIT: Duration = Duration::from_secs(1);
 const NEWS: Duration = Duration::from_secs(1);
 /// From SIGTERM to SIGKILL for tasks that are ended because others have.
 const TERM_WAIT: Duration = Duration::from_secs(5);
+/// The time in which the controller has a step ended, as Slurm says it with its default KillWait.
+const CANCEL_WAIT: Duration = Duration::from_secs(32);
 /// How a task ends whose files cannot be opened.
 const NO_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
 /// A second interrupt within this time ends the step.
@@ -305,6 +307,10 @@ struct Run {
     /// When what an interrupt has left is killed.
     kill_at: Option<Instant>,
     killed: bool,
+    /// Whether it was told that the step is ended before its time.
+    cancelled: bool,
+    /// Whether a task was ended by TERM or KILL.
+    forced: bool,
     /// Why nothing is written any more.
     deaf: Option<anyhow::Error>,
     /// Nodes on which the step was not launched.
@@ -389,6 +395,7 @@ impl Run {
         if self.kill_at.is_some_and(|kill_at| kill_at <= Instant::now()) {
             self.kill_at = None;
             session.inform("forcing job termination");
+            self.cancelled = true;
             self.kill();
         }
         if self.rest_until.is_some_and(|rest_until| rest_until <= Instant::now()) {
@@ -398,10 +405,16 @@ impl Run {
             let step = format!("StepId={}.{}", self.job, self.step);
             self.states.lines(&step).iter().for_each(|line| session.inform(line));
             self.terminate();
-            session.inform(&format!(
-                "Job step aborted: Waiting up to {} seconds for job step to finish.",
-                TERM_WAIT.as_secs()
-            ));
+            self.tell_of_end(session, TERM_WAIT);
+        }
+    }
+
+    /// Says, once, that the step is ended before its time.
+    fn tell_of_end(&mut self, session: &mut Session, wait: Duration) {
+        if !std::mem::replace(&mut self.cancelled, true) {
+            let wait = wait.as_secs();
+            session
+                .inform(&format!("Job step aborted: Waiting up to {wait} seconds for job step to finish."));
         }
     }
 
@@ -413,6 +426,9 @@ impl Run {
             session.set_raw(false);
         }
         self.leave(session).await;
+        if self.forced && !self.cancelled {
+            session.inform(&format!("Force Terminated StepId={}.{}", self.job, self.step));
+        }
         match self.deaf.take() {
             Some(error) => Err(error),
             None => Ok(self.exit),
@@ -486,6 +502,8 @@ impl Run {
                 }
             }
             Event::Ended { task, code, signal } => self.task_ended(session, index, task, code, signal),
+            Event::Cancelled if self.killed => {}
+            Event::Cancelled => self.tell_of_end(session, CANCEL_WAIT),
             // Of several nodes that end the step the first knows the cause.
             Event::Aborted(_) if self.killed => {}
             Event::Aborted(why) => {
@@ -539,6 +557,7 @@ impl Run {
             let name = &self.nodes[index].layout.name;
             session.error(&format!("{name}: task {task}: {}", ending(exit)));
             self.exit = states::worse(self.exit, exit);
+            self.forced |= [Signal::TERM.number(), Signal::KILL.number()].contains(&exit.signal);
             if self.wishes.step.kill_on_bad_exit && !self.killed && self.open > 0 {
                 session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
                 self.terminate();
@@ -598,6 +617,7 @@ impl Run {
             Signal::INT if self.wishes.step.quit_on_interrupt => self.interrupt(session, &step),
             Signal::INT if self.kill_at.is_some() => {
                 session.inform("forcing job termination");
+                self.cancelled = true;
                 self.kill();
                 end_by_controller(session, self.job, self.step).await;
             }
@@ -612,6 +632,7 @@ impl Run {
             }
             Signal::TERM | Signal::HUP | Signal::QUIT => {
                 session.inform("forcing job termination");
+                self.cancelled = true;
                 self.kill();
                 end_by_controller(session, self.job, self.step).await;
             }

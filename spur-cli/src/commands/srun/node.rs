@@ -54,6 +54,8 @@ pub(super) enum Event {
     Ended { task: u32, code: u32, signal: u32 },
     /// The step cannot go on, and is to be ended on all nodes; why.
     Aborted(String),
+    /// Somebody has asked for the end of the step.
+    Cancelled,
     /// Nothing more follows.
     Done,
     /// It is given up; the second says whether it may have launched the step.
@@ -310,6 +312,7 @@ impl Follower {
                 }
             }
             Output::Aborted(why) => self.tell(Event::Aborted(why)).await,
+            Output::Cancelled(_) => self.tell(Event::Cancelled).await,
             Output::StdinTaken(offset) => self.stdin.taken(offset),
             Output::Done(_) => return Some(End::Done),
             Output::Failed(error) if error.code == EXPIRED => return Some(End::Expired(error.message)),

@@ -39,9 +39,7 @@ pub(super) async fn run(
     granted(session, &mut allocation, &wishes, signals).await?;
     let job = allocation.job;
     let ended = run_in(session, vec![(job, of_step(wishes))], argv, signals).await;
-    if allocation.is_revoked(session) {
-        session.inform(&format!("Force Terminated JobId={job}"));
-    } else {
+    if !allocation.is_revoked(session) {
         let exit = ended.as_ref().map_or(ExitCode::exited(FAILURE), |exit| *exit);
         allocation.end(session, exit).await;
     }

@@ -13,7 +13,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSignal};
@@ -127,7 +129,11 @@ fn become_program(
     doors: &[BorrowedFd<'_>],
 ) -> i32 {
     match prepare(plan, pipes, channel, parent, doors) {
-        Ok(environment) => {
+        Ok(mut environment) => {
+            let prolog = plan.order.own_task_prolog.as_deref().filter(|_| plan.is_task);
+            if let Some(Err(status)) = prolog.map(|prolog| own_task_prolog(prolog, &mut environment)) {
+                return status;
+            }
             let error = execute(plan.argv, &environment);
             errno_code(&error)
         }
@@ -194,8 +200,7 @@ fn prepare(
     if plan.is_task && plan.order.attempt.step == StepId::BATCH {
         log_in(who.uid, &mut environment);
     }
-    let prologs = [&plan.order.task_prolog, &plan.order.own_task_prolog];
-    for prolog in prologs.into_iter().flatten().filter(|_| plan.is_task) {
+    if let Some(prolog) = plan.order.task_prolog.as_deref().filter(|_| plan.is_task) {
         task_prolog(prolog, &mut environment)?;
     }
     if let Some(socket) = mpi.socket {
@@ -219,7 +224,7 @@ fn text(error: &io::Error) -> String {
 /// A line of ours in the task's standard error.
 fn say(message: &str) {
     // A standard error that takes no bytes leaves no way to say so.
-    let _ = writeln!(io::stderr(), "spurstepd: error: {message}");
+    let _ = writeln!(io::stderr(), "slurmstepd: error: {message}");
 }
 
 /// Undoes what spurstepd blocks or ignores; both would be inherited.
@@ -478,17 +483,46 @@ fn log_in(uid: u32, environment: &mut BTreeMap<OsString, OsString>) {
     }
 }
 
-/// Runs the task prolog and does what its output says: `export NAME=value`, `unset NAME`, `print text`.
+/// Runs the site's task prolog, without which no task runs.
 fn task_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> Result<(), LaunchFailure> {
-    let failure = |message: String| LaunchFailure { stage: LaunchStage::TaskProlog, message };
+    let failure = |why: String| LaunchFailure {
+        stage: LaunchStage::TaskProlog,
+        message: format!("task prolog {}: {why}", prolog.display()),
+    };
+    let status = run_prolog(prolog, environment).map_err(|error| failure(text(&error)))?;
+    if status.success() { Ok(()) } else { Err(failure(status.to_string())) }
+}
+
+/// Runs the user's own task prolog; one that fails ends its task in its place, with this exit code.
+fn own_task_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> Result<(), i32> {
+    let status = match run_prolog(prolog, environment) {
+        Ok(status) if status.success() => return Ok(()),
+        Ok(status) => {
+            if let Some(signal) = status.signal() {
+                say(&format!("user task_prolog did not exit normally. reason: signal {signal}"));
+            }
+            status.code().unwrap_or(1)
+        }
+        Err(error) => {
+            let (path, why) = (prolog.display(), text(&error));
+            say(&format!("run_command: user task_prolog can not be executed ({path}) {why}"));
+            say("user task_prolog did not exit normally. reason: Run command failed - configuration error");
+            1
+        }
+    };
+    say(&format!("--task-prolog failed status={status}"));
+    Err(status)
+}
+
+/// Runs a task prolog and, if it succeeds, does what its output says: `export NAME=value`, `unset NAME`, `print text`.
+fn run_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> io::Result<ExitStatus> {
     let run = std::process::Command::new(prolog)
         .env_clear()
         .envs(&*environment)
         .stderr(std::process::Stdio::inherit())
-        .output()
-        .map_err(|error| failure(format!("task prolog {}: {}", prolog.display(), text(&error))))?;
+        .output()?;
     if !run.status.success() {
-        return Err(failure(format!("task prolog {}: {}", prolog.display(), run.status)));
+        return Ok(run.status);
     }
     for line in run.stdout.split(|&byte| byte == b'\n') {
         if let Some(rest) = line.strip_prefix(b"export ") {
@@ -502,7 +536,7 @@ fn task_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) ->
             let _ = io::stdout().write_all(&[rest, b"\n"].concat());
         }
     }
-    Ok(())
+    Ok(run.status)
 }
 
 /// Becomes the program; returns only the error, already told to the user.

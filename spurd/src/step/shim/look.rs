@@ -78,7 +78,7 @@ impl Shim {
         self.memory_told = true;
         let step = format!("{}.{}", self.order.attempt.attempt.job, self.order.attempt.step.label());
         self.notice(&format!(
-            "spurstepd: error: Detected 1 oom_kill event in StepId={step}. Some of the step tasks have been OOM Killed."
+            "slurmstepd: error: Detected 1 oom_kill event in StepId={step}. Some of the step tasks have been OOM Killed."
         ));
         !self.all_ended()
     }

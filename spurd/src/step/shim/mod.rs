@@ -49,6 +49,8 @@ use self::setup::{Received, Refusal};
 use self::stream::{Incoming, Kept, Outgoing};
 use self::task::{Launching, Task};
 use self::terminal::Terminal;
+use crate::running::cancelled;
+
 use super::message::{Ack, Event, Frame, Request, SignalScope, Stream};
 use super::order::{Input, Output, StepOrder};
 use super::record::{ExitRecord, LaunchFailure, LaunchStage};
@@ -380,6 +382,7 @@ impl Shim {
             Request::Terminate { kill_wait_ms, notice } => {
                 if let Some(notice) = notice {
                     self.notice(&notice);
+                    self.tell(&Event::Cancelled);
                 }
                 self.terminate(kill_wait_ms.map(Duration::from_millis));
             }
@@ -665,11 +668,8 @@ impl Shim {
         if self.terminated || self.record.is_some() {
             return;
         }
-        let step = format!("{}.{}", self.order.attempt.attempt.job, self.order.attempt.step.label());
-        self.notice(&format!(
-            "spurstepd: error: *** STEP {step} ON {} CANCELLED DUE TO TIME LIMIT ***",
-            self.order.node
-        ));
+        self.notice(&cancelled(self.order.attempt, &self.order.node, "DUE TO TIME LIMIT"));
+        self.tell(&Event::Cancelled);
         self.terminate(Some(AFTER_LIMIT));
     }
 

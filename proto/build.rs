@@ -1,8 +1,9 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 18] = [
+const SHOWN: [&str; 19] = [
     "AllocatedNodes",
+    "CoreAsk",
     "Job",
     "Span",
     "Step",

@@ -200,6 +200,15 @@ fn describe_shape(shape: &Shape, message: &mut v1::Job) {
     message.cpus_per_task = shape.cpus_per_task.unwrap_or(1);
     message.num_cpus = least_cpus(shape);
     message.tasks_per_node = shape.tasks_per_node;
+    message.cores = shape.cores.as_deref().map(|cores| v1::CoreAsk {
+        sockets_per_node: cores.sockets_per_node,
+        cores_per_socket: cores.cores_per_socket,
+        threads_per_core: cores.threads_per_core,
+        tasks_per_core: cores.tasks_per_core,
+        tasks_per_socket: cores.tasks_per_socket,
+        cpus_per_gpu: cores.cpus_per_gpu,
+        memory_per_gpu_mb: cores.memory_per_gpu,
+    });
     message.min_cpus_node =
         shape.min_cpus.max(shape.tasks_per_node.unwrap_or(1).saturating_mul(message.cpus_per_task));
     match shape.memory {

@@ -8,7 +8,7 @@ use spur_proto::v1::Job;
 use super::Settings;
 use super::record::Record;
 use crate::format::Show;
-use crate::format::fields::job::{devices, is_meant, spans, tasks};
+use crate::format::fields::job::{asked, asked_cores, devices, is_meant, spans, tasks};
 use crate::format::value::{exit, flag, long_limit, memory, or, or_null, time};
 
 /// The jobs, with a task in place of the record that it waits in with others, if that task is `wanted`.
@@ -141,18 +141,22 @@ fn resources(r: &mut Record, job: &Job, details: bool, show: &Show) {
         "PENDING" if job.max_nodes > 0 => format!("{}-{}", job.num_nodes, job.max_nodes),
         _ => job.num_nodes.to_string(),
     };
+    let cores = asked_cores(job);
+    let [threads, sockets, by_socket, by_core] =
+        [cores.threads_per_core, cores.sockets_per_node, cores.tasks_per_socket, cores.tasks_per_core]
+            .map(asked);
     r.line([
         ("NumNodes", nodes),
         ("NumCPUs", job.num_cpus.to_string()),
         ("NumTasks", if job.num_tasks == 0 { "N/A".into() } else { job.num_tasks.to_string() }),
         ("CPUs/Task", if job.cpus_per_task == 0 { "N/A".into() } else { job.cpus_per_task.to_string() }),
-        ("ReqB:S:C:T", "0:0:*:*".into()),
+        ("ReqB:S:C:T", format!("0:0:{}:{threads}", asked(cores.cores_per_socket))),
     ]);
     r.line([("ReqTRES", or_null(&job.req_tres))]);
     r.line([("AllocTRES", or_null(&job.alloc_tres))]);
     r.line([
-        ("Socks/Node", "*".into()),
-        ("NtasksPerN:B:S:C", format!("{}:0:*:*", job.tasks_per_node.unwrap_or(0))),
+        ("Socks/Node", sockets),
+        ("NtasksPerN:B:S:C", format!("{}:0:{by_socket}:{by_core}", job.tasks_per_node.unwrap_or(0))),
         ("CoreSpec", "*".into()),
     ]);
     if details && !job.allocated.is_empty() {

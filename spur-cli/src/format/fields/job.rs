@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use spur_core::text::array::TaskSet;
 use spur_core::text::hostlist::compare_names;
 use spur_core::text::jobid::{JobPart, JobRef};
-use spur_proto::v1::{Job, Span};
+use spur_proto::v1::{CoreAsk, Job, Span};
 
 use crate::format::value::{flag, limit, memory, or, or_null, time};
 use crate::format::{Field, Show, Table};
@@ -28,6 +28,25 @@ const fn named(name: &'static str, header: &'static str, text: fn(&Job, &Show) -
 
 fn null(_: &Job, _: &Show) -> String {
     "(null)".to_owned()
+}
+
+/// What a job asks of sockets, cores and threads.
+pub fn asked_cores(job: &Job) -> CoreAsk {
+    job.cores.unwrap_or_default()
+}
+
+/// A number that a job may have asked for.
+pub fn asked(number: Option<u32>) -> String {
+    number.map_or_else(|| "*".to_owned(), |number| number.to_string())
+}
+
+fn cores_and_threads(job: &Job) -> String {
+    let cores = asked_cores(job);
+    [cores.sockets_per_node, cores.cores_per_socket, cores.threads_per_core].map(asked).join(":")
+}
+
+fn or_not_applicable(number: Option<u32>) -> String {
+    number.map_or_else(|| "N/A".to_owned(), |number| number.to_string())
 }
 
 fn not_applicable(_: &Job, _: &Show) -> String {
@@ -62,11 +81,11 @@ pub const FIELDS: &[Field<Job>] = &[
     field('g', "GroupName", "GROUP", |j, _| j.group.clone()),
     field('G', "GroupID", "GROUP", |j, _| j.gid.to_string()).by(|a, b| a.gid.cmp(&b.gid)),
     field('h', "OverSubscribe", "OVER_SUBSCRIBE", |j, _| j.oversubscribe.clone()).or(&["Shared"]),
-    field('H', "Sockets", "SOCKETS_PER_NODE", |_, _| "*".to_owned()),
+    field('H', "Sockets", "SOCKETS_PER_NODE", |j, _| asked(asked_cores(j).sockets_per_node)),
     field('i', "JobArrayID", "JOBID", job_id).by(by_id),
-    field('I', "Cores", "CORES_PER_SOCKET", |_, _| "*".to_owned()),
+    field('I', "Cores", "CORES_PER_SOCKET", |j, _| asked(asked_cores(j).cores_per_socket)),
     field('j', "Name", "NAME", |j, _| j.name.clone()),
-    field('J', "Threads", "THREADS_PER_CORE", |_, _| "*".to_owned()),
+    field('J', "Threads", "THREADS_PER_CORE", |j, _| asked(asked_cores(j).threads_per_core)),
     field('k', "Comment", "COMMENT", |j, _| or_null(&j.comment)),
     field('K', "ArrayTaskID", "ARRAY_TASK_ID", |j, show| or(&tasks(j, show), "N/A"))
         .by(|a, b| a.array_task_id.cmp(&b.array_task_id)),
@@ -110,7 +129,7 @@ pub const FIELDS: &[Field<Job>] = &[
     field('X', "CoreSpec", "CORE_SPEC", |_, _| "N/A".to_owned()),
     field('y', "Nice", "NICE", |j, _| j.nice.to_string()).by(|a, b| a.nice.cmp(&b.nice)),
     field('Y', "SchedNodes", "SCHEDNODES", |j, _| or_null(&j.planned_nodes)),
-    field('z', "SCT", "S:C:T", |_, _| "*:*:*".to_owned()),
+    field('z', "SCT", "S:C:T", |j, _| cores_and_threads(j)),
     field('Z', "WorkDir", "WORK_DIR", |j, _| or_null(&j.work_dir)),
     named("AccrueTime", "ACCRUE_TIME", |j, show| time(j.accrue_time, "N/A", show)),
     named("admin_comment", "ADMIN_COMMENT", |j, _| or_null(&j.admin_comment)),
@@ -145,9 +164,9 @@ pub const FIELDS: &[Field<Job>] = &[
     named("MinTime", "TIME_MIN", |j, _| limit(Some(j.time_min.unwrap_or(0)), "")),
     named("Network", "NETWORK", |j, _| or_null(&j.network)),
     named("NTPerBoard", "NTASKS_PER_BOARD", zero),
-    named("NTPerCore", "NTASKS_PER_CORE", not_applicable),
+    named("NTPerCore", "NTASKS_PER_CORE", |j, _| or_not_applicable(asked_cores(j).tasks_per_core)),
     named("NTPerNode", "NTASKS_PER_NODE", |j, _| j.tasks_per_node.unwrap_or(0).to_string()),
-    named("NTPerSocket", "NTASKS_PER_SOCKET", not_applicable),
+    named("NTPerSocket", "NTASKS_PER_SOCKET", |j, _| or_not_applicable(asked_cores(j).tasks_per_socket)),
     named("NumTasks", "TASKS", |j, _| j.num_tasks.to_string()),
     named("Origin", "ORIGIN", |_, _| "NA".to_owned()),
     named("OriginRaw", "ORIGIN_RAW", |_, _| "NA".to_owned()),

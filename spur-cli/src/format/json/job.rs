@@ -7,7 +7,7 @@ use spur_proto::v1::{AllocatedNodes, Job};
 
 use super::value::{exit, list, merged, minutes, number, time, unlimited};
 use crate::format::Show;
-use crate::format::fields::job::{allocated_licenses, devices};
+use crate::format::fields::job::{allocated_licenses, asked_cores, devices};
 
 /// Which keys there are, and what they say.
 pub fn job(job: &Job, show: &Show) -> Value {
@@ -157,8 +157,8 @@ fn counts(job: &Job) -> Value {
         "node_count": number(Some(job.num_nodes)),
         "tasks": number(Some(job.num_tasks)),
         "tasks_per_node": number(Some(job.tasks_per_node.unwrap_or(0))),
-        "tasks_per_core": unlimited(None::<u32>),
-        "tasks_per_socket": unlimited(None::<u32>),
+        "tasks_per_core": unlimited(asked_cores(job).tasks_per_core),
+        "tasks_per_socket": unlimited(asked_cores(job).tasks_per_socket),
         "tasks_per_board": number(Some(0)),
         "tasks_per_tres": number(None::<u32>),
         "memory_per_cpu": number(job.min_memory_cpu),
@@ -172,10 +172,10 @@ fn counts(job: &Job) -> Value {
         "required_switches": switches(job).0,
         "maximum_switch_wait_time": switches(job).1,
         "segment_size": job.segment.unwrap_or(0),
-        "cores_per_socket": number(None::<u32>),
-        "sockets_per_node": number(None::<u32>),
+        "cores_per_socket": number(asked_cores(job).cores_per_socket),
+        "sockets_per_node": number(asked_cores(job).sockets_per_node),
         "sockets_per_board": 0,
-        "threads_per_core": number(None::<u32>),
+        "threads_per_core": number(asked_cores(job).threads_per_core),
         "core_spec": 32_766,
         "thread_spec": 32_766,
     })

@@ -351,10 +351,6 @@ fn counted_kinds() {
             let more = random.pick(&[1, 6, 20]);
             let wanted = least + random.between(0, more);
             case.ask.nodes = Some((wanted, wanted));
-            if random.one_in(2) {
-                // A weight for each kind.
-                case.weights = Some(Weights::new(all.iter().map(|kind| 1 + kind * 7 % 4).collect()));
-            }
             if random.one_in(4) {
                 case.ask.must = Some(layer(&case, random));
             }

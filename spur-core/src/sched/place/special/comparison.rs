@@ -1,8 +1,10 @@
-//! What a choice of whole nodes in one domain is, and how good next to those in others of its layer.
+//! What a choice of nodes in one domain is, and how good next to those in others of its layer.
 
-use crate::model::fabric::{DomainId, Layer};
+use crate::model::fabric::{Domain, DomainId, Layer};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{Item, Problem, Rank, rank};
+
+use super::tree_knapsack::{KnapsackItem, below};
 
 /// The case needs the general solver.
 pub(super) struct NotPlain;
@@ -80,34 +82,51 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
+    /// Of whole nodes in some leaves, which are in fabric order.
     pub(super) fn new(
         problem: &Problem<'_>,
         holder: DomainId,
         order: &[Layer],
         shares: &[(DomainId, u32)],
     ) -> Self {
+        let of_leaf = |&(leaf, nodes): &(DomainId, u32)| problem.slots_of_fullest(leaf)[nodes as usize];
+        let slots = problem.shares_nodes().then(|| shares.iter().map(of_leaf).sum());
+        Self::of(problem, holder, order, shares.iter().map(|(leaf, _)| *leaf), (0, slots))
+    }
+
+    /// Of nodes that take unequally much, in fabric order; `order` has `node` as well.
+    pub(super) fn of_nodes(
+        problem: &Problem<'_>,
+        holder: DomainId,
+        order: &[Layer],
+        nodes: &[KnapsackItem],
+    ) -> Self {
+        let slots = nodes.iter().map(|node| problem.slots_of_node(node.pos)).sum();
+        let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        let leaves = nodes.iter().filter_map(|node| problem.fabric.leaf_of(node.pos));
+        Self::of(problem, holder, order, leaves, (count, Some(slots)))
+    }
+
+    /// Of some leaves; `nodes` are how many are used, and their slots, as far as they count.
+    fn of(
+        problem: &Problem<'_>,
+        holder: DomainId,
+        order: &[Layer],
+        leaves: impl Iterator<Item = DomainId>,
+        nodes: (u32, Option<u64>),
+    ) -> Self {
         let fabric = problem.fabric;
-        let layer = fabric.domain(holder).layer();
-        let mut used: Vec<(u32, u64)> = vec![(0, 0); layer.index()];
-        let mut before = None;
-        for &(leaf, _) in shares {
-            let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
-            let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
-            for id in up.take_while(|&id| id != holder).take_while(is_new) {
-                let domain = fabric.domain(id);
-                for (count, slots) in &mut used[domain.layer().index()..=domain.cover().index()] {
-                    (*count, *slots) = (*count + 1, *slots + problem.slots(id));
-                }
+        let mut used: Vec<(u32, u64)> = vec![(0, 0); fabric.domain(holder).layer().index()];
+        used[Layer::NODE.index()].0 = nodes.0;
+        each_domain(problem, holder, leaves, |id, domain| {
+            for (count, slots) in &mut used[domain.layer().index()..=domain.cover().index()] {
+                (*count, *slots) = (*count + 1, *slots + problem.slots(id));
             }
-            before = Some(leaf);
-        }
+        });
         let spans: Vec<u32> = order.iter().map(|layer| used[layer.index()].0).collect();
         let mut steps = head(problem, holder, order, &spans);
         steps.extend(used.iter().skip(1).rev().map(|(_, slots)| number(*slots)));
-        if problem.shares_nodes() {
-            let of_leaf = |&(leaf, nodes): &(DomainId, u32)| problem.slots_of_fullest(leaf)[nodes as usize];
-            steps.push(number(shares.iter().map(of_leaf).sum()));
-        }
+        steps.extend(nodes.1.map(number));
         if problem.is_scored(ScoreBefore::None) {
             steps.push(problem.score(ScoreBefore::None, holder));
         }
@@ -130,30 +149,45 @@ impl Comparison {
     }
 }
 
-/// How good it is to use some leaves of a domain, with so many nodes of each heavier weight; `leaves` are in fabric order. What
-/// nodes cost that is the same for every choice is left out.
+/// How good it is to use some leaves of a domain, which are in fabric order.
 pub(super) fn ranked(
     problem: &Problem<'_>,
     holder: DomainId,
-    needs: &[u32],
     leaves: impl IntoIterator<Item = DomainId>,
 ) -> Rank {
-    let fabric = problem.fabric;
     let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
-    for (cost, &nodes) in item.cost[..problem.layout.weights].iter_mut().zip(needs) {
-        *cost = i64::from(nodes);
-    }
+    charge(problem, holder, leaves.into_iter(), &mut item.cost);
+    rank(problem, holder, &item)
+}
+
+/// Charges for the domains below a holder that some leaves of it, which are in fabric order, lie in.
+pub(super) fn charge(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    leaves: impl Iterator<Item = DomainId>,
+    cost: &mut [i64],
+) {
+    each_domain(problem, holder, leaves, |id, domain| {
+        problem.charge(cost, domain.layer(), domain.cover(), problem.slots(id));
+    });
+}
+
+/// Shows each of these domains once.
+fn each_domain(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    leaves: impl Iterator<Item = DomainId>,
+    mut see: impl FnMut(DomainId, &Domain),
+) {
+    let fabric = problem.fabric;
     let mut before = None;
-    for leaf in leaves.into_iter().filter(|leaf| *leaf != holder) {
+    for leaf in leaves {
         let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
-        let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
-        for id in up.take_while(|&id| id != holder).take_while(is_new) {
-            let domain = fabric.domain(id);
-            problem.charge(&mut item.cost, domain.layer(), domain.cover(), problem.slots(id));
+        for id in below(problem, leaf, holder).take_while(is_new) {
+            see(id, fabric.domain(id));
         }
         before = Some(leaf);
     }
-    rank(problem, holder, &item)
 }
 
 /// Domains of one score after the other, the best first.

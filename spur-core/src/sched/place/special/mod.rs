@@ -5,18 +5,18 @@
 //! and such that are shared, that weigh the same, or of which the lightest will do; `forced_nodes` has those of which some
 //! are used in every choice; `node_knapsack` has nodes that take unequally much; `counted_kinds` has whole nodes of
 //! counted kinds; `relaxed` asks them less where nobody has an answer. What they share: `reduced_costs` finds the best leaves in any number of layers, `comparison` compares choices
-//! in domains of one layer, `fewest` tells how few of some sizes hold an amount, and `knapsack_step` is a step of a walk.
+//! in domains of one layer, `fewest` tells how few of some sizes hold an amount, and `tree_knapsack` finds the best of what is used or not.
 
 mod comparison;
 mod counted_kinds;
 mod equal_slots;
 mod fewest;
 mod forced_nodes;
-mod knapsack_step;
 mod node_knapsack;
 pub(super) mod outcome;
 mod reduced_costs;
 mod relaxed;
+mod tree_knapsack;
 mod water_filling;
 mod whole_nodes;
 

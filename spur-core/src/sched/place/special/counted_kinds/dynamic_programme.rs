@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::{DomainId, Fabric, Layer};
-use crate::sched::place::problem::Problem;
-use crate::sched::place::special::knapsack_step::Total;
+use crate::model::fabric::{DomainId, Fabric};
+use crate::sched::place::problem::position;
 use crate::sched::place::special::outcome::NoChoice;
+use crate::sched::place::special::tree_knapsack::{Price, PriceScale, Total};
 
 use super::kind_counts::KindCounts;
 
@@ -65,7 +65,7 @@ struct Stop {
     /// How many of the domains from the holder down to this leaf it shares with the leaf before it.
     shared: usize,
     /// What using it costs, by how many of these are in use.
-    costs: Vec<u128>,
+    costs: Vec<Price>,
 }
 
 /// The leaves of a domain that may be used, in fabric order.
@@ -77,63 +77,42 @@ pub(super) struct Programme {
     given: Vec<Vec<u32>>,
     /// Most that is shared anywhere, and one more.
     depth: usize,
+    /// Bits of the tail of a cost, and of all of it.
+    bits: (u32, u32),
 }
 
-/// The best leaves in each of some domains that hold the job, in fabric order, where it needs so many nodes of each kind.
+/// The best leaves in each of some domains that hold the job, in fabric order.
 pub(super) fn best_leaves(
     counts: &KindCounts<'_, '_>,
-    holders: impl Iterator<Item = (DomainId, Vec<u32>)>,
+    holders: &[DomainId],
 ) -> Result<Vec<Vec<DomainId>>, NoChoice> {
     let walks: Option<Vec<Programme>> =
-        holders.map(|(holder, needs)| Programme::new(counts, holder, &needs)).collect();
+        holders.iter().map(|&holder| Programme::new(counts, holder)).collect();
     let walks = walks.ok_or(NoChoice::Unknown)?;
     let numbers = walks.iter().fold(0, |sum: usize, walk| sum.saturating_add(walk.numbers()));
     if numbers > MOST || !counts.problem.meter.take(numbers / AT_ONCE) {
         return Err(NoChoice::Unknown);
     }
-    walks.iter().map(|walk| walk.best().ok_or(NoChoice::Nowhere)).collect()
-}
-
-/// How costs are packed: spans of the layers below a holder, from the top down, then slots of what is used likewise.
-struct Packing {
-    layers: u8,
-    span: u32,
-    slots: u32,
-}
-
-impl Packing {
-    /// None where the numbers are too large.
-    fn new(problem: &Problem<'_>, holder: DomainId) -> Option<Self> {
-        let bits = |number: u64| u64::BITS - number.leading_zeros();
-        let layers = problem.fabric.domain(holder).layer().0 - 1;
-        let packing = Self { layers, span: bits(problem.amount.into()), slots: bits(problem.slots(holder)) };
-        // One bit is left so that nothing is taken for what cannot be done.
-        (u32::from(layers).checked_mul(packing.span + packing.slots)? < u128::BITS).then_some(packing)
-    }
-
-    /// What using a domain below the holder costs by itself.
-    fn charge(&self, problem: &Problem<'_>, id: DomainId) -> u128 {
-        let domain = problem.fabric.domain(id);
-        let counts = |layer: Layer| (domain.layer()..=domain.cover()).contains(&layer);
-        let below = || (Layer::LEAF.0..=self.layers).rev().map(Layer);
-        let spans = below().fold(0, |cost, layer| cost << self.span | u128::from(counts(layer)));
-        let slots = u128::from(problem.slots(id));
-        below().fold(spans, |cost, layer| cost << self.slots | if counts(layer) { slots } else { 0 })
-    }
+    let best = |walk: &Programme| match walk.bits {
+        (_, all) if all < u64::BITS => walk.best::<u64>(),
+        _ => walk.best::<Price>(),
+    };
+    walks.iter().map(|walk| best(walk).ok_or(NoChoice::Nowhere)).collect()
 }
 
 impl Programme {
     /// None where the numbers are too large.
-    fn new(counts: &KindCounts<'_, '_>, holder: DomainId, needs: &[u32]) -> Option<Self> {
+    fn new(counts: &KindCounts<'_, '_>, holder: DomainId) -> Option<Self> {
         let (problem, fabric) = (counts.problem, counts.problem.fabric);
-        let wanted = Wanted::new(needs, problem.amount)?;
-        let packing = Packing::new(problem, holder)?;
-        let mut walk = Self { holder, wanted, stops: Vec::new(), given: Vec::new(), depth: 1 };
+        let wanted = Wanted::new(&counts.needs, problem.amount)?;
+        let scale = PriceScale::of_leaves(problem, fabric.domain(holder).layer(), problem.slots(holder))?;
+        let bits = scale.bits();
+        let mut walk = Self { holder, wanted, stops: Vec::new(), given: Vec::new(), depth: 1, bits };
         if fabric.domain(holder).children().is_empty() {
             return Some(walk);
         }
         let mut known: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
-        let mut before: Vec<DomainId> = Vec::new();
+        let mut used: Vec<(DomainId, usize)> = Vec::new();
         // Of leaves of one domain that are alike the first few will do.
         let mut seen: BTreeMap<(Option<DomainId>, usize, u64), u32> = BTreeMap::new();
         for leaf in leaves_of(fabric, holder) {
@@ -152,20 +131,15 @@ impl Programme {
             if *count > most {
                 continue;
             }
-            let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
-            let mut path: Vec<DomainId> = up.take_while(|&id| id != holder).collect();
-            path.reverse();
-            let shared = before.iter().zip(&path).take_while(|(one, other)| one == other).count();
-            let mut costs = vec![0; path.len()];
-            let mut sum = 0;
-            for (cost, &id) in costs.iter_mut().zip(&path).rev() {
-                sum += packing.charge(problem, id);
-                *cost = sum;
-            }
-            walk.depth = walk.depth.max(shared + 1);
-            walk.stops.push(Stop { leaf, given: number, shared, costs });
-            before = path;
+            used.push((leaf, number));
         }
+        let starts = used.iter().map(|(leaf, _)| position(fabric.domain(*leaf).range().start));
+        let mut next = used.iter();
+        scale.along(problem, holder, starts, |shared, costs| {
+            let Some(&(leaf, given)) = next.next() else { return };
+            walk.depth = walk.depth.max(shared + 1);
+            walk.stops.push(Stop { leaf, given, shared, costs: costs.collect() });
+        });
         Some(walk)
     }
 
@@ -176,14 +150,14 @@ impl Programme {
     }
 
     /// The leaves of the least cost; None where none hold the job.
-    fn best(&self) -> Option<Vec<DomainId>> {
+    fn best<P: Total>(&self) -> Option<Vec<DomainId>> {
         if self.stops.is_empty() {
             return Some(vec![self.holder]);
         }
         let states = self.wanted.states;
         let left: Vec<Vec<u32>> = self.given.iter().map(|given| self.wanted.left(given)).collect();
-        let mut after = vec![u128::NEVER; self.depth * states];
-        after.iter_mut().step_by(states).for_each(|done| *done = u128::NOTHING);
+        let mut after = vec![P::NEVER; self.depth * states];
+        after.iter_mut().step_by(states).for_each(|done| *done = P::NOTHING);
         let mut here = after.clone();
         // By stop, by what is in use, and by what is wanted: whether it is used.
         let mut uses: Vec<Vec<bool>> = Vec::with_capacity(self.stops.len());
@@ -196,10 +170,11 @@ impl Programme {
                 let taken = &after[next * states..][..states];
                 let outcome = &mut here[used * states..][..states];
                 let own = &mut own[used * states..][..states];
+                let cost = P::pack(stop.costs[used], self.bits.0);
                 // Where nothing is wanted nothing is used.
                 for (wanted, &rest) in left.iter().enumerate().skip(1) {
-                    let take = taken[rest as usize].plus(stop.costs[used]);
-                    own[wanted] = take <= skips[wanted] && take != u128::NEVER;
+                    let take = taken[rest as usize].plus(cost);
+                    own[wanted] = take <= skips[wanted] && take != P::NEVER;
                     outcome[wanted] = take.min(skips[wanted]);
                 }
                 outcome[0] = skips[0];
@@ -208,7 +183,7 @@ impl Programme {
             std::mem::swap(&mut here, &mut after);
         }
         uses.reverse();
-        (after[states - 1] != u128::NEVER).then(|| self.follow(&uses, &left))
+        (after[states - 1] != P::NEVER).then(|| self.follow(&uses, &left))
     }
 
     /// What is shared between the leaf at an index and the next one.

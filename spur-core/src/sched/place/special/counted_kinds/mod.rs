@@ -1,13 +1,10 @@
-//! Whole nodes of which so many have to be of some kind: counted features, and next to these nodes of several weights.
+//! Whole nodes of one weight of which so many have to be of some kind: counted features.
 //!
 //! Where no node is of two counted kinds, leaves hold the job if they have as many nodes as it needs, and of each kind as
 //! many as it needs of that, whichever nodes are taken in the end: as the counts need no more nodes than the job has, what is
 //! over of one kind can always give way to what another lacks. So leaves are told apart by the number of nodes of each kind
 //! alone, and what they cost does not depend on what they give: one [`dynamic_programme`] over them finds the best. In these the first
 //! nodes are taken that leave enough for what is needed still.
-//!
-//! With weights a job has so many nodes of each weight as tells the domain that has it with the fewest of the heaviest, then
-//! of the next. Where all nodes of one weight are of one kind, those are the kinds.
 
 mod dynamic_programme;
 mod kind_counts;
@@ -28,13 +25,12 @@ pub(super) fn place(problem: &Problem<'_>) -> Outcome {
         return Outcome::Other;
     }
     let Some(counts) = KindCounts::new(problem) else { return Outcome::Other };
-    let Some(needs) = counts.least() else { return Outcome::Nowhere };
-    for layer in layers(problem) {
+    for layer in (Layer::LEAF.0..=problem.within.unwrap_or(problem.fabric.top()).0).map(Layer) {
         let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id));
-        let holders: Vec<DomainId> = here.filter(|&id| counts.holds(id, &needs)).collect();
-        match at_layer(&counts, &holders, &needs) {
+        let holders: Vec<DomainId> = here.filter(|&id| counts.holds(id)).collect();
+        match at_layer(&counts, &holders) {
             Ok((holder, leaves)) => {
-                let nodes = counts.first_nodes(&leaves, &needs).into_iter().map(|pos| (pos, 1));
+                let nodes = counts.first_nodes(&leaves).into_iter().map(|pos| (pos, 1));
                 return Outcome::Placed(Placement::new(problem, nodes.collect(), Some(holder), true));
             }
             Err(NoChoice::Nowhere) => {}
@@ -49,6 +45,7 @@ fn applies(problem: &Problem<'_>) -> bool {
     problem.by_nodes
         && problem.view.slots.are_whole()
         && !ask.counts.is_empty()
+        && problem.layout.weights == 0
         && ask.mode == Mode::Consolidated
         && ask.prefer.is_empty()
         && ask.prefer_domain.is_none()
@@ -60,19 +57,13 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.is_free_but_for_counts()
 }
 
-/// The layers of domains that may hold the job, the lowest first.
-fn layers(problem: &Problem<'_>) -> impl Iterator<Item = Layer> + use<> {
-    (Layer::LEAF.0..=problem.within.unwrap_or(problem.fabric.top()).0).map(Layer)
-}
-
 /// The best leaves in one of some domains of one layer.
 fn at_layer(
     counts: &KindCounts<'_, '_>,
     holders: &[DomainId],
-    needs: &[u32],
 ) -> Result<(DomainId, Vec<DomainId>), NoChoice> {
     let problem = counts.problem;
-    let found = best_leaves(counts, holders.iter().map(|&holder| (holder, needs.to_vec())))?;
+    let found = best_leaves(counts, holders)?;
     let mut best: Option<(Comparison, DomainId, Vec<DomainId>)> = None;
     for (&holder, leaves) in holders.iter().zip(found) {
         let shares: Vec<(DomainId, u32)> = leaves.iter().map(|&leaf| (leaf, 1)).collect();
@@ -93,12 +84,10 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let counts = KindCounts::new(problem)?;
     let of_layer = |layer: Layer, _, may_lose: &dyn Fn(DomainId) -> bool| {
         let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id) && may_lose(id));
-        let holders: Vec<_> = here.filter_map(|id| Some((id, counts.needs(id)?))).collect();
-        let leaves = best_leaves(&counts, holders.iter().cloned()).ok()?;
-        let ranks = holders.iter().zip(leaves);
-        let ranks =
-            ranks.map(|((id, needs), leaves)| (ranked(problem, *id, needs, leaves), Holder::Domain(*id)));
+        let holders: Vec<DomainId> = here.filter(|&id| counts.holds(id)).collect();
+        let ranks = holders.iter().zip(best_leaves(&counts, &holders).ok()?);
+        let ranks = ranks.map(|(&id, leaves)| (ranked(problem, id, leaves), Holder::Domain(id)));
         Some(ranks.collect())
     };
-    problem::losers(problem, problem.layout.weights == 0, most, of_layer)
+    problem::losers(problem, true, most, of_layer)
 }

@@ -3,7 +3,7 @@
 use crate::model::fabric::DomainId;
 use crate::sched::place::special::fewest::{fewest, largest};
 
-use super::dynamic_programme::{Beside, Candidate};
+use super::super::tree_knapsack::{Beside, KnapsackItem};
 use super::items::Items;
 
 impl Items<'_, '_> {
@@ -86,7 +86,7 @@ impl Items<'_, '_> {
         id: DomainId,
         members: usize,
         than: DomainId,
-        nodes: &[Candidate],
+        nodes: &[KnapsackItem],
     ) -> bool {
         if self.number_of_nodes().is_some() {
             let fewer = members.cmp(&self.members_used(than, nodes));
@@ -116,7 +116,7 @@ impl Items<'_, '_> {
     }
 
     /// How many members of a domain some nodes of it, which are in fabric order, lie in.
-    fn members_used(&self, id: DomainId, nodes: &[Candidate]) -> usize {
+    fn members_used(&self, id: DomainId, nodes: &[KnapsackItem]) -> usize {
         let fabric = self.problem.fabric;
         let is_used = |&&child: &&DomainId| {
             let range = fabric.domain(child).range();

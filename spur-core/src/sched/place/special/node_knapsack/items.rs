@@ -11,7 +11,7 @@ use crate::sched::place::slots::Takes;
 use crate::sched::place::special::outcome::NoChoice;
 use crate::sched::place::special::reduced_costs;
 
-use super::dynamic_programme::{Beside, Candidate};
+use super::super::tree_knapsack::{Beside, KnapsackItem};
 
 /// Nodes of a leaf above which those that can never be used are left out first.
 pub(super) const MANY: usize = 48;
@@ -92,6 +92,11 @@ impl<'s, 'a> Items<'s, 'a> {
         Some(items)
     }
 
+    /// Whether a number of nodes is given.
+    pub(super) fn is_number_given(&self) -> bool {
+        matches!(self.beside, Beside::Nodes(_))
+    }
+
     /// Whether only the lightest nodes are looked at.
     pub(super) fn is_lightest_alone(&self) -> bool {
         self.weights == Weights::Lightest
@@ -149,14 +154,14 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// Shows every node below a domain that may be used, in fabric order.
-    fn each_below(&self, holder: DomainId, mut see: impl FnMut(Candidate)) {
+    fn each_below(&self, holder: DomainId, mut see: impl FnMut(KnapsackItem)) {
         let mut ahead = vec![holder];
         while let Some(id) = ahead.pop() {
             if self.room(id) == 0 {
                 continue;
             }
             match self.problem.fabric.domain(id).children() {
-                [] => self.each_of(id, |pos, takes| see(Candidate { pos, takes })),
+                [] => self.each_of(id, |pos, takes| see(KnapsackItem { pos, takes })),
                 children => ahead.extend(children.iter().rev()),
             }
         }
@@ -271,8 +276,8 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// A node and what it takes.
-    pub(super) fn candidate(&self, pos: Pos) -> Candidate {
-        Candidate { pos, takes: self.takes(pos) }
+    pub(super) fn candidate(&self, pos: Pos) -> KnapsackItem {
+        KnapsackItem { pos, takes: self.takes(pos) }
     }
 
     /// Whether the weight of a node is such that the job may have it alone.
@@ -287,9 +292,9 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// The nodes of a leaf that take something, in fabric order.
-    pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<Candidate> {
+    pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<KnapsackItem> {
         let mut nodes = Vec::with_capacity(self.problem.view.slots.nodes_of(leaf) as usize);
-        self.each_of(leaf, |pos, takes| nodes.push(Candidate { pos, takes }));
+        self.each_of(leaf, |pos, takes| nodes.push(KnapsackItem { pos, takes }));
         nodes
     }
 
@@ -379,7 +384,7 @@ impl<'s, 'a> Items<'s, 'a> {
     ///
     /// Nodes of one weight that take the same and have the same slots are used in their order, so only the first few
     /// of them can be: as many as hold the job, or as are wanted.
-    pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<Candidate> {
+    pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<KnapsackItem> {
         let mut nodes = self.nodes_of(leaf);
         if nodes.len() <= MANY {
             return nodes;
@@ -400,7 +405,7 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// The nodes of a domain in fabric order, but for those that can never be used.
-    pub(super) fn all_below(&self, id: DomainId) -> Vec<Candidate> {
+    pub(super) fn all_below(&self, id: DomainId) -> Vec<KnapsackItem> {
         let (mut nodes, mut ahead) = (Vec::new(), vec![id]);
         while let Some(id) = ahead.pop() {
             match self.problem.fabric.domain(id).children() {
@@ -414,7 +419,7 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
     /// that the others could do without.
-    pub(super) fn largest_below(&self, holder: DomainId) -> Vec<Candidate> {
+    pub(super) fn largest_below(&self, holder: DomainId) -> Vec<KnapsackItem> {
         let mut members = vec![holder];
         while members.iter().any(|&id| !self.problem.fabric.domain(id).children().is_empty()) {
             let below = |&id: &DomainId| match self.problem.fabric.domain(id).children() {
@@ -474,7 +479,7 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// Slots of some nodes, in sum.
-    pub(super) fn slots_of(&self, nodes: &[Candidate]) -> u64 {
+    pub(super) fn slots_of(&self, nodes: &[KnapsackItem]) -> u64 {
         nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()
     }
 }

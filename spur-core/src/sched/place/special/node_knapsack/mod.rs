@@ -3,10 +3,8 @@
 //! Gives exactly what the dynamic programme would where everything that matters adds up over nodes; where a case is
 //! not of this kind it says so and leaves it to the general solver. The lowest layer of which some domain can hold
 //! the job is found by counts. One node is found by looking at what each takes; of leaves only those are looked into
-//! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`dynamic_programme`].
+//! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`tree_knapsack`](super::tree_knapsack).
 
-mod choice;
-mod dynamic_programme;
 mod holder_order;
 mod items;
 
@@ -19,13 +17,15 @@ use crate::sched::place::ask::Ask;
 use crate::sched::place::pareto::share;
 use crate::sched::place::problem::{self, Frame, Holder, Item, Problem, rank, rank_node};
 
-use super::comparison::{order, scored};
+use super::comparison::{Comparison, charge, order, scored};
 use super::outcome::{NoChoice, Outcome};
 use super::reduced_costs::best_nodes_below;
+use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
 use super::whole_nodes;
-use choice::Choice;
-use dynamic_programme::{Beside, Candidate, Scale, walk};
 use items::{Items, MANY};
+
+/// Numbers that one knapsack may work out, beyond which it is not tried.
+const MOST: usize = 1 << 25;
 
 /// Places a job if it is one of the cases in which everything adds up.
 pub(super) fn place(problem: &Problem<'_>) -> Outcome {
@@ -80,7 +80,7 @@ fn search(items: &Items<'_, '_>) -> Outcome {
 
 /// The best nodes of one of some domains of one layer, where so many nodes are wanted and those that are best whatever they
 /// take have room for all tasks: tasks leave less to choose from and make nothing better.
-fn of_nodes_alone(items: &Items<'_, '_>, holders: &[DomainId]) -> Option<(DomainId, Vec<Candidate>)> {
+fn of_nodes_alone(items: &Items<'_, '_>, holders: &[DomainId]) -> Option<(DomainId, Vec<KnapsackItem>)> {
     let Beside::Nodes(nodes) = items.beside else { return None };
     let Problem { fabric, view, within, .. } = *items.problem;
     let ask = Ask {
@@ -101,14 +101,14 @@ fn of_nodes_alone(items: &Items<'_, '_>, holders: &[DomainId]) -> Option<(Domain
         .filter(|&id| items.most_on(id, nodes) >= items.problem.amount.into())
         .collect();
     let (holder, nodes) = whole_nodes::best_of(&problem, &holders)?;
-    let candidate = |pos: Pos| Candidate { pos, takes: items.problem.most_on(pos) };
-    let nodes: Vec<Candidate> = nodes.into_iter().map(candidate).collect();
+    let candidate = |pos: Pos| KnapsackItem { pos, takes: items.problem.most_on(pos) };
+    let nodes: Vec<KnapsackItem> = nodes.into_iter().map(candidate).collect();
     let takes: u64 = nodes.iter().map(|node| u64::from(node.takes)).sum();
     (takes >= items.problem.amount.into()).then_some((holder, nodes))
 }
 
 /// The best nodes of one of some domains of one layer.
-fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
     let problem = items.problem;
     if problem.is_scored(ScoreBefore::Span) {
         let groups = scored(problem, ScoreBefore::Span, holders);
@@ -119,7 +119,7 @@ fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Ve
 }
 
 /// The same where no score decides before spans.
-fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
     let is_leaf = items.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
     if is_leaf && !items.is_mixed() { in_one_leaf(items, holders) } else { in_one_domain(items, holders) }
 }
@@ -136,7 +136,7 @@ fn least_waste(items: &Items<'_, '_>, holders: &[DomainId]) -> DomainId {
 }
 
 /// The placement on chosen nodes.
-fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[Candidate]) -> Placement {
+fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[KnapsackItem]) -> Placement {
     let chosen: Vec<_> = nodes.iter().map(|node| (node.pos, 1, node.takes)).collect();
     let free = vec![(0, u32::MAX); problem.layout.layers];
     Placement::new(problem, share(problem, holder, &chosen, &free), Some(holder), true)
@@ -230,7 +230,10 @@ fn may_do_with(items: &Items<'_, '_>, leaf: DomainId, least: &Fewest, order: Ord
 }
 
 /// The best nodes of one of some leaves.
-fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+fn in_one_leaf(
+    items: &Items<'_, '_>,
+    leaves: &[DomainId],
+) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
     let mut best: Option<(Fewest, Vec<DomainId>)> = None;
     let mut takes = Vec::new();
     for &leaf in leaves {
@@ -252,7 +255,7 @@ fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
         }
     }
     let (least, tied) = best.ok_or(NoChoice::Nowhere)?;
-    let mut winner: Option<((u64, i64), DomainId, Vec<Candidate>)> = None;
+    let mut winner: Option<((u64, i64), DomainId, Vec<KnapsackItem>)> = None;
     for leaf in tied {
         let nodes = match best_of(items, leaf, least) {
             Err(NoChoice::Unknown) if is_counted(items) => {
@@ -269,18 +272,19 @@ fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
 }
 
 /// The best nodes of one leaf.
-fn best_of(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<Candidate>, NoChoice> {
+fn best_of(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<KnapsackItem>, NoChoice> {
     let problem = items.problem;
-    let scale = Scale::new(problem, Layer::LEAF, problem.slots(leaf), items.beside, false);
+    let scale =
+        PriceScale::of_nodes(problem, Layer::LEAF, problem.slots(leaf), items.is_number_given(), false);
     let scale = scale.ok_or(NoChoice::Unknown)?;
     if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(items.beside, Beside::Nodes(_)) {
         let nodes = items.trimmed(leaf);
-        return walk(problem, leaf, problem.amount, &nodes, &scale, items.beside);
+        return solve(problem, leaf, problem.amount, &nodes, &scale, (items.beside, MOST));
     }
     let (mut used, open) = settle(items, items.nodes_of(leaf), least);
     let settled = used.iter().map(|node| node.takes).sum();
     if let Some(left) = problem.amount.checked_sub(settled).filter(|left| *left > 0) {
-        used.extend(walk(problem, leaf, left, &open, &scale, items.beside)?);
+        used.extend(solve(problem, leaf, left, &open, &scale, (items.beside, MOST))?);
     }
     used.sort_unstable_by_key(|node| node.pos);
     Ok(used)
@@ -293,9 +297,9 @@ fn best_of(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<C
 /// costs the difference. Of nodes that take the same, those with the fewest slots come first.
 fn settle(
     items: &Items<'_, '_>,
-    mut nodes: Vec<Candidate>,
+    mut nodes: Vec<KnapsackItem>,
     least: Fewest,
-) -> (Vec<Candidate>, Vec<Candidate>) {
+) -> (Vec<KnapsackItem>, Vec<KnapsackItem>) {
     let problem = items.problem;
     nodes.sort_by_cached_key(|node| (node.takes, problem.slots_of_node(node.pos), node.pos));
     let larger = nodes.len() - nodes.partition_point(|node| node.takes <= least.last);
@@ -324,14 +328,17 @@ fn settle(
 fn in_one_domain(
     items: &Items<'_, '_>,
     holders: &[DomainId],
-) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
-    let mut best: Option<Choice> = None;
+) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
+    let order = order_with_nodes(items.problem, holders[0]);
+    let mut best: Option<(Comparison, DomainId, Vec<KnapsackItem>)> = None;
     for (id, members) in items.in_order(holders) {
-        if best.as_ref().is_some_and(|best| items.is_behind(id, members, best.holder(), &best.nodes)) {
+        if best.as_ref().is_some_and(|(_, than, nodes)| items.is_behind(id, members, *than, nodes)) {
             continue;
         }
         let found = match best_below(items, id) {
-            Err(NoChoice::Unknown) if is_counted(items) => layer_by_layer(items, id, best.as_ref()),
+            Err(NoChoice::Unknown) if is_counted(items) => {
+                layer_by_layer(items, id, best.as_ref().map(|(comparison, ..)| comparison))
+            }
             found => found.map(Some),
         };
         let nodes = match found {
@@ -339,39 +346,40 @@ fn in_one_domain(
             Ok(None) | Err(NoChoice::Nowhere) => continue,
             Err(NoChoice::Unknown) => return Err(NoChoice::Unknown),
         };
-        let choice = Choice::new(items.problem, id, nodes);
-        if best.as_ref().is_none_or(|best| choice.is_better(items, best)) {
-            best = Some(choice);
+        let comparison = Comparison::of_nodes(items.problem, id, &order, &nodes);
+        if best.as_ref().is_none_or(|(least, ..)| comparison < *least) {
+            best = Some((comparison, id, nodes));
         }
     }
-    best.map(|best| (best.holder(), best.nodes)).ok_or(NoChoice::Nowhere)
+    best.map(|(_, id, nodes)| (id, nodes)).ok_or(NoChoice::Nowhere)
+}
+
+/// The layers below a holder in the order in which their spans count, `node` last.
+fn order_with_nodes(problem: &Problem<'_>, holder: DomainId) -> Vec<Layer> {
+    let mut order = order(problem, problem.fabric.domain(holder).layer());
+    order.push(Layer::NODE);
+    order
 }
 
 /// The best nodes of one domain.
-fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<Candidate>, NoChoice> {
+fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<KnapsackItem>, NoChoice> {
     let problem = items.problem;
     let nodes = items.all_below(id);
     let layer = problem.fabric.domain(id).layer();
-    let scale = Scale::new(problem, layer, problem.slots(id), items.beside, items.is_mixed());
+    let scale =
+        PriceScale::of_nodes(problem, layer, problem.slots(id), items.is_number_given(), items.is_mixed());
     let scale = scale.ok_or(NoChoice::Unknown)?;
-    walk(problem, id, problem.amount, &nodes, &scale, items.beside)
+    solve(problem, id, problem.amount, &nodes, &scale, (items.beside, MOST))
 }
 
-/// The same where a walk over the nodes is too long; None where the best choice in another domain is better.
+/// The same where a knapsack of the nodes is too large; None where the best choice in another domain is better.
 fn layer_by_layer(
     items: &Items<'_, '_>,
     id: DomainId,
-    best: Option<&Choice>,
-) -> Result<Option<Vec<Candidate>>, NoChoice> {
+    than: Option<&Comparison>,
+) -> Result<Option<Vec<KnapsackItem>>, NoChoice> {
     let problem = items.problem;
-    let mut order = order(problem, problem.fabric.domain(id).layer());
-    order.push(Layer::NODE);
-    let is_worse = |counts: &[u32]| {
-        let known = |layer| order.iter().zip(counts).find(|(known, _)| **known == layer);
-        let counts = |layer| known(layer).map_or(0, |(_, count)| *count);
-        best.is_some_and(|best| best.is_before(items, id, counts))
-    };
-    let nodes = best_nodes_below(problem, id, &order, items, is_worse)?;
+    let nodes = best_nodes_below(problem, id, &order_with_nodes(problem, id), items, than)?;
     Ok(nodes.map(|nodes| nodes.into_iter().map(|pos| items.candidate(pos)).collect()))
 }
 
@@ -459,19 +467,12 @@ fn shortlist(items: &Items<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
 /// What the best placement in a domain costs.
 fn best_in(items: &Items<'_, '_>, id: DomainId) -> Option<Item<Vec<i64>>> {
     let problem = items.problem;
-    let fabric = problem.fabric;
     let nodes = best_below(items, id).ok()?;
     let mut sum = Item::<Vec<i64>>::nothing(problem.layout.width());
-    let mut known: Vec<DomainId> = Vec::new();
-    for node in nodes {
+    for node in &nodes {
         sum = sum.plus(&problem.node::<Vec<i64>>(node.pos, (0, u32::MAX))?, &problem.needs);
-        for domain in fabric.path_up(node.pos).take_while(|&domain| domain != id) {
-            if !known.contains(&domain) {
-                let (from, to) = (fabric.domain(domain).layer(), fabric.domain(domain).cover());
-                problem.charge(&mut sum.cost, from, to, problem.slots(domain));
-                known.push(domain);
-            }
-        }
     }
+    let leaves = nodes.iter().filter_map(|node| problem.fabric.leaf_of(node.pos));
+    charge(problem, id, leaves, &mut sum.cost);
     Some(sum)
 }

@@ -35,7 +35,7 @@ pub(super) struct Part {
 
 /// Everything below a holder; see the module.
 pub(super) struct Instance<'p> {
-    problem: &'p Problem<'p>,
+    pub(super) problem: &'p Problem<'p>,
     /// A domain before those below it, in fabric order.
     pub(super) parts: Vec<Part>,
     /// The layers in the order in which using few of their domains counts.

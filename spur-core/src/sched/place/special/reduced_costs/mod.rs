@@ -52,9 +52,7 @@ pub(super) fn best_below(
     // What keeps the limits without looking for it is found sooner.
     for is_limited in [false, true] {
         let layered = Layered::new(problem, holder, order.to_vec(), &takes, is_limited)?;
-        // What comes first is no less than that.
-        let least = head(problem, holder, order, &layered.counts());
-        if than.is_some_and(|comparison| comparison.is_before(&least)) {
+        if layered.is_worse(holder, than) {
             return Ok(None);
         }
         let shares = layered.best()?;
@@ -67,20 +65,19 @@ pub(super) fn best_below(
 }
 
 /// The nodes of the best choice below a domain in fabric order, for tasks that fill them; None where it is worse than one that
-/// is known: `is_worse` says so of choices that use no fewer domains of each of the first layers in order. `order` has every
-/// layer from `node` to below the domain.
+/// is known. `order` has every layer from `node` to below the domain.
 pub(super) fn best_nodes_below(
     problem: &Problem<'_>,
     holder: DomainId,
     order: &[Layer],
     takes: impl Takes,
-    is_worse: impl Fn(&[u32]) -> bool,
+    than: Option<&Comparison>,
 ) -> Result<Option<Vec<Pos>>, NoChoice> {
     if problem.view.slots.nodes_of(holder) > MOST_NODES {
         return Err(NoChoice::Unknown);
     }
     let layered = Layered::new(problem, holder, order.to_vec(), &takes, false)?;
-    if is_worse(&layered.counts()) {
+    if layered.is_worse(holder, than) {
         return Ok(None);
     }
     let (instance, found) = layered.found()?;
@@ -131,6 +128,12 @@ impl<'p> Layered<'p> {
         layered.forget();
         while layered.is_short() && layered.survey().is_some() {}
         Ok(layered)
+    }
+
+    /// Whether every choice is worse than a known one, by no more than how few domains of the first layers hold the job.
+    fn is_worse(&self, holder: DomainId, than: Option<&Comparison>) -> bool {
+        let Instance { problem, order, .. } = &self.instance;
+        than.is_some_and(|than| than.is_before(&head(problem, holder, order, &self.counts())))
     }
 
     /// Whether nothing is known of some layers.

@@ -34,7 +34,7 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         for id in holders.into_iter().filter(|id| may_lose(*id)) {
             if let Some((holder, shares)) = at_layer(&rooms, &[id]).ok()? {
                 let leaves = shares.into_iter().map(|(leaf, _)| leaf);
-                found.push((ranked(problem, holder, &[], leaves), Holder::Domain(holder)));
+                found.push((ranked(problem, holder, leaves), Holder::Domain(holder)));
             }
         }
         Some(found)

@@ -3,11 +3,10 @@
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
-//! with the fewest slots in sum, of those the first, as [`leaf_knapsack`] finds them, or
+//! with the fewest slots in sum, of those the first, as a knapsack ([`tree_knapsack`](super::tree_knapsack)) finds them, or
 //! [`reduced_costs`](super::reduced_costs) where that is too much or nodes are shared.
 
 mod capacity;
-mod leaf_knapsack;
 mod losers;
 
 use std::collections::BTreeMap;
@@ -16,7 +15,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::Problem;
+use crate::sched::place::problem::{Problem, position};
 use crate::sched::place::special::fewest::largest;
 
 use super::comparison::{
@@ -24,10 +23,16 @@ use super::comparison::{
 };
 use super::outcome::{NoChoice, Outcome};
 use super::reduced_costs::best_below;
+use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
 use capacity::Rooms;
-use leaf_knapsack::{FEW, MOST, Packing, spread};
 
 pub(super) use losers::losers;
+
+/// Numbers that one knapsack may work out where another solver may answer. Tests allow fewer, so that brute force on small
+/// fabrics meets the other solver and the long knapsack too.
+const FEW: usize = if cfg!(test) { 1 << 5 } else { 1 << 14 };
+/// Numbers that one knapsack may work out where no other solver answers.
+const MOST: usize = 1 << 24;
 
 /// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
 pub(super) fn place(problem: &Problem<'_>) -> Outcome {
@@ -187,21 +192,21 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let Some(&first) = holders.first() else { return Ok(None) };
     let layer = fabric.domain(first).layer();
     let most_slots = holders.iter().map(|&id| problem.view.slots.of(id)).max().unwrap_or(0);
-    // The walk does not know what shared nodes have.
-    let is_walk = problem.takes_add_up() && !problem.shares_nodes();
-    let packing = if is_walk { Packing::new(problem, layer, most_slots) } else { None };
+    // The knapsack does not know what shared nodes have.
+    let adds_up = problem.takes_add_up() && !problem.shares_nodes();
+    let scale = if adds_up { PriceScale::of_leaves(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
     let mut best: Option<(Comparison, Found)> = None;
     for &id in holders {
         let than = best.as_ref().map(|(comparison, _)| comparison);
-        let walk = |limit: usize| packing.and_then(|packing| spread(rooms, id, &packing, limit));
-        let found = match walk(FEW) {
+        let knapsack = |most: usize| scale.and_then(|scale| knapsack(rooms, id, &scale, most));
+        let found = match knapsack(FEW) {
             Some(shares) => Some((Comparison::new(problem, id, &order, &shares), shares)),
             None => match best_below(problem, id, &order, |id| (0, rooms.room(id)), than) {
                 Ok(found) => found,
                 Err(NoChoice::Nowhere) => continue,
                 Err(NoChoice::Unknown) => {
-                    let shares = walk(MOST).ok_or(NotPlain)?;
+                    let shares = knapsack(MOST).ok_or(NotPlain)?;
                     Some((Comparison::new(problem, id, &order, &shares), shares))
                 }
             },
@@ -321,7 +326,7 @@ fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> 
 }
 
 /// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
-/// it each takes; None where that is too much for a walk.
+/// it each takes; None where that is too much for a knapsack.
 fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(DomainId, u32)>> {
     let problem = rooms.problem;
     let children = problem.fabric.domain(holder).children();
@@ -331,8 +336,27 @@ fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(Do
     if leaves.iter().all(|leaf| kind(leaf) == kind(&leaves[0])) {
         return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
     }
-    let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder))?;
-    spread(rooms, holder, &packing, FEW)
+    let layer = problem.fabric.domain(holder).layer();
+    let scale = PriceScale::of_leaves(problem, layer, problem.slots(holder))?;
+    knapsack(rooms, holder, &scale, FEW)
+}
+
+/// The leaves of a domain over which the job is spread best, in fabric order, and how many nodes each gives; None where more
+/// than so many numbers have to be worked out.
+fn knapsack(
+    rooms: &Rooms<'_, '_>,
+    holder: DomainId,
+    scale: &PriceScale<'_>,
+    most: usize,
+) -> Option<Vec<(DomainId, u32)>> {
+    let Problem { fabric, amount, .. } = *rooms.problem;
+    let mut items = Vec::new();
+    rooms.each_below(holder, Layer::LEAF, |leaf, takes| {
+        items.push(KnapsackItem { pos: position(fabric.domain(leaf).range().start), takes });
+    });
+    let used = solve(rooms.problem, holder, amount, &items, scale, (Beside::Nothing, most)).ok()?;
+    let leaves = used.into_iter().filter_map(|item| Some((fabric.leaf_of(item.pos)?, item.takes)));
+    Some(shared_out(amount, leaves))
 }
 
 /// How much each leaf takes of an amount: the first as much as it can.

@@ -1,31 +1,6 @@
 //! One step of a walk from the last to the first: the least price for everything that may be wanted.
 
-/// What a choice costs, as it is added up and compared on a walk.
-pub(super) trait Total: Copy + Ord {
-    /// What cannot be done; it stays so whatever is added.
-    const NEVER: Self;
-    const NOTHING: Self;
-
-    fn plus(self, other: Self) -> Self;
-}
-
-impl Total for u64 {
-    const NEVER: Self = u64::MAX;
-    const NOTHING: Self = 0;
-
-    fn plus(self, other: Self) -> Self {
-        self.saturating_add(other)
-    }
-}
-
-impl Total for u128 {
-    const NEVER: Self = u128::MAX;
-    const NOTHING: Self = 0;
-
-    fn plus(self, other: Self) -> Self {
-        self.saturating_add(other)
-    }
-}
+use super::price::Total;
 
 /// One node or leaf, and everything that may be wanted where it is looked at: from `least` on.
 pub(super) struct KnapsackStep<'w, P> {

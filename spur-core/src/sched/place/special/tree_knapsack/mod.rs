@@ -1,0 +1,260 @@
+//! The best nodes of one domain, or leaves: the 0/1 knapsack on a tree, a dynamic programme.
+//!
+//! What the general solver finds with fronts of every domain, found for the cases in which a node or leaf is used or not and
+//! everything that matters adds up: spans, nodes, slots of what is used. It goes from the last item to the first and keeps the
+//! least price for everything that may still be wanted then and for every part of the way down from the holder that may be in
+//! use already. Of equally good choices it takes the one whose items come first.
+
+mod price;
+mod step;
+
+use crate::model::fabric::{DomainId, Pos};
+use crate::sched::place::problem::Problem;
+
+use super::outcome::NoChoice;
+pub(super) use price::{Price, PriceScale, Total, below};
+use step::KnapsackStep;
+
+/// Numbers that are worked out in the time of one step of a search, if they are short and if they are long.
+const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
+
+/// A node that may be used, or a leaf, which goes by its first position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KnapsackItem {
+    pub(super) pos: Pos,
+    /// The most of the amount that it can take.
+    pub(super) takes: u32,
+}
+
+/// What comes out at a number of its own, next to the amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// Nothing: the fewest nodes of each way to lie are best.
+    Nothing,
+    /// Exactly so many nodes are used.
+    Nodes(u32),
+    /// At most so many leaves are used.
+    Leaves(u32),
+}
+
+impl Beside {
+    fn number(self) -> u32 {
+        match self {
+            Beside::Nothing => 0,
+            Beside::Nodes(number) | Beside::Leaves(number) => number,
+        }
+    }
+}
+
+/// An item where it is decided on.
+struct Stop {
+    item: KnapsackItem,
+    /// What it takes, in units of what all of them take multiples of.
+    takes: usize,
+    /// How many of the domains from the holder down to its leaf it shares with the item before it.
+    shared: usize,
+    /// Domains from the holder down to its leaf.
+    depth: usize,
+    /// Where its prices begin: by how many of these domains are in use.
+    prices: usize,
+    /// Most and least of the amount that can still be wanted here.
+    wanted: (usize, usize),
+    /// Where the answers begin.
+    answers: usize,
+}
+
+/// The items of one domain, in fabric order.
+struct TreeKnapsack {
+    stops: Vec<Stop>,
+    prices: Vec<Price>,
+    /// Parts of the way down that can be told apart.
+    depth: usize,
+    /// Numbers of what comes out beside the amount.
+    numbers: usize,
+    /// Amounts that can be wanted.
+    width: usize,
+    /// How many answers there are in all.
+    answers: usize,
+}
+
+impl TreeKnapsack {
+    fn new(
+        problem: &Problem<'_>,
+        holder: DomainId,
+        items: &[KnapsackItem],
+        (amount, unit): (usize, u32),
+        scale: &PriceScale<'_>,
+        beside: Beside,
+    ) -> Self {
+        let width = amount + 1;
+        let numbers = beside.number() as usize + 1;
+        let stops = Vec::with_capacity(items.len());
+        let mut walk = Self { stops, prices: Vec::new(), depth: 1, numbers, width, answers: 0 };
+        let mut next = items.iter();
+        scale.along(problem, holder, items.iter().map(|item| item.pos), |shared, prices| {
+            let Some(&item) = next.next() else { return };
+            let (depth, first) = (prices.len() - 1, walk.prices.len());
+            walk.prices.extend(prices);
+            let takes = (item.takes / unit) as usize;
+            let (wanted, answers) = ((0, 0), 0);
+            walk.stops.push(Stop { item, takes, shared, depth, prices: first, wanted, answers });
+            walk.depth = walk.depth.max(shared + 1);
+        });
+        walk.bound(amount);
+        walk
+    }
+
+    /// Finds what can still be wanted at each stop: no less than what those before cannot take, no more than what it
+    /// and those after it can.
+    fn bound(&mut self, amount: usize) {
+        let mut before = 0;
+        for stop in &mut self.stops {
+            stop.wanted.0 = amount.saturating_sub(before);
+            before += stop.takes;
+        }
+        let mut after = 0;
+        for stop in self.stops.iter_mut().rev() {
+            after += stop.takes;
+            stop.wanted.1 = amount.min(after);
+        }
+        for stop in &mut self.stops {
+            stop.answers = self.answers;
+            let amounts = (stop.wanted.1 + 1).saturating_sub(stop.wanted.0);
+            self.answers = self.answers.saturating_add((stop.shared + 1) * self.numbers * amounts);
+        }
+    }
+
+    /// What is shared between the item at an index and the next one.
+    fn shared_after(&self, index: usize) -> usize {
+        self.stops.get(index + 1).map_or(0, |stop| stop.shared)
+    }
+
+    fn row(&self, used: usize, number: usize) -> usize {
+        (used * self.numbers + number) * self.width
+    }
+}
+
+/// The best way to put an amount on some items of a domain, which are in fabric order; unknown where more than `most` numbers
+/// would have to be worked out.
+pub(super) fn solve(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    amount: u32,
+    items: &[KnapsackItem],
+    scale: &PriceScale<'_>,
+    (beside, most): (Beside, usize),
+) -> Result<Vec<KnapsackItem>, NoChoice> {
+    let sum: u64 = items.iter().map(|item| u64::from(item.takes)).sum();
+    if sum < u64::from(amount) {
+        return Err(NoChoice::Nowhere);
+    }
+    let unit = items.iter().fold(0, |unit, item| gcd(unit, item.takes)).max(1);
+    let amount = amount.div_ceil(unit) as usize;
+    let walk = TreeKnapsack::new(problem, holder, items, (amount, unit), scale, beside);
+    let widest = walk.depth.saturating_mul(walk.numbers * walk.width);
+    let (tail, all) = scale.bits();
+    let at_once = if all < u64::BITS { AT_ONCE.0 } else { AT_ONCE.1 };
+    if walk.answers.max(widest) > most || !problem.meter.take((walk.answers + widest) / at_once) {
+        return Err(NoChoice::Unknown);
+    }
+    let found = if all < u64::BITS {
+        walk.prices_from_the_end::<u64>(tail, beside)
+    } else {
+        walk.prices_from_the_end::<Price>(tail, beside)
+    };
+    Ok(walk.follow(&found.ok_or(NoChoice::Nowhere)?, amount, beside))
+}
+
+/// The greatest common divisor; of two zeros, 0.
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl TreeKnapsack {
+    /// For every stop and everything that may be wanted there whether its item is used in the choice of the least price;
+    /// None where nothing holds the job.
+    fn prices_from_the_end<P: Total>(&self, tail: u32, beside: Beside) -> Option<Vec<bool>> {
+        let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];
+        let mut here = after.clone();
+        let mut uses = vec![false; self.answers];
+        let done = if matches!(beside, Beside::Nodes(_)) { 1 } else { self.numbers };
+        (0..self.depth).for_each(|used| {
+            (0..done).for_each(|number| after[self.row(used, number)] = P::NOTHING);
+        });
+        // Of nothing but what those after can take is anything known.
+        let mut most_after = 0;
+        for (index, stop) in self.stops.iter().enumerate().rev() {
+            let (least, most) = stop.wanted;
+            let next = self.shared_after(index);
+            let amounts = (most + 1).saturating_sub(least);
+            let mut answer = stop.answers;
+            for used in 0..=stop.shared {
+                let price = P::pack(self.prices[stop.prices + used], tail);
+                for number in 0..self.numbers {
+                    let (row, skipped) = (self.row(used, number), self.row(used.min(next), number));
+                    if most > most_after {
+                        after[skipped + most_after + 1..=skipped + most].fill(P::NEVER);
+                    }
+                    let (taken, needs_more) = self.taken(stop, used, number, next, beside);
+                    let step = KnapsackStep {
+                        skips: &after[skipped + least..skipped + least + amounts],
+                        taken: taken.map(|row| &after[row..row + self.width]),
+                        takes: stop.takes,
+                        least,
+                        price,
+                    };
+                    let outcome = &mut here[row + least..row + least + amounts];
+                    step.choose(outcome, &mut uses[answer..answer + amounts], needs_more);
+                    answer += amounts;
+                }
+            }
+            most_after = most;
+            std::mem::swap(&mut here, &mut after);
+        }
+        let wanted = self.width - 1;
+        let price = after[self.row(0, self.numbers - 1) + wanted];
+        (wanted <= most_after && price != P::NEVER).then_some(uses)
+    }
+
+    /// The row that holds what is left to do once the item of a stop is used, if it may be; and whether it may be used
+    /// though nothing is wanted any more.
+    fn taken(
+        &self,
+        stop: &Stop,
+        used: usize,
+        number: usize,
+        next: usize,
+        beside: Beside,
+    ) -> (Option<usize>, bool) {
+        let opens_leaf = used < stop.depth;
+        let left = match beside {
+            Beside::Nothing => Some(number),
+            Beside::Nodes(_) => number.checked_sub(1),
+            Beside::Leaves(_) => number.checked_sub(usize::from(opens_leaf)),
+        };
+        (left.map(|number| self.row(next, number)), matches!(beside, Beside::Nodes(_)))
+    }
+
+    /// The items that are used.
+    fn follow(&self, uses: &[bool], amount: usize, beside: Beside) -> Vec<KnapsackItem> {
+        let (mut used, mut number, mut left) = (0, self.numbers - 1, amount);
+        let mut items = Vec::new();
+        for (index, stop) in self.stops.iter().enumerate() {
+            let next = self.shared_after(index);
+            let (least, most) = stop.wanted;
+            let answer = stop.answers + (used * self.numbers + number) * (most - least + 1) + left - least;
+            if uses[answer] {
+                match beside {
+                    Beside::Nothing => {}
+                    Beside::Nodes(_) => number -= 1,
+                    Beside::Leaves(_) => number -= usize::from(used < stop.depth),
+                }
+                items.push(stop.item);
+                left = left.saturating_sub(stop.takes);
+                used = next;
+            }
+            used = used.min(next);
+        }
+        items
+    }
+}

@@ -14,14 +14,14 @@ use super::traceback::{Chosen, trace};
 
 /// A candidate with its rank and the way to use it.
 #[derive(Clone)]
-pub(crate) struct Candidate<C> {
+pub(crate) struct HolderChoice<C> {
     pub(super) holder: Holder,
     pub(crate) rank: Rank,
     best: Item<C>,
     bounds: Vec<(u32, u32)>,
 }
 
-impl<C: Cost> Candidate<C> {
+impl<C: Cost> HolderChoice<C> {
     /// Works out how even the shares of a balanced placement can be; whether they are known to be as even as possible.
     pub(crate) fn even_out(&mut self, problem: &Problem<'_>) -> bool {
         if problem.ask.mode != Mode::Balanced {
@@ -34,15 +34,15 @@ impl<C: Cost> Candidate<C> {
 }
 
 /// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
-pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, bool) {
+pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<HolderChoice<C>>, bool) {
     let mut solver = Solver::<C>::new(problem);
-    let mut winner: Option<Candidate<C>> = None;
+    let mut winner: Option<HolderChoice<C>> = None;
     for layer in 0..problem.layout.layers {
         let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
         if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
             break;
         }
-        for candidate in at_layer(&mut solver, layer, None) {
+        for candidate in at_layer(&mut solver, layer) {
             take_better(&mut solver, &mut winner, candidate);
         }
         if problem.meter.is_spent() {
@@ -62,8 +62,8 @@ pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
         && !problem.lowest_latency
         && problem.layout.weights == 0;
     let mut solver = Solver::<C>::new(problem);
-    let of_layer = |layer: Layer, few: usize, _: &dyn Fn(DomainId) -> bool| {
-        let mut found = at_layer(&mut solver, layer, Some(few));
+    let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
+        let mut found = at_layer(&mut solver, layer);
         if ask.mode == Mode::Balanced {
             found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
         }
@@ -75,8 +75,8 @@ pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
 /// Keeps the better of two; the earlier one in fabric order where they rank the same.
 fn take_better<C: Cost>(
     solver: &mut Solver<'_, '_, C>,
-    winner: &mut Option<Candidate<C>>,
-    mut candidate: Candidate<C>,
+    winner: &mut Option<HolderChoice<C>>,
+    mut candidate: HolderChoice<C>,
 ) {
     let Some(best) = winner else {
         *winner = Some(candidate);
@@ -97,7 +97,7 @@ fn take_better<C: Cost>(
 
 /// The first node of a candidate, as far as that tells it from others that are as good. Where a job is spread, one
 /// domain may lie within another that may not use it, so where a domain begins does not tell.
-fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &Candidate<C>) -> usize {
+fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &HolderChoice<C>) -> usize {
     match candidate.holder {
         Holder::Domain(id) if solver.problem.ask.mode == Mode::Distributed => {
             let nodes = trace(&mut solver.bounded(candidate.bounds.clone()), id, &candidate.best, false);
@@ -107,7 +107,7 @@ fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &Candidate<C>) -> 
     }
 }
 
-fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut Candidate<C>) {
+fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut HolderChoice<C>) {
     let Holder::Domain(id) = candidate.holder else { return };
     if candidate.rank.even.is_empty() {
         let balanced = balance(solver, id, &candidate.best);
@@ -118,7 +118,7 @@ fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut Candidate<C
 }
 
 /// Whether nothing in a higher layer can be better: what comes before the layer is as good as it can be.
-fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
+fn is_settled<C>(problem: &Problem<'_>, winner: &HolderChoice<C>) -> bool {
     use crate::sched::place::problem::Means;
     let before = winner.rank.head.iter().take_while(|step| step.means != Means::Height);
     problem.ask.mode != Mode::Distributed
@@ -129,13 +129,8 @@ fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
         })
 }
 
-/// The candidates whose own layer this is: those that may be the best, or as many of the best as are wanted. Others may
-/// be among them.
-fn at_layer<C: Cost>(
-    solver: &mut Solver<'_, '_, C>,
-    layer: Layer,
-    wanted: Option<usize>,
-) -> Vec<Candidate<C>> {
+/// The candidates whose own layer this is.
+fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<HolderChoice<C>> {
     let problem = solver.problem;
     if problem.within.is_some_and(|within| layer > within) {
         return Vec::new();
@@ -144,18 +139,13 @@ fn at_layer<C: Cost>(
         return single_nodes(problem);
     }
     let can_hold = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(problem, *id);
-    let mut holders: Vec<DomainId> = match problem.required.first() {
+    let holders: Vec<DomainId> = match problem.required.first() {
         Some(&pos) => {
             let above = problem.fabric.path_up(pos);
             above.filter(|&id| problem.fabric.domain(id).layer() == layer).filter(can_hold).collect()
         }
         None => problem.fabric.domains_of(layer).filter(can_hold).collect(),
     };
-    match wanted {
-        None if holders.len() > 1 => narrow(solver, &mut holders),
-        Some(wanted) if layer == Layer::LEAF => keep_first(problem, &mut holders, wanted),
-        _ => {}
-    }
     let mut found = Vec::new();
     for id in holders {
         // What comes last may have been cut short.
@@ -167,70 +157,10 @@ fn at_layer<C: Cost>(
         {
             let rank = rank(problem, id, &best);
             let bounds = solver.bounds.clone();
-            found.push(Candidate { holder: Holder::Domain(id), rank, best, bounds });
+            found.push(HolderChoice { holder: Holder::Domain(id), rank, best, bounds });
         }
     }
     found
-}
-
-/// Keeps of the domains of one layer those that could hold the best placement, by counts alone.
-fn narrow<C: Cost>(solver: &mut Solver<'_, '_, C>, holders: &mut Vec<DomainId>) {
-    let problem = solver.problem;
-    let fabric = problem.fabric;
-    let ask = problem.ask;
-    let layer = fabric.domain(holders[0]).layer();
-    if !problem.can_be_guided() || !is_by_counts(problem, layer) {
-        return;
-    }
-    keep_least(holders, |&id| problem.fewest_members(id));
-    if layer.0 > Layer::LEAF.0 + 1 || (layer > Layer::LEAF && !problem.nodes_are_alike()) {
-        let mut heads: Vec<(DomainId, C)> = Vec::new();
-        for &id in holders.iter() {
-            heads.extend(solver.best_head(id).map(|item| (id, item.cost)));
-        }
-        let least = heads.iter().map(|(_, cost)| cost).min().cloned();
-        *holders =
-            heads.into_iter().filter(|(_, cost)| Some(cost) == least.as_ref()).map(|(id, _)| id).collect();
-    }
-    if ask.mode == Mode::Consolidated {
-        for above in (layer.0..=fabric.top().0).map(Layer) {
-            keep_least(holders, |&id| problem.slots(fabric.covering(id, above)));
-        }
-    }
-}
-
-/// Keeps of the leaves that could hold the job the first few, by counts alone, and those that are no worse.
-fn keep_first(problem: &Problem<'_>, leaves: &mut Vec<DomainId>, wanted: usize) {
-    if leaves.len() <= wanted || !problem.can_be_guided() || !is_by_counts(problem, Layer::LEAF) {
-        return;
-    }
-    let waste = match problem.ask.mode {
-        Mode::Consolidated => |problem: &Problem<'_>, id: DomainId| problem.slots(id),
-        Mode::Balanced | Mode::Distributed => |_: &Problem<'_>, _: DomainId| 0,
-    };
-    let keys: Vec<(usize, u64)> =
-        leaves.iter().map(|&id| (problem.fewest_members(id), waste(problem, id))).collect();
-    let mut sorted = keys.clone();
-    let (_, last, _) = sorted.select_nth_unstable(wanted - 1);
-    let mut kept = keys.iter().map(|key| *key <= *last);
-    leaves.retain(|_| kept.next().unwrap_or(true));
-}
-
-/// Whether nothing but counts tells domains of one layer apart before their slots do.
-fn is_by_counts(problem: &Problem<'_>, layer: Layer) -> bool {
-    let ask = problem.ask;
-    ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
-        && ask.prefer_domain.is_none()
-        && !problem.lowest_latency
-        && !ask.score.weights.any()
-}
-
-fn keep_least<K: Ord>(holders: &mut Vec<DomainId>, key: impl FnMut(&DomainId) -> K) {
-    let keys: Vec<K> = holders.iter().map(key).collect();
-    if let Some(least) = keys.iter().min() {
-        let mut kept = keys.iter().map(|key| key == least);
-        holders.retain(|_| kept.next().unwrap_or(true));
-    }
 }
 
 /// Whether spreading has come to nothing, so that a domain below holds the job, and it is that one's score that counts.
@@ -266,7 +196,7 @@ pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
 }
 
 /// The nodes that could take the whole job. Where slots are whole nodes their leaves speak for them.
-fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<HolderChoice<C>> {
     let whole = problem.view.slots.are_whole() && problem.within != Some(Layer::NODE);
     let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
         || problem.by_nodes && problem.amount > 1
@@ -277,7 +207,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
         return Vec::new();
     }
     let fabric = problem.fabric;
-    let mut found: Vec<Candidate<C>> = Vec::new();
+    let mut found: Vec<HolderChoice<C>> = Vec::new();
     let mut last: Option<(DomainId, u32, u32)> = None;
     // Where something has to be used, that says where to look.
     let ground = match (problem.required.first(), problem.forced_domains.first()) {
@@ -309,7 +239,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
         if found.last().is_some_and(|best| best.rank <= rank) {
             continue;
         }
-        found.push(Candidate { holder: Holder::Node(pos), rank, best: item, bounds: Vec::new() });
+        found.push(HolderChoice { holder: Holder::Node(pos), rank, best: item, bounds: Vec::new() });
     }
     found
 }
@@ -318,7 +248,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
 /// ways were cut off without which the nodes do not hold the job.
 pub(crate) fn realise<C: Cost>(
     problem: &Problem<'_>,
-    mut candidate: Candidate<C>,
+    mut candidate: HolderChoice<C>,
     exact: bool,
 ) -> Option<Placement> {
     let problem = &problem.anew();
@@ -330,7 +260,6 @@ pub(crate) fn realise<C: Cost>(
         Holder::Node(pos) => (vec![(pos, problem.amount)], problem.fabric.leaf_of(pos)),
         Holder::Domain(id) => {
             let mut bounded = solver.bounded(candidate.bounds.clone());
-            bounded.guide_to(id);
             let nodes = trace(&mut bounded, id, &candidate.best, false);
             solver.exact &= bounded.exact;
             (share_out(problem, id, &nodes, &candidate), Some(id))
@@ -352,7 +281,7 @@ fn share_out<C: Cost>(
     problem: &Problem<'_>,
     holder: DomainId,
     nodes: &[Chosen],
-    candidate: &Candidate<C>,
+    candidate: &HolderChoice<C>,
 ) -> Vec<(Pos, u32)> {
     if problem.ask.mode != Mode::Distributed || problem.by_nodes {
         return share(problem, holder, nodes, &candidate.bounds);

@@ -7,7 +7,6 @@ mod balance;
 mod candidates;
 mod greedy;
 mod greedy_weights;
-mod lower_bounds;
 mod share;
 mod traceback;
 
@@ -17,11 +16,9 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Cost, Item, NARROW, Problem, positions, prune};
 
-pub(super) use candidates::{Candidate, choose, losers, may_hold, realise};
+pub(super) use candidates::{HolderChoice, choose, losers, may_hold, realise};
 pub(super) use greedy::greedy_placement;
 pub(super) use share::share;
-
-use lower_bounds::{Guide, Reach, keep_near, sums};
 
 /// Ways that are put together before those that are of no use are dropped.
 const AT_ONCE: usize = 1 << 17;
@@ -44,14 +41,6 @@ pub(super) struct Solver<'p, 'a, C> {
     /// By layer: the least and the most of the amount in a used domain that counts for it.
     pub(super) bounds: Vec<(u32, u32)>,
     fronts: Vec<Option<Front<C>>>,
-    /// Which of them are known.
-    known: Vec<DomainId>,
-    heads_only: bool,
-    /// More than any part needs to hold: what is beyond it is not told apart.
-    plenty: u32,
-    guide: Option<Box<Guide<'p, 'a, C>>>,
-    /// The domain that is to hold the whole job, where its members are counted before everything else.
-    target: Option<DomainId>,
     pub(super) exact: bool,
 }
 
@@ -64,15 +53,6 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             problem,
             bounds: vec![(0, u32::MAX); layers],
             fronts: vec![None; problem.fabric.domains().size_hint().0],
-            known: Vec::new(),
-            heads_only: false,
-            plenty: problem.amount.saturating_add(if problem.can_be_guided() {
-                problem.largest_piece()
-            } else {
-                0
-            }),
-            guide: None,
-            target: None,
             exact: true,
         }
     }
@@ -98,8 +78,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     }
 
     fn node_front(&self, pos: Pos) -> Option<Front<C>> {
-        let mut item = self.problem.node(pos, self.bounds[0])?;
-        self.forget_tail(&mut item);
+        let item = self.problem.node(pos, self.bounds[0])?;
         let mut items = Vec::new();
         if self.problem.ask.mode == Mode::Distributed && !self.problem.by_nodes {
             let unit = self.problem.unit(Layer::NODE);
@@ -136,7 +115,6 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         }
         let front = Rc::new(closed);
         self.fronts[id.index()] = Some(Rc::clone(&front));
-        self.known.push(id);
         front
     }
 
@@ -152,68 +130,12 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             let whole = Item { hi: self.problem.view.slots.nodes_of(id), lo: 1, ..Item::nothing(width) };
             return vec![Item::nothing(width), whole];
         }
-        if let Some(items) = self.over_leaves(id) {
-            return items;
-        }
         if self.misses_a_forced(id) {
             return Vec::new();
         }
         let members = self.members(id);
         self.problem.meter.take(members.len());
         self.fold(id, &members, |_| ())
-    }
-
-    fn member_front(&mut self, member: Member) -> Front<C> {
-        match member {
-            Member::Domain(child) => self.front(child),
-            Member::Node(pos) => self.node_front(pos).unwrap_or_default(),
-        }
-    }
-
-    /// The ways to use the leaves of a domain where nodes are alike and nothing cuts what leaves hold: for every number
-    /// of leaves, the sums that so many can hold, as far as they are near enough to the largest.
-    fn over_leaves(&self, id: DomainId) -> Option<Vec<Item<C>>> {
-        let problem = self.problem;
-        let children = problem.fabric.domain(id).children();
-        let is_leaf = |child: &DomainId| problem.fabric.domain(*child).layer() == Layer::LEAF;
-        let slack = match &self.guide {
-            Some(guide) => guide.slack,
-            None if self.heads_only => 0,
-            None => return None,
-        };
-        if slack >= 128 {
-            return None;
-        }
-        if children.is_empty() || !problem.nodes_are_alike() || !children.iter().all(is_leaf) {
-            return None;
-        }
-        let mut rooms: Vec<u32> =
-            children.iter().map(|&leaf| problem.room(leaf)).filter(|&room| room > 0).collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        let most = sums(&rooms);
-        let cover = problem.fabric.domain(children[0]).cover();
-        // Every leaf is compared with every other, many times faster than ways are put together.
-        problem.meter.take(rooms.len() * rooms.len() / 64);
-        let mut items = vec![Item::nothing(problem.layout.width())];
-        let mut all = Item::<C>::nothing(problem.layout.width());
-        let lacks = lacks(&rooms, slack as usize);
-        for count in 1..=rooms.len() {
-            problem.charge(all.cost.fields_mut(), Layer::LEAF, cover, 0);
-            for lack in (0..=slack.min(most[count])).filter(|&lack| lacks[count] >> lack & 1 == 1) {
-                let hi = most[count] - lack;
-                let mut item = all.clone();
-                (item.lo, item.hi) = (u32::try_from(count).unwrap_or(u32::MAX), hi.min(self.plenty));
-                let fields = item.cost.fields_mut();
-                for layer in Layer::LEAF.index()..=cover.index() {
-                    fields[problem.layout.tail(layer)] += i64::from(hi);
-                }
-                self.forget_tail(&mut item);
-                items.push(item);
-            }
-        }
-        items.retain(|item| item.lo <= problem.amount);
-        prune(&mut items, 1);
-        Some(items)
     }
 
     /// Joins the members of a domain from the last to the first; `see` sees every step.
@@ -223,89 +145,15 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         members: &[(Member, Front<C>)],
         mut see: impl FnMut(&[Item<C>]),
     ) -> Vec<Item<C>> {
-        let nothing = vec![Item::nothing(self.problem.layout.width())];
-        let (mut all, mut floor) = (nothing.clone(), nothing);
-        let mut guide = self.guide.take();
-        let reach =
-            self.target.filter(|&target| target == id).and_then(|id| Reach::new(self.problem, id, members));
-        let head = self.problem.layout.head();
-        let befores = match (&mut guide, &reach) {
-            (Some(guide), Some(reach)) => guide.befores(id, members, reach),
-            _ => Vec::new(),
-        };
-        for (index, (member, front)) in members.iter().enumerate().rev() {
+        let mut all = vec![Item::nothing(self.problem.layout.width())];
+        for (member, front) in members.iter().rev() {
             if self.problem.meter.is_spent() {
                 return Vec::new();
             }
-            let optional = !self.is_forced(*member);
-            let near_enough = |front: &Front<C>| match &reach {
-                Some(reach) => front.iter().filter(|item| reach.admits_part(item)).cloned().collect(),
-                None => front.to_vec(),
-            };
-            let mut part: Vec<Item<C>> = near_enough(front);
-            if let (Some(guide), Some(all)) = (&guide, befores.last()) {
-                self.problem.meter.take(part.len() * all.len() / 8);
-                part.retain(|item| guide.completes(item, all, head));
-            }
-            all = self.join(&all, &part, optional, id);
-            if let Some(reach) = &reach {
-                all.retain(|item| reach.admits(item, index));
-            }
-            if let (Some(guide), Some(before)) = (&guide, befores.get(index)) {
-                self.problem.meter.take(all.len() * before.len() / 8);
-                all.retain(|item| guide.completes(item, before, head));
-            }
-            if let Some(guide) = &mut guide {
-                let front = guide.heads.member_front(*member);
-                floor = guide.heads.join(&floor, &near_enough(&front), optional, id);
-                if let Some(reach) = &reach {
-                    floor.retain(|item| reach.admits(item, index));
-                }
-                let enough = self.problem.amount.saturating_sub(guide.slack);
-                keep_near(&mut all, &floor, enough, guide.slack, head);
-            }
+            all = self.join(&all, front, !self.is_forced(*member), id);
             see(&all);
         }
-        self.guide = guide;
         all
-    }
-
-    /// Finds out what the spans of the best placement in a domain are, where that helps; false if there is none.
-    pub(super) fn guide_to(&mut self, id: DomainId) -> bool {
-        self.target = self.problem.first_span(id).map(|_| id);
-        let free = self.bounds.iter().all(|&(least, most)| least == 0 && most == u32::MAX);
-        if self.heads_only || !free || !self.problem.can_be_guided() {
-            return true;
-        }
-        let before = self.guide.take();
-        if let Some(guide) = before.filter(|guide| guide.holder == id) {
-            self.guide = Some(guide);
-            return true;
-        }
-        // Fronts that were cut for another domain are no use here.
-        self.known.drain(..).for_each(|id| self.fronts[id.index()] = None);
-        let mut heads = Self { heads_only: true, ..Self::new(self.problem) };
-        let Some(best) = heads.best(id) else { return false };
-        let alike = heads.inside(id).into_iter().filter(|item| item.cost == best.cost).map(|item| item.hi);
-        let slack = alike.max().unwrap_or(best.hi).max(best.hi) - self.problem.amount;
-        self.guide = Some(Box::new(Guide { holder: id, slack, best: best.cost, heads }));
-        true
-    }
-
-    /// The spans of the best placement in a domain, without anything that comes after them.
-    pub(super) fn best_head(&mut self, id: DomainId) -> Option<Item<C>> {
-        self.guide_to(id);
-        match &mut self.guide {
-            Some(guide) => guide.heads.best(id),
-            None => None,
-        }
-    }
-
-    fn forget_tail(&self, item: &mut Item<C>) {
-        if self.heads_only {
-            let head = self.problem.layout.head();
-            item.cost.fields_mut()[head..].fill(0);
-        }
     }
 
     /// Whether some member that has to be used cannot be.
@@ -358,7 +206,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     /// Two parts together, unless that is too much already.
     pub(super) fn plus(&self, a: &Item<C>, b: &Item<C>) -> Option<Item<C>> {
         let mut item = a.plus(b, &self.problem.needs);
-        item.hi = item.hi.min(self.plenty);
+        item.hi = item.hi.min(self.problem.amount);
         let too_many = item.lo > self.problem.amount
             || self.problem.nodes.is_some_and(|nodes| item.key.nodes > nodes)
             || !self.problem.may_bring(item.key.load)
@@ -401,8 +249,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let domain = problem.fabric.domain(id);
         let (layer, cover) = (domain.layer(), domain.cover());
         let unit = problem.unit(cover);
-        // A part may have room for more than the job; a guided search has to know by how much.
-        let most = self.plenty.min(problem.limit(id));
+        let most = problem.amount.min(problem.limit(id));
         let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(most));
         let (fewest_nodes, most_nodes) = problem.node_limits(id);
         if problem.by_nodes {
@@ -442,7 +289,6 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             return;
         }
         problem.charge(item.cost.fields_mut(), layer, cover, problem.slots(id));
-        self.forget_tail(&mut item);
         if problem.ask.mode == Mode::Distributed {
             for amount in (item.lo..=item.hi).step_by(unit as usize) {
                 out.push(self.square(&item, amount, layer, cover));
@@ -457,7 +303,6 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let domain = self.problem.fabric.domain(id);
         let mut item = Item::<C>::nothing(self.problem.layout.width());
         self.problem.charge(item.cost.fields_mut(), domain.layer(), domain.cover(), self.problem.slots(id));
-        self.forget_tail(&mut item);
         item.cost
     }
 
@@ -497,35 +342,12 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
 
     /// The cheapest way to put the whole job into a domain.
     pub(super) fn best(&mut self, id: DomainId) -> Option<Item<C>> {
-        if !self.guide_to(id) || self.problem.meter.is_spent() {
-            return None;
-        }
-        if self.target.is_some() && self.problem.fewest_members(id) == usize::MAX {
+        if self.problem.meter.is_spent() {
             return None;
         }
         let inside = self.inside(id);
         inside.into_iter().filter(|item| self.is_whole(id, item)).min_by(|a, b| a.cost.cmp(&b.cost))
     }
-}
-
-/// For every number of leaves, as bits, how much less than the largest so many can hold: up to `slack`, below 128.
-/// `rooms` falls.
-fn lacks(rooms: &[u32], slack: usize) -> Vec<u128> {
-    let width = slack.min(127);
-    let mask = u128::MAX >> (127 - width);
-    let mut by_count = vec![0_u128; rooms.len() + 1];
-    by_count[0] = 1;
-    // In falling order, the leaf at `index` as the one number `count` lacks what is between it and the leaf that the
-    // largest sum has there.
-    for (index, &room) in rooms.iter().enumerate() {
-        for count in (1..=index + 1).rev() {
-            let lack = rooms[count - 1] - room;
-            if lack as usize <= width {
-                by_count[count] |= by_count[count - 1] << lack & mask;
-            }
-        }
-    }
-    by_count
 }
 
 /// Whether an item is the first or the last of its key in a sorted front: the cheapest, or the one that holds most.

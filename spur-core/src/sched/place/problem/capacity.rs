@@ -199,33 +199,6 @@ impl<'a> Problem<'a> {
         sums.collect()
     }
 
-    /// What each piece of a part of the fabric can take: its domains that count for a layer, or its nodes.
-    pub(crate) fn pieces(&self, part: DomainId, layer: Layer, out: &mut Vec<u32>) {
-        let domain = self.fabric.domain(part);
-        if self.is_barred(part) {
-            return;
-        }
-        if domain.layer() <= layer {
-            out.push(self.room(part));
-        } else if domain.children().is_empty() {
-            out.extend(positions(domain.range()).map(|pos| self.most_on(pos)));
-        } else {
-            domain.children().iter().for_each(|&child| self.pieces(child, layer, out));
-        }
-    }
-
-    /// The most that one piece can take, a leaf where nodes are alike and a node otherwise: the room that a placement
-    /// of the fewest pieces leaves is smaller than that.
-    pub(crate) fn largest_piece(&self) -> u32 {
-        *self.largest_piece.get_or_init(|| {
-            if self.nodes_are_alike() {
-                self.fabric.domains_of(Layer::LEAF).map(|leaf| self.room(leaf)).max().unwrap_or(0)
-            } else {
-                self.view.slots.iter().map(|(pos, _)| self.most_on(pos)).max().unwrap_or(0)
-            }
-        })
-    }
-
     /// The fewest members of a domain, nodes or domains, that can take the whole job.
     pub(crate) fn fewest_members(&self, id: DomainId) -> usize {
         let domain = self.fabric.domain(id);

@@ -19,8 +19,6 @@ mod rank;
 mod rounding;
 mod score;
 
-use std::cell::OnceCell;
-
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
 
@@ -144,7 +142,6 @@ pub(super) struct Problem<'a> {
     holder: Option<DomainId>,
     /// What may still be done.
     pub(super) meter: Meter,
-    largest_piece: OnceCell<u32>,
 }
 
 impl<'a> Problem<'a> {
@@ -212,7 +209,6 @@ impl<'a> Problem<'a> {
             lowest_latency: ask.lowest_latency && differ_in_latency(fabric),
             holder: None,
             meter: meter.clone(),
-            largest_piece: OnceCell::new(),
         };
         problem.find_forced();
         problem.measure();
@@ -446,30 +442,13 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// With a domain as the holder: the layer whose span decides before anything else that is not the same for every
-    /// placement in it, and where that span stands in a cost.
-    pub(super) fn first_span(&self, holder: DomainId) -> Option<(Layer, usize)> {
-        let layer = self.fabric.domain(holder).layer();
-        let preferred = self.layout.prefer.iter().position(|&preferred| preferred < layer);
-        let (first, field) = match preferred {
-            Some(index) => (self.layout.prefer[index], self.layout.weights + index),
-            None => (Layer(layer.0 - 1), self.layout.span(layer.index() - 1)),
-        };
-        let is_charged = first > Layer::NODE || (layer == Layer::LEAF && !self.view.slots.are_whole());
-        (self.can_be_guided() && is_charged).then_some((first, field))
-    }
-
     /// Slots that the job takes in all.
     pub(super) fn wanted_slots(&self) -> u64 {
         self.amount.into()
     }
 
-    /// Whether spans can be settled before everything else, by capacity alone: nothing cuts or rounds what is held.
-    pub(super) fn can_be_guided(&self) -> bool {
-        self.weights.is_empty() && self.is_free_within_a_weight()
-    }
-
-    /// Whether that is so among nodes of one weight.
+    /// Whether spans can be settled before everything else by capacity alone, among nodes of one weight: nothing cuts or rounds
+    /// what is held.
     pub(super) fn is_free_within_a_weight(&self) -> bool {
         self.ask.mode != Mode::Distributed
             && !self.is_hard()

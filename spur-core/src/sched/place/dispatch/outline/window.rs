@@ -10,7 +10,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::pareto::{Candidate, choose, realise};
+use crate::sched::place::pareto::{HolderChoice, choose, realise};
 use crate::sched::place::problem::{Cost, Problem, Rank, Ranked, position, positions};
 
 use super::bounds::{Bounds, added_up};
@@ -181,7 +181,7 @@ const SETUP: usize = 256;
 
 /// The best outline so far.
 struct Best<C> {
-    winner: Option<(Candidate<C>, usize)>,
+    winner: Option<(HolderChoice<C>, usize)>,
     placement: Option<Placement>,
     exact: bool,
 }
@@ -221,7 +221,7 @@ impl<C: Cost> Best<C> {
     }
 
     /// Keeps what was found for one outline if it is better than what there was.
-    fn keep_better(&mut self, problem: &Problem<'_>, found: Candidate<C>, start: usize, exact: bool) {
+    fn keep_better(&mut self, problem: &Problem<'_>, found: HolderChoice<C>, start: usize, exact: bool) {
         let better = match &self.winner {
             Some((best, first)) => (&found.rank, start) < (&best.rank, *first),
             None => true,

@@ -2,7 +2,6 @@
 
 mod outline;
 mod relax;
-mod shares;
 
 use crate::model::fabric::{Fabric, Layer};
 
@@ -36,16 +35,11 @@ fn search(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Miss
 
 /// Places a job on the largest number of nodes for which that is found.
 fn place_sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
-    let of_shares = shares::are_wanted(fabric, view, ask);
-    let meter = Meter::new(if of_shares { ask.budget / shares::PART } else { ask.budget });
+    let meter = Meter::new(ask.budget);
     let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
     let mut without_steps = 0;
     while let Some(nodes) = sizes.nth(step) {
-        let mut found = place_size(fabric, view, ask, nodes, &meter);
-        if of_shares && !is_exact(&found) {
-            found = shares::as_whole(fabric, view, ask, nodes, found);
-        }
-        match found {
+        match place_size(fabric, view, ask, nodes, &meter) {
             Ok(placement) => return Ok(Placement { exact: exact && placement.exact, ..placement }),
             Err(missed) => exact &= missed.exact,
         }

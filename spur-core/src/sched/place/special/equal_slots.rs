@@ -13,9 +13,10 @@ use crate::sched::place::slots::{Slots, View};
 
 /// A question about slots as one about nodes.
 pub(crate) struct Equal {
-    /// Slots of each node, and how many of them each gives.
+    /// Slots of each node.
     room: u32,
-    each: u32,
+    /// The most of them that the job takes of one node.
+    most: u32,
     /// Tasks of the whole job, where they are counted.
     tasks: Option<u32>,
     /// The open nodes, as whole ones.
@@ -46,7 +47,7 @@ impl Equal {
         let is_known = room == 1 || !ask.score.weights.any();
         is_known.then(|| Self {
             room,
-            each: 1,
+            most: 1,
             tasks: None,
             whole: view.slots.as_whole(),
             ask: of_whole(ask),
@@ -63,25 +64,25 @@ impl Equal {
             && ask.counts.is_empty()
             && !ask.contiguous
             && ask.adjacent.is_none();
-        let each = ask.max_tasks_per_node.map_or(room, |most| most.min(room));
-        if !plain || each == 0 {
+        let most = ask.max_tasks_per_node.map_or(room, |cap| cap.min(room));
+        if !plain || most == 0 {
             return None;
         }
-        let is_even = tasks.is_multiple_of(each);
-        let nodes = tasks.div_ceil(each);
+        let is_even = tasks.is_multiple_of(most);
+        let nodes = tasks.div_ceil(most);
         // Fewer nodes would not do; on more, tasks could be shared out in more than one way.
         if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
             return None;
         }
         // The score knows the share of slots that the job fills.
-        if ask.score.weights.any() && !(each == room && is_even) {
+        if ask.score.weights.any() && !(most == room && is_even) {
             return None;
         }
         let multiples =
-            in_nodes(ask, room).filter(|multiples| multiples.is_empty() || each == room && is_even)?;
+            in_nodes(ask, room).filter(|multiples| multiples.is_empty() || most == room && is_even)?;
         let nodes_cap = match ask.max_slots_per_leaf {
-            Some(cap) if !cap.is_multiple_of(each) => return None,
-            cap => cap.map(|cap| cap / each),
+            Some(cap) if !cap.is_multiple_of(most) => return None,
+            cap => cap.map(|cap| cap / most),
         };
         let ask = Ask {
             nodes: Some((nodes, nodes)),
@@ -92,7 +93,7 @@ impl Equal {
             max_slots_per_leaf: None,
             ..ask.clone()
         };
-        Some(Self { room, each, tasks: Some(tasks), whole: view.slots.as_whole(), ask })
+        Some(Self { room, most, tasks: Some(tasks), whole: view.slots.as_whole(), ask })
     }
 
     /// The placement of nodes as one of slots: earlier nodes are filled first.
@@ -101,7 +102,7 @@ impl Equal {
         let taken = self.tasks.unwrap_or(nodes);
         let mut left = taken;
         let fill = |(pos, _)| {
-            let here = left.min(self.each);
+            let here = left.min(self.most);
             left -= here;
             (pos, here)
         };
@@ -127,7 +128,7 @@ impl Equal {
 }
 
 /// What is asked of shares of nodes, asked of whole ones.
-pub(crate) fn of_whole(ask: &Ask) -> Ask {
+fn of_whole(ask: &Ask) -> Ask {
     Ask {
         max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(ask.max_slots_per_leaf).min(),
         max_slots_per_leaf: None,

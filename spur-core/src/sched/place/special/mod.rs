@@ -25,7 +25,7 @@ use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::problem::Problem;
 
-pub(super) use equal_slots::{Equal, of_whole};
+pub(super) use equal_slots::Equal;
 use outcome::Outcome;
 pub(super) use relaxed::place as place_loosely;
 pub(super) use whole_nodes::largest_first;

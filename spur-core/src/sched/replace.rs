@@ -31,7 +31,7 @@ pub type Take<'a> = dyn Fn(&Node, &StartPart, bool) -> Option<NodeAlloc> + 'a;
 type Seat = (NodeId, u32);
 
 /// A node that the job may have: where it is, for how many slots it has room, and what the job would hold.
-type Candidate = (Pos, u32, NodeAlloc);
+type Substitute = (Pos, u32, NodeAlloc);
 
 /// A job that lost nodes, and where it may have others.
 struct ReplacementSearch<'a> {
@@ -197,7 +197,7 @@ impl ReplacementSearch<'_> {
         let paths: Vec<Vec<Range<usize>>> = lost.iter().map(path).collect();
         let steps = paths.iter().map(Vec::len).max()?;
         (0..steps).find_map(|step| {
-            let in_reach = |(pos, ..): &&Candidate| {
+            let in_reach = |(pos, ..): &&Substitute| {
                 let mut reach = paths.iter().filter_map(|path| path.get(step).or(path.last()));
                 reach.any(|range| range.contains(&pos.index()))
             };
@@ -206,7 +206,7 @@ impl ReplacementSearch<'_> {
     }
 
     /// Every node that has room for so many slots of the job and may be given to it.
-    fn candidates(&self, seats: &[Seat], slots: u32) -> Vec<Candidate> {
+    fn candidates(&self, seats: &[Seat], slots: u32) -> Vec<Substitute> {
         let fabric = &*self.eligible.fabric;
         let positions = self.bounds.clone().filter_map(|pos| u32::try_from(pos).ok()).map(Pos);
         let candidate = |pos: Pos| {
@@ -223,7 +223,7 @@ impl ReplacementSearch<'_> {
         &self,
         seats: &[Seat],
         lost: &[&LostNode],
-        candidates: &[&Candidate],
+        candidates: &[&Substitute],
     ) -> Option<Vec<Replacement>> {
         if candidates.len() < lost.len() {
             return None;
@@ -231,7 +231,7 @@ impl ReplacementSearch<'_> {
         let slots = self.slots_of(&lost.first()?.part);
         // Tasks that ran together do so again; of what is counted by the node one gets one slot anyway.
         let seat =
-            |(_, room, part): &&Candidate| (part.node, if self.need.counts_nodes() { *room } else { slots });
+            |(_, room, part): &&Substitute| (part.node, if self.need.counts_nodes() { *room } else { slots });
         let rooms: Vec<Seat> = seats.iter().copied().chain(candidates.iter().map(seat)).collect();
         let placement = self.place(seats, (lost.len(), slots), &rooms)?;
         let come = placement.positions().into_iter();

@@ -12,7 +12,7 @@ use super::queue::Candidate;
 use super::space::Hit;
 
 /// A start that was found: which of the job's prospects, and where.
-pub(super) type Found = Option<(usize, Hit)>;
+pub(super) type EarliestHit = Option<(usize, Hit)>;
 
 /// How long somebody is to run.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +46,8 @@ impl Length {
 pub(super) fn earliest(
     candidate: &Candidate,
     now: Time,
-    mut search: impl FnMut(u64, Time) -> Found,
-) -> Found {
+    mut search: impl FnMut(u64, Time) -> EarliestHit,
+) -> EarliestHit {
     let told = |(_, hit): &(usize, Hit)| (hit.start, hit.starts);
     of_all(candidate, now, told, |length, before| {
         let (run_time, limit) = length.of(candidate);

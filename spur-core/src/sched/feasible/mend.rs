@@ -138,7 +138,7 @@ impl Refused {
         let tries = (TRIED_NODES / site.nodes.max(1)).clamp(TRIES.0, TRIES.1);
         let left = Cell::new(tries * ROUNDS);
         let mend = Mend { spec, request, judge: &judge, site, tries, left };
-        let mut found = Found::default();
+        let mut found = WorkingRequests::default();
         for offer in &offers {
             mend.offer(offer, &mut found, &mut message);
         }
@@ -161,12 +161,12 @@ impl Refused {
 
 /// What works, and how that is said.
 #[derive(Default)]
-struct Found {
+struct WorkingRequests {
     words: Vec<String>,
     works: Vec<JobSpec>,
 }
 
-impl Found {
+impl WorkingRequests {
     fn add(&mut self, found: Option<(String, JobSpec)>) {
         let Some((words, spec)) = found else { return };
         let spec = without_zeros(spec);
@@ -204,7 +204,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         enough(spec) || !enough(self.spec)
     }
 
-    fn offer(&self, offer: &Offer, found: &mut Found, message: &mut String) {
+    fn offer(&self, offer: &Offer, found: &mut WorkingRequests, message: &mut String) {
         match offer {
             Offer::AtMost(knob, most) => {
                 let amount = self.nearest(*knob, self.spec, Some(*most));
@@ -241,7 +241,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     }
 
     /// What else works by itself.
-    fn others(&self, found: &mut Found) {
+    fn others(&self, found: &mut WorkingRequests) {
         for knob in Knob::all(self.spec, self.request).into_iter().rev() {
             if found.works.len() < OTHERS {
                 found.add(self.other(knob));

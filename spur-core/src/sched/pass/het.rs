@@ -24,7 +24,7 @@ use super::walk::{EXPLAINED, Walk};
 use crate::sched::space::Space;
 
 /// What was found for a het job.
-struct Found<'a> {
+struct JointStart<'a> {
     start: Time,
     /// Whether it can start this moment.
     starts: bool,
@@ -78,9 +78,9 @@ impl<S: Space> Walk<S> {
         candidate: &Candidate,
         prospects: &'p [Vec<Prospect>],
         until: Time,
-    ) -> Result<Option<Found<'p>>, String> {
+    ) -> Result<Option<JointStart<'p>>, String> {
         let mut problem = None;
-        let told = |found: &Found<'p>| (found.start, found.starts);
+        let told = |found: &JointStart<'p>| (found.start, found.starts);
         let found = shorter_time::of_all(candidate, self.now, told, |length, before| {
             let in_time = candidate.all().map(|component| length.in_time(component)).min();
             let until = until.min(before).min(in_time.unwrap_or(Time::MAX));
@@ -99,9 +99,9 @@ impl<S: Space> Walk<S> {
         prospects: &'p [Vec<Prospect>],
         length: Length,
         until: Time,
-    ) -> Result<Option<Found<'p>>, String> {
+    ) -> Result<Option<JointStart<'p>>, String> {
         let inventory = Arc::clone(&self.inventory);
-        let (mut best, mut problem): (Option<Found<'p>>, _) = (None, None);
+        let (mut best, mut problem): (Option<JointStart<'p>>, _) = (None, None);
         let mut some = false;
         // It goes before others where nobody waits for one of its components.
         let job = candidate.attempt.job;
@@ -136,7 +136,7 @@ impl<S: Space> Walk<S> {
                 let (_, limit) = length.of(component);
                 (*prospect, Hit { limit, ..hit }, parts)
             });
-            best = Some(Found { start, starts, seats: seats.collect() });
+            best = Some(JointStart { start, starts, seats: seats.collect() });
         }
         match problem {
             Some(problem) if !some => Err(problem),
@@ -145,7 +145,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Proposes the starts of all components as one.
-    fn start_together(&mut self, candidate: &Queued, found: &Found<'_>) {
+    fn start_together(&mut self, candidate: &Queued, found: &JointStart<'_>) {
         let groups: Vec<usize> = found.seats.iter().map(|(prospect, ..)| self.seat_of(prospect)).collect();
         let job = candidate.attempt.job;
         let backfilled = groups.iter().any(|group| self.comes_before(candidate, *group));
@@ -166,7 +166,7 @@ impl<S: Space> Walk<S> {
         candidate: &Queued,
         prospects: &[Vec<Prospect>],
         known: Vec<Arc<Reservation>>,
-        found: Option<Found<'_>>,
+        found: Option<JointStart<'_>>,
         reserves: bool,
     ) {
         let job = candidate.attempt.job;

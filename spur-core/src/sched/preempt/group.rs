@@ -41,7 +41,7 @@ pub(super) struct Group<'a> {
 }
 
 /// A set that will do.
-struct Found {
+struct GroupVictims {
     victims: Vec<usize>,
     loss: Loss,
     seats: Vec<Seat>,
@@ -80,7 +80,7 @@ impl<'a> Group<'a> {
         let mut best = self.found(&leaving, seats);
         self.branch(&order, &mut Vec::new(), Loss::default(), &mut best);
         best.victims.sort_unstable();
-        let Found { victims, loss, seats } = best;
+        let GroupVictims { victims, loss, seats } = best;
         Some(Choice { victims, loss, seats, exact: self.exact })
     }
 
@@ -131,14 +131,14 @@ impl<'a> Group<'a> {
         order
     }
 
-    fn found(&self, leaving: &[usize], seats: Vec<Seat>) -> Found {
+    fn found(&self, leaving: &[usize], seats: Vec<Seat>) -> GroupVictims {
         let loss = leaving.iter().fold(Loss::default(), |loss, index| loss.and(self.victims[*index].loss));
-        Found { victims: leaving.to_vec(), loss, seats }
+        GroupVictims { victims: leaving.to_vec(), loss, seats }
     }
 
     /// Decides about one after another of the order, beside those who are `leaving` already and make too little room, and
     /// keeps the cheapest set that will do.
-    fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut Found) {
+    fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut GroupVictims) {
         let price = |loss: Loss| -> Price { loss.price(self.by) };
         let Some((first, rest)) = order.split_first() else { return };
         if self.budget == 0 {

@@ -407,7 +407,7 @@ impl Field {
         }
         searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
         let (found, exact) = self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))?;
-        let search::Found { victims, loss, placement } = found;
+        let search::VictimSet { victims, loss, placement } = found;
         let seats = vec![self.seat(inventory, claimant, &victims, placement, free)?];
         Some(Choice { victims, loss, seats, exact })
     }
@@ -417,8 +417,8 @@ impl Field {
         &self,
         searches: Vec<(Price, u64, usize, VictimSearch<'_>)>,
         mut budget: u64,
-    ) -> Option<(search::Found, bool)> {
-        let mut best: Option<(u64, search::Found)> = None;
+    ) -> Option<(search::VictimSet, bool)> {
+        let mut best: Option<(u64, search::VictimSet)> = None;
         for (bound, waste, _, search) in searches {
             let limit = best.as_ref().map(|(wasted, best)| {
                 let [first, second, third] = best.loss.price(self.by);

@@ -18,7 +18,7 @@ const PLACING: u64 = 16;
 
 /// A set of jobs whose leaving makes room in a domain.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct VictimSet {
     /// Which, as numbers of the victims that were given.
     pub(super) victims: Vec<usize>,
     pub(super) loss: Loss,
@@ -105,7 +105,7 @@ impl<'a> VictimSearch<'a> {
 
     /// The cheapest set that costs less than `limit`. `budget` is what is left of it; 0 afterwards means that there
     /// may be a cheaper one.
-    pub(super) fn run(&self, limit: Option<Price>, budget: &mut u64) -> Option<Found> {
+    pub(super) fn run(&self, limit: Option<Price>, budget: &mut u64) -> Option<VictimSet> {
         let first = self.good(budget)?;
         let bound = self.bound.map(|bound| bound.price(self.by));
         let is_best = bound.is_some_and(|bound| first.loss.price(self.by) <= bound);
@@ -115,7 +115,7 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// A set that will do.
-    fn good(&self, budget: &mut u64) -> Option<Found> {
+    fn good(&self, budget: &mut u64) -> Option<VictimSet> {
         let order: Vec<usize> = (0..self.local.len()).collect();
         let (leaving, placed) = first_set::good(&mut InDomain { search: self, budget }, &order)?;
         Some(self.found(&leaving, placed))
@@ -141,15 +141,15 @@ impl<'a> VictimSearch<'a> {
         clearing.place()
     }
 
-    fn found(&self, leaving: &[usize], placement: Placement) -> Found {
+    fn found(&self, leaving: &[usize], placement: Placement) -> VictimSet {
         let loss = leaving.iter().fold(Loss::default(), |loss, at| loss.and(self.shares[*at].loss));
         let mut victims: Vec<usize> = leaving.iter().map(|at| self.local[*at]).collect();
         victims.sort_unstable();
-        Found { victims, loss, placement }
+        VictimSet { victims, loss, placement }
     }
 
     /// Looks for a cheaper set than the one that is known.
-    fn better(&self, known: Found, limit: Option<Price>, budget: &mut u64) -> Found {
+    fn better(&self, known: VictimSet, limit: Option<Price>, budget: &mut u64) -> VictimSet {
         let mut best = known;
         let mut target = best.loss.price(self.by);
         target = limit.map_or(target, |limit| limit.min(target));

@@ -121,11 +121,15 @@ struct FitNow<'a> {
 }
 
 /// A time with what was found then.
-type Found = (Time, (Placement, Vec<Lost>, bool));
+type PlacedAt = (Time, (Placement, Vec<Lost>, bool));
 
 impl FitNow<'_> {
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
-    fn walk(&mut self, finder: &mut Finder, Range { start: from, end: until }: Range<Time>) -> Option<Found> {
+    fn walk(
+        &mut self,
+        finder: &mut Finder,
+        Range { start: from, end: until }: Range<Time>,
+    ) -> Option<PlacedAt> {
         let domains = finder.domains.of(self.eligible, self.stage.ask());
         let wanted = (
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
@@ -247,7 +251,7 @@ impl FitNow<'_> {
         domains: &Domains,
         from: Time,
         until: Time,
-    ) -> Option<Found> {
+    ) -> Option<PlacedAt> {
         tally.grew = false;
         let (held, need) = (&self.books.held, (self.query.need, &self.query.request.need));
         // Where something is planned, or shut, what a node has follows from all of the job's time.

@@ -12,7 +12,7 @@ use crate::sched::timeline::free_for_ever::Earliest;
 use crate::sched::timeline::free_now::Counts;
 use crate::sched::timeline::needs::KnownSlots;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::sweep::{Counters, Found, Judge, SweepRequest};
+use crate::sched::timeline::sweep::{Counters, Judge, SweepRequest, Verdict};
 use crate::text::time::Time;
 
 use super::{MAX_TRIES, RIVALS};
@@ -56,9 +56,9 @@ impl Trial<'_> {
         }
         let domain = DomainId(first.sole.filter(|_| self.looks_at_domain(first.at))?);
         match counters.ask(search, timeline, domain, first.at, self) {
-            Found::Yes => Some(Some(first.at)),
-            Found::No => None,
-            Found::GiveUp => Some(None),
+            Verdict::Yes => Some(Some(first.at)),
+            Verdict::No => None,
+            Verdict::GiveUp => Some(None),
         }
     }
 
@@ -120,7 +120,7 @@ impl Judge for Trial<'_> {
         self.rooms.full(self.rooms.class_of(room)) == room
     }
 
-    fn accept(&mut self, at: Second, slots: &Slots) -> Found {
+    fn accept(&mut self, at: Second, slots: &Slots) -> Verdict {
         self.tries += 1;
         let starts = at == Second::BEGIN;
         let mut held_back = false;
@@ -145,9 +145,9 @@ impl Judge for Trial<'_> {
             self.hit = self.place(slots, at, false);
         }
         match self.hit {
-            Some(_) => Found::Yes,
-            None if self.tries < MAX_TRIES => Found::No,
-            None => Found::GiveUp,
+            Some(_) => Verdict::Yes,
+            None if self.tries < MAX_TRIES => Verdict::No,
+            None => Verdict::GiveUp,
         }
     }
 }

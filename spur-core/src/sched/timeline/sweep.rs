@@ -136,7 +136,7 @@ impl Counters {
         domain: DomainId,
         at: Second,
         judge: &mut impl Judge,
-    ) -> Found {
+    ) -> Verdict {
         self.clear(search);
         let needed = at.after(search.duration);
         let fabric = &search.eligible.fabric;
@@ -431,9 +431,9 @@ impl SweepRequest<'_> {
         }
         counters.settle(self);
         match judge.accept(now, &counters.slots) {
-            Found::Yes => Some(Some(now)),
-            Found::No => None,
-            Found::GiveUp => Some(None),
+            Verdict::Yes => Some(Some(now)),
+            Verdict::No => None,
+            Verdict::GiveUp => Some(None),
         }
     }
 
@@ -512,12 +512,12 @@ pub(crate) trait Judge: Counts {
     fn is_idle(&self, room: RoomId) -> bool;
 
     /// Whether the job can start at a time at which some domain has enough, with what there is then.
-    fn accept(&mut self, at: Second, slots: &Slots) -> Found;
+    fn accept(&mut self, at: Second, slots: &Slots) -> Verdict;
 }
 
 /// What a judge says to a time at which a domain has enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Verdict {
     /// It will do.
     Yes,
     /// Go on.

@@ -31,7 +31,7 @@ use super::inventory::Inventory;
 use super::place::{Ask, Placement};
 use super::request::Need;
 use super::request::part::Part;
-use search::{Found, JointSearch};
+use search::{JointPlacement, JointSearch};
 
 /// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.
 const MOST_SETS: usize = 2_000;
@@ -138,7 +138,7 @@ pub(super) fn place_together(
     let found = match (near.must, &all, members.first()) {
         (Some(layer), Some(_), Some(first)) => {
             let fabric = &first.eligible.fabric;
-            let mut best: Option<Found> = None;
+            let mut best: Option<JointPlacement> = None;
             for unit in units(fabric, layer) {
                 let within = of_units(fabric, std::slice::from_ref(&unit));
                 take_better(
@@ -153,13 +153,17 @@ pub(super) fn place_together(
     };
     let exact = search.exact;
     *budget = search.budget;
-    let Some(Found { mut seats, .. }) = found else { return Err(exact) };
+    let Some(JointPlacement { mut seats, .. }) = found else { return Err(exact) };
     seats.iter_mut().for_each(|seat| seat.placement.exact &= exact);
     Ok(Together { seats })
 }
 
 /// The best way within some positions, where `prefer` is what is left of the preferred layers.
-fn gather(search: &mut JointSearch<'_, '_>, prefer: &[Layer], within: Option<&FixedBitSet>) -> Option<Found> {
+fn gather(
+    search: &mut JointSearch<'_, '_>,
+    prefer: &[Layer],
+    within: Option<&FixedBitSet>,
+) -> Option<JointPlacement> {
     let (Some((layer, rest)), Some(within)) = (prefer.split_first(), within) else {
         return search.assign(within);
     };
@@ -175,7 +179,7 @@ fn gather(search: &mut JointSearch<'_, '_>, prefer: &[Layer], within: Option<&Fi
         if size == most && rest.is_empty() {
             break;
         }
-        let mut best: Option<Found> = None;
+        let mut best: Option<JointPlacement> = None;
         let mut chosen: Vec<usize> = (0..size).collect();
         while sets < MOST_SETS {
             sets += 1;
@@ -197,7 +201,7 @@ fn gather(search: &mut JointSearch<'_, '_>, prefer: &[Layer], within: Option<&Fi
     Some(base)
 }
 
-fn take_better(best: &mut Option<Found>, other: Option<Option<Found>>) {
+fn take_better(best: &mut Option<JointPlacement>, other: Option<Option<JointPlacement>>) {
     let Some(Some(other)) = other else { return };
     if best.as_ref().is_none_or(|best| other.is_better_than(best)) {
         *best = Some(other);

@@ -38,7 +38,7 @@ struct Offer {
 
 /// All of them placed, and how that compares.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct JointPlacement {
     /// Domains of each preferred layer that they touch together.
     pub(super) near: Vec<u32>,
     localities: Vec<Vec<i64>>,
@@ -46,10 +46,10 @@ pub(super) struct Found {
     pub(super) seats: Vec<Seat>,
 }
 
-impl Found {
+impl JointPlacement {
     /// Whether it comes before another.
-    pub(super) fn is_better_than(&self, other: &Found) -> bool {
-        let shares = |found: &Found| -> Vec<Vec<(Pos, u32)>> {
+    pub(super) fn is_better_than(&self, other: &JointPlacement) -> bool {
+        let shares = |found: &JointPlacement| -> Vec<Vec<(Pos, u32)>> {
             found.seats.iter().map(|seat| seat.placement.shares.clone()).collect()
         };
         let head = (&self.near, &self.localities, &self.fits);
@@ -127,7 +127,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// Looks from now on for nothing that comes behind what was found, where no layer is preferred to it.
-    pub(super) fn beat(&mut self, found: &Found) {
+    pub(super) fn beat(&mut self, found: &JointPlacement) {
         self.worst = self.prefer.is_empty().then(|| found.localities.clone());
     }
 
@@ -160,7 +160,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
 
     /// The best way to place all members within some positions; none where it could only be one that is less local than
     /// `worst`.
-    pub(super) fn assign(&mut self, within: Option<&FixedBitSet>) -> Option<Found> {
+    pub(super) fn assign(&mut self, within: Option<&FixedBitSet>) -> Option<JointPlacement> {
         if !self.may_hold_all(within) {
             return None;
         }
@@ -176,7 +176,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
         let mut best = None;
         self.dive(within, &mut best);
-        if best.as_ref().is_some_and(|best: &Found| best.localities == alone) {
+        if best.as_ref().is_some_and(|best: &JointPlacement| best.localities == alone) {
             return best;
         }
         self.branch(within, &alone, &mut best, Self::confined);
@@ -189,7 +189,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
 
     /// Whether trying domains has tried all that might be more local than the best there is: every member but the last has
     /// whole nodes of one leaf, as then has whoever is no less local, and the nodes of a leaf are alike for everybody.
-    fn is_settled(&self, best: &Found, within: Option<&FixedBitSet>) -> bool {
+    fn is_settled(&self, best: &JointPlacement, within: Option<&FixedBitSet>) -> bool {
         let takes_any = |ask: &Ask| !ask.contiguous && ask.required.is_empty() && ask.counts.is_empty();
         let is_plain = |member: &Member<'_>| !member.eligible.weighs() && member.asks.iter().all(takes_any);
         let is_in_leaf = |(member, seat): (&Member<'_>, &Seat)| {
@@ -227,7 +227,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// Everybody where he likes best, one after another.
-    fn dive(&mut self, within: Option<&FixedBitSet>, best: &mut Option<Found>) {
+    fn dive(&mut self, within: Option<&FixedBitSet>, best: &mut Option<JointPlacement>) {
         let mut undo = Vec::new();
         let mut placed = 0;
         while placed < self.members.len() {
@@ -247,7 +247,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         &mut self,
         within: Option<&FixedBitSet>,
         alone: &[Vec<i64>],
-        best: &mut Option<Found>,
+        best: &mut Option<JointPlacement>,
         options: fn(&mut Self, usize, Option<&FixedBitSet>) -> Vec<Offer>,
     ) {
         let member = self.seats.len();
@@ -549,7 +549,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// All members where they are now.
-    fn found(&self) -> Found {
+    fn found(&self) -> JointPlacement {
         let near = if self.prefer.is_empty() {
             Vec::new()
         } else {
@@ -560,7 +560,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             let spans = fabric.spans(&positions);
             self.prefer.iter().map(|layer| spans[layer.index()]).collect()
         };
-        Found {
+        JointPlacement {
             near,
             localities: self.localities.clone(),
             fits: self.fits.clone(),

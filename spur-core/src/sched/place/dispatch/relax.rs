@@ -17,7 +17,7 @@ use crate::sched::place::slots::View;
 
 /// Something that a question can be asked without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Constraint {
     /// How the job is spread.
     Mode,
     /// Preferred layers, the preferred domain and the lowest latency.
@@ -37,61 +37,63 @@ enum Part {
     Nodes,
 }
 
-const PARTS: [Part; 10] = [
-    Part::Mode,
-    Part::Wishes,
-    Part::Spans,
-    Part::Multiples,
-    Part::Leaves,
-    Part::Must,
-    Part::Counts,
-    Part::Required,
-    Part::Outline,
-    Part::Nodes,
+const CONSTRAINTS: [Constraint; 10] = [
+    Constraint::Mode,
+    Constraint::Wishes,
+    Constraint::Spans,
+    Constraint::Multiples,
+    Constraint::Leaves,
+    Constraint::Must,
+    Constraint::Counts,
+    Constraint::Required,
+    Constraint::Outline,
+    Constraint::Nodes,
 ];
 
-/// Parts of one question that are left out in every combination; of more, one and two at a time, and all.
+/// Constraints of one question that are left out in every combination; of more, one and two at a time, and all.
 const MOST_COMBINED: u32 = 3;
 
-impl Part {
+impl Constraint {
     fn is_in(self, ask: &Ask) -> bool {
         match self {
-            Part::Mode => ask.mode != Mode::Consolidated,
-            Part::Wishes => !ask.prefer.is_empty() || ask.prefer_domain.is_some() || ask.lowest_latency,
-            Part::Must => ask.must.is_some() || ask.strategy == Strategy::Block,
-            Part::Spans => !ask.max_spans.is_empty(),
-            Part::Multiples => !ask.multiples.is_empty(),
-            Part::Leaves => {
+            Constraint::Mode => ask.mode != Mode::Consolidated,
+            Constraint::Wishes => !ask.prefer.is_empty() || ask.prefer_domain.is_some() || ask.lowest_latency,
+            Constraint::Must => ask.must.is_some() || ask.strategy == Strategy::Block,
+            Constraint::Spans => !ask.max_spans.is_empty(),
+            Constraint::Multiples => !ask.multiples.is_empty(),
+            Constraint::Leaves => {
                 ask.max_nodes_per_leaf.is_some()
                     || ask.max_slots_per_leaf.is_some()
                     || ask.leaf_load.is_some()
             }
-            Part::Required => !ask.required.is_empty(),
-            Part::Counts => !ask.counts.is_empty(),
-            Part::Outline => ask.contiguous || ask.adjacent.is_some(),
-            Part::Nodes => ask.tasks.is_some() && ask.nodes.is_some(),
+            Constraint::Required => !ask.required.is_empty(),
+            Constraint::Counts => !ask.counts.is_empty(),
+            Constraint::Outline => ask.contiguous || ask.adjacent.is_some(),
+            Constraint::Nodes => ask.tasks.is_some() && ask.nodes.is_some(),
         }
     }
 
     fn leave_out(self, ask: &mut Ask) {
         match self {
-            Part::Mode => ask.mode = Mode::Consolidated,
-            Part::Wishes => (ask.prefer, ask.prefer_domain, ask.lowest_latency) = (Vec::new(), None, false),
-            Part::Must => {
+            Constraint::Mode => ask.mode = Mode::Consolidated,
+            Constraint::Wishes => {
+                (ask.prefer, ask.prefer_domain, ask.lowest_latency) = (Vec::new(), None, false)
+            }
+            Constraint::Must => {
                 ask.must = None;
                 if ask.strategy == Strategy::Block {
                     ask.strategy = Strategy::Tree;
                 }
             }
-            Part::Spans => ask.max_spans.clear(),
-            Part::Multiples => ask.multiples.clear(),
-            Part::Leaves => {
+            Constraint::Spans => ask.max_spans.clear(),
+            Constraint::Multiples => ask.multiples.clear(),
+            Constraint::Leaves => {
                 (ask.max_nodes_per_leaf, ask.max_slots_per_leaf, ask.leaf_load) = (None, None, None);
             }
-            Part::Required => ask.required.clear(),
-            Part::Counts => ask.counts.clear(),
-            Part::Outline => (ask.contiguous, ask.adjacent) = (false, None),
-            Part::Nodes => ask.nodes = None,
+            Constraint::Required => ask.required.clear(),
+            Constraint::Counts => ask.counts.clear(),
+            Constraint::Outline => (ask.contiguous, ask.adjacent) = (false, None),
+            Constraint::Nodes => ask.nodes = None,
         }
     }
 }
@@ -103,23 +105,24 @@ pub(super) fn better(
     ask: &Ask,
     found: Result<Placement, Missed>,
 ) -> Result<Placement, Missed> {
-    let parts: Vec<Part> = PARTS.into_iter().filter(|part| part.is_in(ask)).collect();
+    let constraints: Vec<Constraint> =
+        CONSTRAINTS.into_iter().filter(|constraint| constraint.is_in(ask)).collect();
     if ask.strategy == Strategy::Flat
         || fabric.roots().is_empty()
         || ask.segment.is_some()
-        || parts.is_empty()
+        || constraints.is_empty()
     {
         return found;
     }
     let judged = |placement: Placement| Some((standing(fabric, view, ask, &placement)?, placement));
     // What is found already can only be bettered where something is wished for.
-    let is_wish = |part: Part| matches!(part, Part::Mode | Part::Wishes);
-    let is_settled = !parts.iter().any(|part| is_wish(*part));
+    let is_wish = |constraint: Constraint| matches!(constraint, Constraint::Mode | Constraint::Wishes);
+    let is_settled = !constraints.iter().any(|constraint| is_wish(*constraint));
     if found.is_ok() && is_settled {
         return found;
     }
     let mut best = found.ok().and_then(judged);
-    for easier in easier(ask, &parts) {
+    for easier in easier(ask, &constraints) {
         let answer = search(fabric, view, &easier.ask);
         if easier.is_looser && answer.is_err() && is_exact(&answer) {
             return Err(Missed::NONE);
@@ -144,10 +147,10 @@ struct Easier {
     is_looser: bool,
 }
 
-/// The questions to ask in place of one: first without any of its parts, then with as many of them as can be, and wishes as
+/// The questions to ask in place of one: first without any of its constraints, then with as many of them as can be, and wishes as
 /// musts.
-fn easier(ask: &Ask, parts: &[Part]) -> Vec<Easier> {
-    let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+fn easier(ask: &Ask, constraints: &[Constraint]) -> Vec<Easier> {
+    let count = u32::try_from(constraints.len()).unwrap_or(u32::MAX);
     let all = (1_u32 << count) - 1;
     let may = |set: &u32| count <= MOST_COMBINED || set.count_ones() <= 2 || *set == all;
     let mut sets: Vec<u32> = (0..=all).filter(may).collect();
@@ -155,8 +158,8 @@ fn easier(ask: &Ask, parts: &[Part]) -> Vec<Easier> {
     let mut asks = Vec::new();
     for set in sets {
         let mut looser = ask.clone();
-        for (_, part) in (0..).zip(parts).filter(|(bit, _)| set >> bit & 1 == 1) {
-            part.leave_out(&mut looser);
+        for (_, constraint) in (0..).zip(constraints).filter(|(bit, _)| set >> bit & 1 == 1) {
+            constraint.leave_out(&mut looser);
         }
         if let Some(&first) = ask.prefer.first()
             && ask.must.is_none_or(|must| first < must)

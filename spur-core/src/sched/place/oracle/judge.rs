@@ -18,7 +18,7 @@ pub(super) struct Judge<'c> {
 }
 
 /// How many nodes short, its rank, its positions, its amounts.
-type Found = (usize, Vec<i64>, Vec<usize>, Vec<u32>);
+type Judged = (usize, Vec<i64>, Vec<usize>, Vec<u32>);
 
 /// Amount in every used domain (or node) of a layer.
 type Used = BTreeMap<u32, u64>;
@@ -41,7 +41,7 @@ impl<'c> Judge<'c> {
     /// The least rank of all allowed placements on as many nodes as possible, with the placement whose positions
     /// sort first.
     pub(super) fn best(&self) -> Option<(Vec<i64>, Vec<u32>)> {
-        let mut best: Option<Found> = None;
+        let mut best: Option<Judged> = None;
         let mut amounts = vec![0; self.case.fabric.len()];
         let total = self.total();
         self.enumerate(0, total, &mut amounts, &mut |amounts| {

@@ -29,7 +29,7 @@ pub(crate) fn share(
 }
 
 /// A used member of a domain, the nodes chosen in it, and what it may take.
-type Part<'n> = (Option<DomainId>, &'n [Chosen], Span);
+type MemberSpan<'n> = (Option<DomainId>, &'n [Chosen], Span);
 
 struct Sharing<'s, 'a> {
     problem: &'s Problem<'a>,
@@ -56,7 +56,7 @@ impl Sharing<'_, '_> {
     }
 
     /// The used members of a domain, each with its nodes.
-    fn parts<'n>(&self, id: DomainId, nodes: &'n [Chosen]) -> Vec<Part<'n>> {
+    fn parts<'n>(&self, id: DomainId, nodes: &'n [Chosen]) -> Vec<MemberSpan<'n>> {
         let children = self.problem.fabric.domain(id).children();
         if children.is_empty() {
             return nodes.chunks(1).map(|one| (None, one, Span { lo: one[0].1, hi: one[0].2 })).collect();

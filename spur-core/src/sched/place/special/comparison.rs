@@ -10,7 +10,7 @@ use super::tree_knapsack::{KnapsackItem, below};
 pub(super) struct NotPlain;
 
 /// The domain that holds the job, and how much of it each leaf takes.
-pub(super) type Found = (DomainId, Vec<(DomainId, u32)>);
+pub(super) type HolderShares = (DomainId, Vec<(DomainId, u32)>);
 
 /// The layers below a holder of one layer in the order in which their spans count.
 pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
@@ -26,7 +26,7 @@ pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
 }
 
 /// How many domains of each preferred layer above `node` a placement touches.
-pub(super) fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
+pub(super) fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderShares) -> Vec<u32> {
     let fabric = problem.fabric;
     let span = |layer: Layer| {
         if layer >= fabric.domain(*holder).layer() {

@@ -13,7 +13,7 @@ use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::Problem;
 
-use super::comparison::{Comparison, Found, NotPlain, order, preferred_spans};
+use super::comparison::{Comparison, HolderShares, NotPlain, order, preferred_spans};
 use super::outcome::{NoChoice, Outcome};
 use super::reduced_costs::best_below;
 use leaf_shares::{Leaves, Mix};
@@ -77,7 +77,7 @@ fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
 
 /// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one touches fewer
 /// domains of the layers that are preferred.
-fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
     let problem = leaves.problem;
     let fabric = problem.fabric;
     let mut lightest: Vec<(DomainId, Mix)> = Vec::new();
@@ -90,7 +90,7 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>
         }
         lightest.push((id, mix));
     }
-    let mut best: Option<(Vec<u32>, Found)> = None;
+    let mut best: Option<(Vec<u32>, HolderShares)> = None;
     for tied in
         lightest.chunk_by(|(one, _), (other, _)| fabric.domain(*one).layer() == fabric.domain(*other).layer())
     {
@@ -112,11 +112,11 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>
 }
 
 /// The best placement in one of the holders, which are all of one layer.
-fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<Option<Found>, NotPlain> {
+fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<Option<HolderShares>, NotPlain> {
     let problem = leaves.problem;
     let Some((first, _)) = holders.first() else { return Ok(None) };
     let order = order(problem, problem.fabric.domain(*first).layer());
-    let mut best: Option<(Comparison, Found)> = None;
+    let mut best: Option<(Comparison, HolderShares)> = None;
     for (id, mix) in holders {
         let found = if order.is_empty() {
             let shares = vec![(*id, problem.amount)];

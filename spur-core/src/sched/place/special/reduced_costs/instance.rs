@@ -10,7 +10,7 @@ use super::multipliers::Scope;
 
 /// A domain below the holder, or a node.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct Piece {
     /// The domain; for a node, its leaf.
     pub(super) id: DomainId,
     pub(super) node: Option<Pos>,
@@ -27,9 +27,9 @@ pub(super) struct Part {
     pub(super) counts: usize,
     /// For which it does so if it is used in any case.
     sure: usize,
-    /// The part that it is directly below; None: the holder.
+    /// The piece that it is directly below; None: the holder.
     pub(super) above: Option<usize>,
-    /// Where the parts below it end; they begin behind it.
+    /// Where the pieces below it end; they begin behind it.
     pub(super) end: usize,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Part {
 pub(super) struct Instance<'p> {
     pub(super) problem: &'p Problem<'p>,
     /// A domain before those below it, in fabric order.
-    pub(super) parts: Vec<Part>,
+    pub(super) pieces: Vec<Piece>,
     /// The layers in the order in which using few of their domains counts.
     pub(super) order: Vec<Layer>,
     pub(super) amount: u32,
@@ -51,7 +51,7 @@ impl<'p> Instance<'p> {
         order: Vec<Layer>,
         takes: &impl Takes,
     ) -> Self {
-        let mut instance = Self { problem, parts: Vec::new(), order, amount: problem.amount };
+        let mut instance = Self { problem, pieces: Vec::new(), order, amount: problem.amount };
         for &child in problem.fabric.domain(holder).children() {
             instance.add(child, None, takes);
         }
@@ -70,8 +70,8 @@ impl<'p> Instance<'p> {
         let counted = self.order.iter().enumerate().filter(|(_, layer)| layers.contains(layer));
         let counts = counted.fold(0, |bits, (at, _)| bits | 1 << at);
         let (counts, sure) = if least > 0 { (0, counts) } else { (counts, 0) };
-        let at = self.parts.len();
-        self.parts.push(Part {
+        let at = self.pieces.len();
+        self.pieces.push(Piece {
             id,
             node: None,
             room: own,
@@ -88,7 +88,7 @@ impl<'p> Instance<'p> {
             self.add(child, Some(at), takes);
         }
         self.add_nodes(id, Some(at), takes);
-        self.parts[at].end = self.parts.len();
+        self.pieces[at].end = self.pieces.len();
     }
 
     /// Adds the nodes of a domain, if it is a leaf and nodes are told apart.
@@ -97,8 +97,8 @@ impl<'p> Instance<'p> {
         let layer = self.order.iter().position(|layer| *layer == Layer::NODE);
         let Some(layer) = layer.filter(|_| problem.fabric.domain(id).children().is_empty()) else { return };
         takes.each_of(id, |pos, room| {
-            let end = self.parts.len() + 1;
-            self.parts.push(Part {
+            let end = self.pieces.len() + 1;
+            self.pieces.push(Piece {
                 id,
                 node: Some(pos),
                 room,
@@ -114,13 +114,13 @@ impl<'p> Instance<'p> {
         });
     }
 
-    /// The parts directly below one, or below the holder, in fabric order.
-    pub(super) fn below(&self, part: Option<usize>) -> Vec<usize> {
-        let (mut at, end) = part.map_or((0, self.parts.len()), |part| (part + 1, self.parts[part].end));
+    /// The pieces directly below one, or below the holder, in fabric order.
+    pub(super) fn below(&self, piece: Option<usize>) -> Vec<usize> {
+        let (mut at, end) = piece.map_or((0, self.pieces.len()), |piece| (piece + 1, self.pieces[piece].end));
         let mut below = Vec::new();
         while at < end {
             below.push(at);
-            at = self.parts[at].end;
+            at = self.pieces[at].end;
         }
         below
     }
@@ -134,20 +134,20 @@ impl<'p> Instance<'p> {
     /// How few domains of one of the layers hold the job besides those that are used in any case, whatever else, and what the
     /// last of them takes; None where not all of them do.
     pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
-        let held = self.parts.iter().filter(|part| part.sure >> layer & 1 == 1);
-        let left = held.fold(u64::from(self.amount), |left, part| left.saturating_sub(part.room.into()));
+        let held = self.pieces.iter().filter(|piece| piece.sure >> layer & 1 == 1);
+        let left = held.fold(u64::from(self.amount), |left, piece| left.saturating_sub(piece.room.into()));
         if left == 0 {
             return Some((0, 0));
         }
-        let counts = |part: &&Part| part.counts >> layer & 1 == 1;
-        let mut rooms: Vec<u32> = self.parts.iter().filter(counts).map(|part| part.room).collect();
+        let counts = |piece: &&Piece| piece.counts >> layer & 1 == 1;
+        let mut rooms: Vec<u32> = self.pieces.iter().filter(counts).map(|piece| piece.room).collect();
         let (fewest, last) = largest(&mut rooms, left)?;
         Some((u32::try_from(fewest).ok()?, u32::try_from(last).ok()?))
     }
 
     /// How many domains of one of the layers are used in any case.
     pub(super) fn sure(&self, layer: usize) -> u32 {
-        self.parts.iter().fold(0, |count, part| count + u32::from(part.sure >> layer & 1 == 1))
+        self.pieces.iter().fold(0, |count, piece| count + u32::from(piece.sure >> layer & 1 == 1))
     }
 
     /// Whether it matters how much of the job each leaf takes.
@@ -157,61 +157,61 @@ impl<'p> Instance<'p> {
 
     /// The slots of none of the nodes of a leaf, of the first that is used, of the first two, and so on.
     pub(super) fn slots_of_nodes(&self, leaf: usize) -> Vec<u64> {
-        self.problem.slots_of_fullest(self.parts[leaf].id)
+        self.problem.slots_of_fullest(self.pieces[leaf].id)
     }
 
     /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
     /// matter the first as much as it can and leaves to those that are sure to be used.
     pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
         if self.is_shared() {
-            return leaves.iter().map(|&(leaf, takes)| (self.parts[leaf].id, takes)).collect();
+            return leaves.iter().map(|&(leaf, takes)| (self.pieces[leaf].id, takes)).collect();
         }
         let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();
         let mut shares = Vec::with_capacity(leaves.len());
-        self.give(&leaves, 0..self.parts.len(), self.amount, &mut shares);
+        self.give(&leaves, 0..self.pieces.len(), self.amount, &mut shares);
         shares
     }
 
-    /// Gives the leaves among some parts so much.
+    /// Gives the leaves among some pieces so much.
     fn give(
         &self,
         leaves: &[usize],
-        parts: std::ops::Range<usize>,
+        pieces: std::ops::Range<usize>,
         amount: u32,
         shares: &mut Vec<(DomainId, u32)>,
     ) {
         let (mut left, mut rest) = (amount, leaves);
-        let mut at = parts.start;
-        let above = self.parts.get(at).and_then(|part| part.above);
+        let mut at = pieces.start;
+        let above = self.pieces.get(at).and_then(|piece| piece.above);
         // What those behind it have to have.
-        let mut behind: u32 = self.below(above).into_iter().map(|part| self.parts[part].least).sum();
-        while at < parts.end {
-            let end = self.parts[at].end;
+        let mut behind: u32 = self.below(above).into_iter().map(|piece| self.pieces[piece].least).sum();
+        while at < pieces.end {
+            let end = self.pieces[at].end;
             let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < end));
             rest = after;
-            behind -= self.parts[at].least;
+            behind -= self.pieces[at].least;
             if !inside.is_empty() {
-                let part = self.holds(at, inside).min(left - behind);
-                left -= part;
+                let piece = self.holds(at, inside).min(left - behind);
+                left -= piece;
                 if end == at + 1 {
-                    shares.push((self.parts[at].id, part));
+                    shares.push((self.pieces[at].id, piece));
                 } else {
-                    self.give(inside, at + 1..end, part, shares);
+                    self.give(inside, at + 1..end, piece, shares);
                 }
             }
             at = end;
         }
     }
 
-    /// The most that a part can take in some leaves of it.
-    fn holds(&self, part: usize, leaves: &[usize]) -> u32 {
-        let Part { room, unit, end, .. } = self.parts[part];
-        if end == part + 1 {
+    /// The most that a piece can take in some leaves of it.
+    fn holds(&self, piece: usize, leaves: &[usize]) -> u32 {
+        let Piece { room, unit, end, .. } = self.pieces[piece];
+        if end == piece + 1 {
             return room;
         }
-        let (mut at, mut rest, mut sum) = (part + 1, leaves, 0_u32);
+        let (mut at, mut rest, mut sum) = (piece + 1, leaves, 0_u32);
         while at < end {
-            let next = self.parts[at].end;
+            let next = self.pieces[at].end;
             let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < next));
             rest = after;
             if !inside.is_empty() {

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use super::labels::{Label, Link, NONE};
 use super::packed_cost::Scale;
 
-/// What a label comes to, the order of its first part and of the rest included.
+/// What a label comes to, the order of its first piece and of the rest included.
 type Price = (u128, u128, (u32, u32));
 
-/// A label with the places of its first part and of the rest, and how it was put together.
+/// A label with the places of its first piece and of the rest, and how it was put together.
 type Offer = (Label, (u32, u32), Link);
 
 /// See the module.
@@ -31,7 +31,7 @@ impl<'s> LabelTable<'s> {
         Self { scale, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
     }
 
-    /// Offers a label; `order` are the places of its first part and of the rest.
+    /// Offers a label; `order` are the places of its first piece and of the rest.
     #[inline]
     pub(super) fn offer(&mut self, label: Label, order: (u32, u32), link: Link) {
         if self.slots.is_empty() {

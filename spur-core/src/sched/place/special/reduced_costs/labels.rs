@@ -1,4 +1,4 @@
-//! Labels to use parts of the fabric: put together from the last domain to the first, and of those that take as much only
+//! Labels to use pieces of the fabric: put together from the last domain to the first, and of those that take as much only
 //! the best kept.
 //!
 //! What a label takes less than its domains could take beyond the multipliers it spends of the slack, with the multipliers of every
@@ -7,7 +7,7 @@
 use crate::model::fabric::Layer;
 use crate::sched::place::special::outcome::NoChoice;
 
-use super::instance::{Instance, Part};
+use super::instance::{Instance, Piece};
 use super::label_table::LabelTable;
 use super::multipliers::{Multipliers, Scope, fees};
 use super::packed_cost::Scale;
@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 1 << 24;
 const LANES: usize = 8;
 const LANE: u32 = 16;
 const WIDEST: i64 = (1 << (LANE - 1)) - 1;
-/// No label, or none of a part.
+/// No label, or none of a piece.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A number for each of some multipliers.
@@ -55,7 +55,7 @@ impl Limit {
     }
 }
 
-/// A label: one way to use a part, or some of the parts below one.
+/// A label: one way to use a piece, or some of the pieces below one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Label {
     pub(super) takes: u32,
@@ -69,13 +69,13 @@ pub(super) struct Label {
     pub(super) link: u32,
 }
 
-/// A label of a part and one of the parts behind it.
+/// A label of a piece and one of the pieces behind it.
 pub(super) type Link = (u32, u32);
 
-/// How the labels of what is below a part were put together: one step for each part, the last part first.
+/// How the labels of what is below a piece were put together: one step for each piece, the last piece first.
 type Steps = Vec<(usize, Vec<Link>)>;
 
-/// What multipliers say about every part.
+/// What multipliers say about every piece.
 struct Spends {
     /// What is spent if it is not used, and if it is, besides what is spent below it.
     skipped: Vec<Lanes>,
@@ -85,22 +85,22 @@ struct Spends {
 impl Spends {
     /// What lies lower than a layer is taken whole.
     fn new(instance: &Instance<'_>, multipliers: &[Multipliers], lowest: Layer) -> Self {
-        let count = instance.parts.len();
+        let count = instance.pieces.len();
         let mut spends = Self { skipped: vec![[0; LANES]; count], used: vec![[0; LANES]; count] };
         let mut sums = vec![0_i64; count];
         for (lane, multipliers) in multipliers.iter().enumerate() {
             let fees = fees(&multipliers.multipliers);
             sums.fill(0);
-            for (at, part) in instance.parts.iter().enumerate().rev() {
+            for (at, piece) in instance.pieces.iter().enumerate().rev() {
                 if !multipliers.usable.contains(at) {
                     spends.used[at][lane] = WIDEST + 1;
                     continue;
                 }
-                let fee = fees[part.counts];
-                let is_whole = part.end == at + 1 || part.layer <= lowest;
-                let below = if is_whole { part.room.into() } else { sums[at] };
-                let worth = (below.min(part.room.into()) - fee).max(0);
-                if let Some(above) = part.above {
+                let fee = fees[piece.counts];
+                let is_whole = piece.end == at + 1 || piece.layer <= lowest;
+                let below = if is_whole { piece.room.into() } else { sums[at] };
+                let worth = (below.min(piece.room.into()) - fee).max(0);
+                if let Some(above) = piece.above {
                     sums[above] += worth;
                 }
                 spends.skipped[at][lane] = worth;
@@ -131,7 +131,7 @@ pub(super) struct LabelSearch<'g> {
 }
 
 /// A choice: its leaves in fabric order with what each takes, and how many domains of the last layer it uses.
-pub(super) struct Found {
+pub(super) struct BestLabel {
     pub(super) leaves: Vec<(usize, u32)>,
     pub(super) last: u32,
 }
@@ -155,7 +155,7 @@ impl<'g> LabelSearch<'g> {
             .collect();
         let mut limits = [0; LANES];
         limits.iter_mut().zip(&known).for_each(|(limit, multipliers)| *limit = multipliers.slack);
-        let (count, lowest) = (instance.parts.len(), instance.lowest(scope));
+        let (count, lowest) = (instance.pieces.len(), instance.lowest(scope));
         // Before all layers are known, only how few domains hold the job matters.
         let divides = instance.is_shared() && scope.known == instance.order.len();
         Some(Self {
@@ -179,7 +179,7 @@ impl<'g> LabelSearch<'g> {
     }
 
     /// The best choice; None where so few domains do not hold the job.
-    pub(super) fn best(&mut self) -> Result<Option<Found>, NoChoice> {
+    pub(super) fn best(&mut self) -> Result<Option<BestLabel>, NoChoice> {
         let instance = self.instance;
         let (labels, steps) = self.fold(None, self.limits)?;
         let enough = labels.iter().filter(|label| label.takes >= instance.amount);
@@ -189,41 +189,41 @@ impl<'g> LabelSearch<'g> {
         };
         let mut leaves = Vec::new();
         self.follow(&steps, best.link, &mut leaves);
-        Ok(Some(Found { leaves, last }))
+        Ok(Some(BestLabel { leaves, last }))
     }
 
     /// The leaves of a label that was put together in some steps.
     fn follow(&self, steps: &Steps, link: u32, leaves: &mut Vec<(usize, u32)>) {
         let mut link = link;
-        for (part, links) in steps.iter().rev() {
+        for (piece, links) in steps.iter().rev() {
             let (label, rest) = links[link as usize];
             if label != NONE {
-                let own = &self.steps[*part];
+                let own = &self.steps[*piece];
                 if own.is_empty() {
-                    leaves.push((*part, self.fronts[*part][label as usize].takes));
+                    leaves.push((*piece, self.fronts[*piece][label as usize].takes));
                 } else {
-                    self.follow(own, self.fronts[*part][label as usize].link, leaves);
+                    self.follow(own, self.fronts[*piece][label as usize].link, leaves);
                 }
             }
             link = rest;
         }
     }
 
-    /// Finds the labels of a part that spend no more than so much.
+    /// Finds the labels of a piece that spend no more than so much.
     fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), NoChoice> {
-        let part = &self.instance.parts[at];
+        let piece = &self.instance.pieces[at];
         let own = self.spends.used[at];
-        let (head, tail) = self.scale.of(part);
+        let (head, tail) = self.scale.of(piece);
         if self.scale.add(0, head).is_none() {
             return Ok(());
         }
-        if part.end == at + 1 && self.divides {
+        if piece.end == at + 1 && self.divides {
             self.fronts[at] = self.divided(at, (head, tail), limits);
             return Ok(());
         }
-        if part.end == at + 1 || part.layer <= self.lowest {
+        if piece.end == at + 1 || piece.layer <= self.lowest {
             if let Some(spent) = pack_within(&own, limits) {
-                let label = Label { takes: part.room, order: 0, spent, head, tail, link: 0 };
+                let label = Label { takes: piece.room, order: 0, spent, head, tail, link: 0 };
                 self.fronts[at] = vec![label];
             }
             return Ok(());
@@ -236,39 +236,39 @@ impl<'g> LabelSearch<'g> {
             }
         }
         let (inside, steps) = self.fold(Some(at), left)?;
-        self.fronts[at] = self.close(part, inside, &own, limits);
+        self.fronts[at] = self.close(piece, inside, &own, limits);
         self.steps[at] = steps;
         Ok(())
     }
 
     /// The labels of a leaf, that which takes most first: of less the fullest nodes.
     fn divided(&self, at: usize, (head, tail): (u128, u128), limits: &Lanes) -> Vec<Label> {
-        let (part, own) = (&self.instance.parts[at], self.spends.used[at]);
+        let (piece, own) = (&self.instance.pieces[at], self.spends.used[at]);
         let mut labels = Vec::new();
         if pack_within(&own, limits).is_none() {
             return labels;
         }
         let nodes = self.instance.slots_of_nodes(at);
-        let mut takes = part.room;
-        while takes > 0 && takes >= part.least {
+        let mut takes = piece.room;
+        while takes > 0 && takes >= piece.least {
             let mut lanes = own;
-            lanes.iter_mut().take(self.known).for_each(|lane| *lane += i64::from(part.room - takes));
+            lanes.iter_mut().take(self.known).for_each(|lane| *lane += i64::from(piece.room - takes));
             let Some(spent) = pack_within(&lanes, limits) else { break };
             let order = u32::try_from(labels.len()).unwrap_or(NONE);
             let tail = tail + u128::from(nodes[takes as usize]);
             labels.push(Label { takes, order, spent, head, tail, link: order });
-            takes -= part.unit.min(takes);
+            takes -= piece.unit.min(takes);
         }
         labels
     }
 
-    /// Turns labels of what is below a part into labels of the part.
-    fn close(&self, part: &Part, inside: Vec<Label>, own: &Lanes, limits: &Lanes) -> Vec<Label> {
-        let (head, tail) = self.scale.of(part);
+    /// Turns labels of what is below a piece into labels of the piece.
+    fn close(&self, piece: &Piece, inside: Vec<Label>, own: &Lanes, limits: &Lanes) -> Vec<Label> {
+        let (head, tail) = self.scale.of(piece);
         let mut labels: Vec<Label> = Vec::with_capacity(inside.len());
         for label in inside {
-            let most = label.takes.min(part.room);
-            let takes = most - most % part.unit;
+            let most = label.takes.min(piece.room);
+            let takes = most - most % piece.unit;
             let less = label.takes - takes;
             let mut spent = label.spent;
             let mut lanes = [0; LANES];
@@ -276,7 +276,7 @@ impl<'g> LabelSearch<'g> {
                 *lane = i64::try_from(spent & ((1 << LANE) - 1)).unwrap_or(0) + own + i64::from(less);
                 spent >>= LANE;
             }
-            let is_enough = takes > 0 && takes >= part.least;
+            let is_enough = takes > 0 && takes >= piece.least;
             let Some(spent) = pack_within(&lanes, limits).filter(|_| is_enough) else { continue };
             let Some(head) = self.scale.add(label.head, head) else { continue };
             let label = Label { takes, spent, head, tail: label.tail + tail, ..label };
@@ -291,15 +291,15 @@ impl<'g> LabelSearch<'g> {
         labels
     }
 
-    /// Puts the parts directly below one together.
-    fn fold(&mut self, part: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), NoChoice> {
+    /// Puts the pieces directly below one together.
+    fn fold(&mut self, piece: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), NoChoice> {
         let limit = Limit::new(&limits);
-        let most = if part.is_none() { self.instance.amount } else { u32::MAX };
+        let most = if piece.is_none() { self.instance.amount } else { u32::MAX };
         let mut labels = vec![Label { takes: 0, order: NONE, spent: 0, head: 0, tail: 0, link: NONE }];
         let mut steps = Vec::new();
-        for child in self.instance.below(part).into_iter().rev() {
+        for child in self.instance.below(piece).into_iter().rev() {
             self.open(child, &limits)?;
-            let may_skip = self.instance.parts[child].least == 0;
+            let may_skip = self.instance.pieces[child].least == 0;
             let skipped = pack_within(&self.spends.skipped[child], &limits).filter(|_| may_skip);
             self.work += labels.len() * (self.fronts[child].len() + 1);
             self.kept += labels.len();

@@ -17,7 +17,7 @@ use crate::sched::place::special::comparison::{Comparison, head};
 use crate::sched::place::special::outcome::NoChoice;
 
 use instance::Instance;
-use labels::{Found, LabelSearch};
+use labels::{BestLabel, LabelSearch};
 use multipliers::{Multipliers, Scope, Survey};
 
 /// Layers that are told apart.
@@ -81,7 +81,7 @@ pub(super) fn best_nodes_below(
         return Ok(None);
     }
     let (instance, found) = layered.found()?;
-    Ok(Some(found.leaves.iter().filter_map(|&(at, _)| instance.parts[at].node).collect()))
+    Ok(Some(found.leaves.iter().filter_map(|&(at, _)| instance.pieces[at].node).collect()))
 }
 
 /// Leaves, and how much of a job each takes.
@@ -179,7 +179,7 @@ impl<'p> Layered<'p> {
     }
 
     /// The best choice, and what it was made of.
-    fn found(mut self) -> Result<(Instance<'p>, Found), NoChoice> {
+    fn found(mut self) -> Result<(Instance<'p>, BestLabel), NoChoice> {
         if !self.is_short()
             && let Some(found) = self.search()?
         {
@@ -204,7 +204,7 @@ impl<'p> Layered<'p> {
         }
     }
 
-    fn search(&self) -> Result<Option<Found>, NoChoice> {
+    fn search(&self) -> Result<Option<BestLabel>, NoChoice> {
         let search = LabelSearch::new(&self.instance, &self.scope, &self.multipliers, &self.counts);
         search.ok_or(NoChoice::Unknown)?.best()
     }
@@ -213,7 +213,7 @@ impl<'p> Layered<'p> {
     fn allow(&mut self, more: u32) -> Option<()> {
         let multipliers = self.multipliers.pop()?;
         let layer = self.scope.known - 1;
-        let all = u32::try_from(self.instance.parts.len()).ok()?;
+        let all = u32::try_from(self.instance.pieces.len()).ok()?;
         let most = self.scope.most[layer].map_or(all, |most| most.min(all));
         if self.counts[layer] >= most {
             return None;

@@ -69,29 +69,29 @@ impl<'g> Survey<'g> {
     /// `known` are the multipliers of fewer layers: domains that those leave no room for are left out.
     pub(super) fn new(instance: &'g Instance<'g>, scope: &'g Scope, known: &[Multipliers]) -> Self {
         let lowest = instance.lowest(scope);
-        let (domains, sums) = (Vec::with_capacity(instance.parts.len() + 1), Vec::new());
+        let (domains, sums) = (Vec::with_capacity(instance.pieces.len() + 1), Vec::new());
         let usable = Rc::new(known.last().map_or_else(|| all(instance), |known| usable(instance, known)));
         let mut survey = Self { instance, scope, usable, domains, sums };
         let number = |room: u32| i32::try_from(room).unwrap_or(i32::MAX);
-        let mut numbers = vec![0_u32; instance.parts.len()];
+        let mut numbers = vec![0_u32; instance.pieces.len()];
         let mut at = 0;
         // The first is the holder.
         survey.domains.push(Surveyed { above: 0, whole: 0, room: i32::MAX, counts: 0 });
-        while at < instance.parts.len() {
-            let part = &instance.parts[at];
+        while at < instance.pieces.len() {
+            let piece = &instance.pieces[at];
             if !survey.usable.contains(at) {
-                at = part.end;
+                at = piece.end;
                 continue;
             }
-            let is_whole = part.layer <= lowest || part.end == at + 1;
+            let is_whole = piece.layer <= lowest || piece.end == at + 1;
             numbers[at] = u32::try_from(survey.domains.len()).unwrap_or(u32::MAX);
             survey.domains.push(Surveyed {
-                above: part.above.map_or(0, |above| numbers[above]),
-                whole: if is_whole { number(part.room) } else { 0 },
-                room: number(part.room),
-                counts: u32::try_from(part.counts).unwrap_or(u32::MAX),
+                above: piece.above.map_or(0, |above| numbers[above]),
+                whole: if is_whole { number(piece.room) } else { 0 },
+                room: number(piece.room),
+                counts: u32::try_from(piece.counts).unwrap_or(u32::MAX),
             });
-            at = if is_whole { part.end } else { at + 1 };
+            at = if is_whole { piece.end } else { at + 1 };
         }
         survey
     }
@@ -207,7 +207,7 @@ fn directions(order: &[Layer], scope: &Scope, counts: &[u32]) -> Vec<Vec<i64>> {
 
 /// Every domain there is.
 fn all(instance: &Instance<'_>) -> FixedBitSet {
-    let mut all = FixedBitSet::with_capacity(instance.parts.len());
+    let mut all = FixedBitSet::with_capacity(instance.pieces.len());
     all.insert_range(..);
     all
 }
@@ -215,22 +215,22 @@ fn all(instance: &Instance<'_>) -> FixedBitSet {
 /// Which domains may be used with what multipliers leave to spend.
 fn usable(instance: &Instance<'_>, known: &Multipliers) -> FixedBitSet {
     let fees = fees(&known.multipliers);
-    let mut sums = vec![0_i64; instance.parts.len()];
+    let mut sums = vec![0_i64; instance.pieces.len()];
     // What using each domain spends by itself.
-    let mut spent = vec![0_i64; instance.parts.len()];
+    let mut spent = vec![0_i64; instance.pieces.len()];
     for at in known.usable.ones().rev() {
-        let part = &instance.parts[at];
-        let room = i64::from(part.room);
-        let below = if part.end == at + 1 { room } else { sums[at] };
-        let worth = (below.min(room) - fees[part.counts]).max(0);
-        spent[at] = worth + fees[part.counts] - below;
-        if let Some(above) = part.above {
+        let piece = &instance.pieces[at];
+        let room = i64::from(piece.room);
+        let below = if piece.end == at + 1 { room } else { sums[at] };
+        let worth = (below.min(room) - fees[piece.counts]).max(0);
+        spent[at] = worth + fees[piece.counts] - below;
+        if let Some(above) = piece.above {
             sums[above] += worth;
         }
     }
-    let mut usable = FixedBitSet::with_capacity(instance.parts.len());
+    let mut usable = FixedBitSet::with_capacity(instance.pieces.len());
     for at in known.usable.ones() {
-        spent[at] += instance.parts[at].above.map_or(0, |above| spent[above]);
+        spent[at] += instance.pieces[at].above.map_or(0, |above| spent[above]);
         usable.set(at, spent[at] <= known.slack);
     }
     usable

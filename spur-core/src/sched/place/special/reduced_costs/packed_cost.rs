@@ -4,7 +4,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::Layer;
 
-use super::instance::{Instance, Part};
+use super::instance::{Instance, Piece};
 use super::multipliers::Scope;
 
 /// See the module.
@@ -12,7 +12,7 @@ pub(super) struct Scale {
     /// Of every layer that is looked at: which it is in order, and where its number of domains stands.
     heads: Vec<(usize, u32)>,
     /// Every layer from the top down. Slots of nodes that are shared stand below.
-    free_for_ever: Vec<Tail>,
+    tails: Vec<Tail>,
     /// What is added to find out which numbers of domains are too large, and which bits are set then.
     rest: u128,
     marks: u128,
@@ -36,7 +36,7 @@ struct Tail {
 
 impl Scale {
     /// For no more domains of the layers that are looked at than `counts` says; slots count where those are all known.
-    /// `usable` says which parts may be used.
+    /// `usable` says which pieces may be used.
     pub(super) fn new(
         instance: &Instance<'_>,
         scope: &Scope,
@@ -45,7 +45,7 @@ impl Scale {
     ) -> Option<Self> {
         let mut scale = Self {
             heads: Vec::new(),
-            free_for_ever: Vec::new(),
+            tails: Vec::new(),
             rest: 0,
             marks: 0,
             wanted: 0,
@@ -83,17 +83,17 @@ impl Scale {
         used = 0;
         if instance.is_shared() {
             // Nodes have no more than their leaves, of which there are no more than may be used.
-            let leaves = usable.ones().filter(|&at| instance.parts[at].end == at + 1);
-            let most = leaves.map(|at| instance.parts[at].slots).max().unwrap_or(0);
+            let leaves = usable.ones().filter(|&at| instance.pieces[at].end == at + 1);
+            let most = leaves.map(|at| instance.pieces[at].slots).max().unwrap_or(0);
             let count = layers.first().map_or(0, |(_, layer)| counts[*layer]);
             used = bits(u128::from(most) * u128::from(count)) + 1;
         }
         for (_, layer) in layers {
-            let counts_for = |part: &&Part| part.counts >> layer & 1 == 1;
+            let counts_for = |piece: &&Piece| piece.counts >> layer & 1 == 1;
             let slots =
-                || usable.ones().map(|at| &instance.parts[at]).filter(counts_for).map(|part| part.slots);
+                || usable.ones().map(|at| &instance.pieces[at]).filter(counts_for).map(|piece| piece.slots);
             let (least, most) = (slots().min().unwrap_or(0), slots().max().unwrap_or(0));
-            scale.free_for_ever.push(Tail { layer, at: used, least });
+            scale.tails.push(Tail { layer, at: used, least });
             // Two of them can be added up before it is told that they are too much.
             used += bits(u128::from(most - least) * u128::from(counts[layer])) + 1;
             if used > u128::BITS {
@@ -103,14 +103,14 @@ impl Scale {
         Some(scale)
     }
 
-    /// What using a part costs by itself.
-    pub(super) fn of(&self, part: &Part) -> (u128, u128) {
-        let counts = |layer: usize| part.counts >> layer & 1 == 1;
+    /// What using a piece costs by itself.
+    pub(super) fn of(&self, piece: &Piece) -> (u128, u128) {
+        let counts = |layer: usize| piece.counts >> layer & 1 == 1;
         let heads = self.heads.iter().filter(|(layer, _)| counts(*layer));
         let head = heads.fold(0, |head, (_, at)| head | 1 << at);
-        let free_for_ever = self.free_for_ever.iter().filter(|tail| counts(tail.layer));
-        let tail = free_for_ever
-            .fold(0, |sum, tail| sum | u128::from(part.slots.saturating_sub(tail.least)) << tail.at);
+        let tails = self.tails.iter().filter(|tail| counts(tail.layer));
+        let tail =
+            tails.fold(0, |sum, tail| sum | u128::from(piece.slots.saturating_sub(tail.least)) << tail.at);
         (head, tail)
     }
 

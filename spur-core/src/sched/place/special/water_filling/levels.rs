@@ -53,7 +53,7 @@ impl ShareBounds<'_, '_> {
     /// The members of a domain that may be used, each with what it gives at least and at most.
     fn members(&self, id: DomainId) -> Vec<(DomainId, (u32, u32))> {
         let children = self.problem.fabric.domain(id).children().iter();
-        children.map(|&child| (child, self.part(child).range())).filter(|(_, (_, most))| *most > 0).collect()
+        children.map(|&child| (child, self.share(child).range())).filter(|(_, (_, most))| *most > 0).collect()
     }
 
     /// The most even shares of the members of a domain that are used.

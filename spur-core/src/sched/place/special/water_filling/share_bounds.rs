@@ -5,7 +5,7 @@ use crate::sched::place::problem::Problem;
 
 /// What a domain can give, in units: nodes, tasks, or as many of them as a multiple says.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
+pub(super) struct DomainShare {
     /// What it gives of nodes that are used in any case.
     pub(super) sure: u32,
     /// What it can give of other nodes.
@@ -14,7 +14,7 @@ pub(super) struct Part {
     pub(super) bounds: (u32, u32),
 }
 
-impl Part {
+impl DomainShare {
     /// Whether nothing in it is used in any case, and something can be.
     fn is_fresh(self) -> bool {
         self.sure == 0 && self.free > 0
@@ -32,7 +32,7 @@ pub(super) struct ShareBounds<'p, 'a> {
     /// What a unit is.
     pub(super) unit: u32,
     /// By domain; what lies outside the holder says nothing.
-    parts: Vec<Part>,
+    shares: Vec<DomainShare>,
     /// The lowest layer of which every domain is used.
     full: Layer,
     /// The heaviest class of nodes that the job needs, counted from the lightest.
@@ -41,12 +41,12 @@ pub(super) struct ShareBounds<'p, 'a> {
 
 impl<'p, 'a> ShareBounds<'p, 'a> {
     pub(super) fn new(problem: &'p Problem<'a>) -> Self {
-        let parts = vec![Part::default(); problem.fabric.domain_count()];
-        Self { problem, unit: problem.unit(Layer::LEAF), parts, full: problem.fabric.top(), class: 0 }
+        let shares = vec![DomainShare::default(); problem.fabric.domain_count()];
+        Self { problem, unit: problem.unit(Layer::LEAF), shares, full: problem.fabric.top(), class: 0 }
     }
 
-    pub(super) fn part(&self, id: DomainId) -> Part {
-        self.parts[id.index()]
+    pub(super) fn share(&self, id: DomainId) -> DomainShare {
+        self.shares[id.index()]
     }
 
     /// Units of the whole job.
@@ -65,8 +65,8 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         let weights = self.weigh(holder)?;
         let mut fresh = vec![0; self.problem.layout.layers];
         self.count(holder, &mut fresh);
-        let part = self.part(holder);
-        let left = self.amount().checked_sub(part.sure).filter(|&left| left <= part.free)?;
+        let share = self.share(holder);
+        let left = self.amount().checked_sub(share.sure).filter(|&left| left <= share.free)?;
         let layer = self.problem.fabric.domain(holder).layer();
         let is_full = |layer: &u8| fresh[usize::from(*layer)] <= left;
         self.full = (Layer::NODE.0..layer.0).find(is_full).map_or(layer, Layer);
@@ -152,83 +152,83 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
 
     /// Counts what a domain and those below it have, and by layer the domains, and the nodes, of which none is used yet.
     fn count(&mut self, id: DomainId, fresh: &mut [u32]) {
-        let (fabric, mut part) = (self.problem.fabric, Part::default());
+        let (fabric, mut share) = (self.problem.fabric, DomainShare::default());
         let domain = fabric.domain(id);
         if self.problem.room(id) > 0 {
             match domain.children() {
                 [] => {
-                    part = self.leaf(id);
-                    fresh[Layer::NODE.index()] += self.fresh_nodes(id, part);
+                    share = self.leaf(id);
+                    fresh[Layer::NODE.index()] += self.fresh_nodes(id, share);
                 }
                 children => {
                     for &child in children {
                         self.count(child, fresh);
-                        let below = self.part(child);
-                        (part.sure, part.free) =
-                            (part.sure + below.sure, part.free.saturating_add(below.free));
+                        let below = self.share(child);
+                        (share.sure, share.free) =
+                            (share.sure + below.sure, share.free.saturating_add(below.free));
                     }
                 }
             }
         }
-        if part.is_fresh() {
+        if share.is_fresh() {
             fresh[domain.layer().index()..=domain.cover().index()].iter_mut().for_each(|count| *count += 1);
         }
-        self.parts[id.index()] = part;
+        self.shares[id.index()] = share;
     }
 
-    fn leaf(&self, leaf: DomainId) -> Part {
+    fn leaf(&self, leaf: DomainId) -> DomainShare {
         if !self.tells_nodes_apart() {
-            return Part { free: self.problem.room(leaf) / self.unit, ..Part::default() };
+            return DomainShare { free: self.problem.room(leaf) / self.unit, ..DomainShare::default() };
         }
-        let mut part = Part::default();
+        let mut share = DomainShare::default();
         for is_sure in self.usable(leaf).filter_map(|pos| self.is_sure(pos)) {
-            *if is_sure { &mut part.sure } else { &mut part.free } += 1;
+            *if is_sure { &mut share.sure } else { &mut share.free } += 1;
         }
-        part.free = part.free.min(self.problem.room(leaf) - part.sure);
-        part
+        share.free = share.free.min(self.problem.room(leaf) - share.sure);
+        share
     }
 
     /// Nodes of a leaf of which none is used yet, no more than it may give units.
-    fn fresh_nodes(&self, leaf: DomainId, part: Part) -> u32 {
+    fn fresh_nodes(&self, leaf: DomainId, share: DomainShare) -> u32 {
         if !self.has_tasks() {
-            return part.free;
+            return share.free;
         }
-        u32::try_from(self.usable(leaf).count()).unwrap_or(u32::MAX).min(part.free)
+        u32::try_from(self.usable(leaf).count()).unwrap_or(u32::MAX).min(share.free)
     }
 
     /// Finds out what a domain and those below it give at least and at most.
     fn bound(&mut self, id: DomainId) -> (u32, u32) {
         let domain = self.problem.fabric.domain(id);
-        let mut part = self.part(id);
-        let own = u32::from(part.is_fresh());
-        if part.sure == 0 && part.free == 0 {
+        let mut share = self.share(id);
+        let own = u32::from(share.is_fresh());
+        if share.sure == 0 && share.free == 0 {
             return (0, 0);
         }
         let below = match domain.children() {
             [] => {
-                let nodes = self.fresh_nodes(id, part);
-                if self.full == Layer::NODE { (nodes, part.free) } else { (0, nodes) }
+                let nodes = self.fresh_nodes(id, share);
+                if self.full == Layer::NODE { (nodes, share.free) } else { (0, nodes) }
             }
             children => children.iter().fold((0_u32, 0_u32), |(least, most), &child| {
                 let (own_least, own_most) = self.bound(child);
                 (least + own_least, most.saturating_add(own_most))
             }),
         };
-        part.bounds = match (domain.layer(), domain.cover()) {
+        share.bounds = match (domain.layer(), domain.cover()) {
             (_, cover) if cover < self.full => (0, own),
             (layer, _) if layer > self.full => below,
             (layer, _) if layer == self.full => (own, below.1),
             _ => (own, own),
         };
-        self.parts[id.index()] = part;
-        part.bounds
+        self.shares[id.index()] = share;
+        share.bounds
     }
 
     /// The nodes of a leaf to which tasks are given, in units, and the least and the most of each.
     pub(super) fn node_bounds(&self, leaf: DomainId) -> Vec<(Pos, (u32, u32))> {
-        let part = self.part(leaf);
+        let share = self.share(leaf);
         let all: Vec<Pos> = self.usable(leaf).collect();
-        let are_all_used = self.full == Layer::NODE && part.free as usize >= all.len();
+        let are_all_used = self.full == Layer::NODE && share.free as usize >= all.len();
         let of = |pos: Pos| if are_all_used { (1, self.problem.most_on(pos) / self.unit) } else { (0, 1) };
         all.into_iter().map(|pos| (pos, of(pos))).collect()
     }
@@ -239,7 +239,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         if !self.tells_nodes_apart() {
             return self.usable(leaf).take(count).collect();
         }
-        let mut left = units - self.part(leaf).sure;
+        let mut left = units - self.share(leaf).sure;
         let is_used = |pos: &Pos| match self.is_sure(*pos) {
             Some(true) => true,
             Some(false) if left > 0 => {

@@ -19,7 +19,7 @@ use crate::sched::place::problem::{Problem, position};
 use crate::sched::place::special::fewest::largest;
 
 use super::comparison::{
-    Comparison, Found, NotPlain, best_scored, order, preferred_spans, scored, told_apart,
+    Comparison, HolderShares, NotPlain, best_scored, order, preferred_spans, scored, told_apart,
 };
 use super::outcome::{NoChoice, Outcome};
 use super::reduced_costs::best_below;
@@ -116,11 +116,11 @@ fn applies(problem: &Problem<'_>) -> bool {
 
 /// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
 /// that are preferred.
-fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
+fn search(rooms: &Rooms<'_, '_>) -> Result<Option<HolderShares>, NotPlain> {
     let problem = rooms.problem;
     let highest = problem.within.unwrap_or(problem.fabric.top());
     let is_scored = [ScoreBefore::Span, ScoreBefore::Fit].into_iter().any(|before| problem.is_scored(before));
-    let mut best: Option<(Vec<u32>, Found)> = None;
+    let mut best: Option<(Vec<u32>, HolderShares)> = None;
     for layer in (1..=highest.0).map(Layer) {
         // Of leaves, those with more slots are out of the question.
         let holders = match layer == Layer::LEAF && !is_scored {
@@ -150,7 +150,7 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
 }
 
 /// The best placement in one of the holders, which are all of one layer and have room enough.
-fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
     let problem = rooms.problem;
     let layer = problem.fabric.domain(holders[0]).layer();
     let is_first = !problem.layout.prefer.iter().any(|preferred| (Layer::LEAF..layer).contains(preferred));
@@ -166,7 +166,7 @@ fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>
 }
 
 /// The same where no score decides before spans, or layers that are preferred do so before it.
-fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
         let leaf = least_waste(rooms, holders, None);
@@ -186,7 +186,7 @@ fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, N
 }
 
 /// The best placement in one of the holders, which are all of one layer.
-fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
     let Some(&first) = holders.first() else { return Ok(None) };
@@ -196,7 +196,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let adds_up = problem.takes_add_up() && !problem.shares_nodes();
     let scale = if adds_up { PriceScale::of_leaves(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
-    let mut best: Option<(Comparison, Found)> = None;
+    let mut best: Option<(Comparison, HolderShares)> = None;
     for &id in holders {
         let than = best.as_ref().map(|(comparison, _)| comparison);
         let knapsack = |most: usize| scale.and_then(|scale| knapsack(rooms, id, &scale, most));
@@ -221,7 +221,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
-fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
     let layer = holders.first().map_or(Layer::LEAF, |&id| fabric.domain(id).layer());
@@ -371,7 +371,7 @@ fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec
 }
 
 /// A placement on the first nodes of each leaf that the job may have.
-fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
+fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &HolderShares) -> Placement {
     let problem = rooms.problem;
     let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
     for &(leaf, amount) in shares {

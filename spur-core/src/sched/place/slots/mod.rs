@@ -332,11 +332,6 @@ impl Slots {
         self.tasks.as_ref().map(|_| self.sums.as_slice())
     }
 
-    /// Positions of every domain of a layer that have a slot, in fabric order.
-    pub(super) fn nodes_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u32] {
-        &self.nodes[numbers(fabric, layer)]
-    }
-
     /// Slots of every domain of a layer, in fabric order; none where they are whole nodes.
     pub(super) fn sums_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u64] {
         self.sums.get(numbers(fabric, layer)).unwrap_or_default()

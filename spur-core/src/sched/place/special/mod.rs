@@ -20,7 +20,6 @@ mod tree_knapsack;
 mod water_filling;
 mod whole_nodes;
 
-use crate::model::fabric::Layer;
 use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::problem::Problem;
@@ -66,11 +65,7 @@ fn anywhere(problem: &Problem<'_>) -> Outcome {
     if problem.ask.mode == Mode::Distributed {
         return water_filling::place(problem);
     }
-    let ways: [fn(&Problem<'_>) -> Outcome; 4] = if adds_up_in_tables(problem) {
-        [node_knapsack::place, whole_nodes::place, forced_nodes::place, counted_kinds::place]
-    } else {
-        [whole_nodes::place, forced_nodes::place, node_knapsack::place, counted_kinds::place]
-    };
+    let ways = [whole_nodes::place, forced_nodes::place, node_knapsack::place, counted_kinds::place];
     let mut cut = Outcome::Other;
     for place in ways {
         match place(problem) {
@@ -80,15 +75,6 @@ fn anywhere(problem: &Problem<'_>) -> Outcome {
         }
     }
     cut
-}
-
-/// Whether nodes are shared and all that is asked adds up over them, in several leaves and as few layers as tables are made
-/// for.
-fn adds_up_in_tables(problem: &Problem<'_>) -> bool {
-    let is_plain = problem.adds_up() && problem.layout.prefer.is_empty() && problem.span_caps.is_empty();
-    let is_flat = problem.fabric.top().0 <= Layer::LEAF.0 + 2;
-    let open = || problem.view.slots.nodes_by_domain(problem.fabric, Layer::LEAF).iter().copied().max();
-    problem.shares_nodes() && is_plain && is_flat && (problem.amount == 1 || open() < Some(problem.amount))
 }
 
 /// The best few of the domains that could have held a job, and at which step each lost; None where that has no special solver.

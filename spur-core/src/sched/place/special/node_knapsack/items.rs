@@ -27,7 +27,7 @@ pub(super) enum Weights {
     Some(Vec<u32>),
 }
 
-/// What there is; see the module.
+/// The nodes that a job may be placed on, and what they take.
 pub(super) struct Items<'s, 'a> {
     pub(super) problem: &'s Problem<'a>,
     pub(super) beside: Beside,
@@ -125,7 +125,7 @@ impl<'s, 'a> Items<'s, 'a> {
         Ok(Self { weights: Weights::Some(least), ..all })
     }
 
-    /// The same with just so many nodes of each class but the lightest.
+    /// Nodes of all weights, with just so many of each class but the lightest.
     pub(super) fn with_heavier(&self, heavier: Vec<u32>) -> Self {
         let Self { problem, beside, takes, .. } = *self;
         let survey = OnceCell::from(None);
@@ -236,7 +236,7 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// The most that so many nodes of a domain take; 0 where there are not as many.
-    pub(super) fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
+    fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
         let nodes = nodes as usize;
         let is_known =
             self.peak().is_some_and(|peak| u64::from(peak) * (nodes as u64) < u64::from(self.problem.amount));

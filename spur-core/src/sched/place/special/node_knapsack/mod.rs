@@ -13,15 +13,13 @@ use std::cmp::Ordering;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::answer::{Lost, Placement};
-use crate::sched::place::ask::Ask;
 use crate::sched::place::pareto::share;
-use crate::sched::place::problem::{self, Frame, Holder, Item, Problem, rank, rank_node};
+use crate::sched::place::problem::{self, Holder, Item, Problem, rank, rank_node};
 
 use super::comparison::{Comparison, charge, order, scored};
 use super::outcome::{NoChoice, Outcome};
 use super::reduced_costs::best_nodes_below;
 use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
-use super::whole_nodes;
 use items::{Items, MANY};
 
 /// Numbers that one knapsack may work out, beyond which it is not tried.
@@ -66,9 +64,6 @@ fn search(items: &Items<'_, '_>) -> Outcome {
                 return Outcome::Placed(Placement { exact: false, ..placement });
             }
             Err(NoChoice::Unknown) => {
-                if let Some((holder, nodes)) = of_nodes_alone(items, &holders) {
-                    return Outcome::Placed(placed(problem, holder, &nodes));
-                }
                 // What is too large for a walk is for a search as well.
                 problem.meter.use_up();
                 return Outcome::Other;
@@ -76,35 +71,6 @@ fn search(items: &Items<'_, '_>) -> Outcome {
         }
     }
     Outcome::Nowhere
-}
-
-/// The best nodes of one of some domains of one layer, where so many nodes are wanted and those that are best whatever they
-/// take have room for all tasks: tasks leave less to choose from and make nothing better.
-fn of_nodes_alone(items: &Items<'_, '_>, holders: &[DomainId]) -> Option<(DomainId, Vec<KnapsackItem>)> {
-    let Beside::Nodes(nodes) = items.beside else { return None };
-    let Problem { fabric, view, within, .. } = *items.problem;
-    let ask = Ask {
-        nodes: Some((nodes, nodes)),
-        tasks: None,
-        max_tasks_per_node: None,
-        ..items.problem.ask.clone()
-    };
-    // The score knows the share of slots that the job fills.
-    if ask.score.weights.any() {
-        return None;
-    }
-    let frame = Frame { within, ..Frame::default() };
-    let problem = Problem::new(fabric, view, &ask, Some(nodes), frame, &items.problem.meter)?;
-    let holders: Vec<DomainId> = holders
-        .iter()
-        .copied()
-        .filter(|&id| items.most_on(id, nodes) >= items.problem.amount.into())
-        .collect();
-    let (holder, nodes) = whole_nodes::best_of(&problem, &holders)?;
-    let candidate = |pos: Pos| KnapsackItem { pos, takes: items.problem.most_on(pos) };
-    let nodes: Vec<KnapsackItem> = nodes.into_iter().map(candidate).collect();
-    let takes: u64 = nodes.iter().map(|node| u64::from(node.takes)).sum();
-    (takes >= items.problem.amount.into()).then_some((holder, nodes))
 }
 
 /// The best nodes of one of some domains of one layer.
@@ -118,7 +84,7 @@ fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Ve
     among(items, holders)
 }
 
-/// The same where no score decides before spans.
+/// The best nodes of one of some domains of one layer where no score decides before spans.
 fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
     let is_leaf = items.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
     if is_leaf && !items.is_mixed() { in_one_leaf(items, holders) } else { in_one_domain(items, holders) }
@@ -129,7 +95,7 @@ fn is_counted(items: &Items<'_, '_>) -> bool {
     items.beside == Beside::Nothing && !items.is_mixed()
 }
 
-/// Of domains that need the fewest members for the job, one that it leaves least of.
+/// The domain that the job leaves least of, among those that need the fewest members for it.
 fn least_waste(items: &Items<'_, '_>, holders: &[DomainId]) -> DomainId {
     let suited = items.with_fewest_members(holders);
     suited.into_iter().min_by(|&one, &other| items.by_waste(one, other)).unwrap_or(holders[0])
@@ -372,7 +338,7 @@ fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<KnapsackItem>, 
     solve(problem, id, problem.amount, &nodes, &scale, (items.beside, MOST))
 }
 
-/// The same where a knapsack of the nodes is too large; None where the best choice in another domain is better.
+/// The best nodes of one domain where a knapsack of them is too large; None where the best choice in another domain is better.
 fn layer_by_layer(
     items: &Items<'_, '_>,
     id: DomainId,
@@ -395,7 +361,7 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     losers_of(&items, most).or_else(|| losers_of(&items.of_all_weights().ok()?, most))
 }
 
-/// The same of several nodes of several weights, where the fewest of the heaviest come before everything else.
+/// The domains that lost where nodes weigh unequally much, so that the fewest of the heaviest come before everything else.
 fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
     let problem = items.problem;
     let fabric = problem.fabric;

@@ -47,22 +47,6 @@ pub(super) fn place(problem: &Problem<'_>) -> Outcome {
     }
 }
 
-/// The best nodes in one of some domains of one layer, and which of these it is; None where that is not told.
-pub(super) fn best_of(problem: &Problem<'_>, holders: &[DomainId]) -> Option<(DomainId, Vec<Pos>)> {
-    if !applies(problem) || problem.layout.weights > 0 {
-        return None;
-    }
-    let rooms = Rooms::new(problem)?;
-    let holders: Vec<DomainId> =
-        holders.iter().copied().filter(|&id| rooms.room(id) >= problem.amount).collect();
-    let (holder, shares) = if holders.is_empty() { None } else { at_layer(&rooms, &holders).ok()? }?;
-    let mut nodes = Vec::with_capacity(problem.amount as usize);
-    for (leaf, amount) in shares {
-        rooms.take_of(leaf, amount as usize, |pos| nodes.push(pos));
-    }
-    Some((holder, nodes))
-}
-
 /// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
 /// nothing where only counts matter.
 pub(crate) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
@@ -165,7 +149,7 @@ fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Holder
     Ok(None)
 }
 
-/// The same where no score decides before spans, or layers that are preferred do so before it.
+/// The best placement in one of the holders where no score decides before spans, or layers that are preferred do so before it.
 fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
@@ -259,7 +243,7 @@ fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -
     u32::try_from(count).ok()
 }
 
-/// Of domains of one layer, the one with the fewest slots, then in the ancestors with the fewest; then, where the job
+/// The domain of some of one layer with the fewest slots, then in the ancestors with the fewest; then, where the job
 /// takes several leaves of it, the one whose leaves leave least; then the first.
 fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
     let problem = rooms.problem;
@@ -293,7 +277,7 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
     tied.iter().copied().min_by_key(order).expect("there is at least one holder")
 }
 
-/// Those of some domains of one layer that have the best score and the fewest slots, then in the ancestors the fewest.
+/// The domains of some of one layer that have the best score and the fewest slots, then in the ancestors the fewest.
 fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> {
     let problem = rooms.problem;
     let fabric = problem.fabric;

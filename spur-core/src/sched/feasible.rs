@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
         Self { inventory, reservations: Vec::new(), limits: true, eligible_sets: RefCell::default() }
     }
 
-    /// The same as if an administrator had raised all limits.
+    /// A judge as if an administrator had raised all limits.
     fn without_limits(&self) -> Self {
         Self { limits: false, reservations: self.reservations.clone(), ..Self::new(self.inventory) }
     }
@@ -198,7 +198,7 @@ impl<'a> Judge<'a> {
         first.map_or(Ok(warnings), Err)
     }
 
-    /// The same in the first of the partitions that works, on the nodes of a reservation where one is given.
+    /// Judges a request in the first of the partitions that works, on the nodes of a reservation where one is given.
     fn in_partitions(&self, spec: &JobSpec, within: Option<usize>, say: Say) -> Result<Vec<String>, Refused> {
         let mut first = None;
         for name in &spec.partitions {

@@ -92,7 +92,7 @@ pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobI
     foretell_from(cluster, now, forecast, job, None)
 }
 
-/// The same, if the job is to begin no earlier than at `begin`.
+/// When and where one pending job will start if it is to begin no earlier than at `begin`.
 #[must_use]
 pub fn foretell_from(
     cluster: &Cluster,
@@ -106,7 +106,7 @@ pub fn foretell_from(
     foretell_up_to(cluster, now, forecast, begins, |_| Some(job))
 }
 
-/// The same for each of the first so many jobs of the queue, in one plan.
+/// When and where each of the first so many jobs of the queue will start, in one plan.
 #[must_use]
 pub fn foretell_first(cluster: &Cluster, now: Time, forecast: &dyn Forecast, count: usize) -> Plan {
     foretell_up_to(cluster, now, forecast, None, |line| line.last_of(count))
@@ -182,7 +182,7 @@ impl Planner {
         Self { recent: Recent::new(cluster), seen: cluster.seq(), ..Self::default() }
     }
 
-    /// The same that goes on from the plan of another one, and knows nothing else of it: where everybody has a reservation,
+    /// A planner that goes on from the plan of another one, and knows nothing else of it: where everybody has a reservation,
     /// jobs keep theirs as long as they would not start sooner.
     #[must_use]
     pub fn after(cluster: &Cluster, before: &Planner) -> Self {

@@ -79,7 +79,7 @@ pub struct Preemption {
     pub start: Start,
     /// Why the job cannot start yet, for people.
     pub detail: String,
-    /// Of this start and of each that goes with it: the domain that will hold all of it, if one does.
+    /// The domain that will hold all of this start, and of each that goes with it, if one does.
     pub places: Vec<Option<Arc<str>>>,
     /// Running jobs that have to leave.
     pub victims: Vec<Attempt>,

@@ -140,7 +140,7 @@ impl Remembered {
         Self { made }
     }
 
-    /// Those of a job; of an array, of its tasks that waited.
+    /// The planned starts of a job; of an array, of its tasks that waited.
     pub(crate) fn of_job(&self, job: JobId) -> &[Arc<Reservation>] {
         let first = self.made.partition_point(|made| made.job < job);
         let after = self.made[first..].iter().take_while(|made| made.job == job).count();

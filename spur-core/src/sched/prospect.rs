@@ -52,7 +52,7 @@ pub(super) struct Prospect {
     pub(super) choice: usize,
     /// The number of its need.
     pub(super) need: usize,
-    /// Those of wishes first.
+    /// The sets of eligible nodes, those of wishes first.
     pub(super) eligible_sets: SmallVec<[Arc<EligibleNodes>; 1]>,
     /// How many of them are only wished for.
     wishes: usize,

@@ -178,7 +178,7 @@ impl Knob {
         }
     }
 
-    /// Of what every amount that may work is a multiple.
+    /// The number that every amount which may work is a multiple of.
     pub(super) fn step(self, spec: &JobSpec) -> u64 {
         if self != Self::Slots {
             return 1;

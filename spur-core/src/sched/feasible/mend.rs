@@ -91,7 +91,7 @@ impl Refused {
         Self { kind, text, offers: offers.into_iter().collect(), reason: Reason::PartitionConfig }
     }
 
-    /// The same, of a limit that an administrator can raise.
+    /// The refusal of a limit that an administrator can raise.
     pub(super) fn raised_by(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }

@@ -66,7 +66,7 @@ pub(crate) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
-    /// Those of all rooms, one after the other.
+    /// The amounts of all rooms, one after the other.
     amounts: Vec<u64>,
     /// Every room, by the hash of its class and amount. Looked up, never walked through.
     numbers: HashTable<RoomId>,

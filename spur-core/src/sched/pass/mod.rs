@@ -72,7 +72,7 @@ impl Pass {
         pass
     }
 
-    /// The same, if a job is to begin no earlier than at some time.
+    /// This pass if a job is to begin no earlier than at some time.
     pub(super) fn beginning(mut self, begins: Option<(JobId, Time)>) -> Self {
         self.walk.begins = begins;
         self
@@ -110,7 +110,7 @@ impl Pass {
         pass
     }
 
-    /// The same after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
+    /// This pass after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
     pub(super) fn after(mut self, plan: &Reservations, ground: u64) -> Self {
         if self.walk.reserves_all() && self.walk.inventory.ground == ground {
             self.walk.remembered = Remembered::new(plan);

@@ -167,7 +167,7 @@ impl<S: Space> Walk<S> {
         self.space.lacks_license(&[(realm, wanted(&candidate.spec))], candidate.run_time)
     }
 
-    /// The same if there are at no time enough of it.
+    /// The license of which a job finds enough at no time, in a sentence.
     fn never_licensed(&self, candidate: &Candidate, prospects: &[Prospect]) -> Option<String> {
         let asked = |prospect: &Prospect| [(prospect.realm, wanted(&candidate.spec))];
         let lacks = |prospect: &Prospect| {

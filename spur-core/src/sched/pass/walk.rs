@@ -188,7 +188,7 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    /// The same before a time, if it runs so many seconds.
+    /// The earliest start of a job before a time, if it runs so many seconds.
     fn search_for(
         &mut self,
         candidate: &Queued,

@@ -33,7 +33,7 @@ use crate::sched::space::Space;
 /// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
 /// need no search in the next pass.
 pub(crate) const SEARCHES: u32 = 16;
-/// The same in a quick pass, which others wait for.
+/// Searches for victims in one quick pass, which others wait for.
 pub(crate) const QUICK_SEARCHES: u32 = 4;
 
 /// What a pass knows of preemption.
@@ -190,7 +190,7 @@ impl<S: Space> Walk<S> {
         true
     }
 
-    /// The same for all components of a het job.
+    /// Proposes who makes way for all components of a het job; says whether somebody does.
     pub(super) fn clears_the_way_together(
         &mut self,
         candidate: &Queued,

@@ -45,7 +45,7 @@ pub(crate) struct Share {
     /// The most it can add to what there is room for, in [`UNIT`]s of a slot. Where several jobs must leave a node
     /// before it is of use, each has its equal part of it.
     pub(crate) gain: u64,
-    /// The same, but shared in proportion to the work that each loses.
+    /// The most it can add, shared in proportion to the work that each loses.
     pub(crate) worth: u64,
 }
 

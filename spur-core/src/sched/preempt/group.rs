@@ -105,7 +105,7 @@ impl<'a> Group<'a> {
         occupied
     }
 
-    /// Those of the jobs that hold something where a component may run, in the order in which a cheap set is most likely to
+    /// The jobs that hold something where a component may run, in the order in which a cheap set is most likely to
     /// have them; of equals, jobs of one node together, the youngest first.
     fn order(&self, may: &[usize]) -> Vec<usize> {
         let admits = |node: &NodeId| {

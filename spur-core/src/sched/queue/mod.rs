@@ -43,7 +43,7 @@ pub(super) struct Candidate {
     pub(super) choices: Choices,
     /// The other components, where this is the first one of a het job.
     pub(super) rest: Box<[Candidate]>,
-    /// Of a record that belongs to an array: what it stands for.
+    /// What a record that belongs to an array stands for.
     pub(super) array: Option<Box<Tasks>>,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Queued {
     pub(super) candidate: Arc<Candidate>,
     /// The place of the job in the queue.
     pub(super) key: Key,
-    /// The same among those who backfill, where these have an order of their own.
+    /// The place of the job among those who backfill, where these have an order of their own.
     pub(super) behind: Key,
     pub(super) priority: u32,
     /// Whether a start was ever promised to it.

@@ -192,7 +192,7 @@ impl Ahead {
         nodes
     }
 
-    /// The same, one after another; some may come twice.
+    /// Nodes of which something is planned, or that are shut at some time, one after another; some may come twice.
     pub(super) fn special(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.claimed.ones().map(NodeId::at).chain(self.windows.keys().copied())
     }

@@ -27,7 +27,7 @@ pub(crate) struct Domains {
     pub(crate) kind: Kind,
     pub(crate) of_node: Vec<u32>,
     pub(crate) count: usize,
-    /// Those that count, where they are domains of the fabric.
+    /// The domains that count, where they are domains of the fabric.
     pub(crate) ids: Vec<DomainId>,
     /// Whether they are leaves of the fabric, all of them.
     pub(crate) are_leaves: bool,

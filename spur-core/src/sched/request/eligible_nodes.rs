@@ -44,7 +44,7 @@ pub(crate) struct EligibleNodes {
     performance: Option<Arc<[u32]>>,
     /// By node: its position, or [`NOWHERE`].
     positions: Arc<[u32]>,
-    /// The same for the nodes that may be used; [`NOWHERE`] for the others.
+    /// By node: its position if it may be used, or [`NOWHERE`].
     seats: Arc<[u32]>,
 }
 
@@ -89,7 +89,7 @@ impl EligibleNodes {
         })
     }
 
-    /// The same nodes through the same fabric, seen by another need.
+    /// These nodes through the same fabric, seen by another need.
     pub(crate) fn seen_by(&self, inventory: &Inventory, need: &Need) -> Self {
         let of_class = by_class(inventory, need);
         let same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;

@@ -104,10 +104,10 @@ impl Request {
         Self::within(spec, partition, partition.max_nodes.unwrap_or(u32::MAX))
     }
 
-    /// The same on at most so many nodes, whatever the partition says of that.
+    /// Reads a request on at most so many nodes, whatever the partition says of that.
     ///
     /// # Errors
-    /// Those of [`Request::new`].
+    /// What [`Request::new`] refuses.
     pub(super) fn within(
         spec: &JobSpec,
         partition: &PartitionConfig,

@@ -24,13 +24,13 @@ impl Inventory {
     /// of them is nobody's.
     ///
     /// # Errors
-    /// Those of [`Request::new`].
+    /// What [`Request::new`] refuses.
     pub(crate) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
         let most = self.partitions[partition].partition.config.max_nodes;
         self.request_within(partition, spec, most.unwrap_or(u32::MAX))
     }
 
-    /// The same on at most so many nodes, whatever the partition says of that.
+    /// What a job needs in a partition on at most so many nodes, whatever the partition says of that.
     pub(crate) fn request_within(
         &self,
         partition: usize,

@@ -45,7 +45,7 @@ pub(super) const RIVALS: usize = 3;
 /// Nodes that something is planned on, up to which a start now is looked for without a sweep.
 const MANY_LIMITED: usize = 256;
 
-/// The same, up to which a sight pays that serves a single look.
+/// Nodes that something is planned on, up to which a sight pays that serves a single look.
 const FEW_LIMITED: usize = 32;
 
 /// Looks at idle nodes that a pass takes to say what they are for: those of some milliseconds.
@@ -87,9 +87,9 @@ pub(super) struct State {
 /// Nodes on which nothing runs.
 #[derive(Debug)]
 struct Unused {
-    /// Those that jobs close by having whole leaves to themselves.
+    /// The nodes that jobs close by having whole leaves to themselves.
     closed: Vec<(NodeId, JobId)>,
-    /// The others, once they are asked for.
+    /// The other nodes on which nothing runs, once they are asked for.
     open: Option<Vec<NodeId>>,
     /// How often one of these may still be looked at.
     looks: usize,

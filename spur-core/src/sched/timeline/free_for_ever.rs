@@ -220,7 +220,7 @@ struct Best {
 }
 
 impl Best {
-    /// Of the times of all domains, none before `from`.
+    /// The domains that have enough first, by the times of all; none is before `from`.
     fn of(times: &[Second], from: Second) -> Self {
         let first = times.iter().fold(Second::NEVER, |first, time| first.min(*time));
         let at = first.max(from);

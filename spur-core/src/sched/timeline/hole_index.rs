@@ -108,7 +108,7 @@ impl HoleIndex {
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
-    /// Of these the shelves whose holes last for ever, which never share a shelf with others.
+    /// The holes of these shelves that last for ever, which never share a shelf with others.
     pub(crate) fn lasting(&self, least: Measure) -> impl Iterator<Item = &Holes> {
         self.holding(least, FOR_EVER)
     }

@@ -252,7 +252,7 @@ impl Timeline {
         changed.filter(|(node, at)| self.last_change[*node as usize] == *at).map(|(node, _)| node)
     }
 
-    /// The same, each as often as it was changed.
+    /// The nodes that were changed after the first so many changes, each as often as it was changed.
     pub(super) fn changes_since(&self, changes: usize) -> &[u32] {
         self.changed.get(changes..).unwrap_or_default()
     }

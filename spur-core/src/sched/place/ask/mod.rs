@@ -47,7 +47,7 @@ pub struct Ask {
     pub max_nodes_per_leaf: Option<u32>,
     /// Most slots of one leaf; how a limit on GPUs per leaf arrives here.
     pub max_slots_per_leaf: Option<u32>,
-    /// The same where nodes are held whole that have unequally many.
+    /// The most devices of one leaf where nodes are held whole that have unequally many.
     pub leaf_load: Option<LeafLoad>,
     /// At least that many of the nodes are in the set (`[a*2&b*4]`); at most [`Ask::MAX_COUNTS`].
     pub counts: Vec<(FixedBitSet, u32)>,

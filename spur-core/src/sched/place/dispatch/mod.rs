@@ -22,7 +22,7 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
     if is_exact(&found) { found } else { relax::better(fabric, view, ask, found) }
 }
 
-/// The same by one search, which may be cut.
+/// Places a job by one search, which may be cut.
 fn search(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     match Equal::of(view, ask) {
         Some(equal) => {
@@ -111,7 +111,7 @@ fn place_size(
     problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
 }
 
-/// The same ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf
+/// An ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf
 /// has more of a job than there is.
 fn without_needless(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
     let is_single = nodes == Some(1) || ask.tasks == Some(1);

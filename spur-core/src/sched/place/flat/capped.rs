@@ -64,7 +64,7 @@ struct Leaf<'a> {
     nodes: u32,
     slots: u64,
     load: u32,
-    /// The others, by what they take and bring.
+    /// How many further nodes there are, by what they take and bring.
     rest: BTreeMap<(u32, u32), u32>,
 }
 
@@ -150,7 +150,7 @@ enum Fate {
     Left,
 }
 
-/// A choice of nodes under caps; see the module.
+/// A search for the first nodes of which no leaf gives more than it may.
 pub(super) struct Capped<'a> {
     free: &'a [Free],
     ask: &'a Ask,

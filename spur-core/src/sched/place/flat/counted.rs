@@ -20,7 +20,7 @@ type Needs = Vec<u32>;
 /// Nodes that are not chosen yet: by kind and by what they take, how many.
 type Rest = BTreeMap<Kind, BTreeMap<u32, u32>>;
 
-/// A choice of nodes under counts; see the module.
+/// A search for the first nodes that meet the counts.
 pub(super) struct Counted {
     /// What each node takes, and its kind, in order of preference.
     nodes: Vec<(u32, Kind)>,

@@ -51,7 +51,7 @@ fn holders(problem: &Problem<'_>, layer: Layer) -> Vec<DomainId> {
     holders.into_iter().map(|(_, _, id)| id).collect()
 }
 
-/// The same on the largest nodes, whatever they weigh.
+/// A placement on the largest nodes, whatever they weigh.
 fn of_largest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let highest = problem.within.unwrap_or(problem.fabric.top());
     let is_spread = problem.ask.mode == Mode::Distributed;

@@ -15,11 +15,11 @@ use super::{Problem, gcd, positions};
 pub(super) enum Rounded {
     /// The rounded slots of all domains.
     Known(Vec<u64>),
-    /// Of nodes that are shared, found out where they are asked for.
+    /// The rounded slots of nodes that are shared, found out where they are asked for.
     Shared(Shared),
 }
 
-/// What is left of the shares of every domain; see the module.
+/// What is left of the shares of every domain once its number of nodes is rounded down.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     known: Vec<Cell<Option<u64>>>,
@@ -102,7 +102,7 @@ impl Rounded {
         }
     }
 
-    /// Of some domains, keeps those that have the fewest slots.
+    /// Keeps those of some domains that have the fewest slots.
     pub(super) fn keep_fewest(&self, problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
         let Rounded::Shared(shared) = self else {
             return keep_least(domains, |id| self.of(problem, id));
@@ -123,7 +123,7 @@ impl Rounded {
     }
 }
 
-/// Of some domains, keeps those of which a number is least.
+/// Keeps those of some domains of which a number is least.
 pub(super) fn keep_least(domains: &mut Vec<DomainId>, number: impl Fn(DomainId) -> u64) {
     let least = domains.iter().map(|&id| number(id)).min();
     domains.retain(|&id| Some(number(id)) == least);

@@ -49,7 +49,7 @@ impl Slots {
         Self::with_tasks(fabric, open(&tasks), Tasks::new(&tasks))
     }
 
-    /// The same, where no position takes [`u16::MAX`] or more.
+    /// Slots where every position takes so many tasks, none of them [`u16::MAX`] or more.
     #[must_use]
     pub fn few_tasks(fabric: &Fabric, tasks: Vec<u16>) -> Self {
         Self::with_tasks(fabric, open(&tasks), Tasks::few(tasks))

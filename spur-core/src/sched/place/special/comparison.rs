@@ -82,7 +82,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Of whole nodes in some leaves, which are in fabric order.
+    /// What a choice of whole nodes in some leaves, which are in fabric order, comes to.
     pub(super) fn new(
         problem: &Problem<'_>,
         holder: DomainId,
@@ -94,7 +94,7 @@ impl Comparison {
         Self::of(problem, holder, order, shares.iter().map(|(leaf, _)| *leaf), (0, slots))
     }
 
-    /// Of nodes that take unequally much, in fabric order; `order` has `node` as well.
+    /// What a choice of nodes that take unequally much, in fabric order, comes to; `order` has `node` as well.
     pub(super) fn of_nodes(
         problem: &Problem<'_>,
         holder: DomainId,
@@ -107,7 +107,7 @@ impl Comparison {
         Self::of(problem, holder, order, leaves, (count, Some(slots)))
     }
 
-    /// Of some leaves; `nodes` are how many are used, and their slots, as far as they count.
+    /// What using some leaves comes to; `nodes` are how many are used, and their slots, as far as they count.
     fn of(
         problem: &Problem<'_>,
         holder: DomainId,
@@ -199,7 +199,7 @@ pub(super) fn scored(problem: &Problem<'_>, before: ScoreBefore, domains: &[Doma
     equal.map(|some| some.iter().map(|(_, id)| *id).collect()).collect()
 }
 
-/// Those of some domains that have the best score, where one counts before that step.
+/// The domains of some that have the best score, where one counts before that step.
 pub(super) fn best_scored(
     problem: &Problem<'_>,
     before: ScoreBefore,

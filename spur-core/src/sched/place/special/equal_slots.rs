@@ -114,7 +114,7 @@ impl Equal {
         }
     }
 
-    /// Those that lost, their nodes counted as slots.
+    /// The domains that lost, their nodes counted as slots.
     pub(crate) fn lost(&self, lost: Vec<Lost>) -> Vec<Lost> {
         let room = u64::from(self.room);
         let why = |why| match why {

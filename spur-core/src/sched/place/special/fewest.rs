@@ -37,7 +37,7 @@ pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// The same of sizes of few kinds, which are counted.
+/// How many of the largest sizes hold an amount, and the last of them, where sizes are of few kinds, which are counted.
 fn largest_of_few_kinds(sizes: &[u32], most: u32, amount: u64) -> Option<(u64, u64)> {
     let mut counts: SmallVec<[u32; 64]> = smallvec![0; most as usize + 1];
     sizes.iter().for_each(|&size| counts[size as usize] += 1);

@@ -21,7 +21,7 @@ struct Leaf {
     unit: u32,
 }
 
-/// All leaves that may be used; see the module.
+/// All leaves that may be used, and what is sure of each.
 pub(super) struct Leaves<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     leaves: Vec<Leaf>,

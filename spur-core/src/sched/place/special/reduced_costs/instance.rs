@@ -23,9 +23,9 @@ pub(super) struct Piece {
     pub(super) layer: Layer,
     /// What it takes at least, because it is sure to be used; none of the others is.
     pub(super) least: u32,
-    /// For which of the layers in order it counts, as bits: for none if it is used in any case and so costs nothing.
+    /// The layers in order for which it counts, as bits: none if it is used in any case and so costs nothing.
     pub(super) counts: usize,
-    /// For which it does so if it is used in any case.
+    /// The layers for which it counts if it is used in any case, as bits.
     sure: usize,
     /// The piece that it is directly below; None: the holder.
     pub(super) above: Option<usize>,
@@ -33,7 +33,7 @@ pub(super) struct Piece {
     pub(super) end: usize,
 }
 
-/// Everything below a holder; see the module.
+/// Every domain with room below a holder, and the nodes where they are told apart.
 pub(super) struct Instance<'p> {
     pub(super) problem: &'p Problem<'p>,
     /// A domain before those below it, in fabric order.

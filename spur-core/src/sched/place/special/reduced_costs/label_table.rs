@@ -13,7 +13,7 @@ type Price = (u128, u128, (u32, u32));
 /// A label with the places of its first piece and of the rest, and how it was put together.
 type Offer = (Label, (u32, u32), Link);
 
-/// See the module.
+/// The labels that are offered for what they take, the best of each.
 pub(super) struct LabelTable<'s> {
     scale: &'s Scale,
     /// By what they take, from the least on; where no layer has a limit.
@@ -25,7 +25,7 @@ pub(super) struct LabelTable<'s> {
 }
 
 impl<'s> LabelTable<'s> {
-    /// For labels that take no less and no more than so much.
+    /// A table for labels that take no less and no more than so much.
     pub(super) fn new(least: u32, most: u32, scale: &'s Scale) -> Self {
         let width = if scale.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
         Self { scale, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
@@ -60,7 +60,7 @@ impl<'s> LabelTable<'s> {
         kept.into_iter().map(|(label, _, link)| (label, link)).unzip()
     }
 
-    /// Those that are better than all that take more.
+    /// The labels that are better than all that take more.
     fn rising(self) -> Vec<Offer> {
         let mut kept: Vec<Offer> = Vec::new();
         for slot in self.slots.into_iter().rev() {
@@ -72,7 +72,7 @@ impl<'s> LabelTable<'s> {
         kept
     }
 
-    /// Those that are better than all that take more and use no more of what is limited.
+    /// The labels that are better than all that take more and use no more of what is limited.
     fn unbeaten(self) -> Vec<Offer> {
         let mut kept: Vec<Offer> = Vec::new();
         let mut known: BTreeMap<u128, Price> = BTreeMap::new();

@@ -14,7 +14,8 @@ use super::packed_cost::Scale;
 
 /// Labels that are put together at most.
 const MOST: usize = 1 << 26;
-/// The same where it matters how much each leaf takes, which makes many more, and where nodes are told apart.
+/// Labels that are put together at most where it matters how much each leaf takes, which makes many more, and where nodes are
+/// told apart.
 const MOST_SHARED: usize = 1 << 22;
 const MOST_OF_NODES: usize = 1 << 21;
 /// Labels that are kept at most.
@@ -33,7 +34,7 @@ fn pack(lanes: &Lanes) -> u128 {
     lanes.iter().rev().fold(0, |packed, &lane| packed << LANE | u128::from(lane.unsigned_abs()))
 }
 
-/// The same, if none is less than nothing or more than a limit.
+/// Packs lanes if none is less than nothing or more than a limit.
 fn pack_within(lanes: &Lanes, limits: &Lanes) -> Option<u128> {
     let fit = lanes.iter().zip(limits).all(|(lane, limit)| (0..=*limit).contains(lane));
     fit.then(|| pack(lanes))

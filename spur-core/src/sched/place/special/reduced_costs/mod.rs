@@ -98,7 +98,7 @@ struct Layered<'p> {
 }
 
 impl<'p> Layered<'p> {
-    /// For a domain over leaves; `order` has every layer from the leaves to below it, and `node` where nodes are told apart.
+    /// Finds out how few domains of each layer below a domain over leaves may hold the job; `order` has every layer from the leaves to below it, and `node` where nodes are told apart.
     /// With `is_limited` no more domains of a layer are used than may be; without that it is only known that no fewer would do.
     fn new(
         problem: &'p Problem<'p>,

@@ -61,7 +61,7 @@ struct Surveyed {
     /// What it takes if it is taken whole, and at most.
     whole: i32,
     room: i32,
-    /// For which layers it counts, as bits.
+    /// The layers for which it counts, as bits.
     counts: u32,
 }
 

@@ -7,9 +7,9 @@ use crate::model::fabric::Layer;
 use super::instance::{Instance, Piece};
 use super::multipliers::Scope;
 
-/// See the module.
+/// How costs of labels are packed into two numbers.
 pub(super) struct Scale {
-    /// Of every layer that is looked at: which it is in order, and where its number of domains stands.
+    /// Every layer that is looked at: which it is in order, and where its number of domains stands.
     heads: Vec<(usize, u32)>,
     /// Every layer from the top down. Slots of nodes that are shared stand below.
     tails: Vec<Tail>,
@@ -35,7 +35,7 @@ struct Tail {
 }
 
 impl Scale {
-    /// For no more domains of the layers that are looked at than `counts` says; slots count where those are all known.
+    /// Packs numbers of domains up to `counts`; slots count where all layers are looked at.
     /// `usable` says which pieces may be used.
     pub(super) fn new(
         instance: &Instance<'_>,

@@ -171,7 +171,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 impl TreeKnapsack {
-    /// For every stop and everything that may be wanted there whether its item is used in the choice of the least price;
+    /// Says for every stop and everything that may be wanted there whether its item is used in the choice of the least price;
     /// None where nothing holds the job.
     fn prices_from_the_end<P: Total>(&self, tail: u32, beside: Beside) -> Option<Vec<bool>> {
         let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];

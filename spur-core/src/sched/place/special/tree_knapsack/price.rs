@@ -65,12 +65,12 @@ pub(crate) struct PriceScale<'a> {
 }
 
 impl<'a> PriceScale<'a> {
-    /// For leaves of domains of a layer with no more than so many slots; None where the numbers are too large.
+    /// Prices leaves below domains of a layer that have no more than so many slots; None where the numbers are too large.
     pub(crate) fn of_leaves(problem: &'a Problem<'_>, holders: Layer, most_slots: u64) -> Option<Self> {
         Self::new(problem, Layer::LEAF..holders, most_slots, (0, false))
     }
 
-    /// The same for nodes. `is_number_given` says whether as many are used by every choice, `weights` whether nodes heavier than
+    /// Prices nodes below such domains. `is_number_given` says whether as many are used by every choice, `weights` whether nodes heavier than
     /// the lightest may be used.
     pub(crate) fn of_nodes(
         problem: &'a Problem<'_>,

@@ -6,7 +6,7 @@ use super::price::Total;
 pub(super) struct KnapsackStep<'w, P> {
     /// The least prices if it is not used.
     pub(super) skips: &'w [P],
-    /// Those of everything that may be left once it is used, if it may be; without what it costs.
+    /// The least prices of everything that may be left once it is used, if it may be; without what it costs.
     pub(super) taken: Option<&'w [P]>,
     pub(super) takes: usize,
     pub(super) least: usize,

@@ -9,7 +9,7 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::slots::count_both;
 use crate::sched::place::special::fewest::largest;
 
-/// What there is room for; see the module.
+/// What every domain takes of a job of whole nodes.
 pub(super) struct Rooms<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     /// The most nodes of each domain that the job may have.
@@ -19,8 +19,8 @@ pub(super) struct Rooms<'p, 'a> {
 }
 
 impl<'p, 'a> Rooms<'p, 'a> {
-    /// Of the lightest nodes where nodes weigh unequally much; None where those are not known as a set, or where it is not
-    /// nodes that are counted.
+    /// Counts open nodes, the lightest alone where nodes weigh unequally much; None where those are not known as a set, or where
+    /// it is not nodes that are counted.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         match problem.view.weights {
             Some(weights) if problem.layout.weights > 0 => {
@@ -61,7 +61,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
         holders
     }
 
-    /// Of these the ones with the fewest slots.
+    /// The domains of a layer that can hold the job and have the fewest slots.
     pub(super) fn tightest_holders(&self, layer: Layer) -> Vec<DomainId> {
         let (mut tightest, mut least) = (Vec::new(), u64::MAX);
         self.each_holder(layer, |id| {

@@ -72,7 +72,7 @@ fn keys_without_a_counterpart_are_named() {
         ("tree", "SchedulerParameters=bf_window=4320,bf_continue,defer"),
         ("gpu", "TRESBillingWeights=CPU=1.0,Mem=0.25G,GRES/gpu=16"),
         ("gpu", "ConstrainSwapSpace=no"),
-        ("gpu", "CoreSpecCount=2"),
+        ("nonsense", "CoreSpecCount=4: 4 of 4 cores leave none to jobs; keep 3 at the most"),
         ("cloud", "State=FUTURE"),
         ("nonsense", "Foo=bar: not a key of Slurm's"),
         ("nonsense", "SlurmctldTimout=300: not a key of Slurm's; was SlurmctldTimeout meant?"),

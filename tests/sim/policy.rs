@@ -67,7 +67,12 @@ pub(crate) fn add_leaves(policy: &mut Policy) {
 
 /// One partition of all nodes.
 pub(crate) fn new(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {
-    let node = |name: &Arc<str>| NodeConfig { name: Arc::clone(name), shape: shape.clone(), weight: 1 };
+    let node = |name: &Arc<str>| NodeConfig {
+        name: Arc::clone(name),
+        shape: shape.clone(),
+        weight: 1,
+        ..NodeConfig::default()
+    };
     let mut policy = Policy {
         cluster_name: "sim".into(),
         nodes: names.iter().map(node).collect(),

@@ -40,12 +40,16 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         reason_time: reason_time.map(|time| clock.wall(time).0),
         address: node.name().to_string(),
         hostname: node.name().to_string(),
-        cpus: shape.cpus,
+        cpus: node.all_cpus(),
+        cpus_specialized: node.specialized.cpus.len(),
+        core_spec_count: node.specialized.cpus.len() / shape.threads_per_core.max(1),
+        cpu_spec_list: node.specialized.cpus.to_string(),
+        mem_spec_limit_mb: node.config.mem_spec_limit,
         cpus_allocated: taken,
         sockets: shape.sockets,
         cores_per_socket: shape.cores_per_socket,
         threads_per_core: shape.threads_per_core,
-        memory_mb: shape.memory_mb,
+        memory_mb: shape.memory_mb + node.specialized.memory_mb,
         memory_allocated_mb: node.used.memory_mb,
         memory_free_mb: pulse.memory_free_mb,
         tmp_disk_mb: shape.tmp_disk_mb,
@@ -201,7 +205,8 @@ fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
         }
     };
     set(TresKind::Cpu, cpus);
-    set(TresKind::Mem, pick(shape.memory_mb, node.used.memory_mb));
+    // As with Slurm all memory, and of the CPUs those that jobs can have.
+    set(TresKind::Mem, pick(shape.memory_mb + node.specialized.memory_mb, node.used.memory_mb));
     for (at, gres) in shape.gres.iter().enumerate() {
         let used = node.used.gres.get(at).map_or(0, IdSet::len);
         let count = pick(gres.count.into(), used.into());

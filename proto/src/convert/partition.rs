@@ -12,7 +12,8 @@ use crate::v1;
 pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
     let config = &partition.config;
     let members = || partition.nodes.iter().filter_map(|id| cluster.node(*id));
-    let cpus: u64 = members().map(|node| u64::from(node.shape.cpus)).sum();
+    // As with Slurm all CPUs; those of its resources are what jobs can have.
+    let cpus: u64 = members().map(|node| u64::from(node.all_cpus())).sum();
     let preempt = &cluster.policy().preempt;
     let mode = match preempt.by {
         PreemptBy::None => PreemptMode::Off,
@@ -56,22 +57,23 @@ pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
         root_only: config.root_only,
         default_memory_per_node_mb: config.def_mem_per_node,
         max_memory_per_node_mb: config.max_mem_per_node,
-        tres: tres(cluster, partition, cpus).to_string(),
+        tres: tres(cluster, partition).to_string(),
     }
 }
 
-fn tres(cluster: &Cluster, partition: &Partition, cpus: u64) -> Tres {
+fn tres(cluster: &Cluster, partition: &Partition) -> Tres {
     let mut tres = Tres::default();
-    tres.set(TresKind::Cpu, cpus);
-    let mut memory = 0;
+    let (mut cpus, mut memory) = (0, 0);
     for node in partition.nodes.iter().filter_map(|id| cluster.node(*id)) {
-        memory += node.shape.memory_mb;
+        cpus += u64::from(node.shape.cpus);
+        memory += node.shape.memory_mb + node.specialized.memory_mb;
         for gres in &node.shape.gres {
             let kind = TresKind::Gres { name: gres.name.to_string(), kind: None };
             let sum = tres.get(&kind) + u64::from(gres.count);
             tres.set(kind, sum);
         }
     }
+    tres.set(TresKind::Cpu, cpus);
     tres.set(TresKind::Mem, memory);
     tres.set(TresKind::Node, u64::from(count(partition.nodes.len())));
     tres.set(TresKind::Billing, cpus);

@@ -14,8 +14,8 @@ use crate::v1;
 pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Reservation {
     let reservation = &reservation.anchored(now);
     let nodes = || reservation.nodes.iter().filter_map(|id| cluster.node(*id));
-    let cpus: u64 = nodes().map(|node| u64::from(node.shape.cpus)).sum();
-    let cores = nodes().map(|node| u64::from(node.shape.cpus / node.shape.threads_per_core.max(1))).sum();
+    let cpus: u64 = nodes().map(|node| u64::from(node.all_cpus())).sum();
+    let cores = nodes().map(|node| u64::from(node.all_cpus() / node.shape.threads_per_core.max(1))).sum();
     let mut tres = Tres::default();
     if cpus > 0 {
         tres.set(TresKind::Cpu, cpus);

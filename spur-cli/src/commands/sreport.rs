@@ -15,6 +15,7 @@ use super::moment::past_moment;
 use super::query;
 use crate::commands::called;
 use crate::error::{Bare, Failure};
+use crate::format::fields::node::effective_cpus;
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::format::value::time;
 use crate::options::{CommandLine, Opt};
@@ -277,7 +278,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let window = asked.window(&zone, now)?;
     let cluster = query::cluster_name(session).await?;
     let nodes = query::nodes(session.connection()?, "").await?;
-    let cpus = nodes.iter().map(|node| u64::from(node.cpus)).sum();
+    let cpus = nodes.iter().map(|node| u64::from(effective_cpus(node))).sum();
     let rows = rows(session, &asked, window).await?;
     let facts = Facts { cluster, cpus, window, now };
     let text = facts.report(kind, &settings, &asked, &rows)?;

@@ -32,7 +32,7 @@ pub use arrays::{Array, EndedTasks};
 pub use event::{Entry, Event, Record, Split};
 pub use jobs::Jobs;
 pub use names::Names;
-pub use node::{Node, Past, Used};
+pub use node::{Node, Past, Specialized, Used};
 pub use nominate::Kept;
 pub use partition::Partition;
 pub use suspend::ClaimOrder;

@@ -1,5 +1,6 @@
 //! A node's record: what it has, how it is, and what is taken of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,8 +22,12 @@ pub struct Node {
     pub config: NodeConfig,
     /// Whether the configuration still names it; one that it does not gets no work.
     pub configured: bool,
-    /// What it has: the configuration's word, and the node's own where that is silent.
+    /// What jobs can have of it: the configuration's word, and the node's own where that is silent, without what is kept
+    /// for the system.
     pub shape: Arc<NodeShape>,
+    /// What is kept for the system.
+    #[serde(default, skip_serializing_if = "Specialized::is_nothing")]
+    pub specialized: Specialized,
     /// What it said when it last registered.
     #[serde(default)]
     pub registration: Option<Arc<Registration>>,
@@ -103,6 +108,21 @@ impl Past {
     }
 }
 
+/// What a node keeps from jobs for the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Specialized {
+    /// CPUs: whole cores.
+    pub cpus: IdSet,
+    /// Memory, MiB.
+    pub memory_mb: u64,
+}
+
+impl Specialized {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What is taken of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
@@ -118,9 +138,10 @@ impl Node {
     /// A node that has never been heard of.
     #[must_use]
     pub fn new(id: NodeId, config: NodeConfig) -> Self {
-        Self {
+        let mut node = Self {
             id,
-            shape: Arc::new(effective(&config, None)),
+            shape: Arc::default(),
+            specialized: Specialized::default(),
             config,
             configured: true,
             registration: None,
@@ -139,7 +160,9 @@ impl Node {
             comment: "".into(),
             extra: "".into(),
             places: BTreeMap::new(),
-        }
+        };
+        node.reshape();
+        node
     }
 
     /// Its name.
@@ -208,12 +231,26 @@ impl Node {
         self.used.cpus.is_empty() && self.exclusive.is_none()
     }
 
+    /// How many CPUs it has with those that are kept for the system; their numbers are below.
+    #[must_use]
+    pub fn all_cpus(&self) -> u32 {
+        self.shape.cpus + self.specialized.cpus.len()
+    }
+
+    /// CPUs that a job that starts cannot have.
+    fn taken_cpus(&self) -> Cow<'_, IdSet> {
+        match self.specialized.cpus.is_empty() {
+            true => Cow::Borrowed(&self.used.cpus),
+            false => Cow::Owned(self.used.cpus.union(&self.specialized.cpus)),
+        }
+    }
+
     /// CPUs nobody holds.
     #[must_use]
     pub fn free_cpus(&self) -> IdSet {
         match self.exclusive {
             Some(_) => IdSet::EMPTY,
-            None => IdSet::first(self.shape.cpus).difference(&self.used.cpus),
+            None => IdSet::first(self.all_cpus()).difference(&self.taken_cpus()),
         }
     }
 
@@ -222,7 +259,7 @@ impl Node {
     pub fn lowest_free_cpus(&self, count: u32) -> IdSet {
         match self.exclusive {
             Some(_) => IdSet::EMPTY,
-            None => self.used.cpus.lowest_outside(self.shape.cpus, count),
+            None => self.taken_cpus().lowest_outside(self.all_cpus(), count),
         }
     }
 
@@ -260,7 +297,13 @@ impl Node {
 
     /// Recomputes the shape after its configuration or its registration changed.
     pub(super) fn reshape(&mut self) {
-        self.shape = Arc::new(effective(&self.config, self.registration.as_deref()));
+        let mut shape = whole(&self.config, self.registration.as_deref());
+        let cpus = self.config.specialized_cpus(&shape);
+        let memory_mb = self.config.mem_spec_limit.min(shape.memory_mb);
+        shape.cpus -= cpus.len();
+        shape.memory_mb -= memory_mb;
+        self.shape = Arc::new(shape);
+        self.specialized = Specialized { cpus, memory_mb };
     }
 
     /// Takes a job's part.
@@ -318,7 +361,7 @@ impl Node {
 }
 
 /// The configuration's word on each number, and the registration's where the configuration says 0 or nothing.
-fn effective(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape {
+fn whole(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape {
     let said = &config.shape;
     let nothing = NodeShape::default();
     let found = registration.map_or(&nothing, |registration| &registration.shape);

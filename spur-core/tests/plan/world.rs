@@ -301,7 +301,7 @@ fn registration(shape: NodeShape) -> Registration {
 
 /// A node.
 pub(crate) fn node(name: &str, shape: NodeShape, weight: u32) -> NodeConfig {
-    NodeConfig { name: name.into(), shape, weight }
+    NodeConfig { name: name.into(), shape, weight, ..NodeConfig::default() }
 }
 
 /// A partition of some nodes.

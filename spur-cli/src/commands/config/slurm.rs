@@ -272,7 +272,7 @@ fn nodes(text: &mut String, config: &Config) {
 impl Line<'_> {
     /// Whether a node may join: it has the same, and its port is the same as all, or the next.
     fn takes(&self, node: &NodeConfig, has_host: bool, port: Option<u16>) -> bool {
-        let first = self.nodes[0];
+        let alike = NodeConfig { name: node.name.clone(), ..self.nodes[0].clone() };
         let port_fits = match (self.ports.as_slice(), port) {
             ([], port) => port.is_none(),
             (_, None) => false,
@@ -280,14 +280,12 @@ impl Line<'_> {
             ([a, .., b], Some(port)) if a == b => port == *a,
             ([.., last], Some(port)) => last.checked_add(1) == Some(port),
         };
-        first.shape == node.shape
-            && first.weight == node.weight
-            && self.hosts.is_empty() != has_host
-            && port_fits
+        alike == *node && self.hosts.is_empty() != has_host && port_fits
     }
 
     fn write(&self, text: &mut String) {
-        let NodeConfig { shape, weight, .. } = self.nodes[0];
+        let node = self.nodes[0];
+        let NodeConfig { shape, weight, .. } = node;
         let names = HostList::from_names(self.nodes.iter().map(|node| &node.name));
         if shape.cpus == 0 {
             lost(
@@ -317,9 +315,14 @@ impl Line<'_> {
             ("ThreadsPerCore", u64::from(shape.threads_per_core)),
             ("RealMemory", shape.memory_mb),
             ("TmpDisk", shape.tmp_disk_mb),
+            ("CoreSpecCount", u64::from(node.core_spec_count)),
+            ("MemSpecLimit", node.mem_spec_limit),
         ];
         let given = numbers.iter().filter(|(_, number)| *number > 0);
         words.extend(given.map(|(key, number)| format!("{key}={number}")));
+        if !node.cpu_spec_list.is_empty() {
+            words.push(format!("CPUSpecList={}", node.cpu_spec_list));
+        }
         let gres = shape.gres.iter().map(|gres| match &*gres.kind {
             "" => format!("{}:{}", gres.name, gres.count),
             kind => format!("{}:{kind}:{}", gres.name, gres.count),

@@ -167,6 +167,9 @@ const TAKEN_OF_NODE: &[&str] = &[
     "ThreadsPerCore",
     "RealMemory",
     "TmpDisk",
+    "CPUSpecList",
+    "CoreSpecCount",
+    "MemSpecLimit",
     "Gres",
     "Features",
     "Weight",
@@ -215,7 +218,7 @@ const POWER: &str = "nodes are switched off and on by [power] alone, which is th
 const FILES: &str = "messages go to the standard error, or where [log] file says";
 const ALWAYS: &str = "not needed: it is always so";
 const NO_PLUGINS: &str = "Spur has no plugins";
-const SPECIALIZED: &str = "no CPUs or memory are set aside for the system: give fewer in cpus and memory_mb";
+const SPECIALIZED: &str = "jobs never get what a node keeps for the system";
 
 const CLUSTER: &[(&str, &str)] = &[
     ("AccountingStorageBackupHost", ACCOUNTING),
@@ -418,10 +421,7 @@ const CLUSTER: &[(&str, &str)] = &[
 
 const NODE: &[(&str, &str)] = &[
     ("BcastAddr", ""),
-    ("CPUSpecList", SPECIALIZED),
-    ("CoreSpecCount", SPECIALIZED),
     ("CpuBind", "jobs say it with --cpu-bind"),
-    ("MemSpecLimit", SPECIALIZED),
     ("RestrictedCoresPerGPU", ""),
     ("Topology", "topology.conf or topology.yaml says where a node is"),
     ("TRESWeights", ""),

@@ -11,6 +11,7 @@ mod page;
 mod partitions;
 mod settings;
 mod source;
+mod specialized;
 mod topology;
 mod tree;
 

@@ -12,6 +12,7 @@ use super::keys::{self, Kind};
 use super::lines::{Line, Pair};
 use super::page::Section;
 use super::source::{Entry, Notes};
+use super::specialized::specialized;
 
 /// The largest number of any one part of a node.
 const MOST: u32 = 1_000_000;
@@ -260,6 +261,7 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
     }
     let addresses = addresses(&mut entry, &pair, names.len(), &mut section, notes);
     shape(&mut entry, &mut section, notes);
+    specialized(&mut entry, &mut section, notes);
     let features = features(&mut entry, &mut section, notes);
     let weight = entry.pair("Weight");
     state(&mut entry, &pair, &mut section, notes);

@@ -5,7 +5,7 @@ use spur_proto::v1::Node;
 use super::Settings;
 use super::record::Record;
 use crate::format::Show;
-use crate::format::fields::node::{host_and_port, state_flags};
+use crate::format::fields::node::{effective_cpus, host_and_port, state_flags};
 use crate::format::value::{load, or, or_null, time};
 
 /// The records of all nodes.
@@ -23,7 +23,7 @@ fn record(node: &Node, settings: Settings, show: &Show) -> Record {
     r.more("CoresPerSocket", &format!("{} ", node.cores_per_socket));
     r.line([
         ("CPUAlloc", node.cpus_allocated.to_string()),
-        ("CPUEfctv", node.cpus.to_string()),
+        ("CPUEfctv", effective_cpus(node).to_string()),
         ("CPUTot", node.cpus.to_string()),
         ("CPULoad", load(node.load_hundredths)),
     ]);
@@ -51,6 +51,7 @@ fn record(node: &Node, settings: Settings, show: &Show) -> Record {
         ("Sockets", node.sockets.to_string()),
         ("Boards", "1".into()),
     ]);
+    specialized(&mut r, node);
     r.line([
         ("State", state_flags(node)),
         ("ThreadsPerCore", node.threads_per_core.to_string()),
@@ -77,6 +78,22 @@ fn record(node: &Node, settings: Settings, show: &Show) -> Record {
     }
     circumstances(&mut r, node, settings, show);
     r
+}
+
+/// What is kept for the system, where something is.
+fn specialized(r: &mut Record, node: &Node) {
+    let cores =
+        [("CoreSpecCount", node.core_spec_count.to_string()), ("CPUSpecList", node.cpu_spec_list.clone())];
+    let memory = node.mem_spec_limit_mb.to_string();
+    match (node.core_spec_count > 0, node.mem_spec_limit_mb > 0) {
+        (true, true) => {
+            r.line(cores);
+            r.more("MemSpecLimit", &memory);
+        }
+        (true, false) => r.line_with_blank(cores),
+        (false, true) => r.line([("MemSpecLimit", memory)]),
+        (false, false) => {}
+    }
 }
 
 /// What is said only of some nodes.

@@ -70,7 +70,7 @@ pub(super) fn flat(procs: u32, overrides: &Overrides) -> Policy {
     };
     let mut policy = Policy {
         cluster_name: Arc::clone(&name),
-        nodes: vec![NodeConfig { name: Arc::clone(&name), shape, weight: 1 }],
+        nodes: vec![NodeConfig { name: Arc::clone(&name), shape, weight: 1, ..NodeConfig::default() }],
         partitions: vec![PartitionConfig {
             name: Arc::clone(&name),
             nodes: vec![name],

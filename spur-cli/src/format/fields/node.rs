@@ -211,11 +211,16 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// The CPUs that jobs can have.
+pub fn effective_cpus(node: &Node) -> u32 {
+    node.cpus.saturating_sub(node.cpus_specialized)
+}
+
 /// What a node would be if nothing held beside it: `IDLE`, `MIXED` or `ALLOCATED`.
 pub fn in_use(node: &Node) -> &'static str {
     match node.cpus_allocated {
         0 => "IDLE",
-        used if used < node.cpus => "MIXED",
+        used if used < effective_cpus(node) => "MIXED",
         _ => "ALLOCATED",
     }
 }

@@ -6,7 +6,7 @@ use spur_proto::v1::{Node, Partition};
 
 use super::value::{list, merged, minutes, number, time, unlimited};
 use crate::format::Show;
-use crate::format::fields::node::{Row, host_and_port, state_flags};
+use crate::format::fields::node::{Row, effective_cpus, host_and_port, state_flags};
 use crate::format::value::or;
 
 /// A node as `scontrol show node --json` has it.
@@ -46,14 +46,14 @@ pub fn node(node: &Node, show: &Show) -> Value {
             "cores": node.cores_per_socket,
             "threads": node.threads_per_core,
             "cpus": node.cpus,
-            "effective_cpus": node.cpus,
+            "effective_cpus": effective_cpus(node),
             "alloc_cpus": node.cpus_allocated,
-            "alloc_idle_cpus": node.cpus.saturating_sub(node.cpus_allocated),
+            "alloc_idle_cpus": effective_cpus(node).saturating_sub(node.cpus_allocated),
             "cpu_load": node.load_hundredths.unwrap_or(0),
             "cpu_binding": 0,
-            "specialized_cores": 0,
-            "specialized_cpus": "",
-            "specialized_memory": 0,
+            "specialized_cores": node.core_spec_count,
+            "specialized_cpus": node.cpu_spec_list,
+            "specialized_memory": node.mem_spec_limit_mb,
             "res_cores_per_gpu": 0,
             "real_memory": node.memory_mb,
             "alloc_memory": node.memory_allocated_mb,
@@ -198,7 +198,10 @@ pub fn row(row: &Row, show: &Show) -> Value {
             "user": text(&|node| node.reason_user.clone()),
         },
         "reservation": text(&|node| node.reservation.clone()),
-        "resource_spec": { "cpus": "", "memory": 0 },
+        "resource_spec": {
+            "cpus": text(&|node| node.cpu_spec_list.clone()),
+            "memory": first.map_or(0, |node| node.mem_spec_limit_mb),
+        },
         "partition": partition(&row.partition, show),
     })
 }

@@ -83,11 +83,11 @@ pub(super) const RESOURCES: &[Def] = &[
     Def::value("core-spec", Some('S'), "cores", "count of reserved cores", nothing)
         .only(JOB)
         .env(&["SBATCH_CORE_SPEC", "SALLOC_CORE_SPEC", "SLURM_CORE_SPEC"])
-        .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with reserved_cpus"),
+        .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with core_spec_count"),
     Def::value("thread-spec", None, "threads", "count of reserved threads", nothing)
         .only(JOB)
         .env(&["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"])
-        .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with reserved_cpus"),
+        .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with core_spec_count"),
     Def::value("tres-per-task", None, "list", "CPUs and devices of each task, e.g. cpu:2,gres/gpu:1", |s, v| {
         let (cpus, gpus) = tres_per_task(v)?;
         s.spec.cpus_per_task = cpus.or(s.spec.cpus_per_task);

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{NodeConfig, Oversubscribe, PartitionConfig, PartitionState, PreemptMode};
-use crate::model::node::NodeGres;
+use crate::model::node::{NodeGres, NodeShape};
 use crate::text::gather::is_layer_name;
 use crate::text::gres::GresList;
 use crate::text::hostlist::HostList;
@@ -81,13 +81,16 @@ pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 7] = [
 ];
 
 /// Keys of nodes that can be given when they are created, with Slurm's spelling.
-pub const NODE_KEYS: [&str; 14] = [
+pub const NODE_KEYS: [&str; 17] = [
     "AvailableFeatures",
     "Boards",
+    "CoreSpecCount",
     "CoresPerSocket",
     "CPUs",
+    "CPUSpecList",
     "Features",
     "Gres",
+    "MemSpecLimit",
     "Procs",
     "RealMemory",
     "Sockets",
@@ -200,9 +203,12 @@ pub fn node(config: &mut NodeConfig, key: &str, value: &str) -> Result<(), Strin
             "1" => Ok(()),
             _ => Err("a node has one board here; give its Sockets".to_owned()),
         },
+        "CoreSpecCount" => read(value).map(|count| config.core_spec_count = count),
         "CoresPerSocket" => at_least_one(value).map(|count| shape.cores_per_socket = count),
         "CPUs" | "Procs" => at_least_one(value).map(|count| shape.cpus = count),
+        "CPUSpecList" => read(value).map(|cpus| config.cpu_spec_list = cpus),
         "Gres" => devices(value).map(|gres| shape.gres = gres),
+        "MemSpecLimit" => read::<MemoryMb>(value).map(|memory| config.mem_spec_limit = memory.0),
         "RealMemory" => read::<MemoryMb>(value).map(|memory| shape.memory_mb = memory.0),
         "Sockets" | "SocketsPerBoard" => at_least_one(value).map(|count| shape.sockets = count),
         // A node that is created is there once its daemon has registered, whatever it is called until then.
@@ -217,7 +223,8 @@ pub fn node(config: &mut NodeConfig, key: &str, value: &str) -> Result<(), Strin
     done.map_err(|problem| format!("Invalid input: {key}={value}: {problem}"))
 }
 
-/// What must hold between the numbers of a node that is created: CPUs are what its sockets, cores and threads come to.
+/// What must hold between the numbers of a node that is created: CPUs are what its sockets, cores and threads come to, and
+/// what is kept for the system leaves something to jobs.
 ///
 /// # Errors
 /// What does not.
@@ -228,7 +235,12 @@ pub fn complete(config: &mut NodeConfig) -> Result<(), String> {
             config.name
         ));
     }
-    let shape = &mut config.shape;
+    layout(&mut config.shape)?;
+    config.specialized_wrongly().map_or(Ok(()), |(_, problem)| Err(problem))
+}
+
+/// Completes the CPUs of a node with its sockets, cores and threads.
+fn layout(shape: &mut NodeShape) -> Result<(), String> {
     let parts = [shape.sockets, shape.cores_per_socket, shape.threads_per_core];
     if parts == [0; 3] {
         return Ok(());
@@ -468,6 +480,9 @@ mod tests {
         assert_eq!(made("CPUs=8 CoresPerSocket=4").map(|shape| (shape.sockets, shape.cpus)), Ok((2, 8)));
         assert_eq!(made("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2").map(|shape| shape.cpus), Ok(16));
         assert!(made("CPUs=9 Sockets=2 CoresPerSocket=4").is_err());
+        let kept = made("CPUs=4 CoreSpecCount=4").unwrap_err();
+        assert_eq!(kept, "4 of 4 cores leave none to jobs; keep 3 at the most");
+        assert!(made("CPUs=4 CPUSpecList=0,1 RealMemory=2G MemSpecLimit=1024").is_ok());
         assert_eq!(made("Gres=gpu:a100:2,nic State=CLOUD").map(|shape| shape.gres.len()), Ok(2));
     }
 }

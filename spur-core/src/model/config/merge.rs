@@ -168,7 +168,13 @@ pub fn node(was: &NodeConfig, is: &NodeConfig, says: &NodeConfig) -> (NodeConfig
         &says.shape,
         undone
     );
-    let outside = merge!(NodeConfig { name, shape, weight }, was, is, says, undone);
+    let outside = merge!(
+        NodeConfig { name, shape, weight, core_spec_count, cpu_spec_list, mem_spec_limit },
+        was,
+        is,
+        says,
+        undone
+    );
     undone.retain(|key| *key != "shape");
     (NodeConfig { shape, ..outside }, undone)
 }

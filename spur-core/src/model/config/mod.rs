@@ -12,6 +12,7 @@ pub mod merge;
 mod parse;
 mod policy;
 mod qos;
+mod specialized;
 #[cfg(test)]
 mod tests;
 

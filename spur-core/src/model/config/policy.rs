@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::QosConfig;
 use crate::model::caller::Caller;
+use crate::model::idset::IdSet;
 use crate::model::node::NodeShape;
 use crate::model::topology::TopologyConfig;
 use crate::text::memory::MemoryMb;
@@ -309,6 +310,19 @@ pub struct NodeConfig {
     pub shape: NodeShape,
     /// Nodes of low weight are taken first.
     pub weight: u32,
+    /// `core_spec_count`: cores that jobs never get.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub core_spec_count: u32,
+    /// `cpu_spec_list`: CPUs that jobs never get, nor the others of their cores.
+    #[serde(skip_serializing_if = "IdSet::is_empty")]
+    pub cpu_spec_list: IdSet,
+    /// `mem_spec_limit`: memory that jobs never get, MiB.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub mem_spec_limit: u64,
+}
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// One partition.

@@ -205,7 +205,7 @@ mod tests {
             ..PartitionConfig::default()
         };
         let mut policy = Policy {
-            nodes: vec![NodeConfig { name: Arc::clone(&name), shape, weight: 1 }],
+            nodes: vec![NodeConfig { name: Arc::clone(&name), shape, weight: 1, ..NodeConfig::default() }],
             partitions: vec![partition],
             ..Policy::default()
         };

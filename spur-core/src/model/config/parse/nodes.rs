@@ -33,8 +33,7 @@ pub(super) fn nodes(top: &mut Section<'_>) -> Nodes {
         let names = names(&mut section);
         nodes.are_all &= names.is_some();
         let names = names.unwrap_or_default();
-        let shape = shape(&mut section);
-        let weight = section.integer("weight", 0..=u32::MAX).unwrap_or(1);
+        let config = config(&mut section);
         let reached = reached(&mut section, names.len());
         for (i, name) in names.iter().enumerate() {
             if let Some(first) = first_lines.get(name) {
@@ -46,7 +45,7 @@ pub(super) fn nodes(top: &mut Section<'_>) -> Nodes {
             if let Some(address) = reached.get(i).filter(|address| **address != NodeAddress::default()) {
                 nodes.addresses.insert(name.clone(), address.clone());
             }
-            nodes.known.push(NodeConfig { name: name.clone(), shape: shape.clone(), weight });
+            nodes.known.push(NodeConfig { name: name.clone(), ..config.clone() });
         }
         section.finish();
     }
@@ -62,6 +61,22 @@ fn names(section: &mut Section<'_>) -> Option<Vec<Arc<str>>> {
         section.refuse("names", format_args!("`{bad}` cannot be the name of a node; {help}"));
     }
     Some(list.iter().map(Arc::from).collect())
+}
+
+/// What is true of each node of an entry.
+fn config(section: &mut Section<'_>) -> NodeConfig {
+    let config = NodeConfig {
+        name: "".into(),
+        shape: shape(section),
+        weight: section.integer("weight", 0..=u32::MAX).unwrap_or(1),
+        core_spec_count: section.integer("core_spec_count", 0..=MOST).unwrap_or(0),
+        cpu_spec_list: section.parsed("cpu_spec_list").unwrap_or_default(),
+        mem_spec_limit: section.mebibytes("mem_spec_limit").unwrap_or(0),
+    };
+    if let Some((key, problem)) = config.specialized_wrongly() {
+        section.refuse(key, problem);
+    }
+    config
 }
 
 fn shape(section: &mut Section<'_>) -> NodeShape {

@@ -75,7 +75,6 @@ fn jobs(own: &Own<'_>, known: &Known<'_>, show: &Show) -> Rows {
         ("FirstJobId", fixed("1")),
         ("GresTypes", or_null(known.gres)),
         ("InactiveLimit", fixed("0 sec")),
-        ("JobContainerType", fixed("job_container/none")),
         ("JobRequeue", u8::from(own.text("controller.requeue") == "true").to_string()),
         ("KillWait", own.secs("controller.kill_wait")),
         ("Licenses", or_null(own.text("licenses"))),

@@ -190,7 +190,8 @@ impl FromStr for FeatureExpr {
 
     fn from_str(text: &str) -> Result<FeatureExpr, ParseError> {
         let refuse = |problem: &str| ParseError::new(WHAT, text, problem, HELP);
-        if text.chars().filter(|c| "([".contains(*c)).count() > MAX_DEPTH {
+        let is_too_deep = |text: &str| text.chars().filter(|c| "([".contains(*c)).count() > MAX_DEPTH;
+        if is_too_deep(text) {
             return Err(refuse("there are too many parentheses"));
         }
         let parsed = all_consuming(delimited(multispace0, expression, multispace0)).parse(text);
@@ -205,6 +206,10 @@ impl FromStr for FeatureExpr {
                 _ => refuse(&format!("it goes wrong at `{rest}`")),
             }
         })?;
+        // Each turn from one to the other is a pair of parentheses where it is written again, as in the journal.
+        if is_too_deep(&expr.to_string()) {
+            return Err(refuse("`&` and `|` take turns too often"));
+        }
         expr.nonsense().map_or(Ok(expr), |problem| Err(refuse(&problem)))
     }
 }
@@ -264,6 +269,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_taken_can_be_read_again() {
+        let turns = |count: usize| format!("a{}", "&b|a".repeat(count));
+        for count in 1..=16 {
+            let expr: FeatureExpr = turns(count).parse().unwrap();
+            assert_eq!(expr.to_string().parse::<FeatureExpr>().unwrap(), expr);
+        }
+        let refused = turns(17).parse::<FeatureExpr>().unwrap_err();
+        assert!(refused.to_string().contains("take turns too often"), "{refused}");
+    }
 
     #[test]
     fn spellings() {

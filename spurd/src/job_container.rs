@@ -16,6 +16,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use spur_core::id::Attempt;
 use spur_core::model::config::AgentLocal;
 
+use crate::step::attempt::file_name;
 use crate::step::order::{Identity, PrivateDirectory};
 
 /// The directory that is in memory.
@@ -63,7 +64,7 @@ impl JobContainers {
     /// What the system refused, with the directory.
     pub(crate) fn prepare(&self, attempt: Attempt, user: &Identity) -> io::Result<Vec<PrivateDirectory>> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let job = self.base.join(name(attempt));
+        let job = self.base.join(file_name(attempt));
         let directory = |(place, target): (usize, &PathBuf)| {
             let source = job.join(place.to_string());
             self.make(&source, target, user)
@@ -90,7 +91,7 @@ impl JobContainers {
 
     /// Removes what a job has had. It may hold a great many files, which nobody waits for.
     pub(crate) fn remove(&self, attempt: Attempt) {
-        let job = self.base.join(name(attempt));
+        let job = self.base.join(file_name(attempt));
         if job.exists() {
             tokio::task::spawn_blocking(move || remove(&job));
         }
@@ -98,7 +99,7 @@ impl JobContainers {
 
     /// Removes what jobs have left of which an earlier daemon did not hear that they were over.
     pub(crate) fn keep_only(&self, attempts: impl Iterator<Item = Attempt>) {
-        let kept: BTreeSet<String> = attempts.map(name).collect();
+        let kept: BTreeSet<String> = attempts.map(file_name).collect();
         let entries = fs::read_dir(&self.base).into_iter().flatten().filter_map(Result::ok);
         let left = entries.filter(|entry| entry.file_name().to_str().is_none_or(|name| !kept.contains(name)));
         let left: Vec<PathBuf> = left.map(|entry| entry.path()).collect();
@@ -106,10 +107,6 @@ impl JobContainers {
             tokio::task::spawn_blocking(move || left.iter().for_each(|job| remove(job)));
         }
     }
-}
-
-fn name(attempt: Attempt) -> String {
-    format!("{}.{}", attempt.job, attempt.restart)
 }
 
 /// Removes the directories of a job, without following what lies in them.

@@ -44,7 +44,7 @@ use self::making::{create_durably, open_for, write_durably};
 use self::told::Told;
 use crate::condition::{Condition, News};
 use crate::step::LOST_FILE;
-use crate::step::attempt::StepAttempt;
+use crate::step::attempt::{StepAttempt, file_name};
 use crate::step::record::{EXIT_FILE, ExitRecord};
 
 /// A spool that cannot be used.
@@ -463,7 +463,7 @@ impl Spool {
     /// What the file system refused.
     pub fn remember(&self, attempt: Attempt, record: &Record) -> io::Result<()> {
         let path = self.job(attempt);
-        let temporary = self.root.join("jobs").join(format!("{}.{}.new", attempt.job, attempt.restart));
+        let temporary = self.root.join("jobs").join(format!("{}.new", file_name(attempt)));
         self.noted(fs::write(&temporary, serde_json::to_vec(record)?))?;
         self.noted(fs::rename(temporary, path))
     }
@@ -483,7 +483,7 @@ impl Spool {
     }
 
     fn variables_file(&self, attempt: Attempt) -> PathBuf {
-        self.root.join("jobs").join(format!("{}.{}.variables", attempt.job, attempt.restart))
+        self.root.join("jobs").join(format!("{}.variables", file_name(attempt)))
     }
 
     /// The controller will never mention the attempt again: nothing of it stays.
@@ -536,7 +536,7 @@ impl Spool {
     }
 
     fn job(&self, attempt: Attempt) -> PathBuf {
-        self.root.join("jobs").join(format!("{}.{}", attempt.job, attempt.restart))
+        self.root.join("jobs").join(file_name(attempt))
     }
 
     fn jobs(&self) -> io::Result<Vec<Attempt>> {

@@ -20,7 +20,7 @@ use spur_core::id::{Attempt, StepId};
 use spur_core::model::config::CgroupPlugin;
 
 use self::host::Host;
-use crate::step::attempt::StepAttempt;
+use crate::step::attempt::{StepAttempt, file_name};
 use crate::step::order::{Confinement, DeviceNumber, LegacyGroup};
 
 pub(crate) use self::legacy::{
@@ -318,7 +318,7 @@ fn remove_steps(job: &Path) {
 
 /// The name of a job's group in its node's.
 fn job_group(attempt: Attempt) -> String {
-    format!("job_{}.{}", attempt.job, attempt.restart)
+    format!("job_{}", file_name(attempt))
 }
 
 /// The name of a step's group in its job's.

@@ -21,8 +21,13 @@ pub struct StepAttempt {
 
 impl fmt::Display for StepAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.attempt.job, self.attempt.restart, self.step.label())
+        write!(f, "{}.{}", file_name(self.attempt), self.step.label())
     }
+}
+
+/// What files and directories of an attempt of a job are called: `42.0`.
+pub(crate) fn file_name(attempt: Attempt) -> String {
+    format!("{}.{}", attempt.job, attempt.restart)
 }
 
 /// A text that is not the written form of a [`StepAttempt`].

@@ -128,6 +128,15 @@ impl Cluster {
         cluster
     }
 
+    /// Adds lines to a table that the configuration has.
+    pub(crate) fn configure(&self, table: &str, lines: &str) {
+        let path = self.path("spur.toml");
+        let text = fs::read_to_string(&path).expect("it was made with the directory");
+        let head = format!("[{table}]\n");
+        assert!(text.contains(&head), "there is no {head}");
+        fs::write(path, text.replace(&head, &format!("{head}{lines}"))).expect("the directory is ours");
+    }
+
     /// A file of the cluster.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

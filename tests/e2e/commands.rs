@@ -64,10 +64,7 @@ fn mail_tells_of_time_and_of_what_never_comes_true() {
     let script = format!("#!/bin/sh\necho \"$2 to $3: $SLURM_JOB_MAIL_TYPE\" >>{}\n", mailbox.display());
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let line = format!("[controller]\nmail_prog = \"{}\"\n", program.display());
-    let configuration = cluster.path("spur.toml");
-    let text = fs::read_to_string(&configuration).unwrap().replace("[controller]\n", &line);
-    fs::write(&configuration, text).unwrap();
+    cluster.configure("controller", &format!("mail_prog = \"{}\"\n", program.display()));
     cluster.start_controller();
     cluster.start_node("n1");
     cluster.wait_for_log("n1", "registered as n1");

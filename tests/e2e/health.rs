@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Setup};
 #[test]
 fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
     let mut cluster = Cluster::prepare(&Setup::default());
-    let (program, configuration) = (cluster.path("check"), cluster.path("spur.toml"));
+    let program = cluster.path("check");
     let sick = cluster.path("sick");
     let script = format!(
         "#!/bin/sh\necho $SLURMD_NODENAME >>{}\n[ ! -e {} ] || scontrol update NodeName=$SLURMD_NODENAME State=DRAIN Reason=sick\n",
@@ -17,12 +17,8 @@ fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
     );
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let lines = format!(
-        "[agent]\nhealth_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n",
-        program.display()
-    );
-    let text = fs::read_to_string(&configuration).unwrap().replace("[agent]\n", &lines);
-    fs::write(&configuration, text).unwrap();
+    let lines = format!("health_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n", program.display());
+    cluster.configure("agent", &lines);
     cluster.start_controller();
     cluster.start_node("n1");
     cluster.wait_for_log("n1", "registered as n1");
@@ -36,17 +32,16 @@ fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
 #[test]
 fn a_busy_node_is_left_alone_where_only_idle_ones_are_looked_at() {
     let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
-    let (program, configuration) = (cluster.path("check"), cluster.path("spur.toml"));
+    let program = cluster.path("check");
     let script = format!("#!/bin/sh\necho $SLURMD_NODENAME >>{}\n", cluster.work("looked").display());
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let lines = format!(
-        "[agent]\nhealth_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n\
+        "health_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n\
          health_check_node_state = [\"IDLE\"]\n",
         program.display()
     );
-    let text = fs::read_to_string(&configuration).unwrap().replace("[agent]\n", &lines);
-    fs::write(&configuration, text).unwrap();
+    cluster.configure("agent", &lines);
     cluster.start_controller();
     for node in ["n1", "n2"] {
         cluster.start_node(node);

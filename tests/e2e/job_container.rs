@@ -13,12 +13,10 @@ fn cluster() -> Option<Cluster> {
     }
     let mut cluster = Cluster::prepare(&Setup::default());
     let lines = format!(
-        "[agent]\njob_container_base_path = \"{}\"\njob_container_dirs = [\"/var/tmp\", \"/dev/shm\"]\n",
+        "job_container_base_path = \"{}\"\njob_container_dirs = [\"/var/tmp\", \"/dev/shm\"]\n",
         cluster.path("containers").display()
     );
-    let configuration = cluster.path("spur.toml");
-    let text = fs::read_to_string(&configuration).unwrap().replace("[agent]\n", &lines);
-    fs::write(&configuration, text).unwrap();
+    cluster.configure("agent", &lines);
     cluster.start_controller();
     cluster.start_node("n1");
     cluster.wait_for_log("n1", "registered as n1");

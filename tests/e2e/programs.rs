@@ -19,16 +19,14 @@ const EPILOG: &str = "echo $SLURM_SCRIPT_CONTEXT $SLURM_JOB_NAME $SLURM_JOB_EXIT
 fn cluster_with(prolog: &str, epilog: &str, controller: &str) -> Cluster {
     let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
     let work = cluster.path("work").display().to_string();
-    let mut lines = format!("[controller]\n{controller}");
+    let mut lines = controller.to_owned();
     for (key, script) in [("prolog_slurmctld", prolog), ("epilog_slurmctld", epilog)] {
         let path = cluster.path(key);
         fs::write(&path, format!("#!/bin/sh\n{}\n", script.replace("@", &work))).unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         lines += &format!("{key} = \"{}\"\n", path.display());
     }
-    let configuration = cluster.path("spur.toml");
-    let text = fs::read_to_string(&configuration).unwrap().replace("[controller]\n", &lines);
-    fs::write(&configuration, text).unwrap();
+    cluster.configure("controller", &lines);
     cluster.start_controller();
     for node in ["n1", "n2"] {
         cluster.start_node(node);

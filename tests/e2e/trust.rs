@@ -163,9 +163,7 @@ fn a_socket_of_somebody_else_is_not_believed() {
         assert_eq!(told.code == Some(0), believes, "{uid}: {told:?}");
         assert!(believes || told.err.contains("is served by uid 41000"), "{uid}: {told:?}");
     }
-    let text = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
-    let text = text.replace("[auth]\n", &format!("[auth]\nuser = \"{STRANGER}\"\n"));
-    std::fs::write(cluster.path("spur.toml"), text).unwrap();
+    cluster.configure("auth", &format!("user = \"{STRANGER}\"\n"));
     cluster.ok(&["squeue"]);
 }
 

@@ -60,9 +60,7 @@ struct One<'a, 'b> {
 
 impl One<'_, '_> {
     fn note(&mut self, pair: &Pair, why: &str) {
-        if let Some(text) = self.notes.about(pair, why) {
-            self.section.comment(text);
-        }
+        self.notes.tell(&mut self.section, pair, why);
     }
 
     fn read(&mut self, name: &str, is_default: bool, qos: &mut Vec<String>) -> Option<Section> {

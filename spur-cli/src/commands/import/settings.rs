@@ -75,9 +75,7 @@ struct Taker<'a> {
 
 impl Taker<'_> {
     fn note(&mut self, section: &mut Section, pair: &Pair, why: &str) {
-        if let Some(text) = self.notes.about(pair, why) {
-            section.comment(text);
-        }
+        self.notes.tell(section, pair, why);
     }
 
     /// A whole number within bounds.

@@ -28,10 +28,7 @@ pub(super) fn specialized(entry: &mut Entry, section: &mut Section, notes: &mut 
         let refused = Config::parse(&judged.to_string(), "").err();
         match refused.iter().flat_map(|errors| errors.iter()).find(|error| error.key == to) {
             None => *section = with,
-            Some(error) => {
-                let text = notes.about(&pair, &error.problem);
-                text.into_iter().for_each(|text| section.comment(text));
-            }
+            Some(error) => notes.tell(section, &pair, &error.problem),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::HostList;
 use super::parse::{self, HELP, WHAT};
+use super::{HostList, MAX_RANGES};
 use crate::text::nearest::nearest;
 use crate::text::{ParseError, serde_as_text};
 
@@ -132,19 +132,27 @@ impl FromStr for HostExpr {
     fn from_str(text: &str) -> Result<HostExpr, ParseError> {
         let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
         let mut terms: Vec<HostTerm> = Vec::new();
+        let mut ranges = 0;
         for item in parse::items(text).map_err(refuse)? {
             match item.strip_suffix('}').and_then(|item| item.split_once('{')) {
                 Some((name, argument)) => {
-                    terms.push(HostTerm::Function(function(name, argument).map_err(refuse)?));
+                    let function = function(name, argument).map_err(refuse)?;
+                    ranges += function.names.runs.len();
+                    terms.push(HostTerm::Function(function));
                 }
                 None => {
                     if !matches!(terms.last(), Some(HostTerm::Hosts(_))) {
                         terms.push(HostTerm::Hosts(HostList::new()));
                     }
                     if let Some(HostTerm::Hosts(hosts)) = terms.last_mut() {
+                        ranges -= hosts.runs.len();
                         parse::push_item(hosts, item).map_err(refuse)?;
+                        ranges += hosts.runs.len();
                     }
                 }
+            }
+            if ranges > MAX_RANGES {
+                return Err(refuse(format!("there are more than {MAX_RANGES} ranges")));
             }
         }
         Ok(HostExpr { terms })
@@ -201,6 +209,7 @@ mod tests {
             ("rack{s1}", "there is no function `rack`"),
             ("switch{}", "switch{} names nothing"),
             ("switch{s[2-1]}", "switch{s[2-1]}: the range 2-1 runs backwards"),
+            ("n[0-200000]r1,switch{s},n[0-200000]r1", "there are more than 262144 ranges"),
             ("switch{s1", "a `{` is not closed"),
             ("switch{s1]", "a `]` closes nothing"),
         ] {

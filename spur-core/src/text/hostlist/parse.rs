@@ -20,15 +20,20 @@ use super::{HostList, Numbers, Run};
 use crate::text::ParseError;
 
 /// How many hosts one range may stand for; with Slurm it is 65,536.
-pub const MAX_RANGE: u64 = 1_048_576;
+pub const MAX_RANGE: u64 = less_if_fuzzed(1_048_576, 1_024) as u64;
 /// How many texts may stand before the last bracket of one item.
-pub const MAX_PREFIXES: usize = 65_536;
+pub const MAX_PREFIXES: usize = less_if_fuzzed(65_536, 64);
 /// How many ranges one list may have.
-pub const MAX_RANGES: usize = 262_144;
+pub const MAX_RANGES: usize = less_if_fuzzed(262_144, 256);
 /// How many names one list may have.
-pub const MAX_NAMES: usize = 4_194_304;
+pub const MAX_NAMES: usize = less_if_fuzzed(4_194_304, 4_096);
 /// How deep brackets may be nested.
 const MAX_DEPTH: usize = 8;
+
+/// A fuzzer would spend nearly all of its time on long expansions, which tell nothing new.
+const fn less_if_fuzzed(limit: usize, fuzzed: usize) -> usize {
+    if cfg!(fuzzing) { fuzzed } else { limit }
+}
 
 pub(super) const WHAT: &str = "hostlist";
 pub(super) const HELP: &str =
@@ -51,9 +56,6 @@ pub(super) fn host_list(text: &str) -> Result<HostList, ParseError> {
     let mut list = HostList::new();
     for item in items(text).map_err(refuse)? {
         push_item(&mut list, item).map_err(refuse)?;
-        if list.runs.len() > MAX_RANGES {
-            return Err(refuse(format!("there are more than {MAX_RANGES} ranges")));
-        }
     }
     Ok(list)
 }
@@ -97,12 +99,22 @@ pub(super) fn push_item(list: &mut HostList, item: &str) -> Result<(), String> {
     if list.len() + names > MAX_NAMES {
         return Err(format!("there are more than {MAX_NAMES} names"));
     }
-    match as_ranges(&pieces) {
-        Some((before, entries, suffix)) => {
+    let ranges = as_ranges(&pieces);
+    let runs = match &ranges {
+        Some((before, entries, _)) => {
             let prefixes = count(before)?;
             if prefixes > MAX_PREFIXES {
                 return Err(format!("`{item}`: more than {MAX_PREFIXES} texts before its last bracket"));
             }
+            prefixes.saturating_mul(entries.len())
+        }
+        None => names,
+    };
+    if list.runs.len() + runs > MAX_RANGES {
+        return Err(format!("there are more than {MAX_RANGES} ranges"));
+    }
+    match ranges {
+        Some((before, entries, suffix)) => {
             for prefix in expand(before) {
                 for &(first, last) in &entries {
                     let numbers = Some(numbers(first, last)?);
@@ -263,6 +275,9 @@ mod tests {
                 "a[0-999]b[0-999]c[0-3]",
                 "`a[0-999]b[0-999]c[0-3]`: more than 65536 texts before its last bracket",
             ),
+            ("1[001-11[001-00136672]40110103]4", "there are more than 262144 ranges"),
+            ("n[0-300200]r0-30020", "there are more than 262144 ranges"),
+            ("n[0-200000]r1,m[0-200000]r1", "there are more than 262144 ranges"),
             ("n[1-99999999999999999999]", "the number 99999999999999999999 is too large"),
             ("n[[[[[[[[[1]]]]]]]]]", "brackets are nested more than 8 deep"),
             ("switch{s1}", "`switch{s1}`: only plain names can stand here, no function"),

@@ -15,3 +15,4 @@ pub mod session;
 pub mod settings;
 pub mod terminal;
 pub mod version;
+pub mod zone;

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, umask};
@@ -21,6 +20,7 @@ use spur_proto::v1::Limit;
 use crate::error::Failure;
 use crate::options::submission::{Export, Propagate, Submission, Surroundings};
 use crate::options::told::Place;
+use crate::zone;
 
 /// Variables by their names, in the order of these.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -221,7 +221,7 @@ pub struct Here;
 
 impl Surroundings for Here {
     fn now(&self) -> CivilNow {
-        let now = jiff::Zoned::now();
+        let now = jiff::Timestamp::now().to_zoned(zone::local());
         let civil = Civil {
             year: now.year().into(),
             month: now.month().unsigned_abs(),
@@ -244,7 +244,7 @@ impl Surroundings for Here {
             small(civil.second)?,
             0,
         );
-        let zoned = TimeZone::system().to_ambiguous_zoned(civil.ok()?).compatible().ok()?;
+        let zoned = zone::local().to_ambiguous_zoned(civil.ok()?).compatible().ok()?;
         Some(Time(zoned.timestamp().as_second()))
     }
 }
@@ -252,7 +252,7 @@ impl Surroundings for Here {
 impl Place for Here {
     fn stamp(&self, when: When) -> Option<String> {
         let time = when.resolve(self.now(), &|civil| self.to_epoch(civil)).ok()?;
-        let zoned = jiff::Timestamp::from_second(time.0).ok()?.to_zoned(TimeZone::system());
+        let zoned = jiff::Timestamp::from_second(time.0).ok()?.to_zoned(zone::local());
         Some(zoned.strftime("%Y-%m-%dT%H:%M:%S").to_string())
     }
 

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use spur_core::text::ParseError;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
@@ -23,6 +22,7 @@ use crate::error::Failure;
 use crate::format::fields::job;
 use crate::format::{Asker, Show, Times};
 use crate::session::{Session, whoami};
+use crate::zone;
 
 /// What a command line asks for.
 pub enum Asked<Q> {
@@ -37,7 +37,7 @@ pub enum Asked<Q> {
 /// # Errors
 /// A `SLURM_BITSTR_LEN` that is no number.
 pub fn show(env: &dyn Fn(&str) -> Option<String>) -> Result<Show, Failure> {
-    let mut show = Show::new(TimeZone::system(), Timestamp::now().as_second());
+    let mut show = Show::new(zone::local(), Timestamp::now().as_second());
     if let Some(text) = env("SLURM_BITSTR_LEN") {
         let wrong = |_| {
             let text = format!("SLURM_BITSTR_LEN: `{text}` is not a number of characters; 0 is no limit");

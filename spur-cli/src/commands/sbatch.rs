@@ -18,6 +18,7 @@ use crate::options::het::{self, Reading};
 use crate::options::submission::{Export, Submission};
 use crate::place::{self, Environment, Here};
 use crate::session::Session;
+use crate::zone;
 
 /// The variable by which the node knows, as with Slurm, that the script is to have the user's login environment, too.
 const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
@@ -139,7 +140,7 @@ pub(super) async fn test(
 fn forecast(answer: &TestSubmitResponse, start: i64) -> String {
     let start = jiff::Timestamp::from_second(start).map_or_else(
         |_| start.to_string(),
-        |start| start.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
+        |start| start.to_zoned(zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
     );
     // The lowest layer is the nodes themselves, which are named; what is above says where they lie.
     let places = answer.spans.iter().filter(|span| span.layer != "node");

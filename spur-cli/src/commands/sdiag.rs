@@ -17,6 +17,7 @@ use crate::format::json;
 use crate::format::json::value::{number, time};
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
+use crate::zone;
 
 /// What the options say.
 #[derive(Default)]
@@ -114,7 +115,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
                 false => wish.slurm(&show, [("statistics", statistics(&figures).into())]),
             }
         }
-        None => text(&figures, &TimeZone::system())?,
+        None => text(&figures, &zone::local())?,
     };
     write!(session.out, "{text}")?;
     Ok(0)

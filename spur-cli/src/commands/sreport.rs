@@ -20,6 +20,7 @@ use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::format::value::time;
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
+use crate::zone;
 
 /// Usage is counted in whole hours, as Slurm's database sums it up.
 const HOUR: i64 = 3600;
@@ -273,7 +274,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     };
     let kind = Kind::named(of, name)?;
     let asked = conditions(rest)?;
-    let zone = TimeZone::system();
+    let zone = zone::local();
     let now = Timestamp::now().as_second();
     let window = asked.window(&zone, now)?;
     let cluster = query::cluster_name(session).await?;

@@ -32,7 +32,6 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use spur_core::model::change::{ChangeError, JobChange};
 use spur_core::text::nearest::nearest;
 use spur_proto::client::{Controller, JOBS_AT_ONCE};
@@ -47,6 +46,7 @@ use crate::error::{Bare, Failure};
 use crate::format::json::Wish;
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
+use crate::zone;
 pub use controller::ping;
 use entity::{Creation, Deletion};
 use help::HELP;
@@ -342,7 +342,7 @@ async fn show_completing(session: &mut Session) -> anyhow::Result<u8> {
 /// Creates a partition, nodes or a reservation.
 async fn create(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let Some(creation) = entity::create(words)? else {
-        let request = reservation::create(words, &TimeZone::system(), Timestamp::now())?;
+        let request = reservation::create(words, &zone::local(), Timestamp::now())?;
         return reserve(session, request).await;
     };
     let connection = session.connection()?;
@@ -402,7 +402,7 @@ async fn change_reservation(session: &mut Session, request: UpdateReservationReq
 
 /// Changes jobs, nodes, a partition or a reservation.
 async fn change(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let (zone, now) = (TimeZone::system(), Timestamp::now());
+    let (zone, now) = (zone::local(), Timestamp::now());
     if let Some(request) = reservation::change(words, &zone, now)? {
         return change_reservation(session, request).await;
     }

@@ -18,6 +18,7 @@ use crate::options::submission::Submission;
 use crate::options::{CommandLine, Opt, Settled};
 use crate::place::Here;
 use crate::session::Session;
+use crate::zone;
 
 /// What `--state` says for the running controller.
 const LIVE: &str = "live";
@@ -175,7 +176,7 @@ fn text(answer: &Answer) -> String {
     };
     let when = match jiff::Timestamp::from_second(start.0) {
         Ok(date) if !answer.simulated => {
-            date.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string()
+            date.to_zoned(zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string()
         }
         _ => format!("{} s", start.0),
     };

@@ -168,7 +168,8 @@ priority_tier = 2
 END
   } >"$at/spur.toml"
   export SPUR_CONF=$at/spur.toml
-  "$SPUR/spur" links "$at/bin" >/dev/null
+  install "$SPUR/spur" "$at/bin/spur"
+  "$at/bin/spur" links "$at/bin" >/dev/null
   [ "$auth" = none ] || "$SPUR/spur" keygen "$at/cluster.key"
   "$SPUR/spurctld" -D >"$at/spurctld.log" 2>&1 &
   pids+=($!)

@@ -1,10 +1,10 @@
 //! Whether a request can ever be honoured by the cluster as it is configured, whatever is free or down now.
 
 mod components;
-mod knob;
 mod lacking;
 mod limits;
 mod mend;
+mod parameters;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-use self::knob::{Knob, Of};
 use self::lacking::{counted, devices, too_large};
 use self::mend::{Offer, Refused, Site};
+use self::parameters::{Of, Parameter};
 use super::inventory::{Inventory, fabric_for};
 use super::place::{self, AskError, Nearest, Never, View};
 use super::request::{Need, Request};
@@ -242,8 +242,9 @@ impl<'a> Judge<'a> {
         }
         let most = if self.limits { partition.config.max_nodes } else { None };
         let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX)).map_err(|error| {
-            let knobs = (0..spec.shape.gpus.len()).map(|at| Offer::Other(Knob::Devices(Of::Job, at)));
-            Refused::new(RefusalKind::NodeConfig, error.to_string(), knobs)
+            let parameters =
+                (0..spec.shape.gpus.len()).map(|at| Offer::Other(Parameter::Devices(Of::Job, at)));
+            Refused::new(RefusalKind::NodeConfig, error.to_string(), parameters)
         })?;
         let fabric =
             fabric_for(inventory, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
@@ -324,7 +325,7 @@ fn licenses(inventory: &Inventory, spec: &JobSpec) -> Result<(), Refused> {
         };
         if has < *count {
             let text = format!("--licenses={name}:{count}: there are {has}");
-            let offer = Offer::AtMost(Knob::License(at), has.into());
+            let offer = Offer::AtMost(Parameter::License(at), has.into());
             return Err(Refused::new(RefusalKind::License, text, [offer]));
         }
     }
@@ -343,7 +344,7 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
     {
         let begin = spec.begin.unwrap_or(Time::ZERO);
         let text = format!("a job of {shortest} that begins at --begin cannot end before --deadline");
-        let offer = Offer::AtMost(Knob::Time, deadline.since(begin));
+        let offer = Offer::AtMost(Parameter::Time, deadline.since(begin));
         return Err(Refused::new(RefusalKind::TimeLimit, text, [offer]));
     }
     Ok(())
@@ -363,7 +364,7 @@ fn nodes(
     let has = u32::try_from(has).unwrap_or(u32::MAX);
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
     if min > has {
-        let offer = Offer::AtMost(limits::node_knob(request), has.into());
+        let offer = Offer::AtMost(limits::node_parameter(request), has.into());
         return refuse(format!("{min} nodes: partition {name} has {has}"), offer);
     }
     let required = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
@@ -464,20 +465,24 @@ fn fits_idle(
     }
     if qualified < min {
         let text = format!("{min} nodes: {qualified} of partition {name} have what is asked for");
-        let knob = if request.slots.is_some() { Knob::Nodes } else { Knob::Slots };
-        return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(knob, qualified.into())]));
+        let parameter = if request.slots.is_some() { Parameter::Nodes } else { Parameter::Slots };
+        return Err(Refused::new(
+            RefusalKind::NodeConfig,
+            text,
+            [Offer::AtMost(parameter, qualified.into())],
+        ));
     }
     if eligible.idle.total() < slots {
         let (unit, total) = (request.need.slot.unit(), eligible.idle.total());
         let text = format!("{slots} {unit}s: partition {name} can hold {total} at once");
-        return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(Knob::Slots, total)]));
+        return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(Parameter::Slots, total)]));
     }
     if let Some((_, most)) = request.nodes
         && let Some(hold) = place::hold_fewer(&eligible.idle, most, slots)
     {
         let (unit, on) = (request.need.slot.unit(), if most == 1 { "node" } else { "nodes" });
         let text = format!("{slots} {unit}s on {most} {on}: no {most} can hold more than {hold}");
-        let offers = [Offer::AtMost(Knob::Slots, hold), Offer::Other(Knob::Nodes)];
+        let offers = [Offer::AtMost(Parameter::Slots, hold), Offer::Other(Parameter::Nodes)];
         return Err(Refused::new(RefusalKind::NodeConfig, text, offers));
     }
     let wisher =

@@ -52,7 +52,7 @@ mod subject;
 mod timeline;
 mod together;
 
-use pass::way::{QUICK_SEARCHES, SEARCHES};
+use pass::preemption::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
 pub use planned_starts::{Reservation, Reservations};
 pub use queue::priority;

@@ -18,7 +18,7 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 use crate::text::time::Time;
 
-use super::knob::sized;
+use super::parameters::sized;
 use super::{Judge, Refusal, RefusalKind, Say, refuse};
 
 /// Components of which a smaller size is looked for.

@@ -10,8 +10,8 @@ use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::nearest;
 
 use super::RefusalKind;
-use super::knob::{Knob, Of};
 use super::mend::{Offer, Refused};
+use super::parameters::{Of, Parameter};
 
 /// All devices have to be on some node. Whoever asks for others did not mean them, so nothing near is offered.
 pub(super) fn devices(inventory: &Inventory, shape: &Shape) -> Result<(), Refused> {
@@ -40,7 +40,7 @@ pub(super) fn counted(
             let name = partition.name();
             let text =
                 format!("--constraint: {count} nodes with {wanted}: {have} of partition {name} could serve");
-            let offer = (have > 0).then_some(Offer::AtMost(Knob::Counted(at), have as u64));
+            let offer = (have > 0).then_some(Offer::AtMost(Parameter::Counted(at), have as u64));
             return Err(Refused::new(RefusalKind::NodeConfig, text, offer));
         }
     }
@@ -66,9 +66,10 @@ pub(super) fn too_large(
         admitted().map(|shape| shape.memory_mb).max().unwrap_or(0),
     );
     // A number is offered as it is where it is what was asked for.
-    let offer = |knob: Knob, asked: u64, most: u64| match knob.asked(spec, None) == Some(asked) {
-        true => Offer::AtMost(knob, most),
-        false => Offer::Other(knob),
+    let offer = |parameter: Parameter, asked: u64, most: u64| match parameter.asked(spec, None) == Some(asked)
+    {
+        true => Offer::AtMost(parameter, most),
+        false => Offer::Other(parameter),
     };
     if !admitted().any(|shape| need.cores.suits(shape)) {
         let ask = &need.cores;
@@ -84,14 +85,17 @@ pub(super) fn too_large(
     let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
     if asked > cpus {
         let text = format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}");
-        let knobs = [Knob::Cpus, Knob::LeastCpus, Knob::OnEach].into_iter();
-        return refused(text, knobs.map(|knob| offer(knob, asked.into(), cpus.into())).collect());
+        let parameters = [Parameter::Cpus, Parameter::LeastCpus, Parameter::OnEach].into_iter();
+        return refused(
+            text,
+            parameters.map(|parameter| offer(parameter, asked.into(), cpus.into())).collect(),
+        );
     }
     let per_cpu = need.memory_per_cpu.saturating_mul(u64::from(asked));
     let wanted = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node.max(per_cpu) };
     if wanted > memory {
         let text = format!("{wanted} MiB on one node: the largest of partition {name} has {memory}");
-        return refused(text, vec![offer(Knob::Memory, wanted, memory)]);
+        return refused(text, vec![offer(Parameter::Memory, wanted, memory)]);
     }
     for gres in need.gres_per_node.iter().chain(&need.gres_per_task) {
         let has = |shape: &NodeShape| -> u64 {
@@ -107,7 +111,7 @@ pub(super) fn too_large(
     }
     refused(
         format!("no node of partition {name} has all that is asked for together"),
-        [Knob::Memory, Knob::Cpus, Knob::LeastCpus, Knob::Disk, Knob::OnEach]
+        [Parameter::Memory, Parameter::Cpus, Parameter::LeastCpus, Parameter::Disk, Parameter::OnEach]
             .into_iter()
             .chain(of_node(spec))
             .map(Offer::Other)
@@ -116,9 +120,9 @@ pub(super) fn too_large(
 }
 
 /// All that is said of devices.
-fn of_node(spec: &JobSpec) -> impl Iterator<Item = Knob> {
+fn of_node(spec: &JobSpec) -> impl Iterator<Item = Parameter> {
     let shape = &spec.shape;
     let all =
         [(Of::Node, shape.gres.len()), (Of::Task, shape.gpus_per_task.len()), (Of::Job, shape.gpus.len())];
-    all.into_iter().flat_map(|(of, len)| (0..len).map(move |at| Knob::Devices(of, at)))
+    all.into_iter().flat_map(|(of, len)| (0..len).map(move |at| Parameter::Devices(of, at)))
 }

@@ -7,8 +7,8 @@ use crate::sched::inventory::Inventory;
 use crate::sched::request::Request;
 
 use super::RefusalKind;
-use super::knob::Knob;
 use super::mend::{Offer, Refused};
+use super::parameters::Parameter;
 
 /// The time that a QOS allows.
 pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
@@ -16,7 +16,7 @@ pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
     let least = spec.least_time();
     let Some(most) = qos.max_wall.filter(|most| least > *most) else { return Ok(()) };
     let text = format!("time limit {least}: QOS {} allows {most}", qos.name);
-    let offer = most.seconds().map(|most| Offer::AtMost(Knob::Time, most));
+    let offer = most.seconds().map(|most| Offer::AtMost(Parameter::Time, most));
     let refused = Refused::new(RefusalKind::TimeLimit, text, offer);
     Err(refused.raised_by(Reason::QOSMaxWallDurationPerJobLimit))
 }
@@ -42,20 +42,20 @@ pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) 
             text.push_str("; ask for one with -A");
             None
         }
-        Limit::Time { most } => most.seconds().map(|most| Offer::AtMost(Knob::Time, most)),
+        Limit::Time { most } => most.seconds().map(|most| Offer::AtMost(Parameter::Time, most)),
         Limit::MostNodes { most, .. } => {
             let request = inventory.request(index, spec).ok();
-            request.map(|request| Offer::AtMost(node_knob(&request), most.into()))
+            request.map(|request| Offer::AtMost(node_parameter(&request), most.into()))
         }
         Limit::FewestNodes { least, .. } => Some(Offer::MoreNodes(least)),
-        Limit::Memory { most, .. } => Some(Offer::AtMost(Knob::Memory, most)),
+        Limit::Memory { most, .. } => Some(Offer::AtMost(Parameter::Memory, most)),
     };
     Err(Refused::new(kind, text, offer).raised_by(limit.reason()))
 }
 
 /// What is less of where a request wants too many nodes.
-pub(super) fn node_knob(request: &Request) -> Knob {
-    if request.slots.is_some() { Knob::Nodes } else { Knob::Slots }
+pub(super) fn node_parameter(request: &Request) -> Parameter {
+    if request.slots.is_some() { Parameter::Nodes } else { Parameter::Slots }
 }
 
 fn other_qos(config: &PartitionConfig) -> String {

@@ -11,7 +11,7 @@ use crate::sched::request::{Request, Slot};
 use crate::text::gather::{Gather, GatherClause, LinkSpeed, NetworkNeed};
 use crate::text::time::TimeLimit;
 
-use super::knob::{Knob, Way, with_nodes, without_zeros};
+use super::parameters::{Parameter, Way, with_nodes, without_zeros};
 use super::{Refusal, RefusalKind, Say};
 
 /// How many amounts are tried one after another on clusters of so many nodes in all.
@@ -45,11 +45,13 @@ pub(super) struct Site {
 
 impl Site {
     /// What no node has more of.
-    fn most(&self, knob: Knob, spec: &JobSpec) -> Option<u64> {
-        match knob {
-            Knob::Cpus | Knob::LeastCpus => Some(self.cpus),
-            Knob::Memory => matches!(spec.shape.memory, Some(MemoryNeed::PerNode(_))).then_some(self.memory),
-            Knob::Disk => Some(self.disk),
+    fn most(&self, parameter: Parameter, spec: &JobSpec) -> Option<u64> {
+        match parameter {
+            Parameter::Cpus | Parameter::LeastCpus => Some(self.cpus),
+            Parameter::Memory => {
+                matches!(spec.shape.memory, Some(MemoryNeed::PerNode(_))).then_some(self.memory)
+            }
+            Parameter::Disk => Some(self.disk),
             _ => None,
         }
     }
@@ -69,9 +71,9 @@ pub(super) struct Refused {
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
     /// What the limit is about: so much of it and no more.
-    AtMost(Knob, u64),
+    AtMost(Parameter, u64),
     /// Less of what has to do with it.
-    Other(Knob),
+    Other(Parameter),
     /// The job has to ask for so many nodes at least.
     MoreNodes(u32),
     /// A number that is a multiple.
@@ -105,11 +107,11 @@ impl Refused {
     pub(super) fn never(kind: RefusalKind, spec: &JobSpec, never: Never) -> Self {
         let Never { text, nearest, multiples } = never;
         let near = nearest.into_iter().map(|near| match near {
-            Nearest::AtMost(most) => Offer::AtMost(Knob::Slots, most.into()),
+            Nearest::AtMost(most) => Offer::AtMost(Parameter::Slots, most.into()),
             near => Offer::Near(near),
         });
-        let multiples = Knob::multiples(spec).filter(|_| multiples).map(Offer::Other);
-        Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Knob::Nodes)]))
+        let multiples = Parameter::multiples(spec).filter(|_| multiples).map(Offer::Other);
+        Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Parameter::Nodes)]))
     }
 
     /// The limit alone.
@@ -206,13 +208,13 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     fn offer(&self, offer: &Offer, found: &mut WorkingRequests, message: &mut String) {
         match offer {
-            Offer::AtMost(knob, most) => {
-                let amount = self.nearest(*knob, self.spec, Some(*most));
+            Offer::AtMost(parameter, most) => {
+                let amount = self.nearest(*parameter, self.spec, Some(*most));
                 found.add(amount.map(|amount| {
-                    let spec = knob.set(self.spec, self.request, amount);
-                    let words = match knob {
-                        _ if amount == 0 => knob.words(&spec, self.request),
-                        Knob::Time => {
+                    let spec = parameter.set(self.spec, self.request, amount);
+                    let words = match parameter {
+                        _ if amount == 0 => parameter.words(&spec, self.request),
+                        Parameter::Time => {
                             format!("{} ≤ {}", spec.least_time_option(), TimeLimit::Seconds(amount))
                         }
                         _ => format!("≤ {amount}"),
@@ -220,7 +222,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
                     (ask(&words), spec)
                 }));
             }
-            Offer::Other(knob) => found.add(self.other(*knob)),
+            Offer::Other(parameter) => found.add(self.other(*parameter)),
             Offer::MoreNodes(least) => {
                 let spec = with_nodes(self.spec, self.request, *least);
                 found.add(self.works(&spec).then(|| (format!("ask ≥ {least}"), spec)));
@@ -242,53 +244,55 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     /// What else works by itself.
     fn others(&self, found: &mut WorkingRequests) {
-        for knob in Knob::all(self.spec, self.request).into_iter().rev() {
+        for parameter in Parameter::all(self.spec, self.request).into_iter().rev() {
             if found.works.len() < OTHERS {
-                found.add(self.other(knob));
+                found.add(self.other(parameter));
             }
         }
     }
 
-    fn other(&self, knob: Knob) -> Option<(String, JobSpec)> {
-        let amount = self.nearest(knob, self.spec, None)?;
-        let spec = knob.set(self.spec, self.request, amount);
-        Some((ask(&knob.words(&spec, self.request)), spec))
+    fn other(&self, parameter: Parameter) -> Option<(String, JobSpec)> {
+        let amount = self.nearest(parameter, self.spec, None)?;
+        let spec = parameter.set(self.spec, self.request, amount);
+        Some((ask(&parameter.words(&spec, self.request)), spec))
     }
 
     /// Where no change by itself will do: as little as can be asked for, and of one thing after another as much again as works.
     fn several(&self) -> Option<(String, JobSpec)> {
-        let least = |knob: Knob| match (knob, knob.way(self.spec, self.request)) {
-            (Knob::Slots | Knob::Nodes, _) => self.least_count(),
-            (Knob::Devices(..), _) => 0,
+        let least = |parameter: Parameter| match (parameter, parameter.way(self.spec, self.request)) {
+            (Parameter::Slots | Parameter::Nodes, _) => self.least_count(),
+            (Parameter::Devices(..), _) => 0,
             (_, Way::Down { least } | Way::Scan { least } | Way::Around { least }) => least,
             (_, Way::Up { most }) => most,
         };
-        let with = |amounts: &[(Knob, u64)]| {
-            let set = |spec, (knob, amount): &(Knob, u64)| knob.set(&spec, self.request, *amount);
+        let with = |amounts: &[(Parameter, u64)]| {
+            let set =
+                |spec, (parameter, amount): &(Parameter, u64)| parameter.set(&spec, self.request, *amount);
             amounts.iter().fold(self.spec.clone(), set)
         };
-        let all = Knob::all(self.spec, self.request);
-        let mut amounts: Vec<(Knob, u64)> = all.iter().map(|knob| (*knob, least(*knob))).collect();
+        let all = Parameter::all(self.spec, self.request);
+        let mut amounts: Vec<(Parameter, u64)> =
+            all.iter().map(|parameter| (*parameter, least(*parameter))).collect();
         if !self.works(&with(&amounts)) {
             return None;
         }
         // What can be as it was asked for is, before anything is looked for.
-        for knob in all {
-            let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != knob).collect();
+        for parameter in all {
+            let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != parameter).collect();
             if self.works(&with(&others)) {
                 amounts = others;
             }
         }
         for at in 0..amounts.len() {
-            let knob = amounts[at].0;
-            let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != knob).collect();
-            if let Some(amount) = self.nearest(knob, &with(&others), None) {
+            let parameter = amounts[at].0;
+            let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != parameter).collect();
+            if let Some(amount) = self.nearest(parameter, &with(&others), None) {
                 amounts[at].1 = amount;
             }
         }
-        let (knobs, spec) = (amounts.iter().map(|(knob, _)| knob), with(&amounts));
+        let (parameters, spec) = (amounts.iter().map(|(parameter, _)| parameter), with(&amounts));
         let mut words: Vec<String> = Vec::new();
-        for said in knobs.map(|knob| knob.words(&spec, self.request)) {
+        for said in parameters.map(|parameter| parameter.words(&spec, self.request)) {
             if !words.contains(&said) {
                 words.push(said);
             }
@@ -317,12 +321,12 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     /// The amount of something that is nearest to what was asked for and works, the rest being as in `spec`; `hint` is where it
     /// may be.
-    fn nearest(&self, knob: Knob, spec: &JobSpec, hint: Option<u64>) -> Option<u64> {
-        let asked = knob.asked(self.spec, self.request)?;
-        let works = |amount: u64| self.works(&knob.set(spec, self.request, amount));
-        match knob.way(spec, self.request) {
+    fn nearest(&self, parameter: Parameter, spec: &JobSpec, hint: Option<u64>) -> Option<u64> {
+        let asked = parameter.asked(self.spec, self.request)?;
+        let works = |amount: u64| self.works(&parameter.set(spec, self.request, amount));
+        match parameter.way(spec, self.request) {
             Way::Down { least } => {
-                let top = hint.or(self.site.most(knob, spec)).filter(|top| (least..asked).contains(top));
+                let top = hint.or(self.site.most(parameter, spec)).filter(|top| (least..asked).contains(top));
                 if let Some(top) = top.filter(|top| works(*top)) {
                     return Some(top);
                 }
@@ -333,9 +337,9 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
             Way::Up { most } => (most > asked && works(most))
                 .then(|| most - halve(0, most - asked, |less| works(most - less))),
             Way::Scan { least } => {
-                let step = knob.step(spec);
+                let step = parameter.step(spec);
                 let times = (asked.div_ceil(step), least.div_ceil(step), hint.map(|hint| hint / step));
-                let found = self.scan(times, step, |times| knob.set(spec, self.request, times * step));
+                let found = self.scan(times, step, |times| parameter.set(spec, self.request, times * step));
                 found.map(|times| times * step)
             }
             Way::Around { least } => {
@@ -373,7 +377,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
             }
             let next = (self.judge)(&set(from), Say::Nearest).err().and_then(|refused| {
                 let amounts = refused.offers.iter().filter_map(|offer| match offer {
-                    Offer::AtMost(Knob::Slots, amount) => Some(*amount),
+                    Offer::AtMost(Parameter::Slots, amount) => Some(*amount),
                     Offer::Around(NoMultiple { wanted, by, .. }) => {
                         Some(u64::from(wanted - wanted % by.max(&1)))
                     }
@@ -394,7 +398,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     /// The nearest multiples that work, the smaller one first.
     fn around(&self, total: &NoMultiple) -> Vec<(u32, JobSpec)> {
         let (wanted, by) = (total.wanted, total.by.max(1));
-        let sized = |times: u32| Knob::Slots.set(self.spec, self.request, u64::from(times * by));
+        let sized = |times: u32| Parameter::Slots.set(self.spec, self.request, u64::from(times * by));
         let below = (1..=wanted / by).rev();
         let above = wanted / by + 1..=u32::MAX / by;
         let works = |times: &u32| self.works(&sized(*times));

@@ -7,10 +7,10 @@
 //! and in a quick one (`sched/quick`), which picks those that may start.
 
 mod het;
+pub(super) mod preemption;
 mod reservation;
 mod wait;
 pub(super) mod walk;
-pub(super) mod way;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -138,9 +138,9 @@ impl Pass {
             wanted.extend(all.flat_map(|candidate| realms.of_job(&candidate.spec)));
             wanted.extend(known().filter_map(|made| realms.named(made.within.as_deref()?)));
         }
-        let searches = if deep { way::SEARCHES } else { way::QUICK_SEARCHES };
+        let searches = if deep { preemption::SEARCHES } else { preemption::QUICK_SEARCHES };
         let mut state = State::new(cluster, &inventory, forecast, now, shortest, (realms, &wanted));
-        let ways = way::Ways::new(cluster, &inventory, forecast, searches, &mut state);
+        let ways = preemption::Ways::new(cluster, &inventory, forecast, searches, &mut state);
         let mut walk = Walk::new(inventory, state, ways, forecast.is_firm(), deep);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });

@@ -20,7 +20,7 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::Time;
 
-use super::way::Ways;
+use super::preemption::Ways;
 use crate::sched::space::Space;
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their

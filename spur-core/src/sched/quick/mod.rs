@@ -34,8 +34,8 @@ use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
 use super::inventory::Inventory;
+use super::pass::preemption::Ways;
 use super::pass::walk::Walk;
-use super::pass::way::Ways;
 use super::plan::{Plan, Start};
 use super::planned_starts::{Reservation, Reservations};
 use super::precedence;

@@ -5,8 +5,8 @@
 //! give of one job (`[topology.limits]`) holds here, too.
 
 mod capped;
+mod consecutive;
 mod counted;
-mod window;
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(super) fn place_flat(
         .collect();
     let caps = Caps::of(ask);
     if ask.contiguous {
-        let chosen = window::best(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
+        let chosen = consecutive::best(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
         return Ok(placement(fabric, view, chosen, (wanted, caps), true));
     }
     let are_alike = ask.tasks.is_none() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();

@@ -10,7 +10,7 @@ use crate::text::time::TimeLimit;
 
 /// One thing that a request gives in numbers, or may leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knob {
+pub(super) enum Parameter {
     /// What the job counts: tasks, GPUs, or nodes.
     Slots,
     /// `-N`, where the job counts something else.
@@ -87,7 +87,7 @@ pub(super) enum Way {
     },
 }
 
-impl Knob {
+impl Parameter {
     /// Everything a request says that could be less, those first that a job can spare least.
     pub(super) fn all(spec: &JobSpec, request: Option<&Request>) -> Vec<Self> {
         let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
@@ -109,7 +109,7 @@ impl Knob {
         all.extend((0..licenses(spec).len()).map(Self::License));
         all.extend([Self::Time, Self::Slots, Self::Nodes]);
         all.extend(Self::multiples(spec));
-        all.retain(|knob| knob.asked(spec, request).is_some());
+        all.retain(|parameter| parameter.asked(spec, request).is_some());
         all
     }
 

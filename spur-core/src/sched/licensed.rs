@@ -9,7 +9,7 @@ use crate::text::time::{Time, TimeLimit};
 
 use super::forecast::{ENDLESS, Limits};
 use super::timeline::holding;
-use super::timeline::licenses::{Licenses, Wanted, wanted};
+use super::timeline::licenses::{Licenses, WantedLicenses, wanted};
 use super::timeline::realm::{OPEN, Realms};
 
 /// What starts of jobs are judged by: the request, the limit, the reservation they start in.
@@ -25,7 +25,7 @@ pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
     let all = cluster.reservations().filter(|reservation| !reservation.licenses.is_empty());
     let realms = Realms::new(&all.cloned().collect(), now);
     let licenses = left(cluster, &realms, now, |_| true);
-    let asked: Vec<(usize, &Wanted)> =
+    let asked: Vec<(usize, &WantedLicenses)> =
         jobs.iter().map(|(spec, _, within)| (realms.within(*within), wanted(spec))).collect();
     let longest = jobs.iter().map(|(_, limit, _)| limit.seconds().unwrap_or(ENDLESS)).max().unwrap_or(1);
     licenses.lacking(&asked, now, longest).is_none() && licenses.earliest(&asked, now, longest) == Some(now)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::queue::chunks::Key;
 use super::request::part::Part;
-use super::timeline::licenses::{Wanted, wanted};
+use super::timeline::licenses::{WantedLicenses, wanted};
 use super::timeline::realm::Realms;
 use crate::id::{JobId, NodeId};
 use crate::model::job::JobSpec;
@@ -55,7 +55,7 @@ impl Reservation {
     }
 
     /// The realm it is planned in, and the licenses it wants there.
-    pub(crate) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a Wanted) {
+    pub(crate) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a WantedLicenses) {
         (realms.within(self.within.as_deref()), wanted(&self.spec))
     }
 

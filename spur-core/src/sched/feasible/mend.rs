@@ -11,7 +11,7 @@ use crate::sched::request::{Request, Slot};
 use crate::text::gather::{Gather, GatherClause, LinkSpeed, NetworkNeed};
 use crate::text::time::TimeLimit;
 
-use super::parameters::{Parameter, Way, with_nodes, without_zeros};
+use super::parameters::{Parameter, SearchDirection, with_nodes, without_zeros};
 use super::{Refusal, RefusalKind, Say};
 
 /// How many amounts are tried one after another on clusters of so many nodes in all.
@@ -262,8 +262,13 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let least = |parameter: Parameter| match (parameter, parameter.way(self.spec, self.request)) {
             (Parameter::Slots | Parameter::Nodes, _) => self.least_count(),
             (Parameter::Devices(..), _) => 0,
-            (_, Way::Down { least } | Way::Scan { least } | Way::Around { least }) => least,
-            (_, Way::Up { most }) => most,
+            (
+                _,
+                SearchDirection::Down { least }
+                | SearchDirection::Scan { least }
+                | SearchDirection::Around { least },
+            ) => least,
+            (_, SearchDirection::Up { most }) => most,
         };
         let with = |amounts: &[(Parameter, u64)]| {
             let set =
@@ -325,7 +330,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let asked = parameter.asked(self.spec, self.request)?;
         let works = |amount: u64| self.works(&parameter.set(spec, self.request, amount));
         match parameter.way(spec, self.request) {
-            Way::Down { least } => {
+            SearchDirection::Down { least } => {
                 let top = hint.or(self.site.most(parameter, spec)).filter(|top| (least..asked).contains(top));
                 if let Some(top) = top.filter(|top| works(*top)) {
                     return Some(top);
@@ -334,15 +339,15 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
                 let top = top.unwrap_or(asked.min(MOST));
                 (top > least && works(least)).then(|| halve(least, top, works))
             }
-            Way::Up { most } => (most > asked && works(most))
+            SearchDirection::Up { most } => (most > asked && works(most))
                 .then(|| most - halve(0, most - asked, |less| works(most - less))),
-            Way::Scan { least } => {
+            SearchDirection::Scan { least } => {
                 let step = parameter.step(spec);
                 let times = (asked.div_ceil(step), least.div_ceil(step), hint.map(|hint| hint / step));
                 let found = self.scan(times, step, |times| parameter.set(spec, self.request, times * step));
                 found.map(|times| times * step)
             }
-            Way::Around { least } => {
+            SearchDirection::Around { least } => {
                 let below = (least..asked).rev().map(Some).chain(std::iter::repeat(None));
                 let sides = below.zip(asked.saturating_add(1)..);
                 let amounts = sides.flat_map(|(below, above)| below.into_iter().chain([above]));

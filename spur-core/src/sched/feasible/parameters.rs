@@ -64,7 +64,7 @@ pub(super) enum Of {
 
 /// Where the nearest amount is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SearchDirection {
     /// Below; less than what works does, too.
     Down {
         /// The least amount.
@@ -156,25 +156,25 @@ impl Parameter {
     }
 
     /// Where another amount may work.
-    pub(super) fn way(self, spec: &JobSpec, request: Option<&Request>) -> Way {
+    pub(super) fn way(self, spec: &JobSpec, request: Option<&Request>) -> SearchDirection {
         let by_slots = request.filter(|request| request.slots.is_some());
         match self {
             // No fewer tasks than it wants nodes, unless there were too few from the first.
             Self::Slots => {
                 let nodes = by_slots.and(spec.shape.nodes.as_ref()).map(|nodes| nodes.min);
                 let enough = nodes.filter(|least| spec.shape.tasks.is_none_or(|tasks| *least <= tasks));
-                Way::Scan { least: enough.map_or(1, u64::from) }
+                SearchDirection::Scan { least: enough.map_or(1, u64::from) }
             }
-            Self::Nodes | Self::Devices(Of::Job, _) => Way::Around { least: 1 },
+            Self::Nodes | Self::Devices(Of::Job, _) => SearchDirection::Around { least: 1 },
             // Where the tasks follow from the nodes there are fewer of them then; else they may be on fewer nodes.
             Self::OnEach if spec.shape.tasks.is_some() && !by_nodes(request) => {
-                Way::Up { most: spec.shape.tasks.unwrap_or(0).into() }
+                SearchDirection::Up { most: spec.shape.tasks.unwrap_or(0).into() }
             }
-            Self::Switches => Way::Up { most: u32::MAX.into() },
-            Self::Multiple(_) | Self::Segment => Way::Scan { least: 1 },
-            Self::Cpus | Self::OnEach | Self::Memory | Self::Counted(_) => Way::Down { least: 1 },
-            Self::Time => Way::Down { least: 60 },
-            _ => Way::Down { least: 0 },
+            Self::Switches => SearchDirection::Up { most: u32::MAX.into() },
+            Self::Multiple(_) | Self::Segment => SearchDirection::Scan { least: 1 },
+            Self::Cpus | Self::OnEach | Self::Memory | Self::Counted(_) => SearchDirection::Down { least: 1 },
+            Self::Time => SearchDirection::Down { least: 60 },
+            _ => SearchDirection::Down { least: 0 },
         }
     }
 

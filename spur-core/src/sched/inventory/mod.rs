@@ -54,7 +54,7 @@ impl ScenePartition {
 
 /// What priorities are measured against.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct PriorityScale {
     /// Nodes of the cluster.
     pub nodes: u32,
     /// CPUs of the cluster.
@@ -87,7 +87,7 @@ pub(super) struct Inventory {
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
     /// What priorities are measured against.
-    pub(super) scale: Scale,
+    pub(super) scale: PriorityScale,
     /// Requests that it is known to hold.
     pub(super) accepted: Accepted,
     /// Jobs that no node out of service keeps waiting.
@@ -207,10 +207,10 @@ pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     Arc::new(Fabric::flat("none", &nodes))
 }
 
-fn scale(cluster: &Cluster) -> Scale {
+fn scale(cluster: &Cluster) -> PriorityScale {
     let configured = || cluster.nodes().iter().filter(|node| node.configured);
     let factors = cluster.partitions().iter().map(|partition| partition.config.priority_job_factor);
-    Scale {
+    PriorityScale {
         nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
         cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
         partition_factor: factors.max().unwrap_or(0),

@@ -14,7 +14,7 @@ use crate::sched::request::part::Part;
 use crate::sched::shorter_time::{self, Length};
 use crate::sched::space::{Hit, Query};
 use crate::sched::state::together::{Place, find_together};
-use crate::sched::timeline::licenses::{Wanted, wanted};
+use crate::sched::timeline::licenses::{WantedLicenses, wanted};
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
@@ -355,7 +355,7 @@ impl<S: Space> Walk<S> {
 }
 
 /// What the components want of licenses, each in the realm it would rather be in.
-fn asked<'a>(candidate: &'a Candidate, prospects: &[Vec<Prospect>]) -> Vec<(usize, &'a Wanted)> {
+fn asked<'a>(candidate: &'a Candidate, prospects: &[Vec<Prospect>]) -> Vec<(usize, &'a WantedLicenses)> {
     let realms = prospects.iter().map(|of| of.first().map_or(OPEN, |prospect| prospect.realm));
     candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
 }

@@ -14,7 +14,7 @@ pub(crate) struct Loss {
 }
 
 /// A loss as it is compared under one `[preempt] cost`: left to right, less is better.
-pub(crate) type Price = [u64; 3];
+pub(crate) type ComparedLoss = [u64; 3];
 
 impl Loss {
     /// Both together.
@@ -28,7 +28,7 @@ impl Loss {
 
     /// What it counts as. Every order ends with all three numbers, so that a larger set is never as cheap as one that
     /// it contains.
-    pub(crate) fn price(self, by: PreemptCost) -> Price {
+    pub(crate) fn price(self, by: PreemptCost) -> ComparedLoss {
         let level = u64::from(self.level);
         match by {
             PreemptCost::Priority => [level, self.work, self.jobs],

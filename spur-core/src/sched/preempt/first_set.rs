@@ -1,7 +1,7 @@
 //! A set of victims that is good, not best: where the searches for the cheapest set begin.
 
 /// Finds out whether room is made if some jobs leave.
-pub(super) trait Trial {
+pub(super) trait RoomTrial {
     /// Where those go for whom room is made.
     type Seats;
 
@@ -16,7 +16,7 @@ pub(super) trait Trial {
 }
 
 /// The first so many of an order, without those that turn out not to be needed. `None` where even all are not enough.
-pub(super) fn good<T: Trial>(trial: &mut T, order: &[usize]) -> Option<(Vec<usize>, T::Seats)> {
+pub(super) fn good<T: RoomTrial>(trial: &mut T, order: &[usize]) -> Option<(Vec<usize>, T::Seats)> {
     let mut seats = trial.seats(order)?;
     let (mut low, mut high) = (0, order.len());
     while low < high {

@@ -16,8 +16,8 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
 use crate::sched::together::{Member, Nearness, Seat, place_together};
 
-use super::cost::{Loss, Price};
-use super::first_set::{Trial, good};
+use super::cost::{ComparedLoss, Loss};
+use super::first_set::{RoomTrial, good};
 use super::freed_fabric::positive;
 use super::{Amount, Choice, Claimant, Victim, add, plus, pos};
 
@@ -139,7 +139,7 @@ impl<'a> Group<'a> {
     /// Decides about one after another of the order, beside those who are `leaving` already and make too little room, and
     /// keeps the cheapest set that will do.
     fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut GroupVictims) {
-        let price = |loss: Loss| -> Price { loss.price(self.by) };
+        let price = |loss: Loss| -> ComparedLoss { loss.price(self.by) };
         let Some((first, rest)) = order.split_first() else { return };
         if self.budget == 0 {
             self.exact = false;
@@ -165,7 +165,7 @@ impl<'a> Group<'a> {
     }
 }
 
-impl Trial for Group<'_> {
+impl RoomTrial for Group<'_> {
     /// Where every component is to be.
     type Seats = Vec<Seat>;
 

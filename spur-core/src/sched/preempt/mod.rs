@@ -42,7 +42,7 @@ use super::precedence::{self, Rank};
 use super::request::Request;
 use super::request::part::Part;
 use super::together::{Nearness, Seat};
-use cost::{Loss, Price};
+use cost::{ComparedLoss, Loss};
 use freed_fabric::{Clearing, FreedFabric, positive};
 use group::Group;
 use search::VictimSearch;
@@ -99,7 +99,7 @@ pub(super) struct Way {
     /// Whether it is certain that no cheaper set exists.
     pub(super) exact: bool,
     /// What it costs, to be compared with other ways.
-    pub(super) price: Price,
+    pub(super) price: ComparedLoss,
 }
 
 /// Why nobody is asked to leave.
@@ -415,7 +415,7 @@ impl Field {
     /// The best of several domains, and whether that is certain; those are looked at first that promise most.
     fn best(
         &self,
-        searches: Vec<(Price, u64, usize, VictimSearch<'_>)>,
+        searches: Vec<(ComparedLoss, u64, usize, VictimSearch<'_>)>,
         mut budget: u64,
     ) -> Option<(search::VictimSet, bool)> {
         let mut best: Option<(u64, search::VictimSet)> = None;

@@ -9,8 +9,8 @@ use crate::model::fabric::DomainId;
 use crate::sched::place::Placement;
 
 use super::Victim;
-use super::cost::{Loss, Missing, Orders, Price, Share, UNIT, least};
-use super::first_set::{self, Trial};
+use super::cost::{ComparedLoss, Loss, Missing, Orders, Share, UNIT, least};
+use super::first_set::{self, RoomTrial};
 use super::freed_fabric::{Clearing, FreedFabric};
 
 /// Steps that placing the job once counts for.
@@ -105,7 +105,7 @@ impl<'a> VictimSearch<'a> {
 
     /// The cheapest set that costs less than `limit`. `budget` is what is left of it; 0 afterwards means that there
     /// may be a cheaper one.
-    pub(super) fn run(&self, limit: Option<Price>, budget: &mut u64) -> Option<VictimSet> {
+    pub(super) fn run(&self, limit: Option<ComparedLoss>, budget: &mut u64) -> Option<VictimSet> {
         let first = self.good(budget)?;
         let bound = self.bound.map(|bound| bound.price(self.by));
         let is_best = bound.is_some_and(|bound| first.loss.price(self.by) <= bound);
@@ -149,7 +149,7 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// Looks for a cheaper set than the one that is known.
-    fn better(&self, known: VictimSet, limit: Option<Price>, budget: &mut u64) -> VictimSet {
+    fn better(&self, known: VictimSet, limit: Option<ComparedLoss>, budget: &mut u64) -> VictimSet {
         let mut best = known;
         let mut target = best.loss.price(self.by);
         target = limit.map_or(target, |limit| limit.min(target));
@@ -221,7 +221,7 @@ struct InDomain<'s, 'a> {
     budget: &'s mut u64,
 }
 
-impl Trial for InDomain<'_, '_> {
+impl RoomTrial for InDomain<'_, '_> {
     type Seats = Placement;
 
     fn seats(&mut self, leaving: &[usize]) -> Option<Placement> {

@@ -1,7 +1,7 @@
 //! What a pending job counts for: Slurm's multifactor priority, and the orders of the scheduling literature.
 
 use crate::model::config::{Order, SchedulerPolicy};
-pub use crate::sched::inventory::Scale;
+pub use crate::sched::inventory::PriorityScale;
 use crate::text::time::Time;
 
 /// The facts about a pending job that orders look at.
@@ -46,7 +46,7 @@ pub struct Factors {
 impl Factors {
     /// The factors at `now`.
     #[must_use]
-    pub fn new(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: Time) -> Self {
+    pub fn new(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> Self {
         let nodes = ratio(u64::from(facts.nodes), u64::from(scale.nodes));
         let size = f64::midpoint(nodes, ratio(facts.cpus, scale.cpus));
         Self {
@@ -60,7 +60,7 @@ impl Factors {
 
 /// Slurm's multifactor priority at `now`: the weighted sum of its factors, less the nice value; at least 1.
 #[must_use]
-pub fn multifactor(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: Time) -> u32 {
+pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {
         return priority;
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn factors_add_up_as_in_slurm() {
-        let scale = Scale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40 };
+        let scale = PriorityScale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40 };
         let policy = SchedulerPolicy { priority_weight_job_size: 100, ..SchedulerPolicy::default() };
         let half = Time(7 * 86_400 / 2);
         // Half the age of 1000, half the size of 100, half the partition factor of 1000.
@@ -139,7 +139,7 @@ mod tests {
         // Three quarters of the largest QOS priority.
         let weighs_qos = SchedulerPolicy { priority_weight_qos: 2000, ..policy.clone() };
         assert_eq!(multifactor(&weighs_qos, &scale, &facts(), half), 500 + 50 + 500 + 1500);
-        let no_qos = Scale { qos_priority: 0, ..scale };
+        let no_qos = PriorityScale { qos_priority: 0, ..scale };
         assert_eq!(multifactor(&weighs_qos, &no_qos, &Facts { qos_priority: 0, ..facts() }, half), 1050);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: 50, ..facts() }, half), 1000);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: i32::MAX, ..facts() }, half), 1);

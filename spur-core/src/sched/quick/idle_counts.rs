@@ -17,7 +17,7 @@ const MOST: usize = 64;
 
 /// One set of eligible nodes and one need.
 #[derive(Debug)]
-struct Sight {
+struct IdleSlots {
     /// What is above the leaves is summed up for each look.
     slots: Slots,
     /// How many of the changes it has followed.
@@ -29,7 +29,7 @@ struct Sight {
 /// What sets of eligible nodes see, by outline and need.
 #[derive(Debug, Default)]
 pub(super) struct Sights {
-    kept: BTreeMap<(usize, usize), Sight>,
+    kept: BTreeMap<(usize, usize), IdleSlots>,
     looks: u64,
 }
 
@@ -63,7 +63,7 @@ impl Sights {
             slots_by_position(&eligible.fabric, need, by_position)
         });
         self.make_room();
-        let sight = Sight { slots, followed: held.changes(), looked: self.looks };
+        let sight = IdleSlots { slots, followed: held.changes(), looked: self.looks };
         &mut self.kept.entry(key).or_insert(sight).slots
     }
 

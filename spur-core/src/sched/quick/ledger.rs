@@ -25,7 +25,7 @@ use crate::sched::request::part::Part;
 use crate::sched::space::Space;
 use crate::sched::space::{Hit, Query};
 use crate::sched::timeline::held::{Held, Holder};
-use crate::sched::timeline::licenses::{Licenses, Wanted};
+use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
 use crate::text::time::Time;
@@ -277,7 +277,7 @@ impl Space for Ledger {
         Some(parts)
     }
 
-    fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
+    fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64) {
         let books = &mut self.books;
         let (now, end) = (books.now, books.now + lasts);
         books.licenses.take(asked, now, end, true);

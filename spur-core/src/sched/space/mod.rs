@@ -22,7 +22,7 @@ use crate::sched::request::Need;
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
-use crate::sched::timeline::licenses::{Asked, Lack, Licenses, Wanted};
+use crate::sched::timeline::licenses::{Asked, Lack, Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::second::Second;
 use crate::sched::timeline::start_bounds::{Family, Size, Smaller, StartBounds};
@@ -69,7 +69,7 @@ pub(crate) trait Space {
 
     /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for,
     /// `asked`: the realm it starts in and the licenses it wants.
-    fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64);
+    fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64);
 
     /// Takes what a later start is to have.
     fn reserve(&mut self, made: &Reservation);

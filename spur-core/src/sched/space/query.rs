@@ -6,7 +6,7 @@ use crate::sched::place::{Lost, Placement};
 use crate::sched::request::Request;
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
-use crate::sched::timeline::licenses::Wanted;
+use crate::sched::timeline::licenses::WantedLicenses;
 use crate::text::time::Time;
 
 /// A job to find room for, in one partition.
@@ -21,7 +21,7 @@ pub(crate) struct Query<'a> {
     /// The first of them that is asked for, not only wished for: what is said of the job is said of it.
     pub(crate) plain: &'a Arc<EligibleNodes>,
     pub(crate) stages: &'a [Stage],
-    pub(crate) licenses: &'a Wanted,
+    pub(crate) licenses: &'a WantedLicenses,
     /// Planned run time, seconds.
     pub(crate) run_time: u64,
     /// Only a start from this on is of interest.
@@ -53,7 +53,7 @@ pub(crate) struct Hit {
 
 impl Query<'_> {
     /// What it asks of licenses.
-    pub(crate) fn asked(&self) -> [(usize, &Wanted); 1] {
+    pub(crate) fn asked(&self) -> [(usize, &WantedLicenses); 1] {
         [(self.realm, self.licenses)]
     }
 

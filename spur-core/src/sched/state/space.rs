@@ -15,7 +15,7 @@ use crate::sched::request::Need;
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::space::{Aside, Space};
-use crate::sched::timeline::licenses::{Licenses, Wanted};
+use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
 use crate::text::time::Time;
@@ -113,7 +113,14 @@ impl Space for State {
         Some(parts)
     }
 
-    fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
+    fn start(
+        &mut self,
+        _job: JobId,
+        _task: bool,
+        parts: &[Part],
+        asked: (usize, &WantedLicenses),
+        lasts: u64,
+    ) {
         self.book(parts, asked, self.now, self.now + lasts, true);
         for part in parts {
             let idle = &mut self.idle[part.node.index()];
@@ -229,7 +236,7 @@ impl State {
     }
 
     /// Takes what a job is planned to use.
-    fn book(&mut self, parts: &[Part], asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
+    fn book(&mut self, parts: &[Part], asked: (usize, &WantedLicenses), from: Time, to: Time, starts: bool) {
         self.licenses.take(asked, from, to, starts);
         for timeline in &mut self.timelines {
             timeline.take(&mut self.rooms, timeline.stretch(from, to), taken(parts));

@@ -7,7 +7,7 @@ use crate::sched::inventory::Inventory;
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::space::Space;
-use crate::sched::timeline::licenses::{Asked, Wanted};
+use crate::sched::timeline::licenses::{Asked, WantedLicenses};
 use crate::sched::together::{Member, Nearness, Seat, Together, place_together};
 use crate::text::time::Time;
 
@@ -41,7 +41,7 @@ pub(crate) fn find_together(
     near: &Nearness,
     until: Time,
 ) -> Option<Vec<(Hit, Vec<Part>)>> {
-    let asked: Vec<(usize, &Wanted)> =
+    let asked: Vec<(usize, &WantedLicenses)> =
         places.iter().map(|place| (place.query.realm, place.query.licenses)).collect();
     let run_time = places.iter().map(|place| place.query.run_time).max()?;
     let mut budget = places.first()?.query.stages.first()?.ask().budget;

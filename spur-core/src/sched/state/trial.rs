@@ -12,7 +12,7 @@ use crate::sched::timeline::free_for_ever::Earliest;
 use crate::sched::timeline::free_now::Counts;
 use crate::sched::timeline::needs::KnownSlots;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::sweep::{Counters, Judge, SweepRequest, Verdict};
+use crate::sched::timeline::sweep::{Counters, SweepCaller, SweepRequest, Verdict};
 use crate::text::time::Time;
 
 use super::{MAX_TRIES, RIVALS};
@@ -115,7 +115,7 @@ impl Counts for Trial<'_> {
     }
 }
 
-impl Judge for Trial<'_> {
+impl SweepCaller for Trial<'_> {
     fn is_idle(&self, room: RoomId) -> bool {
         self.rooms.full(self.rooms.class_of(room)) == room
     }

@@ -18,7 +18,7 @@ use super::second::{Second, length};
 
 /// One set of eligible nodes.
 #[derive(Clone, Debug)]
-struct Sight {
+struct FreeSlots {
     /// What is above the leaves is summed up for each look.
     slots: Slots,
     /// How many of the changes it has followed, and how many of them gave something back.
@@ -30,12 +30,12 @@ struct Sight {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeNow {
     /// What is seen, by realm, outline and need.
-    sights: BTreeMap<(usize, usize, usize), Sight>,
+    sights: BTreeMap<(usize, usize, usize), FreeSlots>,
     /// A list that is used over and over.
     changed: Vec<(Pos, u32)>,
 }
 
-impl Sight {
+impl FreeSlots {
     /// Sees what was booked since it last did, except above the leaves.
     fn follow(
         &mut self,
@@ -102,7 +102,7 @@ impl FreeNow {
             for (pos, room) in unknown {
                 slots.put(&eligible.fabric, pos, counts.slots(room));
             }
-            Sight { slots, followed: timeline.changes(), returns: timeline.returns() }
+            FreeSlots { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
         sight.follow(eligible, timeline, counts, &mut self.changed);
         let mut before: Vec<(Pos, u32)> = Vec::new();

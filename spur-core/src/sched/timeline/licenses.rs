@@ -26,10 +26,10 @@ use crate::text::time::Time;
 use super::realm::Realms;
 
 /// What a job wants: names and counts.
-pub(crate) type Wanted = [(Box<str>, u32)];
+pub(crate) type WantedLicenses = [(Box<str>, u32)];
 
 /// What jobs want that start at one moment: by realm.
-pub(crate) type Asked<'a> = [(usize, &'a Wanted)];
+pub(crate) type Asked<'a> = [(usize, &'a WantedLicenses)];
 
 /// Whether no licenses are wanted, as by most jobs.
 #[inline]
@@ -38,7 +38,7 @@ fn wants_none(asked: &Asked<'_>) -> bool {
 }
 
 /// What a request says of licenses.
-pub(crate) fn wanted(spec: &JobSpec) -> &Wanted {
+pub(crate) fn wanted(spec: &JobSpec) -> &WantedLicenses {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
 }
 
@@ -179,7 +179,7 @@ impl Licenses {
     }
 
     /// Takes licenses for a stretch of time.
-    pub(crate) fn take(&mut self, asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
+    pub(crate) fn take(&mut self, asked: (usize, &WantedLicenses), from: Time, to: Time, starts: bool) {
         self.change(asked, from, to, 1);
         let (realm, wanted) = asked;
         for (name, count) in wanted.iter().filter(|_| starts) {
@@ -190,11 +190,11 @@ impl Licenses {
     }
 
     /// Undoes a reservation.
-    pub(crate) fn give_back(&mut self, asked: (usize, &Wanted), from: Time, to: Time) {
+    pub(crate) fn give_back(&mut self, asked: (usize, &WantedLicenses), from: Time, to: Time) {
         self.change(asked, from, to, -1);
     }
 
-    fn change(&mut self, (realm, wanted): (usize, &Wanted), from: Time, to: Time, sign: i64) {
+    fn change(&mut self, (realm, wanted): (usize, &WantedLicenses), from: Time, to: Time, sign: i64) {
         for (name, count) in wanted {
             let Some(license) = self.known.get_mut(&**name) else { continue };
             let owner = license.owner(realm);

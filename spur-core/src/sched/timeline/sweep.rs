@@ -135,7 +135,7 @@ impl Counters {
         timeline: &Timeline,
         domain: DomainId,
         at: Second,
-        judge: &mut impl Judge,
+        judge: &mut impl SweepCaller,
     ) -> Verdict {
         self.clear(search);
         let needed = at.after(search.duration);
@@ -172,7 +172,7 @@ impl Counters {
 
     /// Counts what nodes have at the beginning and for ever, before anything else. It is most of what a search looks at, so
     /// that nobody is told yet.
-    fn begin_for_ever(&mut self, search: &SweepRequest<'_>, holes: &[Hole], judge: &mut impl Judge) {
+    fn begin_for_ever(&mut self, search: &SweepRequest<'_>, holes: &[Hole], judge: &mut impl SweepCaller) {
         let (seats, known) = (search.eligible.seats(), judge.known());
         let Self { slots, unknown, begun, .. } = self;
         let offers = holes.iter().map(|hole| {
@@ -336,7 +336,7 @@ impl SweepRequest<'_> {
         &self,
         timeline: &Timeline,
         counters: &mut Counters,
-        judge: &mut impl Judge,
+        judge: &mut impl SweepCaller,
     ) -> Option<Second> {
         let mut ahead = std::mem::take(&mut counters.ahead);
         ahead.clear();
@@ -351,7 +351,7 @@ impl SweepRequest<'_> {
         timeline: &Timeline,
         counters: &mut Counters,
         ahead: &mut BinaryHeap<Reverse<Mark>>,
-        judge: &mut impl Judge,
+        judge: &mut impl SweepCaller,
     ) -> Option<Second> {
         counters.clear(self);
         let needed = self.from.after(self.duration);
@@ -419,7 +419,7 @@ impl SweepRequest<'_> {
         &self,
         timeline: &Timeline,
         counters: &mut Counters,
-        judge: &mut impl Judge,
+        judge: &mut impl SweepCaller,
         now: Second,
     ) -> Option<Option<Second>> {
         if counters.enough == 0 {
@@ -439,7 +439,13 @@ impl SweepRequest<'_> {
 
     /// Nodes whose slots would not last long enough any more get what their other holes offer. Mostly there are none.
     #[inline]
-    fn expire(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge, now: Second) {
+    fn expire(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        judge: &mut impl SweepCaller,
+        now: Second,
+    ) {
         let needed = now.after(self.duration);
         if counters.next_end < needed {
             self.replace(timeline, counters, judge, (now, needed));
@@ -450,7 +456,7 @@ impl SweepRequest<'_> {
         &self,
         timeline: &Timeline,
         counters: &mut Counters,
-        judge: &mut impl Judge,
+        judge: &mut impl SweepCaller,
         (now, needed): (Second, Second),
     ) {
         while let Some(node) = counters.ended(needed) {
@@ -507,7 +513,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// What the caller of a sweep knows and the timeline does not.
-pub(crate) trait Judge: Counts {
+pub(crate) trait SweepCaller: Counts {
     /// Whether a room is all that a node has.
     fn is_idle(&self, room: RoomId) -> bool;
 

@@ -28,7 +28,7 @@ const MOST_POSITIONS: usize = 64;
 
 /// One component placed, and how it compares.
 #[derive(Clone, Debug)]
-struct Offer {
+struct PlacedComponent {
     /// Whether it is known to be allowed; otherwise only that there is room for it.
     allowed: bool,
     locality: Vec<i64>,
@@ -248,7 +248,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         within: Option<&FixedBitSet>,
         alone: &[Vec<i64>],
         best: &mut Option<JointPlacement>,
-        options: fn(&mut Self, usize, Option<&FixedBitSet>) -> Vec<Offer>,
+        options: fn(&mut Self, usize, Option<&FixedBitSet>) -> Vec<PlacedComponent>,
     ) {
         let member = self.seats.len();
         if member == self.members.len() {
@@ -276,7 +276,12 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// Whether those behind a member still have enough, by count alone, when it has its place.
-    fn leaves_enough(&mut self, member: usize, offer: &Offer, within: Option<&FixedBitSet>) -> bool {
+    fn leaves_enough(
+        &mut self,
+        member: usize,
+        offer: &PlacedComponent,
+        within: Option<&FixedBitSet>,
+    ) -> bool {
         let undo = self.enter(member, offer.clone());
         let enough = (member + 1..self.members.len()).all(|other| self.has_enough_for(other, within));
         self.leave_last();
@@ -284,14 +289,15 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         enough
     }
 
-    fn is_allowed(&mut self, member: usize, offer: &Offer) -> bool {
+    fn is_allowed(&mut self, member: usize, offer: &PlacedComponent) -> bool {
         offer.allowed || self.try_one(member, Bounds::Shares(&offer.seat.placement.shares)).is_some()
     }
 
     /// Ways to place a member: anywhere, and in each domain.
-    fn confined(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
+    fn confined(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<PlacedComponent> {
         let fabric = &self.members[member].eligible.fabric;
-        let mut options: Vec<Offer> = self.try_one(member, Bounds::Within(within)).into_iter().collect();
+        let mut options: Vec<PlacedComponent> =
+            self.try_one(member, Bounds::Within(within)).into_iter().collect();
         let range = |member: &Member<'_>| {
             let largest = member.asks.first().and_then(|ask| ask.nodes).map_or(1, |(_, largest)| largest);
             (member.asks.last().and_then(|ask| ask.nodes).map_or(1, |(least, _)| least), largest)
@@ -355,7 +361,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// Every way to place a member, as far as they are few.
-    fn every_share(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
+    fn every_share(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<PlacedComponent> {
         let slots = self.slots(member, Bounds::Within(within));
         let most = if self.members[member].need.counts_nodes() { 1 } else { u32::MAX };
         let room: Vec<(Pos, u32)> = slots.iter().map(|(pos, slots)| (pos, slots.min(most))).collect();
@@ -386,7 +392,13 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// A member with some shares, of which it is not known whether they are allowed.
-    fn offer(&mut self, member: usize, ask: &Ask, shares: Vec<(Pos, u32)>, slots: &Slots) -> Option<Offer> {
+    fn offer(
+        &mut self,
+        member: usize,
+        ask: &Ask,
+        shares: Vec<(Pos, u32)>,
+        slots: &Slots,
+    ) -> Option<PlacedComponent> {
         if self.budget == 0 {
             self.exact = false;
             return None;
@@ -402,7 +414,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         let placement = Placement { shares, spans, common, waste, exact: true };
         let key = locality(&eligible.view(slots), fabric, ask, &placement);
         let fit = fit(slots, fabric, &placement);
-        Some(Offer { allowed: false, locality: key, fit, seat: Seat { placement, parts } })
+        Some(PlacedComponent { allowed: false, locality: key, fit, seat: Seat { placement, parts } })
     }
 
     /// What a member sees.
@@ -434,12 +446,12 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// Where a member goes if it is confined so, given those that have been placed.
-    fn try_one(&mut self, member: usize, bounds: Bounds<'_>) -> Option<Offer> {
+    fn try_one(&mut self, member: usize, bounds: Bounds<'_>) -> Option<PlacedComponent> {
         self.try_up_to(member, bounds, u32::MAX)
     }
 
     /// Tries to place a member on so many nodes at most.
-    fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<Offer> {
+    fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<PlacedComponent> {
         let members = self.members;
         let Member { eligible, asks, occupied, .. } = &members[member];
         let cost = cost(&members[member], &bounds);
@@ -485,7 +497,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         // What is left over is counted in all there is, not in what was allowed.
         let fit = fit(&self.open[member], fabric, &placement);
         let parts = self.parts(member, &placement.shares)?;
-        Some(Offer { allowed: true, locality: key, fit, seat: Seat { placement, parts } })
+        Some(PlacedComponent { allowed: true, locality: key, fit, seat: Seat { placement, parts } })
     }
 
     /// What a placement takes of each node, and the nodes that it closes to others.
@@ -510,7 +522,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     /// Gives a member its place; what to put back when it is taken out again.
-    fn enter(&mut self, member: usize, option: Offer) -> Vec<Undo> {
+    fn enter(&mut self, member: usize, option: PlacedComponent) -> Vec<Undo> {
         let mut undo = Vec::new();
         for part in &option.seat.parts {
             for other in member + 1..self.members.len() {
@@ -591,9 +603,10 @@ fn number(index: usize) -> u32 {
 }
 
 /// The best first, each once.
-fn in_order(mut options: Vec<Offer>) -> Vec<Offer> {
-    let key =
-        |option: &Offer| (option.locality.clone(), option.fit.clone(), option.seat.placement.shares.clone());
+fn in_order(mut options: Vec<PlacedComponent>) -> Vec<PlacedComponent> {
+    let key = |option: &PlacedComponent| {
+        (option.locality.clone(), option.fit.clone(), option.seat.placement.shares.clone())
+    };
     options.sort_by_cached_key(key);
     options.dedup_by(|a, b| a.seat.placement.shares == b.seat.placement.shares);
     options

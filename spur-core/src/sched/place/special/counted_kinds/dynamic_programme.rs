@@ -16,14 +16,14 @@ const MOST: usize = 1 << 24;
 const AT_ONCE: usize = 1 << 7;
 
 /// What is wanted, as numbers from 0 up to what the job needs: of each kind that it needs, and of all, where it needs more.
-struct Wanted {
+struct WantedCounts {
     /// Which number of the counts each is, and how many are needed.
     needs: Vec<(usize, u32)>,
     /// How many ways there are to want something.
     states: usize,
 }
 
-impl Wanted {
+impl WantedCounts {
     fn new(needs: &[u32], amount: u32) -> Option<Self> {
         let rest = amount.checked_sub(needs.iter().sum())?;
         let all = (needs.len(), if rest > 0 { amount } else { 0 });
@@ -58,7 +58,7 @@ impl Wanted {
 }
 
 /// A leaf on the walk.
-struct Stop {
+struct LeafStage {
     leaf: DomainId,
     /// What it gives, by number.
     given: usize,
@@ -71,8 +71,8 @@ struct Stop {
 /// The leaves of a domain that may be used, in fabric order.
 pub(super) struct Programme {
     holder: DomainId,
-    wanted: Wanted,
-    stops: Vec<Stop>,
+    wanted: WantedCounts,
+    stops: Vec<LeafStage>,
     /// What leaves give.
     given: Vec<Vec<u32>>,
     /// Most that is shared anywhere, and one more.
@@ -104,7 +104,7 @@ impl Programme {
     /// None where the numbers are too large.
     fn new(counts: &KindCounts<'_, '_>, holder: DomainId) -> Option<Self> {
         let (problem, fabric) = (counts.problem, counts.problem.fabric);
-        let wanted = Wanted::new(&counts.needs, problem.amount)?;
+        let wanted = WantedCounts::new(&counts.needs, problem.amount)?;
         let scale = PriceScale::of_leaves(problem, fabric.domain(holder).layer(), problem.slots(holder))?;
         let bits = scale.bits();
         let mut walk = Self { holder, wanted, stops: Vec::new(), given: Vec::new(), depth: 1, bits };
@@ -138,7 +138,7 @@ impl Programme {
         scale.along(problem, holder, starts, |shared, costs| {
             let Some(&(leaf, given)) = next.next() else { return };
             walk.depth = walk.depth.max(shared + 1);
-            walk.stops.push(Stop { leaf, given, shared, costs: costs.collect() });
+            walk.stops.push(LeafStage { leaf, given, shared, costs: costs.collect() });
         });
         Some(walk)
     }

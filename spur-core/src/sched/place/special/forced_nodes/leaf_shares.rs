@@ -7,7 +7,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::{Problem, positions};
 
 /// Numbers of nodes by weight, the heaviest first; compared, fewer of the heaviest come first.
-type Weights = Vec<(u32, u32)>;
+type NodesByWeight = Vec<(u32, u32)>;
 
 /// A leaf that may be used.
 struct Leaf {
@@ -26,21 +26,21 @@ pub(super) struct Leaves<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     leaves: Vec<Leaf>,
     /// The weights of the nodes of each kind of step, the lightest kind first.
-    kinds: Vec<Weights>,
+    kinds: Vec<NodesByWeight>,
 }
 
 /// The lightest nodes of a domain that hold the job.
 pub(super) struct Mix {
     /// What they weigh, those apart that are used in any case.
-    pub(super) weights: Weights,
+    pub(super) weights: NodesByWeight,
     /// The heaviest kind of step.
     heaviest: u32,
 }
 
 /// What the domains below one take: at least, because it is sure, and at most; of every domain.
-pub(super) struct Takes(Vec<(u32, u32)>);
+pub(super) struct LeafCapacities(Vec<(u32, u32)>);
 
-impl Takes {
+impl LeafCapacities {
     pub(super) fn of(&self, id: DomainId) -> (u32, u32) {
         self.0[id.index()]
     }
@@ -50,7 +50,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
     /// None where not all that is required can be used.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         let mut required = problem.required.as_slice();
-        let mut known: BTreeMap<Weights, u32> = BTreeMap::new();
+        let mut known: BTreeMap<NodesByWeight, u32> = BTreeMap::new();
         let mut leaves: Vec<Leaf> = Vec::new();
         for id in problem.fabric.domains_of(Layer::LEAF) {
             let domain = problem.fabric.domain(id);
@@ -124,7 +124,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
     }
 
     /// What each domain below one takes where the lightest nodes hold the job in it; None where multiples forbid that.
-    pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<Takes> {
+    pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<LeafCapacities> {
         let problem = self.problem;
         let mut takes = vec![(0, 0); problem.fabric.domain_count()];
         for leaf in self.below(holder) {
@@ -154,7 +154,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
         }
         let below = problem.fabric.domain(holder).children().iter().map(|child| takes[child.index()]);
         let (least, most) = below.fold((0_u32, 0_u32), |sum, own| (sum.0 + own.0, sum.1 + own.1));
-        (least..=most).contains(&problem.amount).then_some(Takes(takes))
+        (least..=most).contains(&problem.amount).then_some(LeafCapacities(takes))
     }
 
     /// So many nodes of a leaf in fabric order: those that are used first.
@@ -188,9 +188,9 @@ fn steps(
     leaf: DomainId,
     sure: u32,
     (room, unit): (u32, u32),
-    known: &mut BTreeMap<Weights, u32>,
+    known: &mut BTreeMap<NodesByWeight, u32>,
 ) -> Vec<(u32, u32)> {
-    let mut number = |weights: Weights| -> u32 {
+    let mut number = |weights: NodesByWeight| -> u32 {
         let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
         *known.entry(weights).or_insert(next)
     };

@@ -18,7 +18,7 @@ pub(super) const MANY: usize = 48;
 
 /// Which nodes may be used, as far as their weight goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Weights {
+pub(super) enum UsableWeights {
     /// All weigh the same.
     Same,
     /// The lightest alone.
@@ -31,16 +31,16 @@ pub(super) enum Weights {
 pub(super) struct Items<'s, 'a> {
     pub(super) problem: &'s Problem<'a>,
     pub(super) beside: Beside,
-    weights: Weights,
+    weights: UsableWeights,
     /// The most of the amount that each domain takes, where that is not the capacity as counted.
     rooms: Option<Vec<u32>>,
     /// What nodes take, where that can be looked up leaf by leaf.
     takes: Option<Takes<'a>>,
     /// What was found out about all leaves together, where nodes of one weight are looked at.
-    survey: OnceCell<Option<Survey>>,
+    extremes: OnceCell<Option<LeafExtremes>>,
 }
 
-impl reduced_costs::Takes for &Items<'_, '_> {
+impl reduced_costs::CapacityBounds for &Items<'_, '_> {
     fn of(&self, id: DomainId) -> (u32, u32) {
         (0, self.room(id))
     }
@@ -52,7 +52,7 @@ impl reduced_costs::Takes for &Items<'_, '_> {
 
 /// What is known of all leaves that may be used.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Survey {
+pub(super) struct LeafExtremes {
     /// No node takes more.
     pub(super) peak: u32,
     /// The fewest slots of a node that takes the whole job.
@@ -79,14 +79,14 @@ impl<'s, 'a> Items<'s, 'a> {
         if !applies {
             return None;
         }
-        let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
+        let weights = if problem.layout.weights > 0 { UsableWeights::Lightest } else { UsableWeights::Same };
         let mut takes = problem.takes();
-        if weights == Weights::Lightest {
+        if weights == UsableWeights::Lightest {
             let lightest = problem.lightest_weight();
             takes = takes.zip(lightest).and_then(|(all, weight)| all.of_weight(problem.view, weight));
         }
-        let mut items = Self { problem, beside, weights, rooms: None, takes, survey: OnceCell::new() };
-        if items.weights == Weights::Lightest {
+        let mut items = Self { problem, beside, weights, rooms: None, takes, extremes: OnceCell::new() };
+        if items.weights == UsableWeights::Lightest {
             items.rooms = Some(items.count());
         }
         Some(items)
@@ -99,12 +99,12 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// Whether only the lightest nodes are looked at.
     pub(super) fn is_lightest_alone(&self) -> bool {
-        self.weights == Weights::Lightest
+        self.weights == UsableWeights::Lightest
     }
 
     /// Whether nodes of several weights are used.
     pub(super) fn is_mixed(&self) -> bool {
-        matches!(self.weights, Weights::Some(_))
+        matches!(self.weights, UsableWeights::Some(_))
     }
 
     /// Nodes of all weights, as few of the heavier ones as any placement needs; an error where there is none or that is another
@@ -118,18 +118,19 @@ impl<'s, 'a> Items<'s, 'a> {
             return Err(NoChoice::Unknown);
         }
         let takes = problem.takes();
-        let survey = OnceCell::from(None);
-        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey };
+        let extremes = OnceCell::from(None);
+        let all =
+            Self { problem, beside: self.beside, weights: UsableWeights::Same, rooms: None, takes, extremes };
         let largest = problem.fabric.domains_covering(highest).into_iter();
         let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(NoChoice::Nowhere)?;
-        Ok(Self { weights: Weights::Some(least), ..all })
+        Ok(Self { weights: UsableWeights::Some(least), ..all })
     }
 
     /// Nodes of all weights, with just so many of each class but the lightest.
     pub(super) fn with_heavier(&self, heavier: Vec<u32>) -> Self {
         let Self { problem, beside, takes, .. } = *self;
-        let survey = OnceCell::from(None);
-        Self { problem, beside, weights: Weights::Some(heavier), rooms: None, takes, survey }
+        let extremes = OnceCell::from(None);
+        Self { problem, beside, weights: UsableWeights::Some(heavier), rooms: None, takes, extremes }
     }
 
     /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
@@ -220,8 +221,8 @@ impl<'s, 'a> Items<'s, 'a> {
     /// Whether a domain that has room for the job can hold it.
     fn can_hold(&self, id: DomainId) -> bool {
         let is_light = match &self.weights {
-            Weights::Same | Weights::Lightest => true,
-            Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
+            UsableWeights::Same | UsableWeights::Lightest => true,
+            UsableWeights::Some(least) => self.heavier(id).as_ref() == Some(least),
         };
         is_light
             && match self.beside {
@@ -283,8 +284,8 @@ impl<'s, 'a> Items<'s, 'a> {
     /// Whether the weight of a node is such that the job may have it alone.
     fn may_be_alone(&self, pos: Pos) -> bool {
         match &self.weights {
-            Weights::Same | Weights::Lightest => true,
-            Weights::Some(least) => {
+            UsableWeights::Same | UsableWeights::Lightest => true,
+            UsableWeights::Some(least) => {
                 let class = self.problem.weight_class(pos);
                 least.iter().enumerate().all(|(index, &count)| count == u32::from(class == Some(index)))
             }
@@ -321,11 +322,11 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// The most that any m nodes of a leaf take is no more than m times that; not known everywhere.
     pub(super) fn peak(&self) -> Option<u32> {
-        self.survey().map(|survey| survey.peak)
+        self.extremes().map(|extremes| extremes.peak)
     }
 
-    fn survey(&self) -> Option<Survey> {
-        *self.survey.get_or_init(|| Some(survey(self.problem, self.takes.as_ref()?)))
+    fn extremes(&self) -> Option<LeafExtremes> {
+        *self.extremes.get_or_init(|| Some(extremes(self.problem, self.takes.as_ref()?)))
     }
 
     /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
@@ -335,8 +336,8 @@ impl<'s, 'a> Items<'s, 'a> {
         if leaves.is_empty() {
             return None;
         }
-        if let (Some(survey), Some(takes), false) = (self.survey(), self.takes, is_scored) {
-            let slots = survey.smallest?;
+        if let (Some(extremes), Some(takes), false) = (self.extremes(), self.takes, is_scored) {
+            let slots = extremes.smallest?;
             let mut best: Option<(u64, DomainId, Pos)> = None;
             for leaf in leaves {
                 let own = self.problem.slots(leaf);
@@ -485,16 +486,16 @@ impl<'s, 'a> Items<'s, 'a> {
 }
 
 /// Looks at all nodes in domains that may be used.
-fn survey(problem: &Problem<'_>, takes: &Takes<'_>) -> Survey {
+fn extremes(problem: &Problem<'_>, takes: &Takes<'_>) -> LeafExtremes {
     let fabric = problem.fabric;
     if problem.by_nodes && problem.amount > 1 {
-        return Survey { peak: 1, smallest: None };
+        return LeafExtremes { peak: 1, smallest: None };
     }
-    let mut survey = Survey { peak: 0, smallest: None };
+    let mut extremes = LeafExtremes { peak: 0, smallest: None };
     let mut see = |range| {
         let (peak, smallest) = takes.extremes(range, problem.amount);
-        survey.peak = survey.peak.max(peak);
-        survey.smallest = survey.smallest.into_iter().chain(smallest).min();
+        extremes.peak = extremes.peak.max(peak);
+        extremes.smallest = extremes.smallest.into_iter().chain(smallest).min();
     };
     if problem.is_any_barred() {
         let may_use = |&leaf: &DomainId| !problem.is_barred(leaf) && problem.is_inside(leaf);
@@ -505,6 +506,6 @@ fn survey(problem: &Problem<'_>, takes: &Takes<'_>) -> Survey {
     } else {
         see(0..fabric.wired());
     }
-    survey.smallest = survey.smallest.filter(|_| survey.peak >= problem.amount);
-    survey
+    extremes.smallest = extremes.smallest.filter(|_| extremes.peak >= problem.amount);
+    extremes
 }

@@ -5,7 +5,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::special::fewest::largest;
 
-use super::Takes;
+use super::CapacityBounds;
 use super::multipliers::Scope;
 
 /// A domain below the holder, or a node.
@@ -49,7 +49,7 @@ impl<'p> Instance<'p> {
         problem: &'p Problem<'p>,
         holder: DomainId,
         order: Vec<Layer>,
-        takes: &impl Takes,
+        takes: &impl CapacityBounds,
     ) -> Self {
         let mut instance = Self { problem, pieces: Vec::new(), order, amount: problem.amount };
         for &child in problem.fabric.domain(holder).children() {
@@ -59,7 +59,7 @@ impl<'p> Instance<'p> {
         instance
     }
 
-    fn add(&mut self, id: DomainId, above: Option<usize>, takes: &impl Takes) {
+    fn add(&mut self, id: DomainId, above: Option<usize>, takes: &impl CapacityBounds) {
         let problem = self.problem;
         let (least, own) = takes.of(id);
         if own == 0 {
@@ -92,7 +92,7 @@ impl<'p> Instance<'p> {
     }
 
     /// Adds the nodes of a domain, if it is a leaf and nodes are told apart.
-    fn add_nodes(&mut self, id: DomainId, above: Option<usize>, takes: &impl Takes) {
+    fn add_nodes(&mut self, id: DomainId, above: Option<usize>, takes: &impl CapacityBounds) {
         let problem = self.problem;
         let layer = self.order.iter().position(|layer| *layer == Layer::NODE);
         let Some(layer) = layer.filter(|_| problem.fabric.domain(id).children().is_empty()) else { return };

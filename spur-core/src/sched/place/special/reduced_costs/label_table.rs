@@ -5,28 +5,28 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::labels::{Label, Link, NONE};
-use super::packed_cost::Scale;
+use super::packed_cost::CostLayout;
 
 /// What a label comes to, the order of its first piece and of the rest included.
-type Price = (u128, u128, (u32, u32));
+type LabelCost = (u128, u128, (u32, u32));
 
 /// A label with the places of its first piece and of the rest, and how it was put together.
-type Offer = (Label, (u32, u32), Link);
+type OfferedLabel = (Label, (u32, u32), Link);
 
 /// The labels that are offered for what they take, the best of each.
 pub(super) struct LabelTable<'s> {
-    scale: &'s Scale,
+    scale: &'s CostLayout,
     /// By what they take, from the least on; where no layer has a limit.
     slots: Vec<u32>,
     least: u32,
     /// By what they take and use of what is limited, where layers have one.
     limited: BTreeMap<(Reverse<u32>, u128), u32>,
-    offered: Vec<Offer>,
+    offered: Vec<OfferedLabel>,
 }
 
 impl<'s> LabelTable<'s> {
     /// A table for labels that take no less and no more than so much.
-    pub(super) fn new(least: u32, most: u32, scale: &'s Scale) -> Self {
+    pub(super) fn new(least: u32, most: u32, scale: &'s CostLayout) -> Self {
         let width = if scale.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
         Self { scale, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
     }
@@ -61,8 +61,8 @@ impl<'s> LabelTable<'s> {
     }
 
     /// The labels that are better than all that take more.
-    fn rising(self) -> Vec<Offer> {
-        let mut kept: Vec<Offer> = Vec::new();
+    fn rising(self) -> Vec<OfferedLabel> {
+        let mut kept: Vec<OfferedLabel> = Vec::new();
         for slot in self.slots.into_iter().rev() {
             let Some(one) = self.offered.get(slot as usize) else { continue };
             if kept.last().is_none_or(|last| price(one) < price(last)) {
@@ -73,13 +73,14 @@ impl<'s> LabelTable<'s> {
     }
 
     /// The labels that are better than all that take more and use no more of what is limited.
-    fn unbeaten(self) -> Vec<Offer> {
-        let mut kept: Vec<Offer> = Vec::new();
-        let mut known: BTreeMap<u128, Price> = BTreeMap::new();
+    fn unbeaten(self) -> Vec<OfferedLabel> {
+        let mut kept: Vec<OfferedLabel> = Vec::new();
+        let mut known: BTreeMap<u128, LabelCost> = BTreeMap::new();
         for ((_, own), slot) in self.limited {
             let Some(one) = self.offered.get(slot as usize) else { continue };
             let price = price(one);
-            let beats = |(used, best): (&u128, &Price)| self.scale.uses_no_more(*used, own) && *best <= price;
+            let beats =
+                |(used, best): (&u128, &LabelCost)| self.scale.uses_no_more(*used, own) && *best <= price;
             if !known.range(..=own).any(beats) {
                 known.insert(own, price);
                 kept.push(*one);
@@ -91,7 +92,7 @@ impl<'s> LabelTable<'s> {
 
 /// Puts a label where it has its slot, if it is better than what is there.
 #[inline]
-fn put(offered: &mut Vec<Offer>, slot: &mut u32, offer: Offer) {
+fn put(offered: &mut Vec<OfferedLabel>, slot: &mut u32, offer: OfferedLabel) {
     match offered.get_mut(*slot as usize) {
         None => {
             *slot = u32::try_from(offered.len()).unwrap_or(NONE);
@@ -103,6 +104,6 @@ fn put(offered: &mut Vec<Offer>, slot: &mut u32, offer: Offer) {
 }
 
 #[inline]
-fn price((label, order, _): &Offer) -> Price {
+fn price((label, order, _): &OfferedLabel) -> LabelCost {
     (label.head, label.tail, *order)
 }

@@ -10,7 +10,7 @@ use crate::sched::place::special::outcome::NoChoice;
 use super::instance::{Instance, Piece};
 use super::label_table::LabelTable;
 use super::multipliers::{Multipliers, Scope, fees};
-use super::packed_cost::Scale;
+use super::packed_cost::CostLayout;
 
 /// Labels that are put together at most.
 const MOST: usize = 1 << 26;
@@ -115,7 +115,7 @@ impl Spends {
 /// The best choice for known numbers of domains.
 pub(super) struct LabelSearch<'g> {
     instance: &'g Instance<'g>,
-    scale: Scale,
+    scale: CostLayout,
     spends: Spends,
     limits: Lanes,
     /// Lanes that are used.
@@ -161,7 +161,7 @@ impl<'g> LabelSearch<'g> {
         let divides = instance.is_shared() && scope.known == instance.order.len();
         Some(Self {
             instance,
-            scale: Scale::new(instance, scope, counts, &multipliers.last()?.usable)?,
+            scale: CostLayout::new(instance, scope, counts, &multipliers.last()?.usable)?,
             spends: Spends::new(instance, &known, lowest),
             limits,
             known: known.len(),

@@ -18,7 +18,7 @@ use crate::sched::place::special::outcome::NoChoice;
 
 use instance::Instance;
 use labels::{BestLabel, LabelSearch};
-use multipliers::{Multipliers, Scope, Survey};
+use multipliers::{LagrangianBounds, Multipliers, Scope};
 
 /// Layers that are told apart.
 const MOST: usize = 8;
@@ -26,7 +26,7 @@ const MOST: usize = 8;
 const MOST_NODES: u32 = 1 << 16;
 
 /// What there is below a domain that is to hold a job.
-pub(super) trait Takes {
+pub(super) trait CapacityBounds {
     /// What a domain takes at least, because it has to be used, and at most.
     fn of(&self, id: DomainId) -> (u32, u32);
 
@@ -34,7 +34,7 @@ pub(super) trait Takes {
     fn each_of(&self, _leaf: DomainId, _see: impl FnMut(Pos, u32)) {}
 }
 
-impl<F: Fn(DomainId) -> (u32, u32)> Takes for F {
+impl<F: Fn(DomainId) -> (u32, u32)> CapacityBounds for F {
     fn of(&self, id: DomainId) -> (u32, u32) {
         self(id)
     }
@@ -46,7 +46,7 @@ pub(super) fn best_below(
     problem: &Problem<'_>,
     holder: DomainId,
     order: &[Layer],
-    takes: impl Takes,
+    takes: impl CapacityBounds,
     than: Option<&Comparison>,
 ) -> Result<Option<(Comparison, Shares)>, NoChoice> {
     // What keeps the limits without looking for it is found sooner.
@@ -70,7 +70,7 @@ pub(super) fn best_nodes_below(
     problem: &Problem<'_>,
     holder: DomainId,
     order: &[Layer],
-    takes: impl Takes,
+    takes: impl CapacityBounds,
     than: Option<&Comparison>,
 ) -> Result<Option<Vec<Pos>>, NoChoice> {
     if problem.view.slots.nodes_of(holder) > MOST_NODES {
@@ -104,7 +104,7 @@ impl<'p> Layered<'p> {
         problem: &'p Problem<'p>,
         holder: DomainId,
         order: Vec<Layer>,
-        takes: &impl Takes,
+        takes: &impl CapacityBounds,
         is_limited: bool,
     ) -> Result<Self, NoChoice> {
         if order.len() > MOST {
@@ -126,7 +126,7 @@ impl<'p> Layered<'p> {
         let scope = Scope { known: 0, most };
         let mut layered = Self { instance, scope, counts: Vec::new(), multipliers: Vec::new() };
         layered.forget();
-        while layered.is_short() && layered.survey().is_some() {}
+        while layered.is_short() && layered.tighten().is_some() {}
         Ok(layered)
     }
 
@@ -149,13 +149,13 @@ impl<'p> Layered<'p> {
     }
 
     /// Finds out how few domains of the next layer in order may hold the job; None where those before are too few.
-    fn survey(&mut self) -> Option<()> {
+    fn tighten(&mut self) -> Option<()> {
         let none = || vec![0; self.instance.order.len()];
         let before = self.multipliers.last().map_or_else(none, |multipliers| multipliers.multipliers.clone());
         let scope = Scope { known: self.scope.known + 1, ..self.scope.clone() };
         let mut counts = self.counts.clone();
         let multipliers =
-            Survey::new(&self.instance, &scope, &self.multipliers).fewest(&mut counts, before)?;
+            LagrangianBounds::new(&self.instance, &scope, &self.multipliers).fewest(&mut counts, before)?;
         self.multipliers.push(multipliers);
         (self.scope, self.counts) = (scope, counts);
         Some(())
@@ -188,7 +188,7 @@ impl<'p> Layered<'p> {
         // Some layer needs more: of each, more are tried until that will do, and those after it told anew.
         self.forget();
         loop {
-            self.survey().ok_or(NoChoice::Nowhere)?;
+            self.tighten().ok_or(NoChoice::Nowhere)?;
             let mut more = 1;
             let found = loop {
                 if let Some(found) = self.search()? {
@@ -219,8 +219,8 @@ impl<'p> Layered<'p> {
             return None;
         }
         self.counts[layer] = (self.counts[layer] + more).min(most);
-        let mut survey = Survey::new(&self.instance, &self.scope, &self.multipliers);
-        self.multipliers.push(survey.settle(&mut self.counts, multipliers.multipliers)?);
+        let mut bounds = LagrangianBounds::new(&self.instance, &self.scope, &self.multipliers);
+        self.multipliers.push(bounds.settle(&mut self.counts, multipliers.multipliers)?);
         Some(())
     }
 

@@ -44,18 +44,18 @@ impl Scope {
 }
 
 /// The domains down to the lowest of the layers that are looked at; what lies below is taken whole.
-pub(super) struct Survey<'g> {
+pub(super) struct LagrangianBounds<'g> {
     instance: &'g Instance<'g>,
     scope: &'g Scope,
     usable: Rc<FixedBitSet>,
-    domains: Vec<Surveyed>,
+    domains: Vec<BoundedDomain>,
     /// What the domains below each are worth; reused.
     sums: Vec<i32>,
 }
 
-/// A domain as it counts in a survey.
+/// A domain as it counts in a bound.
 #[derive(Debug, Clone, Copy)]
-struct Surveyed {
+struct BoundedDomain {
     /// The index of the one above.
     above: u32,
     /// What it takes if it is taken whole, and at most.
@@ -65,27 +65,27 @@ struct Surveyed {
     counts: u32,
 }
 
-impl<'g> Survey<'g> {
+impl<'g> LagrangianBounds<'g> {
     /// `known` are the multipliers of fewer layers: domains that those leave no room for are left out.
     pub(super) fn new(instance: &'g Instance<'g>, scope: &'g Scope, known: &[Multipliers]) -> Self {
         let lowest = instance.lowest(scope);
         let (domains, sums) = (Vec::with_capacity(instance.pieces.len() + 1), Vec::new());
         let usable = Rc::new(known.last().map_or_else(|| all(instance), |known| usable(instance, known)));
-        let mut survey = Self { instance, scope, usable, domains, sums };
+        let mut bounds = Self { instance, scope, usable, domains, sums };
         let number = |room: u32| i32::try_from(room).unwrap_or(i32::MAX);
         let mut numbers = vec![0_u32; instance.pieces.len()];
         let mut at = 0;
         // The first is the holder.
-        survey.domains.push(Surveyed { above: 0, whole: 0, room: i32::MAX, counts: 0 });
+        bounds.domains.push(BoundedDomain { above: 0, whole: 0, room: i32::MAX, counts: 0 });
         while at < instance.pieces.len() {
             let piece = &instance.pieces[at];
-            if !survey.usable.contains(at) {
+            if !bounds.usable.contains(at) {
                 at = piece.end;
                 continue;
             }
             let is_whole = piece.layer <= lowest || piece.end == at + 1;
-            numbers[at] = u32::try_from(survey.domains.len()).unwrap_or(u32::MAX);
-            survey.domains.push(Surveyed {
+            numbers[at] = u32::try_from(bounds.domains.len()).unwrap_or(u32::MAX);
+            bounds.domains.push(BoundedDomain {
                 above: piece.above.map_or(0, |above| numbers[above]),
                 whole: if is_whole { number(piece.room) } else { 0 },
                 room: number(piece.room),
@@ -93,7 +93,7 @@ impl<'g> Survey<'g> {
             });
             at = if is_whole { piece.end } else { at + 1 };
         }
-        survey
+        bounds
     }
 
     /// By how much so many domains of each layer may take more than the job.
@@ -103,7 +103,7 @@ impl<'g> Survey<'g> {
         self.sums.clear();
         self.sums.extend(self.domains.iter().map(|domain| domain.whole));
         for index in (1..self.domains.len()).rev() {
-            let Surveyed { above, room, counts, .. } = self.domains[index];
+            let BoundedDomain { above, room, counts, .. } = self.domains[index];
             let worth = self.sums[index].min(room) - fees[counts as usize];
             self.sums[above as usize] += worth.max(0);
         }

@@ -8,7 +8,7 @@ use super::instance::{Instance, Piece};
 use super::multipliers::Scope;
 
 /// How costs of labels are packed into two numbers.
-pub(super) struct Scale {
+pub(super) struct CostLayout {
     /// Every layer that is looked at: which it is in order, and where its number of domains stands.
     heads: Vec<(usize, u32)>,
     /// Every layer from the top down. Slots of nodes that are shared stand below.
@@ -34,7 +34,7 @@ struct Tail {
     least: u64,
 }
 
-impl Scale {
+impl CostLayout {
     /// Packs numbers of domains up to `counts`; slots count where all layers are looked at.
     /// `usable` says which pieces may be used.
     pub(super) fn new(

@@ -47,7 +47,7 @@ impl Beside {
 }
 
 /// An item where it is decided on.
-struct Stop {
+struct ItemStage {
     item: KnapsackItem,
     /// What it takes, in units of what all of them take multiples of.
     takes: usize,
@@ -65,7 +65,7 @@ struct Stop {
 
 /// The items of one domain, in fabric order.
 struct TreeKnapsack {
-    stops: Vec<Stop>,
+    stops: Vec<ItemStage>,
     prices: Vec<Price>,
     /// Parts of the way down that can be told apart.
     depth: usize,
@@ -97,7 +97,7 @@ impl TreeKnapsack {
             walk.prices.extend(prices);
             let takes = (item.takes / unit) as usize;
             let (wanted, answers) = ((0, 0), 0);
-            walk.stops.push(Stop { item, takes, shared, depth, prices: first, wanted, answers });
+            walk.stops.push(ItemStage { item, takes, shared, depth, prices: first, wanted, answers });
             walk.depth = walk.depth.max(shared + 1);
         });
         walk.bound(amount);
@@ -220,7 +220,7 @@ impl TreeKnapsack {
     /// though nothing is wanted any more.
     fn taken(
         &self,
-        stop: &Stop,
+        stop: &ItemStage,
         used: usize,
         number: usize,
         next: usize,

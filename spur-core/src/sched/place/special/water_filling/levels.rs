@@ -28,7 +28,7 @@ impl Tally {
 }
 
 impl ShareBounds<'_, '_> {
-    /// The most even way to spread the whole job over a holder that was surveyed.
+    /// The most even way to spread the whole job over a holder whose bounds are settled.
     pub(super) fn tally(&self, holder: DomainId) -> Tally {
         let layers = self.problem.fabric.domain(holder).layer().index();
         let mut tally = Tally { shares: Vec::new(), spans: vec![0; layers], squares: vec![0; layers] };

@@ -96,7 +96,7 @@ fn exceeds_spans(problem: &Problem<'_>, choice: &Choice) -> bool {
 /// The best way to spread the job over one domain; None where it does not hold the job.
 fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<Choice> {
     let problem = share_bounds.problem;
-    let weights = share_bounds.survey(holder)?;
+    let weights = share_bounds.settle(holder)?;
     let tally = share_bounds.tally(holder);
     let layout = &problem.layout;
     let mut item = Item::<Vec<i64>>::nothing(layout.width());

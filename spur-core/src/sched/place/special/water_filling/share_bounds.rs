@@ -61,7 +61,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
 
     /// Finds out what a holder has and how its domains are used: nodes of each class but the lightest, the heaviest first;
     /// None where it does not hold the job.
-    pub(super) fn survey(&mut self, holder: DomainId) -> Option<Vec<i64>> {
+    pub(super) fn settle(&mut self, holder: DomainId) -> Option<Vec<i64>> {
         let weights = self.weigh(holder)?;
         let mut fresh = vec![0; self.problem.layout.layers];
         self.count(holder, &mut fresh);

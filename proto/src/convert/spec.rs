@@ -12,10 +12,11 @@ use spur_core::model::job::{Batch, Client, CoreAsk, Extra, FabricAsk, JobSpec, M
 use spur_core::text::dependency::Dependency;
 use spur_core::text::features::FeatureExpr;
 use spur_core::text::gres::{GresList, GresSpec};
+use spur_core::text::hostlist::HostExpr;
 use spur_core::text::length;
 use spur_core::text::time::{Time, TimeLimit};
 
-use super::{BadField, fits, read, read_if_set};
+use super::{BadField, fits, names_few, read, read_if_set};
 use crate::channel::{MAX_ENVIRONMENT, MAX_SCRIPT};
 use crate::v1;
 
@@ -104,6 +105,13 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
         het: None,
     };
     Ok((Submission { spec, time_limit, requeue: wire.requeue, rest: Vec::new() }, payload))
+}
+
+/// A list of nodes, as it was written.
+fn hosts(field: &'static str, text: &str) -> Result<Option<Box<HostExpr>>, BadField> {
+    let list = read_if_set::<HostExpr>(field, text)?;
+    list.iter().try_for_each(|list| names_few(field, list.named()))?;
+    Ok(list.map(Box::new))
 }
 
 /// Refuses what is longer than anybody needs: it would be held, journalled, and sent to all who list jobs.
@@ -222,8 +230,8 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
         gpus: gpus("--gpus", &wire.gpus)?,
         gpus_per_task: gpus("--gpus-per-task", &wire.gpus_per_task)?,
         features: read_if_set("--constraint", &wire.features)?.map(Box::new),
-        nodelist: read_if_set("--nodelist", &wire.nodelist)?.map(Box::new),
-        exclude: read_if_set("--exclude", &wire.exclude)?.map(Box::new),
+        nodelist: hosts("--nodelist", &wire.nodelist)?,
+        exclude: hosts("--exclude", &wire.exclude)?,
         sharing: match v1::Sharing::try_from(wire.sharing) {
             Ok(v1::Sharing::Unspecified) => Sharing::Partition,
             Ok(v1::Sharing::Shared) => Sharing::Shared,
@@ -467,11 +475,13 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 26] = [
+        let cases: [Case; 28] = [
             ("--job-name", |wire| wire.name = "a\nb".into()),
             ("--comment", |wire| wire.comment = "x".repeat(1025)),
             ("--licenses", |wire| wire.licenses = "x,".repeat(600)),
             ("--nodelist", |wire| wire.nodelist = "n1,".repeat(30_000)),
+            ("--nodelist", |wire| wire.nodelist = "n[0-65536]".into()),
+            ("--exclude", |wire| wire.exclude = "n[1-60000]r1,switch{s[1-60000]}".into()),
             ("--dependency", |wire| wire.dependency = format!("afterok{}", ":1".repeat(70_000))),
             ("--output", |wire| wire.batch = Some(v1::Batch { stdout: "x".repeat(4097), ..batch() })),
             ("arguments of the script", |wire| {

@@ -12,11 +12,8 @@ use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::length;
 
-use super::{BadField, fits, narrow, read_if_set};
+use super::{BadField, fits, names_few, narrow, read_if_set};
 use crate::v1;
-
-/// Nodes that one list of a step may name.
-const MAX_NAMES: usize = 65_536;
 
 /// What a request asks for.
 ///
@@ -87,10 +84,7 @@ pub fn ranks(layout: &v1::StepNodeLayout) -> IdSet {
 
 fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> {
     let list = read_if_set::<HostList>(field, written)?.unwrap_or_default();
-    if list.len() > MAX_NAMES {
-        let problem = format!("it names {} nodes; at most {MAX_NAMES} can be named", list.len());
-        return Err(BadField::new(field, problem));
-    }
+    names_few(field, list.len())?;
     Ok(list.iter().map(Arc::from).collect())
 }
 

@@ -9,6 +9,8 @@ mod parameters;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use fixedbitset::FixedBitSet;
+
 use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, LookupError};
 use crate::model::job::{JobSpec, Shape};
@@ -358,6 +360,9 @@ fn nodes(
     request: &Request,
     shape: &Shape,
 ) -> Result<(), Refused> {
+    // First, since a list may name far more than there are, and what mends a count is tried again and again.
+    let required = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
+    hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
     let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, [offer]));
     let name = partition.name();
     let has = partition.nodes.iter().filter(|id| inventory.nodes[id.index()].configured).count();
@@ -367,8 +372,6 @@ fn nodes(
         let offer = Offer::AtMost(limits::node_parameter(request), has.into());
         return refuse(format!("{min} nodes: partition {name} has {has}"), offer);
     }
-    let required = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
-    hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
     let required = u32::try_from(required).unwrap_or(u32::MAX);
     if required > max {
         return refuse(
@@ -398,7 +401,7 @@ fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), 
     outside.map_or(Ok(()), |name| refuse(RefusalKind::NodeConfig, format!("-w: node {name} is not in it")))
 }
 
-/// How many nodes a list names; each has to exist, and those that are wanted have to be in the partition.
+/// How many nodes a list names, whatever it names twice; each has to exist, and those that are wanted have to be in the partition.
 fn hosts(
     inventory: &Inventory,
     partition: &Partition,
@@ -408,6 +411,7 @@ fn hosts(
 ) -> Result<usize, Refusal> {
     let Some(list) = list else { return Ok(0) };
     let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
+    let mut nodes = FixedBitSet::with_capacity(inventory.nodes.len());
     for name in &names {
         let Some(id) = fabric.pos_named(name).map(|pos| fabric.node(pos)) else {
             let known = inventory.nodes.iter().map(|node| &*node.name);
@@ -419,8 +423,9 @@ fn hosts(
             let message = format!("-w: node {name} is not in partition {}", partition.name());
             return refuse(RefusalKind::NodeName, message);
         }
+        nodes.insert(id.index());
     }
-    Ok(names.len())
+    Ok(nodes.count_ones(..))
 }
 
 /// Every feature that is named must exist on some node of the partition.

@@ -17,9 +17,6 @@ use spur_proto::convert::{BadField, reject};
 use spur_proto::v1;
 use tonic::Status;
 
-/// Nodes that a request may name in one list.
-const MAX_NAMES: usize = 65_536;
-
 /// A [`v1::JobFilter`], read.
 pub(super) struct Filter {
     /// Records, in ascending order; `None` for all.
@@ -263,8 +260,9 @@ pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Statu
     }
     let expanded = written.parse::<HostExpr>().and_then(|list| list.expand(&|call| resolve(cluster, call)));
     match expanded.map_err(|error| problem(error.to_string()))? {
-        list if list.len() > MAX_NAMES => {
-            Err(problem(format!("the list names {} nodes; at most {MAX_NAMES} can be named", list.len())))
+        list if list.len() > length::NAMED_NODES => {
+            let (named, most) = (list.len(), length::NAMED_NODES);
+            Err(problem(format!("the list names {named} nodes; at most {most} can be named")))
         }
         list => Ok(list),
     }

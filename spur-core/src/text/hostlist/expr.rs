@@ -94,6 +94,15 @@ impl HostExpr {
         Ok(list)
     }
 
+    /// How many names it was written with, those that functions look up included.
+    pub fn named(&self) -> usize {
+        let named = |term: &HostTerm| match term {
+            HostTerm::Hosts(hosts) => hosts.len(),
+            HostTerm::Function(function) => function.names.len(),
+        };
+        self.terms.iter().map(named).sum()
+    }
+
     /// The list, if there is no function in it.
     pub fn as_plain(&self) -> Option<HostList> {
         let functions = self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)));

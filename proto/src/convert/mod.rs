@@ -46,13 +46,6 @@ fn fits(field: &'static str, text: &str, most: usize) -> Result<(), BadField> {
     length::check(text, most).map_err(|error| BadField::new(field, error.to_string()))
 }
 
-/// Refuses a list that names more nodes than any cluster has; a short text may name millions.
-fn names_few(field: &'static str, named: usize) -> Result<(), BadField> {
-    let most = length::NAMED_NODES;
-    let problem = || format!("it names {named} nodes; at most {most} can be named");
-    if named > most { Err(BadField::new(field, problem())) } else { Ok(()) }
-}
-
 /// Reads a text with a grammar of its own.
 fn read<T: FromStr<Err: Display>>(field: &'static str, text: &str) -> Result<T, BadField> {
     text.parse().map_err(|error: T::Err| BadField::new(field, error.to_string()))

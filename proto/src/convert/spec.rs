@@ -12,11 +12,10 @@ use spur_core::model::job::{Batch, Client, CoreAsk, Extra, FabricAsk, JobSpec, M
 use spur_core::text::dependency::Dependency;
 use spur_core::text::features::FeatureExpr;
 use spur_core::text::gres::{GresList, GresSpec};
-use spur_core::text::hostlist::HostExpr;
 use spur_core::text::length;
 use spur_core::text::time::{Time, TimeLimit};
 
-use super::{BadField, fits, names_few, read, read_if_set};
+use super::{BadField, fits, read, read_if_set};
 use crate::channel::{MAX_ENVIRONMENT, MAX_SCRIPT};
 use crate::v1;
 
@@ -105,13 +104,6 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
         het: None,
     };
     Ok((Submission { spec, time_limit, requeue: wire.requeue, rest: Vec::new() }, payload))
-}
-
-/// A list of nodes, as it was written.
-fn hosts(field: &'static str, text: &str) -> Result<Option<Box<HostExpr>>, BadField> {
-    let list = read_if_set::<HostExpr>(field, text)?;
-    list.iter().try_for_each(|list| names_few(field, list.named()))?;
-    Ok(list.map(Box::new))
 }
 
 /// Refuses what is longer than anybody needs: it would be held, journalled, and sent to all who list jobs.
@@ -230,8 +222,8 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
         gpus: gpus("--gpus", &wire.gpus)?,
         gpus_per_task: gpus("--gpus-per-task", &wire.gpus_per_task)?,
         features: read_if_set("--constraint", &wire.features)?.map(Box::new),
-        nodelist: hosts("--nodelist", &wire.nodelist)?,
-        exclude: hosts("--exclude", &wire.exclude)?,
+        nodelist: read_if_set("--nodelist", &wire.nodelist)?.map(Box::new),
+        exclude: read_if_set("--exclude", &wire.exclude)?.map(Box::new),
         sharing: match v1::Sharing::try_from(wire.sharing) {
             Ok(v1::Sharing::Unspecified) => Sharing::Partition,
             Ok(v1::Sharing::Shared) => Sharing::Shared,

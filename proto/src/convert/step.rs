@@ -9,10 +9,10 @@ use spur_core::model::job::{Job, MemoryNeed};
 use spur_core::model::phase::Phase;
 use spur_core::model::step::{Step, StepSpec};
 use spur_core::text::gres::{GresList, GresSpec};
-use spur_core::text::hostlist::HostList;
+use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::length;
 
-use super::{BadField, fits, names_few, narrow, read_if_set};
+use super::{BadField, fits, narrow, read_if_set};
 use crate::v1;
 
 /// What a request asks for.
@@ -84,7 +84,10 @@ pub fn ranks(layout: &v1::StepNodeLayout) -> IdSet {
 
 fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> {
     let list = read_if_set::<HostList>(field, written)?.unwrap_or_default();
-    names_few(field, list.len())?;
+    if list.len() > MAX_WRITTEN {
+        let problem = format!("it names {} nodes; at most {MAX_WRITTEN} can be named", list.len());
+        return Err(BadField::new(field, problem));
+    }
     Ok(list.iter().map(Arc::from).collect())
 }
 

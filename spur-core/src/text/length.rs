@@ -11,8 +11,6 @@ pub const PATH: usize = 4096;
 pub const ARRAY: usize = 4 << 10;
 /// A list of nodes.
 pub const NODES: usize = 64 << 10;
-/// How many nodes such a list may name: more than any cluster has.
-pub const NAMED_NODES: usize = 64 << 10;
 /// A dependency.
 pub const DEPENDENCY: usize = 128 << 10;
 /// All arguments of a batch script together.

@@ -10,7 +10,7 @@ use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
 use spur_core::model::job::Job;
 use spur_core::model::phase::{EndState, Phase};
-use spur_core::text::hostlist::{Function, FunctionKind, HostExpr, HostList};
+use spur_core::text::hostlist::{Function, FunctionKind, HostExpr, HostList, MAX_WRITTEN};
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::length;
 use spur_proto::convert::{BadField, reject};
@@ -260,9 +260,8 @@ pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Statu
     }
     let expanded = written.parse::<HostExpr>().and_then(|list| list.expand(&|call| resolve(cluster, call)));
     match expanded.map_err(|error| problem(error.to_string()))? {
-        list if list.len() > length::NAMED_NODES => {
-            let (named, most) = (list.len(), length::NAMED_NODES);
-            Err(problem(format!("the list names {named} nodes; at most {most} can be named")))
+        list if list.len() > MAX_WRITTEN => {
+            Err(problem(format!("the list names {} nodes; at most {MAX_WRITTEN} can be named", list.len())))
         }
         list => Ok(list),
     }

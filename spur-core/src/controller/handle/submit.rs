@@ -240,14 +240,14 @@ fn count_nodes(spec: &mut JobSpec) -> Option<String> {
         shape.nodes = Some(NodeCount::exactly(tasks));
         if let Some(named) = named.filter(|_| listed > Some(tasks)) {
             let first = HostList::from_names(named.iter().take(tasks as usize));
-            shape.nodelist = first.to_string().parse().ok().map(Box::new);
+            shape.nodelist = Some(Box::new(first.into()));
         }
         return Some(format!("can't run {tasks} processes on {least} nodes, setting nnodes to {tasks}"));
     }
     // Of more nodes than it may have it takes the first.
     if let (Some(most), Some(named)) = (max.filter(|_| listed > max), &named) {
         let first = HostList::from_names(named.iter().take(most as usize));
-        shape.nodelist = first.to_string().parse().ok().map(Box::new);
+        shape.nodelist = Some(Box::new(first.into()));
         return Some(format!("{} nodes are named for {most}: the first {most} are taken", named.len()));
     }
     if let (None, None, Some(listed)) = (&shape.nodes, shape.tasks, listed) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::parse::{self, HELP, WHAT};
-use super::{HostList, MAX_RANGES};
+use super::{HostList, MAX_WRITTEN};
 use crate::text::nearest::nearest;
 use crate::text::{ParseError, serde_as_text};
 
@@ -94,15 +94,6 @@ impl HostExpr {
         Ok(list)
     }
 
-    /// How many names it was written with, those that functions look up included.
-    pub fn named(&self) -> usize {
-        let named = |term: &HostTerm| match term {
-            HostTerm::Hosts(hosts) => hosts.len(),
-            HostTerm::Function(function) => function.names.len(),
-        };
-        self.terms.iter().map(named).sum()
-    }
-
     /// The list, if there is no function in it.
     pub fn as_plain(&self) -> Option<HostList> {
         let functions = self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)));
@@ -139,42 +130,43 @@ impl FromStr for HostExpr {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<HostExpr, ParseError> {
-        let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
-        let mut terms: Vec<HostTerm> = Vec::new();
-        let mut ranges = 0;
-        for item in parse::items(text).map_err(refuse)? {
-            match item.strip_suffix('}').and_then(|item| item.split_once('{')) {
-                Some((name, argument)) => {
-                    let function = function(name, argument).map_err(refuse)?;
-                    ranges += function.names.runs.len();
-                    terms.push(HostTerm::Function(function));
-                }
-                None => {
-                    if !matches!(terms.last(), Some(HostTerm::Hosts(_))) {
-                        terms.push(HostTerm::Hosts(HostList::new()));
-                    }
-                    if let Some(HostTerm::Hosts(hosts)) = terms.last_mut() {
-                        ranges -= hosts.runs.len();
-                        parse::push_item(hosts, item).map_err(refuse)?;
-                        ranges += hosts.runs.len();
-                    }
-                }
-            }
-            if ranges > MAX_RANGES {
-                return Err(refuse(format!("there are more than {MAX_RANGES} ranges")));
-            }
-        }
-        Ok(HostExpr { terms })
+        terms(text)
+            .map(|terms| HostExpr { terms })
+            .map_err(|problem| ParseError::new(WHAT, text, problem, HELP))
     }
 }
 
-fn function(name: &str, argument: &str) -> Result<Function, String> {
+fn terms(text: &str) -> Result<Vec<HostTerm>, String> {
+    let (mut terms, mut named): (Vec<HostTerm>, _) = (Vec::new(), 0);
+    for item in parse::items(text)? {
+        match item.strip_suffix('}').and_then(|item| item.split_once('{')) {
+            Some((name, argument)) => {
+                let function = function(name, argument, named)?;
+                named += function.names.len();
+                terms.push(HostTerm::Function(function));
+            }
+            None => {
+                if !matches!(terms.last(), Some(HostTerm::Hosts(_))) {
+                    terms.push(HostTerm::Hosts(HostList::new()));
+                }
+                if let Some(HostTerm::Hosts(hosts)) = terms.last_mut() {
+                    named += parse::push_item(hosts, item, named, MAX_WRITTEN)?;
+                }
+            }
+        }
+    }
+    Ok(terms)
+}
+
+/// A function with its argument, where so many names have been before it.
+fn function(name: &str, argument: &str, before: usize) -> Result<Function, String> {
     let kind = FunctionKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
         let meant = nearest(name, FunctionKind::ALL.map(FunctionKind::name));
         let meant = meant.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
         format!("there is no function `{name}`{meant}")
     })?;
-    let names = parse::host_list(argument).map_err(|e| format!("{name}{{{argument}}}: {}", e.problem))?;
+    let names = parse::plain(argument, before, MAX_WRITTEN);
+    let names = names.map_err(|problem| format!("{name}{{{argument}}}: {problem}"))?;
     if names.is_empty() {
         return Err(format!("{name}{{}} names nothing"));
     }
@@ -218,7 +210,9 @@ mod tests {
             ("rack{s1}", "there is no function `rack`"),
             ("switch{}", "switch{} names nothing"),
             ("switch{s[2-1]}", "switch{s[2-1]}: the range 2-1 runs backwards"),
-            ("n[0-200000]r1,switch{s},n[0-200000]r1", "there are more than 262144 ranges"),
+            ("n[0-65536]", "there are more than 65536 names"),
+            ("n[1-40000]r1,switch{s},n[1-40000]r1", "there are more than 65536 names"),
+            ("n[1-40000],switch{s[1-40000]}", "switch{s[1-40000]}: there are more than 65536 names"),
             ("switch{s1", "a `{` is not closed"),
             ("switch{s1]", "a `]` closes nothing"),
         ] {

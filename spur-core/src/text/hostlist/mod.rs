@@ -8,7 +8,7 @@ mod expr;
 mod parse;
 
 pub use expr::{Function, FunctionKind, HostExpr, HostTerm};
-pub use parse::{MAX_NAMES, MAX_PREFIXES, MAX_RANGE, MAX_RANGES};
+pub use parse::{MAX_NAMES, MAX_PREFIXES, MAX_RANGE, MAX_RANGES, MAX_WRITTEN};
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

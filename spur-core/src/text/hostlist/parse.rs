@@ -27,6 +27,8 @@ pub const MAX_PREFIXES: usize = less_if_fuzzed(65_536, 64);
 pub const MAX_RANGES: usize = less_if_fuzzed(262_144, 256);
 /// How many names one list may have.
 pub const MAX_NAMES: usize = less_if_fuzzed(4_194_304, 4_096);
+/// How many names an expression may be written with, those between braces included: more than any cluster has.
+pub const MAX_WRITTEN: usize = less_if_fuzzed(65_536, 4_096);
 /// How deep brackets may be nested.
 const MAX_DEPTH: usize = 8;
 
@@ -52,10 +54,14 @@ enum Entry<'a> {
 }
 
 pub(super) fn host_list(text: &str) -> Result<HostList, ParseError> {
-    let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
-    let mut list = HostList::new();
-    for item in items(text).map_err(refuse)? {
-        push_item(&mut list, item).map_err(refuse)?;
+    plain(text, 0, MAX_NAMES).map_err(|problem| ParseError::new(WHAT, text, problem, HELP))
+}
+
+/// A list without functions, where so many names have been before it and so many may be in all.
+pub(super) fn plain(text: &str, before: usize, most: usize) -> Result<HostList, String> {
+    let (mut list, mut named) = (HostList::new(), before);
+    for item in items(text)? {
+        named += push_item(&mut list, item, named, most)?;
     }
     Ok(list)
 }
@@ -88,7 +94,13 @@ pub(super) fn items(text: &str) -> Result<Vec<&str>, String> {
     Ok(items)
 }
 
-pub(super) fn push_item(list: &mut HostList, item: &str) -> Result<(), String> {
+/// Adds what an item stands for, where so many names have been before it and so many may be in all; says how many it is.
+pub(super) fn push_item(
+    list: &mut HostList,
+    item: &str,
+    before: usize,
+    most: usize,
+) -> Result<usize, String> {
     if item.contains('{') {
         return Err(format!("`{item}`: only plain names can stand here, no function"));
     }
@@ -96,8 +108,8 @@ pub(super) fn push_item(list: &mut HostList, item: &str) -> Result<(), String> {
     let (_, pieces) = parsed
         .map_err(|_| format!("`{item}`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"))?;
     let names = count(&pieces)?;
-    if list.len() + names > MAX_NAMES {
-        return Err(format!("there are more than {MAX_NAMES} names"));
+    if before + names > most {
+        return Err(format!("there are more than {most} names"));
     }
     let ranges = as_ranges(&pieces);
     let runs = match &ranges {
@@ -124,7 +136,7 @@ pub(super) fn push_item(list: &mut HostList, item: &str) -> Result<(), String> {
         }
         None => expand(&pieces).iter().for_each(|name| list.push(name)),
     }
-    Ok(())
+    Ok(names)
 }
 
 fn pieces(input: &str) -> IResult<&str, Vec<Piece<'_>>> {

@@ -121,7 +121,7 @@ pub(super) struct Field {
     free: Vec<Amount>,
     victims: Vec<Victim>,
     /// Nominations of jobs that have not been looked at in this pass.
-    nominated: BTreeMap<JobId, Claim>,
+    nominated: BTreeMap<JobId, KeptNodes>,
     /// Nominations that were taken over in this pass, and by whom.
     displaced: BTreeMap<JobId, JobId>,
     starts: usize,
@@ -132,7 +132,7 @@ pub(super) struct Field {
 
 /// What is kept for a job.
 #[derive(Debug, Default)]
-struct Claim {
+struct KeptNodes {
     /// What the job counts for: those that could not have made room for it themselves do not take it over, even where
     /// they come first.
     rank: Rank,
@@ -204,8 +204,8 @@ impl Field {
             field.take(&held);
             let partition = cluster.partition(&nomination.partition);
             let rank = partition.map(|partition| Rank::of(whole, &job.spec, &partition.config));
-            let claim = Claim { rank: rank.unwrap_or_default(), array: array_of(job), held };
-            field.nominated.insert(job.id, claim);
+            let kept = KeptNodes { rank: rank.unwrap_or_default(), array: array_of(job), held };
+            field.nominated.insert(job.id, kept);
         }
         field
     }
@@ -249,10 +249,10 @@ impl Field {
     }
 
     /// The nominations that a job may take over.
-    fn takeovers(&self, (rank, array): Caller) -> impl Iterator<Item = (JobId, &Claim)> {
+    fn takeovers(&self, (rank, array): Caller) -> impl Iterator<Item = (JobId, &KeptNodes)> {
         let may =
-            move |claim: &Claim| rank.covers(claim.rank, &self.policy) && !are_siblings(array, claim.array);
-        self.nominated.iter().filter(move |(_, claim)| may(claim)).map(|(job, claim)| (*job, claim))
+            move |kept: &KeptNodes| rank.covers(kept.rank, &self.policy) && !are_siblings(array, kept.array);
+        self.nominated.iter().filter(move |(_, kept)| may(kept)).map(|(job, kept)| (*job, kept))
     }
 
     /// A job with a nomination has its turn: nobody behind it can take it over any more.
@@ -322,7 +322,7 @@ impl Field {
         }
         let theirs = self.takeovers(caller).next().and_then(|_| {
             let mut freed = self.free.clone();
-            self.takeovers(caller).for_each(|(_, claim)| add(&mut freed, &claim.held));
+            self.takeovers(caller).for_each(|(_, kept)| add(&mut freed, &kept.held));
             cheapest(&freed)
         });
         let price = |choice: &Choice| choice.loss.price(self.by);
@@ -337,8 +337,8 @@ impl Field {
     /// Makes what was found part of what stands.
     pub(super) fn follow(&mut self, by: JobId, way: &Way) {
         for job in &way.displaces {
-            let claim = self.nominated.remove(job).unwrap_or_default();
-            add(&mut self.free, &claim.held);
+            let kept = self.nominated.remove(job).unwrap_or_default();
+            add(&mut self.free, &kept.held);
             self.displaced.insert(*job, by);
         }
         let (gone, stay) = std::mem::take(&mut self.victims)
@@ -514,11 +514,11 @@ impl Field {
             });
         }
         for part in parts() {
-            for (job, claim) in self.takeovers(caller) {
+            for (job, kept) in self.takeovers(caller) {
                 let short = left[part.node.index()].iter().any(|amount| *amount < 0);
-                let holds = claim.held.iter().any(|(node, _)| *node == part.node);
+                let holds = kept.held.iter().any(|(node, _)| *node == part.node);
                 if short && holds && !displaced.contains(&job) {
-                    add(&mut left, &claim.held);
+                    add(&mut left, &kept.held);
                     displaced.push(job);
                 }
             }

@@ -20,7 +20,7 @@ use crate::text::time::Time;
 
 /// What is planned of a node for later.
 #[derive(Clone, Debug)]
-pub(super) struct PlannedUse {
+pub(super) struct Claim {
     pub(super) from: Time,
     pub(super) to: Time,
     pub(super) turn: Turn,
@@ -33,7 +33,7 @@ pub(super) struct PlannedUse {
 /// What is left of a node, or how much too little there is.
 type Left = SmallVec<[i64; 4]>;
 
-impl PlannedUse {
+impl Claim {
     fn is_active(&self, at: Time) -> bool {
         self.from <= at && at < self.to
     }
@@ -53,7 +53,7 @@ impl PlannedUse {
 #[derive(Debug)]
 pub(super) struct Ahead {
     /// The claims on every node, by their begin.
-    claims: Vec<Vec<PlannedUse>>,
+    claims: Vec<Vec<Claim>>,
     /// Nodes that have any.
     claimed: FixedBitSet,
     /// When nodes are shut in the open realm.
@@ -114,7 +114,7 @@ impl Ahead {
             change(&mut left, &other.taken, -1);
         }
         let at = claims.partition_point(|claim| claim.from <= from);
-        claims.insert(at, PlannedUse { from, to, turn, taken: Arc::clone(taken), left });
+        claims.insert(at, Claim { from, to, turn, taken: Arc::clone(taken), left });
     }
 
     /// Plans that no longer.
@@ -156,12 +156,12 @@ impl Ahead {
     }
 
     /// What is planned on a node, by begin.
-    pub(super) fn on(&self, node: NodeId) -> &[PlannedUse] {
+    pub(super) fn on(&self, node: NodeId) -> &[Claim] {
         &self.claims[node.index()]
     }
 
     /// Nodes on which something is planned, with what.
-    pub(super) fn claims(&self) -> impl Iterator<Item = (NodeId, &[PlannedUse])> {
+    pub(super) fn claims(&self) -> impl Iterator<Item = (NodeId, &[Claim])> {
         self.claimed.ones().map(|node| (NodeId::at(node), self.claims[node].as_slice()))
     }
 

@@ -14,7 +14,7 @@ use crate::sched::queue::pending_order::{Changes, PendingOrder};
 use crate::sched::timeline::licenses::wanted;
 
 use super::Memory;
-use super::ahead::PlannedUse;
+use super::ahead::Claim;
 use super::ledger::Ledger;
 
 impl Memory {
@@ -37,7 +37,7 @@ impl Memory {
         doubtful.extend(moved.flat_map(|job| known.of_job(*job)));
         for node in touched {
             let claims = walk.space.books.ahead.on(*node);
-            if claims.iter().any(PlannedUse::is_short) {
+            if claims.iter().any(Claim::is_short) {
                 doubtful.extend(claims.iter().map(|claim| claim.turn));
             }
         }

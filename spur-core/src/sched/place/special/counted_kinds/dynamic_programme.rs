@@ -72,7 +72,7 @@ struct LeafStage {
 pub(super) struct Programme {
     holder: DomainId,
     wanted: WantedCounts,
-    stops: Vec<LeafStage>,
+    stages: Vec<LeafStage>,
     /// What leaves give.
     given: Vec<Vec<u32>>,
     /// Most that is shared anywhere, and one more.
@@ -107,7 +107,7 @@ impl Programme {
         let wanted = WantedCounts::new(&counts.needs, problem.amount)?;
         let scale = PriceScale::of_leaves(problem, fabric.domain(holder).layer(), problem.slots(holder))?;
         let bits = scale.bits();
-        let mut walk = Self { holder, wanted, stops: Vec::new(), given: Vec::new(), depth: 1, bits };
+        let mut walk = Self { holder, wanted, stages: Vec::new(), given: Vec::new(), depth: 1, bits };
         if fabric.domain(holder).children().is_empty() {
             return Some(walk);
         }
@@ -138,20 +138,20 @@ impl Programme {
         scale.along(problem, holder, starts, |shared, costs| {
             let Some(&(leaf, given)) = next.next() else { return };
             walk.depth = walk.depth.max(shared + 1);
-            walk.stops.push(LeafStage { leaf, given, shared, costs: costs.collect() });
+            walk.stages.push(LeafStage { leaf, given, shared, costs: costs.collect() });
         });
         Some(walk)
     }
 
     /// How many numbers it works out.
     fn numbers(&self) -> usize {
-        let steps: usize = self.stops.iter().map(|stop| stop.shared + 1).sum();
+        let steps: usize = self.stages.iter().map(|stage| stage.shared + 1).sum();
         (steps + self.depth + self.given.len()).saturating_mul(self.wanted.states)
     }
 
     /// The leaves of the least cost; None where none hold the job.
     fn best<P: Total>(&self) -> Option<Vec<DomainId>> {
-        if self.stops.is_empty() {
+        if self.stages.is_empty() {
             return Some(vec![self.holder]);
         }
         let states = self.wanted.states;
@@ -159,18 +159,18 @@ impl Programme {
         let mut after = vec![P::NEVER; self.depth * states];
         after.iter_mut().step_by(states).for_each(|done| *done = P::NOTHING);
         let mut here = after.clone();
-        // By stop, by what is in use, and by what is wanted: whether it is used.
-        let mut uses: Vec<Vec<bool>> = Vec::with_capacity(self.stops.len());
-        for (index, stop) in self.stops.iter().enumerate().rev() {
+        // By stage, by what is in use, and by what is wanted: whether it is used.
+        let mut uses: Vec<Vec<bool>> = Vec::with_capacity(self.stages.len());
+        for (index, stage) in self.stages.iter().enumerate().rev() {
             let next = self.shared_after(index);
-            let left = &left[stop.given];
-            let mut own = vec![false; (stop.shared + 1) * states];
-            for used in 0..=stop.shared {
+            let left = &left[stage.given];
+            let mut own = vec![false; (stage.shared + 1) * states];
+            for used in 0..=stage.shared {
                 let skips = &after[used.min(next) * states..][..states];
                 let taken = &after[next * states..][..states];
                 let outcome = &mut here[used * states..][..states];
                 let own = &mut own[used * states..][..states];
-                let cost = P::pack(stop.costs[used], self.bits.0);
+                let cost = P::pack(stage.costs[used], self.bits.0);
                 // Where nothing is wanted nothing is used.
                 for (wanted, &rest) in left.iter().enumerate().skip(1) {
                     let take = taken[rest as usize].plus(cost);
@@ -188,18 +188,18 @@ impl Programme {
 
     /// What is shared between the leaf at an index and the next one.
     fn shared_after(&self, index: usize) -> usize {
-        self.stops.get(index + 1).map_or(0, |stop| stop.shared)
+        self.stages.get(index + 1).map_or(0, |stage| stage.shared)
     }
 
     fn follow(&self, uses: &[Vec<bool>], left: &[Vec<u32>]) -> Vec<DomainId> {
         let states = self.wanted.states;
         let (mut wanted, mut used) = (states - 1, 0);
         let mut leaves = Vec::new();
-        for (index, (stop, uses)) in self.stops.iter().zip(uses).enumerate() {
+        for (index, (stage, uses)) in self.stages.iter().zip(uses).enumerate() {
             let next = self.shared_after(index);
             if uses[used * states + wanted] {
-                leaves.push(stop.leaf);
-                wanted = left[stop.given][wanted] as usize;
+                leaves.push(stage.leaf);
+                wanted = left[stage.given][wanted] as usize;
                 used = next;
             }
             used = used.min(next);

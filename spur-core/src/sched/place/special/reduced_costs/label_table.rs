@@ -15,7 +15,7 @@ type OfferedLabel = (Label, (u32, u32), Link);
 
 /// The labels that are offered for what they take, the best of each.
 pub(super) struct LabelTable<'s> {
-    scale: &'s CostLayout,
+    layout: &'s CostLayout,
     /// By what they take, from the least on; where no layer has a limit.
     slots: Vec<u32>,
     least: u32,
@@ -26,16 +26,16 @@ pub(super) struct LabelTable<'s> {
 
 impl<'s> LabelTable<'s> {
     /// A table for labels that take no less and no more than so much.
-    pub(super) fn new(least: u32, most: u32, scale: &'s CostLayout) -> Self {
-        let width = if scale.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
-        Self { scale, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
+    pub(super) fn new(least: u32, most: u32, layout: &'s CostLayout) -> Self {
+        let width = if layout.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
+        Self { layout, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
     }
 
     /// Offers a label; `order` are the places of its first piece and of the rest.
     #[inline]
     pub(super) fn offer(&mut self, label: Label, order: (u32, u32), link: Link) {
         if self.slots.is_empty() {
-            let limited = self.scale.limited(label.head);
+            let limited = self.layout.limited(label.head);
             let slot = self.limited.entry((Reverse(label.takes), limited)).or_insert(NONE);
             put(&mut self.offered, slot, (label, order, link));
         } else {
@@ -65,7 +65,7 @@ impl<'s> LabelTable<'s> {
         let mut kept: Vec<OfferedLabel> = Vec::new();
         for slot in self.slots.into_iter().rev() {
             let Some(one) = self.offered.get(slot as usize) else { continue };
-            if kept.last().is_none_or(|last| price(one) < price(last)) {
+            if kept.last().is_none_or(|last| cost(one) < cost(last)) {
                 kept.push(*one);
             }
         }
@@ -78,11 +78,11 @@ impl<'s> LabelTable<'s> {
         let mut known: BTreeMap<u128, LabelCost> = BTreeMap::new();
         for ((_, own), slot) in self.limited {
             let Some(one) = self.offered.get(slot as usize) else { continue };
-            let price = price(one);
+            let cost = cost(one);
             let beats =
-                |(used, best): (&u128, &LabelCost)| self.scale.uses_no_more(*used, own) && *best <= price;
+                |(used, best): (&u128, &LabelCost)| self.layout.uses_no_more(*used, own) && *best <= cost;
             if !known.range(..=own).any(beats) {
-                known.insert(own, price);
+                known.insert(own, cost);
                 kept.push(*one);
             }
         }
@@ -98,12 +98,12 @@ fn put(offered: &mut Vec<OfferedLabel>, slot: &mut u32, offer: OfferedLabel) {
             *slot = u32::try_from(offered.len()).unwrap_or(NONE);
             offered.push(offer);
         }
-        Some(known) if price(&offer) < price(known) => *known = offer,
+        Some(known) if cost(&offer) < cost(known) => *known = offer,
         Some(_) => {}
     }
 }
 
 #[inline]
-fn price((label, order, _): &OfferedLabel) -> LabelCost {
+fn cost((label, order, _): &OfferedLabel) -> LabelCost {
     (label.head, label.tail, *order)
 }

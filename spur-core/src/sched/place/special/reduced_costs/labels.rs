@@ -115,7 +115,7 @@ impl Spends {
 /// The best choice for known numbers of domains.
 pub(super) struct LabelSearch<'g> {
     instance: &'g Instance<'g>,
-    scale: CostLayout,
+    layout: CostLayout,
     spends: Spends,
     limits: Lanes,
     /// Lanes that are used.
@@ -161,7 +161,7 @@ impl<'g> LabelSearch<'g> {
         let divides = instance.is_shared() && scope.known == instance.order.len();
         Some(Self {
             instance,
-            scale: CostLayout::new(instance, scope, counts, &multipliers.last()?.usable)?,
+            layout: CostLayout::new(instance, scope, counts, &multipliers.last()?.usable)?,
             spends: Spends::new(instance, &known, lowest),
             limits,
             known: known.len(),
@@ -185,7 +185,7 @@ impl<'g> LabelSearch<'g> {
         let (labels, steps) = self.fold(None, self.limits)?;
         let enough = labels.iter().filter(|label| label.takes >= instance.amount);
         let best = enough.min_by_key(|label| (label.head, label.tail, label.order));
-        let Some((best, last)) = best.and_then(|label| Some((label, self.scale.last(label.head)?))) else {
+        let Some((best, last)) = best.and_then(|label| Some((label, self.layout.last(label.head)?))) else {
             return Ok(None);
         };
         let mut leaves = Vec::new();
@@ -214,8 +214,8 @@ impl<'g> LabelSearch<'g> {
     fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), NoChoice> {
         let piece = &self.instance.pieces[at];
         let own = self.spends.used[at];
-        let (head, tail) = self.scale.of(piece);
-        if self.scale.add(0, head).is_none() {
+        let (head, tail) = self.layout.of(piece);
+        if self.layout.add(0, head).is_none() {
             return Ok(());
         }
         if piece.end == at + 1 && self.divides {
@@ -265,7 +265,7 @@ impl<'g> LabelSearch<'g> {
 
     /// Turns labels of what is below a piece into labels of the piece.
     fn close(&self, piece: &Piece, inside: Vec<Label>, own: &Lanes, limits: &Lanes) -> Vec<Label> {
-        let (head, tail) = self.scale.of(piece);
+        let (head, tail) = self.layout.of(piece);
         let mut labels: Vec<Label> = Vec::with_capacity(inside.len());
         for label in inside {
             let most = label.takes.min(piece.room);
@@ -279,11 +279,11 @@ impl<'g> LabelSearch<'g> {
             }
             let is_enough = takes > 0 && takes >= piece.least;
             let Some(spent) = pack_within(&lanes, limits).filter(|_| is_enough) else { continue };
-            let Some(head) = self.scale.add(label.head, head) else { continue };
+            let Some(head) = self.layout.add(label.head, head) else { continue };
             let label = Label { takes, spent, head, tail: label.tail + tail, ..label };
             // Labels fall in what they take, and each is better than those before it that use as many of what is limited.
             let is_same =
-                |last: &Label| last.takes == takes && self.scale.limited(last.head ^ label.head) == 0;
+                |last: &Label| last.takes == takes && self.layout.limited(last.head ^ label.head) == 0;
             if labels.last().is_some_and(is_same) {
                 labels.pop();
             }
@@ -314,7 +314,7 @@ impl<'g> LabelSearch<'g> {
             let mut table = LabelTable::new(
                 last.takes.saturating_add(least).min(most),
                 first.takes.saturating_add(fullest).min(most),
-                &self.scale,
+                &self.layout,
             );
             for (rest, label) in (0..).zip(&labels) {
                 if let Some(skipped) = skipped.filter(|skipped| limit.holds(label.spent + skipped)) {
@@ -326,7 +326,7 @@ impl<'g> LabelSearch<'g> {
                     if !limit.holds(spent) {
                         continue;
                     }
-                    let Some(head) = self.scale.add(label.head, used.head) else { continue };
+                    let Some(head) = self.layout.add(label.head, used.head) else { continue };
                     let takes = label.takes.saturating_add(used.takes).min(most);
                     let both = Label { takes, spent, head, tail: label.tail + used.tail, ..*label };
                     table.offer(both, (used.order, label.order), (own, rest));

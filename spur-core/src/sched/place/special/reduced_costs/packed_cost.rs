@@ -43,7 +43,7 @@ impl CostLayout {
         counts: &[u32],
         usable: &FixedBitSet,
     ) -> Option<Self> {
-        let mut scale = Self {
+        let mut layout = Self {
             heads: Vec::new(),
             tails: Vec::new(),
             rest: 0,
@@ -62,21 +62,21 @@ impl CostLayout {
             if used + bits + 1 >= u128::BITS {
                 return None;
             }
-            scale.heads.push((layer, used));
-            scale.rest |= ((1 << bits) - 1 - count) << used;
-            scale.marks |= 1 << (used + bits);
-            scale.wanted |= count << used;
+            layout.heads.push((layer, used));
+            layout.rest |= ((1 << bits) - 1 - count) << used;
+            layout.marks |= 1 << (used + bits);
+            layout.wanted |= count << used;
             if scope.most[layer].is_some() {
-                scale.limited |= ((1 << bits) - 1) << used;
-                scale.above |= 1 << (used + bits);
+                layout.limited |= ((1 << bits) - 1) << used;
+                layout.above |= 1 << (used + bits);
             }
             if layer + 1 == scope.known {
-                scale.last = (used, used + bits + 1);
+                layout.last = (used, used + bits + 1);
             }
             used += bits + 1;
         }
         if scope.known < instance.order.len() {
-            return Some(scale);
+            return Some(layout);
         }
         let mut layers: Vec<(Layer, usize)> = instance.order.iter().copied().zip(0..).collect();
         layers.sort_unstable();
@@ -93,14 +93,14 @@ impl CostLayout {
             let slots =
                 || usable.ones().map(|at| &instance.pieces[at]).filter(counts_for).map(|piece| piece.slots);
             let (least, most) = (slots().min().unwrap_or(0), slots().max().unwrap_or(0));
-            scale.tails.push(Tail { layer, at: used, least });
+            layout.tails.push(Tail { layer, at: used, least });
             // Two of them can be added up before it is told that they are too much.
             used += bits(u128::from(most - least) * u128::from(counts[layer])) + 1;
             if used > u128::BITS {
                 return None;
             }
         }
-        Some(scale)
+        Some(layout)
     }
 
     /// What using a piece costs by itself.

@@ -65,7 +65,7 @@ struct ItemStage {
 
 /// The items of one domain, in fabric order.
 struct TreeKnapsack {
-    stops: Vec<ItemStage>,
+    stages: Vec<ItemStage>,
     prices: Vec<Price>,
     /// Parts of the way down that can be told apart.
     depth: usize,
@@ -88,8 +88,8 @@ impl TreeKnapsack {
     ) -> Self {
         let width = amount + 1;
         let numbers = beside.number() as usize + 1;
-        let stops = Vec::with_capacity(items.len());
-        let mut walk = Self { stops, prices: Vec::new(), depth: 1, numbers, width, answers: 0 };
+        let stages = Vec::with_capacity(items.len());
+        let mut walk = Self { stages, prices: Vec::new(), depth: 1, numbers, width, answers: 0 };
         let mut next = items.iter();
         scale.along(problem, holder, items.iter().map(|item| item.pos), |shared, prices| {
             let Some(&item) = next.next() else { return };
@@ -97,36 +97,36 @@ impl TreeKnapsack {
             walk.prices.extend(prices);
             let takes = (item.takes / unit) as usize;
             let (wanted, answers) = ((0, 0), 0);
-            walk.stops.push(ItemStage { item, takes, shared, depth, prices: first, wanted, answers });
+            walk.stages.push(ItemStage { item, takes, shared, depth, prices: first, wanted, answers });
             walk.depth = walk.depth.max(shared + 1);
         });
         walk.bound(amount);
         walk
     }
 
-    /// Finds what can still be wanted at each stop: no less than what those before cannot take, no more than what it
+    /// Finds what can still be wanted at each stage: no less than what those before cannot take, no more than what it
     /// and those after it can.
     fn bound(&mut self, amount: usize) {
         let mut before = 0;
-        for stop in &mut self.stops {
-            stop.wanted.0 = amount.saturating_sub(before);
-            before += stop.takes;
+        for stage in &mut self.stages {
+            stage.wanted.0 = amount.saturating_sub(before);
+            before += stage.takes;
         }
         let mut after = 0;
-        for stop in self.stops.iter_mut().rev() {
-            after += stop.takes;
-            stop.wanted.1 = amount.min(after);
+        for stage in self.stages.iter_mut().rev() {
+            after += stage.takes;
+            stage.wanted.1 = amount.min(after);
         }
-        for stop in &mut self.stops {
-            stop.answers = self.answers;
-            let amounts = (stop.wanted.1 + 1).saturating_sub(stop.wanted.0);
-            self.answers = self.answers.saturating_add((stop.shared + 1) * self.numbers * amounts);
+        for stage in &mut self.stages {
+            stage.answers = self.answers;
+            let amounts = (stage.wanted.1 + 1).saturating_sub(stage.wanted.0);
+            self.answers = self.answers.saturating_add((stage.shared + 1) * self.numbers * amounts);
         }
     }
 
     /// What is shared between the item at an index and the next one.
     fn shared_after(&self, index: usize) -> usize {
-        self.stops.get(index + 1).map_or(0, |stop| stop.shared)
+        self.stages.get(index + 1).map_or(0, |stage| stage.shared)
     }
 
     fn row(&self, used: usize, number: usize) -> usize {
@@ -171,7 +171,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 impl TreeKnapsack {
-    /// Says for every stop and everything that may be wanted there whether its item is used in the choice of the least price;
+    /// Says for every stage and everything that may be wanted there whether its item is used in the choice of the least price;
     /// None where nothing holds the job.
     fn prices_from_the_end<P: Total>(&self, tail: u32, beside: Beside) -> Option<Vec<bool>> {
         let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];
@@ -183,23 +183,23 @@ impl TreeKnapsack {
         });
         // Of nothing but what those after can take is anything known.
         let mut most_after = 0;
-        for (index, stop) in self.stops.iter().enumerate().rev() {
-            let (least, most) = stop.wanted;
+        for (index, stage) in self.stages.iter().enumerate().rev() {
+            let (least, most) = stage.wanted;
             let next = self.shared_after(index);
             let amounts = (most + 1).saturating_sub(least);
-            let mut answer = stop.answers;
-            for used in 0..=stop.shared {
-                let price = P::pack(self.prices[stop.prices + used], tail);
+            let mut answer = stage.answers;
+            for used in 0..=stage.shared {
+                let price = P::pack(self.prices[stage.prices + used], tail);
                 for number in 0..self.numbers {
                     let (row, skipped) = (self.row(used, number), self.row(used.min(next), number));
                     if most > most_after {
                         after[skipped + most_after + 1..=skipped + most].fill(P::NEVER);
                     }
-                    let (taken, needs_more) = self.taken(stop, used, number, next, beside);
+                    let (taken, needs_more) = self.taken(stage, used, number, next, beside);
                     let step = KnapsackStep {
                         skips: &after[skipped + least..skipped + least + amounts],
                         taken: taken.map(|row| &after[row..row + self.width]),
-                        takes: stop.takes,
+                        takes: stage.takes,
                         least,
                         price,
                     };
@@ -216,17 +216,17 @@ impl TreeKnapsack {
         (wanted <= most_after && price != P::NEVER).then_some(uses)
     }
 
-    /// The row that holds what is left to do once the item of a stop is used, if it may be; and whether it may be used
+    /// The row that holds what is left to do once the item of a stage is used, if it may be; and whether it may be used
     /// though nothing is wanted any more.
     fn taken(
         &self,
-        stop: &ItemStage,
+        stage: &ItemStage,
         used: usize,
         number: usize,
         next: usize,
         beside: Beside,
     ) -> (Option<usize>, bool) {
-        let opens_leaf = used < stop.depth;
+        let opens_leaf = used < stage.depth;
         let left = match beside {
             Beside::Nothing => Some(number),
             Beside::Nodes(_) => number.checked_sub(1),
@@ -239,18 +239,18 @@ impl TreeKnapsack {
     fn follow(&self, uses: &[bool], amount: usize, beside: Beside) -> Vec<KnapsackItem> {
         let (mut used, mut number, mut left) = (0, self.numbers - 1, amount);
         let mut items = Vec::new();
-        for (index, stop) in self.stops.iter().enumerate() {
+        for (index, stage) in self.stages.iter().enumerate() {
             let next = self.shared_after(index);
-            let (least, most) = stop.wanted;
-            let answer = stop.answers + (used * self.numbers + number) * (most - least + 1) + left - least;
+            let (least, most) = stage.wanted;
+            let answer = stage.answers + (used * self.numbers + number) * (most - least + 1) + left - least;
             if uses[answer] {
                 match beside {
                     Beside::Nothing => {}
                     Beside::Nodes(_) => number -= 1,
-                    Beside::Leaves(_) => number -= usize::from(used < stop.depth),
+                    Beside::Leaves(_) => number -= usize::from(used < stage.depth),
                 }
-                items.push(stop.item);
-                left = left.saturating_sub(stop.takes);
+                items.push(stage.item);
+                left = left.saturating_sub(stage.takes);
                 used = next;
             }
             used = used.min(next);

@@ -300,7 +300,7 @@ fn start(command: Command, arguments: Vec<String>) -> ExitCode {
             return ExitCode::from(error::FAILURE);
         }
     };
-    let ended = runtime.block_on(command.run(&mut session, arguments));
+    let ended = runtime.block_on(Box::pin(command.run(&mut session, arguments)));
     let ended = ended.and_then(|code| Ok(session.out.finish().map(|()| code)?));
     // Reads that block, such as standard input, must not keep the program from ending.
     runtime.shutdown_background();

@@ -34,7 +34,10 @@ fn argument<S>(option: &Opt<S>) -> Arg {
         .visible_aliases(option.aliases.iter().copied())
         .help(option.help)
         .hide(matches!(option.effect, Effect::Refused(_)));
-    let arg = option.short.map_or(arg.clone(), |letter| arg.short(letter));
+    let arg = match option.short {
+        Some(letter) => arg.short(letter),
+        None => arg,
+    };
     let arg = if option.group.is_empty() { arg } else { arg.help_heading(option.group) };
     match option.value {
         Value::None => arg.action(ArgAction::Count),

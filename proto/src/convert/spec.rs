@@ -12,6 +12,7 @@ use spur_core::model::job::{Batch, Client, CoreAsk, Extra, FabricAsk, JobSpec, M
 use spur_core::text::dependency::Dependency;
 use spur_core::text::features::FeatureExpr;
 use spur_core::text::gres::{GresList, GresSpec};
+use spur_core::text::hostlist::MAX_WRITTEN;
 use spur_core::text::length;
 use spur_core::text::time::{Time, TimeLimit};
 
@@ -38,14 +39,28 @@ pub struct Payload {
 pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let components = std::mem::take(&mut wire.components);
     let (mut first, payload) = one(wire)?;
+    let mut named = names(&first);
     for (offset, wire) in (1_u32..).zip(components) {
         if wire.batch.is_some() || !wire.components.is_empty() {
             let problem = format!("component {offset} has a script or components of its own");
             return Err(BadField::new("components", problem));
         }
-        first.rest.push(one(wire)?.0);
+        let (component, _) = one(wire)?;
+        named += names(&component);
+        if named > MAX_WRITTEN {
+            let problem =
+                format!("they name more than {MAX_WRITTEN} nodes together, up to component {offset}");
+            return Err(BadField::new("components", problem));
+        }
+        first.rest.push(component);
     }
     Ok((first, payload))
+}
+
+/// How many nodes `--nodelist` and `--exclude` of a component name.
+fn names(component: &Submission) -> usize {
+    let Shape { nodelist, exclude, .. } = &component.spec.shape;
+    [nodelist, exclude].into_iter().flatten().map(|list| list.written()).sum()
 }
 
 /// Reads one component.
@@ -467,13 +482,17 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 28] = [
+        let cases: [Case; 29] = [
             ("--job-name", |wire| wire.name = "a\nb".into()),
             ("--comment", |wire| wire.comment = "x".repeat(1025)),
             ("--licenses", |wire| wire.licenses = "x,".repeat(600)),
             ("--nodelist", |wire| wire.nodelist = "n1,".repeat(30_000)),
             ("--nodelist", |wire| wire.nodelist = "n[0-65536]".into()),
             ("--exclude", |wire| wire.exclude = "n[1-60000]r1,switch{s[1-60000]}".into()),
+            ("components", |wire| {
+                let part = v1::JobSpec { nodelist: "n[1-10000]".into(), ..v1::JobSpec::default() };
+                wire.components = vec![part; 7];
+            }),
             ("--dependency", |wire| wire.dependency = format!("afterok{}", ":1".repeat(70_000))),
             ("--output", |wire| wire.batch = Some(v1::Batch { stdout: "x".repeat(4097), ..batch() })),
             ("arguments of the script", |wire| {

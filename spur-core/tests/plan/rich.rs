@@ -303,8 +303,8 @@ fn wrong(world: &World, plan: &Plan, made: &Reservations) -> Vec<String> {
         let name = |node: &NodeId| world.cluster.node(*node).unwrap().name().to_string();
         let names: Vec<String> = stay.nodes.iter().map(name).collect();
         let listed = |list: &Option<Box<spur_core::text::hostlist::HostExpr>>| -> Vec<String> {
-            let none = |_: &_| Ok(Vec::new());
-            list.iter().flat_map(|list| list.expand(&none).unwrap().iter().collect::<Vec<_>>()).collect()
+            let mut none = |_: &_| Ok(Vec::new());
+            list.iter().flat_map(|list| list.expand(&mut none).unwrap().iter().collect::<Vec<_>>()).collect()
         };
         if listed(&shape.nodelist).iter().any(|node| !names.contains(node)) {
             say("without a node of -w");

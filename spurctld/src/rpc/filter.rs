@@ -1,13 +1,14 @@
 //! Which jobs, nodes and names a request means.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spur_core::cluster::{Cluster, Topology};
+use spur_core::cluster::Cluster;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
+use spur_core::model::fabric::FunctionNodes;
 use spur_core::model::job::Job;
 use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::hostlist::{Function, FunctionKind, HostExpr, HostList, MAX_WRITTEN};
@@ -258,7 +259,19 @@ pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Statu
         let configured = cluster.nodes().iter().filter(|node| node.configured);
         return Ok(HostList::from_names(configured.map(|node| node.name())));
     }
-    let expanded = written.parse::<HostExpr>().and_then(|list| list.expand(&|call| resolve(cluster, call)));
+    // Domains are looked up in the first topology, as Slurm does.
+    let mut in_domains = cluster.topologies().first().map(|topology| FunctionNodes::new(&topology.fabric));
+    let mut with_features = None;
+    let mut resolve = |function: &Function| match (function.kind, &mut in_domains) {
+        (FunctionKind::Feature, _) => {
+            let known = with_features.get_or_insert_with(|| nodes_by_feature(cluster));
+            let names = function.names.iter().flat_map(|name| known.remove(&*name).unwrap_or_default());
+            Ok(names.map(str::to_owned).collect())
+        }
+        (_, None) => Err("this cluster has no topology".to_owned()),
+        (_, Some(known)) => known.add(function).map_err(|error| error.to_string()),
+    };
+    let expanded = written.parse::<HostExpr>().and_then(|list| list.expand(&mut resolve));
     match expanded.map_err(|error| problem(error.to_string()))? {
         list if list.len() > MAX_WRITTEN => {
             Err(problem(format!("the list names {} nodes; at most {MAX_WRITTEN} can be named", list.len())))
@@ -267,20 +280,15 @@ pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Statu
     }
 }
 
-/// What a hostlist function means: domains are looked up in the first topology, as Slurm does.
-fn resolve(cluster: &Cluster, call: &Function) -> Result<Vec<String>, String> {
-    if call.kind == FunctionKind::Feature {
-        let has = |node: &&spur_core::cluster::Node| {
-            call.names.iter().any(|name| node.shape.features.iter().any(|feature| **feature == *name))
-        };
-        let nodes = cluster.nodes().iter().filter(|node| node.configured).filter(has);
-        return Ok(nodes.map(|node| node.name().to_string()).collect());
+/// The names of the nodes that have each feature.
+fn nodes_by_feature(cluster: &Cluster) -> BTreeMap<&str, Vec<&str>> {
+    let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in cluster.nodes().iter().filter(|node| node.configured) {
+        for feature in &node.shape.features {
+            known.entry(feature).or_default().push(node.name());
+        }
     }
-    let topology: Option<&Topology> = cluster.topologies().first();
-    let fabric = &topology.ok_or("this cluster has no topology")?.fabric;
-    let found = fabric.hostlist_function(call.kind.name(), &call.names.to_string());
-    let found = found.map_err(|error| error.to_string())?;
-    Ok(found.into_iter().map(|pos| fabric.node_name(pos).to_owned()).collect())
+    known
 }
 
 /// The nodes that a hostlist names.

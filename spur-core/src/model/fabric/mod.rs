@@ -28,7 +28,7 @@ mod tree;
 mod tests;
 
 pub use fault::{FabricError, Fault};
-pub use names::{FunctionError, LookupError, PlaceError};
+pub use names::{FunctionError, FunctionNodes, LookupError, PlaceError};
 pub use show::{DomainFacts, DomainKind};
 
 /// A place in fabric order, counted from 0.

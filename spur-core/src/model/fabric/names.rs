@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use fixedbitset::FixedBitSet;
+
 use super::shape::last_part;
 use super::{Domain, DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::text;
-use crate::text::hostlist::HostList;
+use crate::text::hostlist::{Function, FunctionKind, HostList};
 
 /// A domain name that finds nothing, or too much.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,14 +82,6 @@ pub enum FunctionError {
         node: String,
         /// The topology.
         topology: String,
-    },
-    /// Its argument is no hostlist.
-    #[error("{list:?} is not a hostlist: {why}")]
-    BadHostlist {
-        /// The argument.
-        list: String,
-        /// What the parser says.
-        why: String,
     },
 }
 
@@ -209,31 +203,24 @@ impl Fabric {
         (address + node, pattern + "node")
     }
 
-    /// The positions that a hostlist function stands for: `switch{s1}`, `switchwith{n1}`, `block{b1}`,
-    /// `blockwith{n1}`; the argument may be a hostlist.
+    /// The domain that a hostlist function means by one name: `switch{s1}`, `switchwith{n1}`, `block{b1}`, `blockwith{n1}`.
     ///
     /// # Errors
     /// [`FunctionError`]; see there.
-    pub fn hostlist_function(&self, function: &str, argument: &str) -> Result<Vec<Pos>, FunctionError> {
-        let (right, instead) = match self.plugin() {
-            Plugin::Tree => (["switch", "switchwith"], "switch{} or switchwith{}"),
-            Plugin::Block => (["block", "blockwith"], "block{} or blockwith{}"),
-            Plugin::None => (["", ""], "node names: there are no domains"),
+    fn domain_meant(&self, function: FunctionKind, name: &str) -> Result<DomainId, FunctionError> {
+        let instead = match (self.plugin(), function) {
+            (Plugin::Tree, FunctionKind::Switch) | (Plugin::Block, FunctionKind::Block) => {
+                return Ok(self.find(name)?);
+            }
+            (Plugin::Tree, FunctionKind::SwitchWith) | (Plugin::Block, FunctionKind::BlockWith) => {
+                return self.leaf_with(function.name(), name);
+            }
+            (Plugin::Tree, _) => "switch{} or switchwith{}",
+            (Plugin::Block, _) => "block{} or blockwith{}",
+            (Plugin::None, _) => "node names: there are no domains",
         };
-        if !right.contains(&function) || function.is_empty() {
-            return Err(FunctionError::WrongKind {
-                function: function.to_owned(),
-                topology: self.name().to_owned(),
-                instead,
-            });
-        }
-        let mut found = BTreeSet::new();
-        for name in expand_argument(argument)? {
-            let id =
-                if function.ends_with("with") { self.leaf_with(function, &name)? } else { self.find(&name)? };
-            found.extend(self.domain(id).range());
-        }
-        Ok(found.into_iter().map(|index| Pos(u32::try_from(index).expect("positions are u32"))).collect())
+        let (function, topology) = (function.name().to_owned(), self.name().to_owned());
+        Err(FunctionError::WrongKind { function, topology, instead })
     }
 
     fn leaf_with(&self, function: &str, node: &str) -> Result<DomainId, FunctionError> {
@@ -245,8 +232,39 @@ impl Fabric {
     }
 }
 
-fn expand_argument(argument: &str) -> Result<Vec<String>, FunctionError> {
-    expand(argument).map_err(|why| FunctionError::BadHostlist { list: argument.to_owned(), why })
+/// The nodes that the functions of one hostlist stand for. Each comes once, however many of the functions mean it, so that a
+/// short list cannot stand for millions of names.
+#[derive(Debug)]
+pub struct FunctionNodes<'a> {
+    fabric: &'a Fabric,
+    domains: BTreeSet<DomainId>,
+    found: FixedBitSet,
+}
+
+impl<'a> FunctionNodes<'a> {
+    /// Those on a fabric; none yet.
+    #[must_use]
+    pub fn new(fabric: &'a Fabric) -> FunctionNodes<'a> {
+        FunctionNodes { fabric, domains: BTreeSet::new(), found: FixedBitSet::with_capacity(fabric.len()) }
+    }
+
+    /// The names of the nodes that a function adds to those before it, in the order of the fabric.
+    ///
+    /// # Errors
+    /// [`FunctionError`]; see there.
+    pub fn add(&mut self, function: &Function) -> Result<Vec<String>, FunctionError> {
+        let mut names = Vec::new();
+        for name in function.names.iter() {
+            let domain = self.fabric.domain_meant(function.kind, &name)?;
+            if !self.domains.insert(domain) {
+                continue;
+            }
+            let new = self.fabric.domain(domain).range().filter(|&index| !self.found.put(index));
+            let pos = |index| Pos(u32::try_from(index).expect("positions are u32"));
+            names.extend(new.map(|index| self.fabric.node_name(pos(index)).to_owned()));
+        }
+        Ok(names)
+    }
 }
 
 /// The names of a hostlist, in its order.

@@ -1,8 +1,9 @@
 //! Fabrics as tables: what is built, what is found, what is refused.
 
-use super::{Fabric, Layer, LookupError, Pos};
+use super::{Fabric, FunctionNodes, Layer, LookupError, Pos};
 use crate::id::NodeId;
 use crate::model::topology::TopologyConfig;
+use crate::text::hostlist::{Function, HostExpr};
 
 fn build(text: &str, nodes: &[&str]) -> Result<Fabric, Vec<String>> {
     let config: TopologyConfig = toml::from_str(text).unwrap();
@@ -137,16 +138,29 @@ fn names_are_short_where_that_is_unambiguous() {
 #[test]
 fn hostlist_functions() {
     let fabric = fabric(UNEQUAL, 7);
-    let nodes = |function: &str, argument: &str| -> Result<Vec<u32>, String> {
-        let found = fabric.hostlist_function(function, argument).map_err(|error| error.to_string())?;
-        Ok(found.into_iter().map(|pos| fabric.node(pos).0).collect())
+    let nodes = |list: &str| -> Result<String, String> {
+        let mut functions = FunctionNodes::new(&fabric);
+        let list: HostExpr = list.parse().unwrap();
+        let mut add = |function: &Function| functions.add(function).map_err(|error| error.to_string());
+        list.expand(&mut add).map(|names| names.to_string()).map_err(|error| error.problem)
     };
-    assert_eq!(nodes("switch", "a[1-2]"), Ok(vec![4, 5, 2, 3]));
-    assert_eq!(nodes("switch", "spine"), nodes("switch", "a1,a2"));
-    assert_eq!(nodes("switchwith", "n0"), Ok(vec![1, 0]));
-    assert!(nodes("block", "b").unwrap_err().contains("use switch{} or switchwith{}"));
-    assert!(nodes("switchwith", "n6").unwrap_err().contains("n6 is no node with a place"));
-    assert!(nodes("switch", "a3").unwrap_err().contains("did you mean"));
+    for (list, expected) in [
+        ("switch{a[1-2]}", "n[4-5,2-3]"),
+        ("switch{a1,a2}", "n[4-5,2-3]"),
+        ("switchwith{n0}", "n[1,0]"),
+        // Nodes of functions come once, those that stand for themselves as often as they are named.
+        ("switch{a1},switch{a1},switchwith{n4},n4", "n[4-5,4]"),
+    ] {
+        assert_eq!(nodes(list).as_deref(), Ok(expected), "{list}");
+    }
+    assert_eq!(nodes("switch{spine}"), nodes("switch{a1},switch{a2,a1}"));
+    for (list, part) in [
+        ("block{b}", "use switch{} or switchwith{}"),
+        ("switchwith{n6}", "n6 is no node with a place"),
+        ("switch{a3}", "did you mean"),
+    ] {
+        assert!(nodes(list).unwrap_err().contains(part), "{list}");
+    }
 }
 
 #[test]

@@ -21,7 +21,8 @@ use crate::text::time::Time;
 use super::parameters::sized;
 use super::{Judge, Refusal, RefusalKind, Say, refuse};
 
-/// Components of which a smaller size is looked for.
+/// The most components with which a smaller size of each is looked for. The search places all components anew for every size
+/// that it tries, so that with many it would keep others waiting for seconds.
 const MOST_SIZED: usize = 4;
 
 /// Judges whether the components of a het job, each of which can run by itself, could ever run at once; the answer is
@@ -186,7 +187,7 @@ fn idle_member<'a>(inventory: &Inventory, part: &'a Prepared, first: bool) -> Me
     }
 }
 
-/// Says what they want together, and for each of the first few how much less of it alone would do.
+/// Says what they want together and, where they are few, how much less of each alone would do.
 fn too_many<T>(
     inventory: &Inventory,
     rooms: &mut Rooms,
@@ -199,7 +200,8 @@ fn too_many<T>(
     });
     let wants = wants.collect::<Vec<_>>().join(" and ");
     let has = parts.iter().flatten().map(|part| part.eligible.idle.nodes()).max().unwrap_or(0);
-    let fewer = (0..parts.len().min(MOST_SIZED)).filter_map(|at| {
+    let sized = if parts.len() > MOST_SIZED { 0 } else { parts.len() };
+    let fewer = (0..sized).filter_map(|at| {
         let most = fewer(inventory, rooms, specs, parts, at)?;
         Some(format!("≤ {most} in component {at}"))
     });

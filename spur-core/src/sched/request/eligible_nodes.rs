@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::cluster::{Partition, Past};
 use crate::id::NodeId;
-use crate::model::fabric::{Fabric, Pos};
+use crate::model::fabric::{Fabric, FunctionNodes, Pos};
 use crate::model::job::{JobSpec, Shape};
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::Inventory;
@@ -321,16 +321,9 @@ impl<'a> Filter<'a> {
 
 /// The names that a hostlist stands for, functions over the fabric resolved.
 pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
-    let resolve = |function: &Function| {
-        let mut names = Vec::new();
-        for argument in function.names.iter() {
-            let found = fabric.hostlist_function(function.kind.name(), &argument);
-            let found = found.map_err(|error| error.to_string())?;
-            names.extend(found.into_iter().map(|pos| fabric.node_name(pos).to_owned()));
-        }
-        Ok(names)
-    };
-    let names = list.expand(&resolve).map_err(|error| error.to_string())?;
+    let mut functions = FunctionNodes::new(fabric);
+    let mut add = |function: &Function| functions.add(function).map_err(|error| error.to_string());
+    let names = list.expand(&mut add).map_err(|error| error.to_string())?;
     Ok(names.iter().collect())
 }
 

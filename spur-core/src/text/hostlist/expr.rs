@@ -70,14 +70,14 @@ pub struct HostExpr {
 }
 
 impl HostExpr {
-    /// The names that the expression stands for, in order. `resolve` says what a function means, or why it
-    /// means nothing.
+    /// The names that the expression stands for, in order. `resolve` says what a function means beyond those before it, or why
+    /// it means nothing.
     ///
     /// # Errors
     /// A function that `resolve` refuses, with its reason.
     pub fn expand(
         &self,
-        resolve: &dyn Fn(&Function) -> Result<Vec<String>, String>,
+        resolve: &mut dyn FnMut(&Function) -> Result<Vec<String>, String>,
     ) -> Result<HostList, ParseError> {
         let mut list = HostList::new();
         for term in &self.terms {
@@ -94,10 +94,19 @@ impl HostExpr {
         Ok(list)
     }
 
+    /// How many names stand in it, duplicates and those in functions included.
+    pub fn written(&self) -> usize {
+        let written = |term: &HostTerm| match term {
+            HostTerm::Hosts(hosts) => hosts.len(),
+            HostTerm::Function(function) => function.names.len(),
+        };
+        self.terms.iter().map(written).sum()
+    }
+
     /// The list, if there is no function in it.
     pub fn as_plain(&self) -> Option<HostList> {
         let functions = self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)));
-        if functions { None } else { self.expand(&|_| Ok(Vec::new())).ok() }
+        if functions { None } else { self.expand(&mut |_| Ok(Vec::new())).ok() }
     }
 }
 
@@ -190,7 +199,7 @@ mod tests {
     fn functions_expand_in_place() {
         let expr: HostExpr = "n[1-4],switch{s[1,2]},n7,x".parse().unwrap();
         assert_eq!(expr.to_string(), "n[1-4],switch{s[1-2]},n7,x");
-        assert_eq!(expr.expand(&resolve).unwrap().to_string(), "n[1-7],x");
+        assert_eq!(expr.expand(&mut resolve).unwrap().to_string(), "n[1-7],x");
         assert_eq!(expr.as_plain(), None);
         assert_eq!(expr.to_string().parse(), Ok(expr));
     }
@@ -219,6 +228,6 @@ mod tests {
             assert_eq!(text.parse::<HostExpr>().unwrap_err().problem, problem, "{text}");
         }
         let expr: HostExpr = "block{b1}".parse().unwrap();
-        assert_eq!(expr.expand(&resolve).unwrap_err().problem, "block{b1}: there is no block b1");
+        assert_eq!(expr.expand(&mut resolve).unwrap_err().problem, "block{b1}: there is no block b1");
     }
 }

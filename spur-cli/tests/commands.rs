@@ -214,6 +214,15 @@ impl Controller for Fake {
         Ok(self.jobs_heard("TopJobs", &request.into_inner().job_ids))
     }
 
+    async fn notify_job(&self, request: Request<v1::NotifyJobRequest>) -> Answer<v1::NotifyJobResponse> {
+        let request = request.into_inner();
+        self.heard("NotifyJob", &[("job", request.job_id.clone()), ("message", request.message)]);
+        match problems(&[request.job_id]).into_iter().find_map(|problem| problem.error) {
+            Some(error) => Err(refusal::status(Code::NotFound, &error)),
+            None => Ok(Response::new(v1::NotifyJobResponse {})),
+        }
+    }
+
     async fn get_script(&self, request: Request<v1::GetScriptRequest>) -> Answer<v1::GetScriptResponse> {
         self.heard("GetScript", &[("job", request.into_inner().job_id)]);
         let script = "#!/bin/sh\ntrue\n".into();

@@ -14,7 +14,7 @@ use spur_core::controller::Input;
 use spur_core::id::JobId;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::inbox::Inbox;
@@ -32,11 +32,13 @@ struct Table {
     changed: Notify,
 }
 
+/// Messages ahead of a command that reads them slowly; more are lost.
+const AHEAD: usize = 16;
+
 /// Who holds one allocation.
-#[derive(Clone, Copy)]
 enum Holding {
-    /// So many commands, of which one at most is meant to.
-    By(u32),
+    /// These commands, of which one at most is meant to: the ways to tell them something.
+    By(Vec<mpsc::Sender<String>>),
     /// Nobody since then.
     Nobody(Instant),
 }
@@ -45,6 +47,8 @@ enum Holding {
 pub(crate) struct Hold {
     holders: Holders,
     job: JobId,
+    /// What somebody says to the command's user.
+    pub(crate) messages: mpsc::Receiver<String>,
 }
 
 impl Holders {
@@ -87,13 +91,23 @@ impl Holders {
 
     /// Holds an allocation from now on.
     pub(crate) fn hold(&self, job: JobId) -> Hold {
-        if let Some(holding) = self.jobs().get_mut(&job) {
-            *holding = match *holding {
-                Holding::By(others) => Holding::By(others + 1),
-                Holding::Nobody(_) => Holding::By(1),
-            };
+        let (tell, messages) = mpsc::channel(AHEAD);
+        match self.jobs().get_mut(&job) {
+            Some(Holding::By(commands)) => commands.push(tell),
+            Some(holding) => *holding = Holding::By(vec![tell]),
+            None => {}
         }
-        Hold { holders: self.clone(), job }
+        Hold { holders: self.clone(), job, messages }
+    }
+
+    /// Says something to the commands that hold an allocation; nobody waits for it.
+    pub(crate) fn say(&self, job: JobId, message: &str) {
+        if let Some(Holding::By(commands)) = self.jobs().get(&job) {
+            for command in commands {
+                // One that does not read it, or is gone, has lost it.
+                let _ = command.try_send(message.to_owned());
+            }
+        }
     }
 
     /// Tells the owner of allocations that nobody holds, until it is gone.
@@ -143,12 +157,14 @@ impl Holders {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(holding) = self.holders.jobs().get_mut(&self.job) {
-            *holding = match *holding {
-                Holding::By(count @ 2..) => Holding::By(count - 1),
-                Holding::By(_) => nobody(),
-                Holding::Nobody(since) => Holding::Nobody(since),
-            };
+        self.messages.close();
+        if let Some(holding) = self.holders.jobs().get_mut(&self.job)
+            && let Holding::By(commands) = holding
+        {
+            commands.retain(|command| !command.is_closed());
+            if commands.is_empty() {
+                *holding = nobody();
+            }
         }
         self.holders.table.changed.notify_one();
     }
@@ -184,6 +200,19 @@ mod tests {
         let later = Instant::now() + LIMIT;
         assert_eq!(holders.inactive(later, LIMIT), (vec![JOB], None));
         assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+    }
+
+    #[test]
+    fn whoever_holds_it_hears_what_is_said() {
+        let holders = Holders::default();
+        holders.jobs().insert(JOB, nobody());
+        holders.say(JOB, "nobody hears this");
+        let mut hold = holders.hold(JOB);
+        holders.say(JobId(8), "of another");
+        (0..=AHEAD).for_each(|number| holders.say(JOB, &number.to_string()));
+        let heard: Vec<String> = std::iter::from_fn(|| hold.messages.try_recv().ok()).collect();
+        let ahead: Vec<String> = (0..AHEAD).map(|number| number.to_string()).collect();
+        assert_eq!(heard, ahead, "what a slow command does not read is lost");
     }
 
     #[test]

@@ -85,6 +85,7 @@ pub(crate) fn run(
             match effect {
                 Effect::Program { attempt, program } => programs.run(attempt, program),
                 Effect::Power { program, nodes } => programs.switch(program, &nodes),
+                Effect::Tell { attempt, node: None, message } => feed.holders.say(attempt.job, &message),
                 Effect::Mail { to, subject, variables } => post.send(to, subject, variables),
                 order => agents.order(order),
             }

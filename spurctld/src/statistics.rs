@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 use crate::rpc::access::Identified;
 
 /// Slurm's numbers of the messages that requests are, by their names here; the others have none.
-const MESSAGES: [(&str, &str, u32); 38] = [
+const MESSAGES: [(&str, &str, u32); 39] = [
     ("Ping", "REQUEST_PING", 1008),
     ("Submit", "REQUEST_SUBMIT_BATCH_JOB", 4003),
     ("SubmitStream", "REQUEST_SUBMIT_BATCH_JOB", 4003),
@@ -30,6 +30,7 @@ const MESSAGES: [(&str, &str, u32); 38] = [
     ("ReleaseJobs", "REQUEST_UPDATE_JOB", 3001),
     ("RequeueJobs", "REQUEST_JOB_REQUEUE", 5023),
     ("SuspendJobs", "REQUEST_SUSPEND", 5014),
+    ("NotifyJob", "REQUEST_JOB_NOTIFY", 4022),
     ("GetScript", "REQUEST_BATCH_SCRIPT", 2051),
     ("ListJobs", "REQUEST_JOB_INFO", 2003),
     ("ListPriorities", "REQUEST_PRIORITY_FACTORS", 2026),

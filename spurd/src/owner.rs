@@ -266,7 +266,11 @@ impl Owner {
                     self.tell(Input::Forget { attempt: convert::agent::attempt(attempt) });
                 }
             }
-            Order::Terminate(_) | Order::Suspend(_) | Order::Signal(_) => {
+            Order::Notify(v1::Notify { attempt: Some(attempt), message }) => {
+                let step = StepAttempt { attempt: convert::agent::attempt(attempt), step: StepId::BATCH };
+                self.ask(step, Request::Notice { text: format!("slurmstepd: error: {message}") });
+            }
+            Order::Terminate(_) | Order::Suspend(_) | Order::Signal(_) | Order::Notify(_) => {
                 tracing::error!("an order that names no attempt")
             }
             Order::Welcome(_)

@@ -290,6 +290,44 @@ async fn termination_is_polite_first() {
 }
 
 #[tokio::test]
+async fn a_notice_is_a_line_in_the_standard_error() {
+    let node = Node::new();
+    let (step, mut events) = node.start(node.batch("echo begun; until [ -e go ]; do sleep 0.01; done")).await;
+    started(&mut events).await;
+    while node.read("out") != "begun\n" {
+        tokio::task::yield_now().await;
+    }
+    step.request(Request::Notice { text: "slurmstepd: error: hello".to_owned() }).await.unwrap();
+    while node.read("out") != "begun\nslurmstepd: error: hello\n" {
+        tokio::task::yield_now().await;
+    }
+    fs::write(node.path("go"), "").unwrap();
+    assert_eq!(ended(&mut events).await.status(), status(0, 0));
+}
+
+/// The pipe has a reader that never reads: what does not fit is lost, and the step ends none the less.
+#[tokio::test]
+async fn notices_to_a_full_pipe_hold_nothing_up() {
+    let node = Node::new();
+    let made = std::process::Command::new("mkfifo").arg(node.path("pipe")).status().unwrap();
+    assert!(made.success());
+    let deaf = fs::File::options().read(true).write(true).open(node.path("pipe")).unwrap();
+    let mut launch = node.batch("until [ -e go ]; do sleep 0.01; done; exit 3");
+    launch.order.tasks[0].stderr = Output::File { path: "pipe".into(), append: true };
+    let (step, mut events) = node.start(launch).await;
+    started(&mut events).await;
+    for _ in 0..200 {
+        step.request(Request::Notice { text: "x".repeat(1024) }).await.unwrap();
+    }
+    // It still answers, and ends.
+    step.request(Request::Subscribe).await.unwrap();
+    assert!(matches!(events.recv().await, Some(StepEvent::Found { .. })));
+    fs::write(node.path("go"), "").unwrap();
+    assert_eq!(ended(&mut events).await.status(), status(3, 0));
+    drop(deaf);
+}
+
+#[tokio::test]
 async fn what_ignores_the_polite_signal_is_killed() {
     let node = Node::new();
     let script = "trap '' TERM; touch ready; while :; do sleep 1000; done";

@@ -157,6 +157,35 @@ fn salloc_runs_a_command_whose_steps_use_the_allocation() {
 }
 
 #[test]
+fn who_watches_a_job_is_told_what_somebody_says() {
+    let cluster = cluster();
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let script = "echo >up; read x <gate";
+    let batch = cluster.sbatch(&["-o", "out-%j", "--wrap", script]).to_string();
+    let mut srun = begin(&cluster, &["srun", "-J", "srun", "-n1", "sh", "-c", script]);
+    let mut salloc = begin(&cluster, &["salloc", "-J", "salloc", "-n1", "sh", "-c", script]);
+    (0..3).for_each(|_| up.wait());
+    cluster.ok(&["scontrol", "notify", &batch, "the disk", "is\u{1b}full"]);
+    for (child, name) in [(&mut srun, "srun"), (&mut salloc, "salloc")] {
+        let job = cluster.ok(&["squeue", "-h", "-n", name, "-o", "%i"]);
+        cluster.ok(&["scontrol", "notify", job.trim(), "hello"]);
+        let told = await_word(child.stderr.as_mut().unwrap(), "hello\n");
+        assert!(told.ends_with(&format!("{name}: hello\n")), "{told}");
+    }
+    let file = format!("out-{batch}");
+    cluster.wait_until(|cluster| cluster.read(&file) == "slurmstepd: error: the disk is\\u{1b}full\n");
+    let long = cluster.fails(&["scontrol", "notify", &batch, &"x".repeat(1025)]);
+    assert!(long.contains("a message has 1024 characters at most, this one has 1025"), "{long}");
+    (0..3).for_each(|_| gate.open());
+    assert_eq!((end(srun).code, end(salloc).code), (Some(0), Some(0)));
+    cluster.client().wait_for(batch.parse().unwrap(), "COMPLETED");
+    assert_eq!(
+        cluster.fails(&["scontrol", "notify", &batch, "late"]),
+        "job notify failure: Job/step already completing or completed\n"
+    );
+}
+
+#[test]
 fn salloc_takes_what_a_login_shell_has_where_it_has_nothing_itself() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("SKIPPED: only root may ask for it");

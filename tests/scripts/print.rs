@@ -268,6 +268,8 @@ pub(crate) fn effect(effect: &Effect) -> String {
             format!("{} {attempt} on {node}", if *stop { "stop" } else { "continue" })
         }
         Effect::Signal { node, attempt, signal, .. } => format!("signal {signal} to {attempt} on {node}"),
+        Effect::Tell { attempt, node: Some(node), message } => format!("tell {attempt} on {node}: {message}"),
+        Effect::Tell { attempt, node: None, message } => format!("tell who holds {attempt}: {message}"),
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
         Effect::Mail { to, subject, .. } => format!("mail to {to}: {subject}"),

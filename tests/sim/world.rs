@@ -437,6 +437,7 @@ impl World {
             Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
             Effect::Signal { .. }
+            | Effect::Tell { .. }
             | Effect::Reboot { .. }
             | Effect::Power { .. }
             | Effect::StepsChanged { .. }
@@ -445,8 +446,7 @@ impl World {
         };
         let session = self.controller.as_ref().and_then(|running| running.open.get(&node)).copied();
         if let Some(session) = session {
-            let node = node.index();
-            let again = order.clone();
+            let (node, again) = (node.index(), order.clone());
             self.send(session, true, Happening::ToNode { session, node, order });
             if self.chance.percent(5) {
                 self.send(session, true, Happening::ToNode { session, node, order: again });

@@ -99,6 +99,7 @@ impl<A: Answers> Controller for Fake<A> {
         release_jobs(ReleaseJobsRequest) -> JobsChangedResponse;
         requeue_jobs(RequeueJobsRequest) -> JobsChangedResponse;
         suspend_jobs(SuspendJobsRequest) -> JobsChangedResponse;
+        notify_job(NotifyJobRequest) -> NotifyJobResponse;
         get_script(GetScriptRequest) -> GetScriptResponse;
         list_jobs(ListJobsRequest) -> Self::ListJobsStream;
         list_priorities(ListPrioritiesRequest) -> Self::ListPrioritiesStream;

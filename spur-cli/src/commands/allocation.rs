@@ -4,8 +4,10 @@
 //! of a command. A stream that breaks, e.g. because the controller is restarted, is opened again for as long as it takes.
 
 use std::future::Future;
+use std::io::Write;
 use std::time::Duration;
 
+use rustix::termios::OutputModes;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
 use spur_proto::client::{CallError, Connection};
@@ -81,7 +83,8 @@ impl Allocation {
             session.warn(warning);
         }
         let (tell, news) = mpsc::unbounded_channel();
-        tokio::spawn(hold(connection, asked.job_id, tell));
+        let name = (!quiet).then_some(session.name);
+        tokio::spawn(hold(connection, asked.job_id, name, tell));
         Ok(Allocation { job: asked.job_id, news, away: false, over: false, quiet, told: false })
     }
 
@@ -205,9 +208,14 @@ impl Allocation {
 }
 
 /// Holds an allocation until it is over or nobody listens any more.
-async fn hold(mut connection: Connection, job: u32, tell: mpsc::UnboundedSender<News>) {
+async fn hold(
+    mut connection: Connection,
+    job: u32,
+    name: Option<&'static str>,
+    tell: mpsc::UnboundedSender<News>,
+) {
     loop {
-        let Err(error) = unless_deaf(&tell, follow(&mut connection, job, &tell)).await else { return };
+        let Err(error) = unless_deaf(&tell, follow(&mut connection, job, name, &tell)).await else { return };
         let news = if error.is_transient() || matches!(error, CallError::TimedOut { .. }) {
             News::Away(error)
         } else {
@@ -232,20 +240,34 @@ async fn unless_deaf(
     }
 }
 
-/// Follows one stream to its end.
+/// Says at once what somebody says to the user, whatever the command is about.
+fn say(name: &str, message: &str) {
+    let raw = rustix::termios::tcgetattr(std::io::stderr())
+        .is_ok_and(|modes| !modes.output_modes.contains(OutputModes::OPOST));
+    // That nobody reads it is no reason to fail.
+    let _ =
+        std::io::stderr().write_all(format!("{name}: {message}{}\n", if raw { "\r" } else { "" }).as_bytes());
+}
+
+/// Follows one stream to its end. What somebody says to the user meanwhile is said by the command of that name, if by any.
 async fn follow(
     connection: &mut Connection,
     job_id: u32,
+    name: Option<&'static str>,
     tell: &mpsc::UnboundedSender<News>,
 ) -> Result<(), CallError> {
     let request = HoldAllocationRequest { job_id };
     let mut stream =
         connection.read(request, async |mut controller, r| controller.hold_allocation(r).await).await?;
-    while let Some(HoldAllocationResponse { job, environment }) = connection.next(&mut stream).await? {
+    while let Some(heard) = connection.next(&mut stream).await? {
+        let HoldAllocationResponse { job, environment, message } = heard;
         if let Some(job) = job
             && tell.send(News::Job(Box::new(job), environment)).is_err()
         {
             return Ok(());
+        }
+        if let Some(name) = name.filter(|_| !message.is_empty()) {
+            say(name, &message);
         }
     }
     Ok(())

@@ -150,6 +150,13 @@ pub enum Command {
         /// To the steps.
         steps: bool,
     },
+    /// Say something to the user of a job.
+    Notify {
+        /// Which job.
+        job: JobId,
+        /// What.
+        message: String,
+    },
     /// Cancel one step.
     CancelStep {
         /// The job.

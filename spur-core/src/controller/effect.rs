@@ -84,6 +84,15 @@ pub enum Effect {
         /// To the steps.
         steps: bool,
     },
+    /// Say something to the user of a job, on the node where its batch script runs, or by the command that holds it.
+    Tell {
+        /// Whom.
+        attempt: Attempt,
+        /// Where the batch script runs.
+        node: Option<NodeId>,
+        /// What.
+        message: String,
+    },
     /// Run the site's program that switches hosts of nodes off or on.
     Power {
         /// Which of the two.

@@ -105,12 +105,14 @@ impl Agents {
             | Effect::Terminate { node, .. }
             | Effect::Suspend { node, .. }
             | Effect::Signal { node, .. }
+            | Effect::Tell { node: Some(node), .. }
             | Effect::Reboot { node }
             | Effect::Acknowledge { node, .. }
             | Effect::Forget { node, .. } => *node,
             Effect::StepsChanged { .. }
             | Effect::Program { .. }
             | Effect::Power { .. }
+            | Effect::Tell { node: None, .. }
             | Effect::Mail { .. } => return,
         };
         let mut table = self.table();

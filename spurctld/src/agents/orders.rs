@@ -51,6 +51,9 @@ impl Renderer {
                 batch,
                 steps,
             }),
+            Effect::Tell { attempt, message, .. } => {
+                Order::Notify(v1::Notify { attempt: Some(convert::wire_attempt(attempt)), message })
+            }
             Effect::Reboot { .. } => Order::Reboot(v1::Reboot {}),
             Effect::Acknowledge { report, .. } => {
                 Order::Acknowledge(v1::Acknowledge { report_ids: vec![report] })

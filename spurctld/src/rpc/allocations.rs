@@ -1,14 +1,41 @@
 //! Allocations that commands hold: `srun` and `salloc` follow theirs, and say when they have ended.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use spur_core::controller::{Command, Reject, environment};
 use spur_core::id::JobId;
 use spur_core::model::caller::Caller;
 use spur_proto::convert::{agent, reject};
 use spur_proto::v1;
-use tokio_stream::StreamExt;
+use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
 use super::{Desk, Listing, Name};
+use crate::holders::Hold;
+
+/// What is heard of an allocation, which is held until nobody listens any more.
+struct Held<S> {
+    news: S,
+    hold: Hold,
+}
+
+impl<S: Stream<Item = Result<v1::HoldAllocationResponse, Status>> + Unpin> Stream for Held<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        if let Poll::Ready(news) = Pin::new(&mut self.news).poll_next(context) {
+            return Poll::Ready(news);
+        }
+        match self.hold.messages.poll_recv(context) {
+            Poll::Ready(Some(message)) => {
+                Poll::Ready(Some(Ok(v1::HoldAllocationResponse { message, ..Default::default() })))
+            }
+            // It is over: the news end, too.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
 
 impl Desk {
     /// The job now, and again whenever something changes, until it has ended; while somebody reads this, the job is held.
@@ -27,11 +54,14 @@ impl Desk {
         }
         let news = self.watch(caller, &[id])?;
         let (desk, hold) = (self.clone(), self.holders.hold(job));
-        Ok(Box::pin(news.map(move |news| {
-            // It is let go with the stream.
-            let _held = &hold;
-            news.map(|news| v1::HoldAllocationResponse { job: news.job, environment: desk.variables(job) })
-        })))
+        let news = news.map(move |news| {
+            news.map(|news| v1::HoldAllocationResponse {
+                job: news.job,
+                environment: desk.variables(job),
+                ..v1::HoldAllocationResponse::default()
+            })
+        });
+        Ok(Box::pin(Held { news, hold }))
     }
 
     /// What programs in a job find in their environment; nothing before it has started.

@@ -289,6 +289,29 @@ impl Desk {
         Ok(())
     }
 
+    pub(super) async fn notify(
+        &self,
+        caller: Caller,
+        request: v1::NotifyJobRequest,
+    ) -> Result<v1::NotifyJobResponse, Status> {
+        let job = {
+            let cluster = self.replica.read();
+            let job = reference(&cluster, &request.job_id).map_err(|rejected| reject::status(&rejected))?;
+            let mut meant = cluster.jobs().meant(&job).into_iter();
+            match (meant.next(), meant.next()) {
+                (Some(job), None) => job,
+                (None, _) => return Err(reject::status(&Reject::InvalidJobId)),
+                (Some(_), Some(_)) => {
+                    let text = format!("{job} is several jobs; name one of its tasks");
+                    return Err(reject::status(&Reject::InvalidArray(text)));
+                }
+            }
+        };
+        let name = Name { id: None, retry: false };
+        self.command(caller, name, Command::Notify { job, message: request.message }).await?;
+        Ok(v1::NotifyJobResponse {})
+    }
+
     pub(super) async fn script(
         &self,
         caller: &Caller,

@@ -311,6 +311,15 @@ impl Controller for Desk {
         self.change(caller, name, &job_ids, |jobs| Command::Top { jobs }).await.map(Response::new)
     }
 
+    async fn notify_job(
+        &self,
+        request: Request<v1::NotifyJobRequest>,
+    ) -> Result<Response<v1::NotifyJobResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
+        self.notify(caller, request.into_inner()).await.map(Response::new)
+    }
+
     async fn get_script(
         &self,
         request: Request<v1::GetScriptRequest>,

@@ -57,6 +57,11 @@ pub enum Request {
         /// A line for the step's standard error.
         notice: Option<String>,
     },
+    /// Write a line to the step's standard error.
+    Notice {
+        /// The line.
+        text: String,
+    },
     /// The terminal of the first task has another size.
     Resize {
         /// Which.
@@ -435,6 +440,7 @@ mod tests {
                 notice: Some("\u{e4}\n".to_owned()),
             }),
             Frame::Request(Request::Suspend { stop: true }),
+            Frame::Request(Request::Notice { text: "\u{e4}".to_owned() }),
             Frame::Event(Event::Started { at_ms: 7, pids: vec![1, 2] }),
             Frame::Event(Event::Refused { message: "no".to_owned(), node_fault: true }),
             Frame::Output(OutputPart {

@@ -12,6 +12,7 @@ Without a command it asks for one line after another, until exit, quit or the en
     resume JOBS                     let them go on, as soon as their CPUs are free
     top JOBS                        before all other jobs of the same user, partition, account and QOS
     wait_job JOB                    wait until the nodes of a job are ready for use
+    notify JOB MESSAGE              say something in the standard error of a batch script, or of who holds an allocation
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
     update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN|CANCEL_REBOOT|POWER_UP|POWER_DOWN[_ASAP|_FORCE]
                                     Reason= Weight= Features= Gres= Comment= Extra= Topology= Foreign=END
@@ -54,5 +55,5 @@ Without a command it asks for one line after another, until exit, quit or the en
     all, hide, details, oneliner, quiet, verbose
                                     between commands: as the options of these names; exit and quit end it
 JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]; those that are held and the like also jobname=NAME. Words may
-be cut where no other begins like them. abort, fsdampeningfactor, notify and token are not supported.
+be cut where no other begins like them. abort, fsdampeningfactor and token are not supported.
 ";

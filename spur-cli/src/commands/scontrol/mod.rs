@@ -269,6 +269,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
             queue::queue(session, keyword, rest).await
         }
         "wait_job" => queue::wait_job(session, &rest[0]).await,
+        "notify" => queue::notify(session, &rest[0], &rest[1..]).await,
         "reboot" => reboot::reboot(session, rest).await,
         "cancel_reboot" => reboot::cancel(session, &rest[0]).await,
         "ping" => controller::is_there(session, call.common.wish).await,
@@ -298,10 +299,9 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
 }
 
 /// Commands of Slurm's that there are not, and what is said of them.
-const REFUSED: [(&str, &str); 4] = [
+const REFUSED: [(&str, &str); 3] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
     ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: there is no fair share"),
-    ("notify", "notify: not supported by Spur: nobody but its tasks writes to the streams of a job"),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 

@@ -1,10 +1,12 @@
 //! `scontrol` on jobs that wait or run: hold, release, requeue, suspend, top, and waiting until one is ready.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
-    HoldJobsRequest, JobFilter, JobsChangedResponse, ReleaseJobsRequest, RequeueJobsRequest,
-    SuspendJobsRequest, TopJobsRequest,
+    HoldJobsRequest, JobFilter, JobsChangedResponse, NotifyJobRequest, ReleaseJobsRequest,
+    RequeueJobsRequest, SuspendJobsRequest, TopJobsRequest,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -112,6 +114,18 @@ pub(super) fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
         session.say(&format!("{message} for job {}", problem.job_id));
     }
     if answer.problems.is_empty() { 0 } else { FAILURE }
+}
+
+/// `notify JOB MESSAGE`, whose words may stand alone. It is asked for once: repeated, it might be said twice.
+pub(super) async fn notify(session: &mut Session, job: &str, words: &[String]) -> anyhow::Result<u8> {
+    let ids = update::job_ids(job).ok().filter(|ids| ids.len() == 1);
+    let job_id =
+        ids.and_then(|ids| ids.into_iter().next()).ok_or_else(|| bare(format!("Invalid job_id {job}")))?;
+    let request = NotifyJobRequest { job_id, message: words.join(" ") };
+    let mut connection = session.connection()?.clone().with_patience(Duration::ZERO);
+    let call = async |mut controller: Controller, request| controller.notify_job(request).await;
+    connection.read(request, call).await.context(bare("job notify failure"))?;
+    Ok(0)
 }
 
 /// `wait_job JOB`: whether its nodes are ready for use, as those of a job that runs are at once. As with Slurm one that does

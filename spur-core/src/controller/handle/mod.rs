@@ -10,6 +10,7 @@ mod history;
 mod hold;
 mod move_nodes;
 mod node;
+mod notify;
 mod partition;
 mod preempt;
 mod program;
@@ -141,6 +142,10 @@ fn command_of(
             let wish = signal::Wish { step, signal, batch, steps };
             let decision = signal::check(ctx.cluster(), caller, &jobs, wish);
             Ok(signal::enact(ctx, decision))
+        }
+        Command::Notify { job, message } => {
+            let effect = notify::check(ctx.cluster(), caller, job, &message)?;
+            Ok(notify::enact(ctx, effect))
         }
         Command::CancelStep { job, step } => {
             let decision = end_step::check(ctx.cluster(), caller, job, step)?;

@@ -122,6 +122,7 @@ impl<W: Watch> World<W> {
             | Effect::Terminate { .. }
             | Effect::Suspend { .. }
             | Effect::Signal { .. }
+            | Effect::Tell { .. }
             | Effect::Reboot { .. }
             | Effect::Power { .. }
             | Effect::Acknowledge { .. }

@@ -63,6 +63,9 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long a notice to the user may take, whose standard error may be a pipe that nobody reads.
 const NOTICE_WAIT: Duration = Duration::from_secs(5);
 
+/// Messages that may be on their way to a file that takes none; more are lost.
+const NOTICES: usize = 16;
+
 /// How long a disk is left alone that did not take the record of the step's end.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
@@ -386,6 +389,10 @@ impl Shim {
                 }
                 self.terminate(kill_wait_ms.map(Duration::from_millis));
             }
+            Request::Notice { text } if self.record.is_none() && self.notices.len() < NOTICES => {
+                self.notice(&text)
+            }
+            Request::Notice { .. } => {}
             Request::Usage => self.tell_usage(index),
             Request::Resize { window } => {
                 if let Some(Err(error)) = self.terminal.as_ref().map(|terminal| terminal.resize(window)) {

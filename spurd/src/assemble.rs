@@ -304,6 +304,10 @@ impl NodeFacts {
             return Ok(variables);
         }
         variables.push(("SLURM_GPUS_ON_NODE".to_owned(), held.len().to_string()));
+        let shards: u32 = devices.iter().map(|part| part.shards).sum();
+        if shards > 0 {
+            variables.push(("SLURM_SHARDS_ON_NODE".to_owned(), shards.to_string()));
+        }
         variables.push(("SLURM_JOB_GPUS".to_owned(), listed(held.iter().map(|gpu| gpu.index))));
         variables.extend(visible(&held));
         Ok(variables)
@@ -481,7 +485,8 @@ fn path(text: String) -> Option<PathBuf> {
 }
 
 fn device_part(device: &v1::CredentialDevices) -> v1::DevicePart {
-    v1::DevicePart { name: device.name.clone(), kind: device.kind.clone(), ids: device.ids.clone() }
+    let v1::CredentialDevices { name, kind, ids, shards } = device.clone();
+    v1::DevicePart { name, kind, ids, shards }
 }
 
 fn identity(user: v1::User) -> Identity {
@@ -607,7 +612,7 @@ mod tests {
     }
 
     fn device(kind: &str, ids: &str) -> v1::DevicePart {
-        v1::DevicePart { name: "gpu".to_owned(), kind: kind.to_owned(), ids: ids.to_owned() }
+        v1::DevicePart { name: "gpu".to_owned(), kind: kind.to_owned(), ids: ids.to_owned(), shards: 0 }
     }
 
     fn batch_order() -> v1::Launch {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spur_core::model::config::{AgentLocal, AuthMethod, Config, Local, LogLocal};
 use spur_core::model::idset::IdSet;
-use spur_core::model::node::{NodeGres, NodeShape};
+use spur_core::model::node::{NodeGres, NodeShape, SHARD};
 use spur_core::text::address::HostPort;
 use spur_core::text::gres::GresSpec;
 use spur_proto::keys::ClusterKeys;
@@ -58,6 +58,8 @@ pub struct Overrides {
     pub gres: Option<Vec<GresSpec>>,
     /// Devices that `[[gres]]` names, in place of those of their names that are found.
     pub devices: Vec<Device>,
+    /// Into how many shards the GPUs can be divided together; 0: they are given whole.
+    pub shards: u32,
     /// Features.
     pub features: Vec<String>,
     /// Its place in the topologies.
@@ -124,6 +126,7 @@ impl Settings {
         let address = configured.map(|_| local.agent_address(&name));
         let (devices, wrong) = Device::declared(&local.devices, &name);
         wrong.iter().for_each(|why| tracing::warn!("a device is not counted: {why}"));
+        let shards = local.devices.iter().filter(|entry| entry.are_of(&name)).map(|entry| entry.shards).sum();
         Ok(Settings {
             config: Some(path),
             controllers,
@@ -142,6 +145,7 @@ impl Settings {
                 memory_mb: args.memory_mb,
                 gres: args.gres.clone(),
                 devices,
+                shards,
                 features: args.features.clone(),
                 topology: args.topology.clone(),
             },
@@ -203,9 +207,10 @@ impl Overrides {
             cpus: self.cpus.unwrap_or(found.cpus.threads.len() as u32),
             memory_mb: self.memory_mb.unwrap_or(found.memory_mb),
             tmp_disk_mb: found.tmp_disk_mb,
-            gres: self.gres.as_ref().map_or_else(|| counted(&devices), |gres| named(gres)),
+            gres: self.gres.as_ref().map_or_else(|| counted(&devices, self.shards), |gres| named(gres)),
             features: self.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
             places: device::places(&devices),
+            shared_gpus: false,
         }
     }
 
@@ -236,14 +241,17 @@ impl Overrides {
     }
 }
 
-/// How many devices there are, one entry for each name and type.
-fn counted(devices: &[Device]) -> Vec<NodeGres> {
+/// How many devices there are, one entry for each name and type, and of the shards of GPUs.
+fn counted(devices: &[Device], shards: u32) -> Vec<NodeGres> {
     let mut gres: Vec<NodeGres> = Vec::new();
     for Device { name, kind, .. } in devices {
         match gres.iter_mut().find(|entry| *entry.name == **name && *entry.kind == **kind) {
             Some(entry) => entry.count += 1,
             None => gres.push(NodeGres { name: name.as_str().into(), kind: kind.as_str().into(), count: 1 }),
         }
+    }
+    if shards > 0 && gres.iter().any(NodeGres::is_gpu) {
+        gres.push(NodeGres { name: SHARD.into(), kind: "".into(), count: shards });
     }
     gres
 }

@@ -405,3 +405,47 @@ fn a_watcher_that_is_killed_harms_nobody() {
     kill_process(Pid::from_child(&watching), Signal::KILL).unwrap();
     said_at_end(watching);
 }
+
+#[test]
+fn jobs_share_gpus_by_shards() {
+    let more = "[[gres]]\nname = \"gpu\"\nfile = \"/dev/zero,/dev/full\"";
+    let cluster = Cluster::start(&Setup { gres: "gpu:2\", \"shard:7", cpus: 8, more, ..Setup::default() });
+    assert_eq!(cluster.ok(&["sinfo", "-h", "-o", "%G"]), "gpu:2,shard:7\n");
+    let seen = |gres: &str| {
+        let show = "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $SLURM_GPUS_ON_NODE $SLURM_SHARDS_ON_NODE";
+        cluster.ok(&["srun", gres, "sh", "-c", show])
+    };
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    // The GPU with three shards has room for it and for nothing else.
+    let task = "echo >up; read x <gate; for device in zero full; do head -c 1 /dev/$device | wc -c; done";
+    let first = begin(&cluster, &["srun", "--gres=shard:3", "sh", "-c", task]);
+    up.wait();
+    assert_eq!(seen("--gres=shard:1"), "0 0 1 1\n");
+    assert_eq!(seen("--gres=shard:4"), "0 0 1 4\n");
+    assert_eq!(seen("--gres=gpu:1"), "0 0 1\n");
+    let node = cluster.ok(&["scontrol", "show", "node", "-d", "n1"]);
+    assert!(node.contains("Gres=gpu:2,shard:7\n"), "{node}");
+    assert!(node.contains("GresUsed=gpu:0(IDX:N/A),shard:3(IDX:1)\n"), "{node}");
+    assert!(node.contains("gres/gpu=2,gres/shard=7\n") && node.contains("gres/shard=3\n"), "{node}");
+    let job = cluster.ok(&["scontrol", "show", "job", "-d", "1"]);
+    assert!(job.contains("GRES=shard:3(IDX:1)\n") && job.contains("gres/shard=3\n"), "{job}");
+    // Both GPUs are not free before it has ended.
+    let both = cluster.sbatch(&["--gres=gpu:2", "--wrap", "true"]);
+    cluster.client().wait(both, |job| job.reason == "Resources");
+    gate.open();
+    let first = said_at_end(first);
+    let opened = if cluster.log("n1").contains("devices:cgroup") { "0\n1\n" } else { "1\n1\n" };
+    assert_eq!((first.code, first.out.as_str()), (Some(0), opened), "{first:?}");
+    cluster.client().wait_for(both, "COMPLETED");
+    // Steps have shards of those of their job.
+    let steps =
+        "srun --gres=shard:1 sh -c 'echo $SLURM_STEP_GPUS $SLURM_SHARDS_ON_NODE'; srun --gres=gpu:1 true";
+    let job = cluster.sbatch(&["--gres=shard:2", "-o", "out", "--wrap", steps]);
+    cluster.client().wait_for(job, "FAILED");
+    let said = cluster.read("out");
+    assert!(said.starts_with("1 1\n") && said.contains("1 gpu on n1, where the job has 0"), "{said}");
+    let many = cluster.fails(&["sbatch", "--gres=shard:5", "--wrap", "true"]);
+    assert!(many.contains("shard:5 on one node: the most that a node of partition main has is 4"), "{many}");
+    let mixed = cluster.fails(&["sbatch", "--gres=gpu:1,shard:1", "--wrap", "true"]);
+    assert!(mixed.contains("a job has GPUs or shards of them, not both"), "{mixed}");
+}

@@ -66,6 +66,7 @@ fn node_shape(shape: &v1::NodeShape) -> NodeShape {
         memory_mb: shape.memory_mb,
         tmp_disk_mb: shape.tmp_disk_mb,
         gres: shape.gres.iter().map(gres).collect(),
+        shared_gpus: false,
         features: shape.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
         places: shape.places.iter().map(device_place).collect(),
     }
@@ -165,13 +166,20 @@ pub fn user(owner: &Owner) -> v1::User {
 }
 
 /// What a job holds on a node with these devices.
-pub fn part(held: &NodeAlloc, gres: &[NodeGres]) -> v1::NodePart {
+pub fn part(held: &NodeAlloc, shape: &NodeShape) -> v1::NodePart {
     let device = |taken: &spur_core::model::alloc::GresAlloc| {
-        let entry = gres.get(usize::from(taken.entry))?;
+        let at = usize::from(taken.entry);
+        let entry = shape.gres.get(at)?;
+        let alike = |other: &&NodeGres| other.name == entry.name && other.kind == entry.kind;
+        let ids = match shape.is_shared(at) {
+            true => shape.gres[..at].iter().filter(alike).count().to_string(),
+            false => taken.ids.to_string(),
+        };
         Some(v1::DevicePart {
             name: entry.name.to_string(),
             kind: entry.kind.to_string(),
-            ids: taken.ids.to_string(),
+            ids,
+            shards: if taken.shards { taken.ids.len() } else { 0 },
         })
     };
     v1::NodePart {

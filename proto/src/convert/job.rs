@@ -5,9 +5,8 @@ use spur_core::controller::environment::repeated;
 use spur_core::id::NodeId;
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::clock::Clock;
-use spur_core::model::idset::IdSet;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
-use spur_core::model::node::NodeGres;
+use spur_core::model::node::{Called, NodeShape};
 use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched;
@@ -289,12 +288,11 @@ pub fn allocated_tres(cluster: &Cluster, alloc: &Alloc) -> Tres {
     for part in &alloc.nodes {
         let Some(node) = cluster.node(part.node) else { continue };
         for held in &part.gres {
-            let Some(gres) = node.shape.gres.get(usize::from(held.entry)) else { continue };
-            let typed = (!gres.kind.is_empty()).then(|| gres.kind.to_string());
-            let held = u64::from(held.ids.len());
+            let Some(held) = node.shape.called(held) else { continue };
+            let typed = (!held.kind.is_empty()).then(|| held.kind.to_owned());
             let mut add = |kind| {
-                let kind = TresKind::Gres { name: gres.name.to_string(), kind };
-                tres.set(kind.clone(), tres.get(&kind) + held);
+                let kind = TresKind::Gres { name: held.name.to_owned(), kind };
+                tres.set(kind.clone(), tres.get(&kind) + u64::from(held.count));
             };
             add(None);
             if typed.is_some() {
@@ -493,8 +491,7 @@ pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
     let mut shares: Vec<(Vec<NodeId>, v1::AllocatedNodes)> = Vec::new();
     let shape = |part: &NodeAlloc| cluster.node(part.node).map(|node| &node.shape);
     for part in &alloc.nodes {
-        let devices = |entry: &GresAlloc| devices(&cluster.node(part.node)?.shape.gres, entry);
-        let gres: Vec<String> = part.gres.iter().filter_map(devices).collect();
+        let gres: Vec<String> = shape(part).map_or_else(Vec::new, |shape| devices(shape, &part.gres));
         let share = v1::AllocatedNodes {
             nodes: String::new(),
             cpu_ids: part.cpus.to_string(),
@@ -517,14 +514,22 @@ pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
 }
 
 /// Devices that a job has of a node, by their numbers among all of their name there: `gpu:a100:2(IDX:0-1)`.
-fn devices(there: &[NodeGres], held: &GresAlloc) -> Option<String> {
-    let at = usize::from(held.entry);
-    let gres = there.get(at)?;
-    let before: u32 =
-        there[..at].iter().filter(|other| other.name == gres.name).map(|other| other.count).sum();
-    let ids: IdSet = held.ids.iter().map(|id| id + before).collect();
-    let kind = if gres.kind.is_empty() { String::new() } else { format!(":{}", gres.kind) };
-    Some(format!("{}{kind}:{}(IDX:{ids})", gres.name, ids.len()))
+fn devices(shape: &NodeShape, held: &[GresAlloc]) -> Vec<String> {
+    let mut all: Vec<Called<'_>> = Vec::new();
+    for one in held.iter().filter_map(|held| shape.called(held)) {
+        match all.iter_mut().find(|other| other.name == one.name && other.kind == one.kind) {
+            Some(other) => {
+                other.count += one.count;
+                other.ids.insert_all(&one.ids);
+            }
+            None => all.push(one),
+        }
+    }
+    let written = |called: &Called<'_>| {
+        let kind = if called.kind.is_empty() { String::new() } else { format!(":{}", called.kind) };
+        format!("{}{kind}:{}(IDX:{})", called.name, called.count, called.ids)
+    };
+    all.iter().map(written).collect()
 }
 
 /// How many domains of a layer a placement touches.

@@ -1,6 +1,7 @@
 //! A node as `sinfo` and `scontrol show node` read it.
 
 use spur_core::cluster::{Cluster, Node};
+use spur_core::model::alloc::GresAlloc;
 use spur_core::model::idset::IdSet;
 use spur_core::model::node::{Health, NextState, NodeGres, Power};
 use spur_core::model::phase::Phase;
@@ -55,8 +56,8 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         tmp_disk_mb: shape.tmp_disk_mb,
         weight: node.config.weight,
         features: shape.features.join(","),
-        gres: gres(&shape.gres, |at| shape.gres[at].count),
-        gres_used: gres_used(node),
+        gres: gres(&shape.listed()),
+        gres_used: gres_used(cluster, node),
         load_hundredths: pulse.load_hundredths,
         partitions: cluster
             .partitions()
@@ -65,8 +66,8 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
             .map(|partition| partition.name().to_string())
             .collect(),
         last_busy_time: node.last_busy.map(|time| clock.wall(time).0),
-        configured_tres: configured_tres(node).to_string(),
-        allocated_tres: tres(node, |_, used| used).to_string(),
+        configured_tres: configured_tres(cluster, node).to_string(),
+        allocated_tres: tres(cluster, node, |_, used| used).to_string(),
         jobs: node.jobs.iter().map(|job| job.0).collect(),
         power: power(node).to_owned(),
         next_state: next_state(node).to_owned(),
@@ -162,32 +163,53 @@ fn complaint(node: &Node) -> (String, String, Option<Time>) {
 }
 
 /// Devices as Slurm writes them: `gpu:mi300x:8`.
-fn gres(all: &[NodeGres], count: impl Fn(usize) -> u32) -> String {
-    let one = |(at, gres): (usize, &NodeGres)| match &*gres.kind {
-        "" => format!("{}:{}", gres.name, count(at)),
-        kind => format!("{}:{kind}:{}", gres.name, count(at)),
+fn gres(all: &[NodeGres]) -> String {
+    let one = |gres: &NodeGres| match &*gres.kind {
+        "" => format!("{}:{}", gres.name, gres.count),
+        kind => format!("{}:{kind}:{}", gres.name, gres.count),
     };
-    all.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+    all.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// What there is of each kind of device, and which of it is taken: how many, and their numbers among all of their name.
+fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
+    let shape = &*node.shape;
+    let mut all: Vec<_> = shape.listed().into_iter().map(|gres| (gres, 0, IdSet::EMPTY)).collect();
+    let mut add = |held: &GresAlloc| {
+        let Some(called) = shape.called(held) else { return };
+        let same = |(gres, ..): &&mut (NodeGres, u32, IdSet)| {
+            *gres.name == *called.name && *gres.kind == *called.kind
+        };
+        if let Some((_, count, ids)) = all.iter_mut().find(same) {
+            *count += called.count;
+            ids.insert_all(&called.ids);
+        }
+    };
+    let used = node.used.gres.iter().zip(0_u16..);
+    for (ids, entry) in used.filter(|(_, entry)| !shape.is_shared((*entry).into())) {
+        add(&GresAlloc { entry, ids: ids.clone(), shards: false });
+    }
+    // Whether somebody has all shards of a GPU or the GPU itself, its jobs say.
+    let jobs = node.jobs.iter().filter(|_| shape.shared_gpus).filter_map(|job| cluster.job(*job));
+    for part in jobs.filter_map(|job| job.phase.holds_on(node.id)) {
+        part.gres.iter().filter(|held| shape.is_shared(held.entry.into())).for_each(&mut add);
+    }
+    all
 }
 
 /// Devices in use, by their numbers among all of their name: `gpu:mi300x:2(IDX:0-1)`.
-fn gres_used(node: &Node) -> String {
-    let all = &node.shape.gres;
-    let one = |(at, gres): (usize, &NodeGres)| {
-        let before: u32 =
-            all[..at].iter().filter(|other| other.name == gres.name).map(|other| other.count).sum();
-        let ids: IdSet =
-            node.used.gres.get(at).into_iter().flat_map(IdSet::iter).map(|id| id + before).collect();
+fn gres_used(cluster: &Cluster, node: &Node) -> String {
+    let one = |(gres, count, ids): &(NodeGres, u32, IdSet)| {
         let kind = if gres.kind.is_empty() { String::new() } else { format!(":{}", gres.kind) };
         let which = if ids.is_empty() { "N/A".to_owned() } else { ids.to_string() };
-        format!("{}{kind}:{}(IDX:{which})", gres.name, ids.len())
+        format!("{}{kind}:{count}(IDX:{which})", gres.name)
     };
-    all.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+    taken(cluster, node).iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 /// What there is of everything, and what it counts for; of what is taken Slurm shows no such count.
-fn configured_tres(node: &Node) -> Tres {
-    let mut tres = tres(node, |all, _| all);
+fn configured_tres(cluster: &Cluster, node: &Node) -> Tres {
+    let mut tres = tres(cluster, node, |all, _| all);
     if node.shape.cpus > 0 {
         tres.set(TresKind::Billing, node.shape.cpus.into());
     }
@@ -195,7 +217,7 @@ fn configured_tres(node: &Node) -> Tres {
 }
 
 /// The node's trackable resources; `pick` gets what there is and what is taken of each. Zeros are left out.
-fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
+fn tres(cluster: &Cluster, node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     let shape = &*node.shape;
     let cpus = pick(shape.cpus.into(), (shape.cpus - node.free_cpus().len().min(shape.cpus)).into());
     let mut tres = Tres::default();
@@ -207,8 +229,7 @@ fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     set(TresKind::Cpu, cpus);
     // As with Slurm all memory, and of the CPUs those that jobs can have.
     set(TresKind::Mem, pick(shape.memory_mb + node.specialized.memory_mb, node.used.memory_mb));
-    for (at, gres) in shape.gres.iter().enumerate() {
-        let used = node.used.gres.get(at).map_or(0, IdSet::len);
+    for (gres, used, _) in taken(cluster, node) {
         let count = pick(gres.count.into(), used.into());
         let typed = (!gres.kind.is_empty()).then(|| gres.kind.to_string());
         for kind in [None].into_iter().chain(typed.map(Some)).filter(|_| count > 0) {

@@ -67,7 +67,7 @@ fn tres(cluster: &Cluster, partition: &Partition) -> Tres {
     for node in partition.nodes.iter().filter_map(|id| cluster.node(*id)) {
         cpus += u64::from(node.shape.cpus);
         memory += node.shape.memory_mb + node.specialized.memory_mb;
-        for gres in &node.shape.gres {
+        for gres in node.shape.listed() {
             let kind = TresKind::Gres { name: gres.name.to_string(), kind: None };
             let sum = tres.get(&kind) + u64::from(gres.count);
             tres.set(kind, sum);

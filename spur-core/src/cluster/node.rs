@@ -376,7 +376,7 @@ fn whole(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape 
     let (cores, threads) = (layout.cores_per_socket.max(1), layout.threads_per_core.max(1));
     // Where nothing but the number of CPUs is said, each counts as a socket, as with Slurm.
     let sockets = if layout.sockets > 0 { layout.sockets } else { layout.cpus / (cores * threads) };
-    NodeShape {
+    let mut shape = NodeShape {
         sockets: sockets.max(1),
         cores_per_socket: cores,
         threads_per_core: threads,
@@ -386,5 +386,8 @@ fn whole(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape 
         gres: if said.gres.is_empty() { found.gres.clone() } else { said.gres.clone() },
         features,
         places: found.places.clone(),
-    }
+        shared_gpus: false,
+    };
+    shape.share_gpus();
+    shape
 }

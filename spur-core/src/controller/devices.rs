@@ -58,7 +58,14 @@ impl<'a> Places<'a> {
         };
         let named = shape.places.iter().filter(|place| place.name == gres.name).enumerate();
         let typed = |kind: &str| gres.kind.is_empty() || *gres.kind == *kind;
-        let known = named.filter(|(_, place)| typed(&place.kind)).collect();
+        let mut known: Vec<_> = named.filter(|(_, place)| typed(&place.kind)).collect();
+        if shape.is_shared(usize::from(entry)) {
+            // All of its shards lie where the GPU lies.
+            let before = &shape.gres[..usize::from(entry)];
+            let nth =
+                before.iter().filter(|other| other.name == gres.name && other.kind == gres.kind).count();
+            known = known.get(nth).map_or_else(Vec::new, |own| vec![*own; gres.count as usize]);
+        }
         Self { known, threads_per_core }
     }
 

@@ -100,6 +100,9 @@ pub struct GresAlloc {
     pub entry: u16,
     /// The devices by their number within that entry.
     pub ids: IdSet,
+    /// Whether they are shards of a GPU, which others may have shards of, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shards: bool,
 }
 
 /// Why a job got the nodes it got: recorded with its start.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::array::ArrayPart;
 use super::caller::Owner;
-use super::node::NodeShape;
+use super::node::{NodeShape, SHARD};
 use super::nomination::Nomination;
 use super::phase::{EndState, Phase};
 use super::step::{Step, StepNodeEnd};
@@ -223,6 +223,12 @@ impl Shape {
         let count = self.nodes.as_ref()?;
         let most = self.tasks.map_or(u32::MAX, |tasks| tasks.max(1));
         Some((count.min.min(most), count.max.map(|max| max.min(most))))
+    }
+
+    /// Whether it asks for shards of GPUs.
+    #[must_use]
+    pub fn gets_shards(&self) -> bool {
+        self.gres.iter().chain(&self.gpus_per_task).any(|spec| spec.name == SHARD && spec.count > 0)
     }
 
     /// `--mem-per-gpu`, MiB.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::alloc::GresAlloc;
 use super::idset::IdSet;
 use crate::id::Attempt;
 use crate::text::time::Time;
@@ -26,6 +27,10 @@ pub struct NodeShape {
     pub tmp_disk_mb: u64,
     /// Devices: one entry for each name and type.
     pub gres: Vec<NodeGres>,
+    /// Whether jobs may share its GPUs. Then each GPU has an entry of its own, which counts its shards: who has all of them
+    /// has the GPU whole.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_gpus: bool,
     /// What `--constraint` may ask for, besides the names of the node's domains.
     pub features: Vec<Arc<str>>,
     /// Where devices lie, as the node itself says: those of one name and type in the order of their numbers. None of the
@@ -38,8 +43,112 @@ impl NodeShape {
     /// Its GPUs, of whatever type.
     #[must_use]
     pub fn gpus(&self) -> u32 {
-        self.gres.iter().filter(|gres| *gres.name == *"gpu").map(|gres| gres.count).sum()
+        let gpus = self.gres.iter().filter(|gres| gres.is_gpu());
+        gpus.map(|gres| if self.shared_gpus { 1 } else { gres.count }).sum()
     }
+
+    /// Whether an entry is one GPU that jobs may share.
+    #[must_use]
+    pub fn is_shared(&self, entry: usize) -> bool {
+        self.shared_gpus && self.gres.get(entry).is_some_and(NodeGres::is_gpu)
+    }
+
+    /// Gives each GPU its shards, if there are any among the devices: as many as the others, or one more.
+    pub fn share_gpus(&mut self) {
+        let Some(at) = self.gres.iter().position(|gres| *gres.name == *SHARD) else { return };
+        let (gpus, shards) = (self.gpus(), self.gres[at].count);
+        if gpus == 0 {
+            return;
+        }
+        self.gres.remove(at);
+        let mut nth = 0;
+        let mut split = |gres: &NodeGres| -> Vec<NodeGres> {
+            if !gres.is_gpu() {
+                return vec![gres.clone()];
+            }
+            let one = |_| {
+                let count = (shards / gpus + u32::from(nth < shards % gpus)).max(1);
+                nth += 1;
+                NodeGres { count, ..gres.clone() }
+            };
+            (0..gres.count).map(one).collect()
+        };
+        self.gres = self.gres.iter().flat_map(&mut split).collect();
+        self.shared_gpus = true;
+    }
+
+    /// What people call somebody's devices of an entry.
+    #[must_use]
+    pub fn called(&self, held: &GresAlloc) -> Option<Called<'_>> {
+        let at = usize::from(held.entry);
+        let gres = self.gres.get(at)?;
+        let before = self.gres[..at].iter().filter(|other| other.name == gres.name);
+        if !self.is_shared(at) {
+            let before: u32 = before.map(|other| other.count).sum();
+            let ids: IdSet = held.ids.iter().map(|id| id + before).collect();
+            return Some(Called { name: &gres.name, kind: &gres.kind, count: ids.len(), ids });
+        }
+        let ids = std::iter::once(u32::try_from(before.count()).unwrap_or(u32::MAX)).collect();
+        Some(match held.shards {
+            true => Called { name: SHARD, kind: "", count: held.ids.len(), ids },
+            false => Called { name: &gres.name, kind: &gres.kind, count: 1, ids },
+        })
+    }
+
+    /// Its devices as people write them: one of each name and type, with their count.
+    #[must_use]
+    pub fn listed(&self) -> Vec<NodeGres> {
+        let mut listed: Vec<NodeGres> = Vec::with_capacity(self.gres.len());
+        let mut shards = 0;
+        for (at, gres) in self.gres.iter().enumerate() {
+            let shared = self.is_shared(at);
+            let count = if shared { 1 } else { gres.count };
+            shards += if shared { gres.count } else { 0 };
+            match listed.iter_mut().find(|other| other.name == gres.name && other.kind == gres.kind) {
+                Some(other) => other.count += count,
+                None => listed.push(NodeGres { count, ..gres.clone() }),
+            }
+        }
+        if self.shared_gpus {
+            listed.push(NodeGres { name: SHARD.into(), kind: "".into(), count: shards });
+        }
+        listed
+    }
+}
+
+/// What is wrong with the shards among a node's devices, if anything.
+///
+/// # Errors
+/// For people: shards without GPUs, or of a type, or fewer than GPUs.
+pub fn check_shards(gres: &[NodeGres]) -> Result<(), String> {
+    let gpus: u32 = gres.iter().filter(|gres| gres.is_gpu()).map(|gres| gres.count).sum();
+    match gres.iter().find(|gres| *gres.name == *SHARD) {
+        Some(shard) if !shard.kind.is_empty() => Err(format!(
+            "shard:{}: shards have no type; they are spread over all GPUs of the node",
+            shard.kind
+        )),
+        Some(_) if gpus == 0 => Err("shards are parts of GPUs: say how many GPUs there are, too".to_owned()),
+        Some(shard) if shard.count < gpus => {
+            Err(format!("{} shards are too few for {gpus} GPUs: each has one at least", shard.count))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// What a part of a GPU is called that several jobs may share.
+pub const SHARD: &str = "shard";
+
+/// Devices as people call them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called<'a> {
+    /// Such as `gpu`, or `shard`.
+    pub name: &'a str,
+    /// Such as `mi300x`; may be empty.
+    pub kind: &'a str,
+    /// How many.
+    pub count: u32,
+    /// Their numbers among all of their name on the node; of shards that of their GPU.
+    pub ids: IdSet,
 }
 
 /// Where one device of a node lies.
@@ -67,6 +176,14 @@ pub struct NodeGres {
     pub kind: Arc<str>,
     /// How many.
     pub count: u32,
+}
+
+impl NodeGres {
+    /// Whether these are GPUs.
+    #[must_use]
+    pub fn is_gpu(&self) -> bool {
+        *self.name == *"gpu"
+    }
 }
 
 /// What a node said of itself when it registered.

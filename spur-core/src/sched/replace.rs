@@ -264,15 +264,14 @@ impl ReplacementSearch<'_> {
 
     /// How many slots of the job a part holds.
     fn slots_of(&self, part: &NodeAlloc) -> u32 {
-        let is_gpu = |gres: &&GresAlloc| {
-            let known =
-                self.cluster.node(part.node).and_then(|node| node.shape.gres.get(usize::from(gres.entry)));
-            known.is_some_and(|known| &*known.name == "gpu")
+        let gpus = |gres: &GresAlloc| {
+            let called = self.cluster.node(part.node).and_then(|node| node.shape.called(gres));
+            called.filter(|called| called.name == "gpu").map_or(0, |called| called.count)
         };
         match self.need.slot {
             Slot::Node { .. } => 1,
             Slot::Task => part.tasks,
-            Slot::Gpu => part.gres.iter().filter(is_gpu).map(|gres| gres.ids.len()).sum(),
+            Slot::Gpu => part.gres.iter().map(gpus).sum(),
         }
     }
 

@@ -124,7 +124,7 @@ impl Busy {
         let cpus = if whole { 64 } else { 33 + chance.below(24) };
         let memory_mb = if whole { 0 } else { 100_000 + 16_000 * u64::from(chance.below(16)) };
         let gpus = if whole { 0 } else { 2 * chance.below(4) };
-        let gres = (gpus > 0).then(|| GresAlloc { entry: 0, ids: (0..gpus).collect() });
+        let gres = (gpus > 0).then(|| GresAlloc { entry: 0, ids: (0..gpus).collect(), shards: false });
         let part = NodeAlloc {
             node,
             tasks: 1,

@@ -252,7 +252,11 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
         let known = world.cluster.node(*node).unwrap();
         let cpus = if cpus == 0 { known.free_cpus() } else { known.free_cpus().lowest(cpus) };
         let ids = known.free_gres(0).lowest(gpus);
-        let gres = if ids.is_empty() { Box::default() } else { Box::from([GresAlloc { entry: 0, ids }]) };
+        let gres = if ids.is_empty() {
+            Box::default()
+        } else {
+            Box::from([GresAlloc { entry: 0, ids, shards: false }])
+        };
         let memory_mb = memory_mb.min(known.free_memory_mb());
         NodeAlloc { node: *node, tasks: 1, cpus, memory_mb, gres }
     };

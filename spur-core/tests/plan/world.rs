@@ -94,7 +94,7 @@ impl World {
             let gres = part.gres.iter().map(|(entry, count)| {
                 let ids = node.free_gres(usize::from(*entry)).lowest(*count);
                 assert_eq!(ids.len(), *count, "{} has the devices", node.name());
-                GresAlloc { entry: *entry, ids }
+                GresAlloc { entry: *entry, ids, shards: false }
             });
             let gres = gres.collect();
             NodeAlloc { node: part.node, tasks: part.tasks, cpus, memory_mb: part.memory_mb, gres }
@@ -197,7 +197,7 @@ impl World {
                 let cpus = node.free_cpus();
                 let gres = |(entry, count): &(u16, u32)| {
                     let ids = node.free_gres(usize::from(*entry)).lowest(*count);
-                    (ids.len() == *count).then_some(GresAlloc { entry: *entry, ids })
+                    (ids.len() == *count).then_some(GresAlloc { entry: *entry, ids, shards: false })
                 };
                 let fits = !kept && cpus.len() >= part.cpus && (!exclusive || node.is_vacant());
                 Some(NodeAlloc {

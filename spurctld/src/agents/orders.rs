@@ -145,7 +145,7 @@ fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::La
         return None;
     };
     let batch = job.spec.batch.clone()?;
-    let part = convert::part(alloc.on(node)?, &cluster.node(node)?.shape.gres);
+    let part = convert::part(alloc.on(node)?, &cluster.node(node)?.shape);
     let mut variables = environment::of_job(cluster, job);
     variables.extend(environment::of_node(cluster, job, node));
     let launch = v1::Launch {

@@ -182,7 +182,7 @@ impl Desk {
             let held = alloc.and_then(|alloc| alloc.on(part.node)).cloned();
             let held = held.map(|held| {
                 let gres = if step.own_gres { part.gres.clone() } else { held.gres.clone() };
-                agent::part(&NodeAlloc { gres, ..held }, &node.shape.gres)
+                agent::part(&NodeAlloc { gres, ..held }, &node.shape)
             });
             let held = held.unwrap_or_default();
             let mut place = environment::of_node(cluster, job, part.node).into_iter();
@@ -194,6 +194,7 @@ impl Desk {
                 name: device.name,
                 kind: device.kind,
                 ids: device.ids,
+                shards: device.shards,
             };
             nodes.push(v1::CredentialNode {
                 name: node.name().to_string(),

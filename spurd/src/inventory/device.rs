@@ -138,6 +138,7 @@ mod tests {
             kind: "x".to_owned(),
             files: files.iter().map(PathBuf::from).collect(),
             cores: IdSet::default(),
+            shards: 0,
             links: Vec::new(),
         };
         let entries = [
@@ -168,6 +169,7 @@ mod tests {
             kind: String::new(),
             files: vec![file.into()],
             cores: if cores.is_empty() { IdSet::default() } else { cores.parse().unwrap() },
+            shards: 0,
             links: links.iter().map(|&link| u32::try_from(link).ok()).collect(),
         };
         let entries = [

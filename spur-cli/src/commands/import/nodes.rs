@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spur_core::model::idset::IdSet;
+use spur_core::model::node::SHARD;
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::gres::GresSpec;
 use spur_core::text::hostlist::HostList;
@@ -120,8 +121,8 @@ struct DeviceLine {
     links: Option<Pair>,
 }
 
-/// What devices share that have no counterpart.
-const SHARING: [&str; 2] = ["shard", "mps"];
+/// Parts of GPUs, of which there are no files.
+const SHARING: [&str; 2] = [SHARD, "mps"];
 
 impl Devices {
     /// Reads the lines of `gres.conf`; what is said of those without a counterpart.
@@ -160,8 +161,16 @@ impl Devices {
 
     /// Devices with their files, as `[[gres]]`.
     pub(super) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
-        let of_files = self.lines.into_iter().filter(|line| !SHARING.contains(&line.name.as_str()));
-        of_files.filter_map(|line| line.section(nodes, notes)).collect()
+        let (parts, of_files): (Vec<_>, Vec<_>) =
+            self.lines.into_iter().partition(|line| SHARING.contains(&line.name.as_str()));
+        // How many there are on a node, Gres= says; of which GPU, nothing does.
+        let unequal = parts.iter().filter(|line| line.name == SHARD).filter_map(|line| line.files.as_ref());
+        let mut said = Section::default();
+        unequal.for_each(|pair| notes.tell(&mut said, pair, "the GPUs of a node have equally many shards"));
+        let mut sections: Vec<Section> =
+            of_files.into_iter().filter_map(|line| line.section(nodes, notes)).collect();
+        sections.push(said);
+        sections
     }
 
     /// How many there are of each type of a device on a node.
@@ -518,9 +527,7 @@ fn gres_of(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<GresSpe
                 "a node has at most 4294967295 of one kind: count in larger units"
             }
             None => "not a device",
-            Some(spec) if SHARING.contains(&spec.name.as_str()) => {
-                "GPUs are given whole; sharing them has no counterpart"
-            }
+            Some(spec) if spec.name == "mps" => "MPS has no counterpart; GPUs are shared by shards",
             Some(spec) => {
                 let same = |other: &&mut GresSpec| other.name == spec.name && other.kind == spec.kind;
                 match found.iter_mut().find(same) {

@@ -17,7 +17,7 @@ use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, MemoryNeed};
 use crate::model::layout::{self, Distribution, Room};
-use crate::model::node::{NodeGres, NodeShape};
+use crate::model::node::{NodeShape, SHARD};
 use crate::model::phase::Phase;
 use crate::model::step::{Step, StepNode, StepSpec};
 use crate::text::gres::GresSpec;
@@ -337,21 +337,23 @@ fn devices(
     let per_task = wish.gpus_per_task.iter().map(|spec| (spec, spec.count.saturating_mul(tasks.into())));
     for (spec, count) in per_node.chain(per_task) {
         let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-        let matches = |entry: u16| is_meant(spec, shape.and_then(|shape| shape.gres.get(usize::from(entry))));
-        for own in free.iter_mut().filter(|own| matches(own.entry)) {
-            let count = left.min(own.ids.len());
+        let each = |own: &GresAlloc| per_device(shape, own);
+        let matches = |own: &GresAlloc| is_meant(spec, own, shape);
+        for own in free.iter_mut().filter(|own| matches(own)) {
+            let count = left.min(own.ids.len() / each(own));
             let ids = match shape {
-                Some(shape) => choose(shape, own.entry, &own.ids, count, near),
+                Some(shape) => choose(shape, own.entry, &own.ids, count * each(own), near),
                 None => own.ids.lowest(count),
             };
-            left -= ids.len();
+            left -= ids.len() / each(own);
             own.ids = own.ids.difference(&ids);
             if !ids.is_empty() {
-                taken.push(GresAlloc { entry: own.entry, ids });
+                taken.push(GresAlloc { ids, ..*own });
             }
         }
         if left > 0 {
-            let all: u32 = part.gres.iter().filter(|own| matches(own.entry)).map(|own| own.ids.len()).sum();
+            let own = part.gres.iter().filter(|own| matches(own));
+            let all: u32 = own.map(|own| own.ids.len() / each(own)).sum();
             return Err(if u64::from(all) >= count {
                 Reject::StepBusy
             } else {
@@ -375,11 +377,19 @@ fn portion(left: &mut [GresSpec], nodes: u64) -> Vec<GresSpec> {
     left.iter_mut().map(one).filter(|spec| spec.count > 0).collect()
 }
 
-/// Whether an entry of a node's devices is what somebody asks for.
-fn is_meant(spec: &GresSpec, entry: Option<&NodeGres>) -> bool {
-    entry.is_some_and(|entry| {
-        *entry.name == *spec.name && spec.kind.as_ref().is_none_or(|kind| **kind == *entry.kind)
+/// Whether devices that the job has are what somebody asks for.
+fn is_meant(spec: &GresSpec, own: &GresAlloc, shape: Option<&NodeShape>) -> bool {
+    shape.and_then(|shape| shape.gres.get(usize::from(own.entry))).is_some_and(|entry| {
+        let name = if own.shards { SHARD } else { &entry.name };
+        *name == *spec.name && spec.kind.as_ref().is_none_or(|kind| **kind == *entry.kind)
     })
+}
+
+/// How many numbers of an entry one device has: all of them where it is a GPU that may be shared, and is not.
+fn per_device(shape: Option<&NodeShape>, own: &GresAlloc) -> u32 {
+    let at = usize::from(own.entry);
+    let shared = shape.filter(|shape| shape.is_shared(at) && !own.shards);
+    shared.map_or(1, |shape| shape.gres[at].count.max(1))
 }
 
 /// What other steps that have not ended use on a node.

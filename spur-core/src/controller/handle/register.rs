@@ -9,7 +9,7 @@ use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::job::Job;
-use crate::model::node::Registration;
+use crate::model::node::{Registration, SHARD};
 use crate::model::phase::{EndState, Hold, Phase};
 use crate::model::reason::Reason;
 
@@ -176,7 +176,7 @@ fn lacking(node: &Node, registration: &Registration) -> Option<String> {
     if have.memory_mb < want.memory_mb {
         return Some(format!("Low RealMemory: {} MiB found, {} configured", have.memory_mb, want.memory_mb));
     }
-    let short = want.gres.iter().find(|gres| {
+    let short = want.gres.iter().filter(|gres| *gres.name != *SHARD).find(|gres| {
         let found = have.gres.iter().filter(|other| other.name == gres.name && other.kind == gres.kind);
         found.map(|other| other.count).sum::<u32>() < gres.count
     })?;

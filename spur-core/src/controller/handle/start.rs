@@ -196,7 +196,8 @@ pub(in crate::controller) fn take(
         if ids.len() < *count {
             return None;
         }
-        gres.push(GresAlloc { entry: *entry, ids });
+        let shards = !exclusive && spec.shape.gets_shards() && node.shape.is_shared(usize::from(*entry));
+        gres.push(GresAlloc { entry: *entry, ids, shards });
     }
     if cpus.len() < part.cpus || cpus.is_empty() {
         return None;

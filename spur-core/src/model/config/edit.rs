@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{NodeConfig, Oversubscribe, PartitionConfig, PartitionState, PreemptMode};
-use crate::model::node::{NodeGres, NodeShape};
+use crate::model::node::{NodeGres, NodeShape, check_shards};
 use crate::text::gather::is_layer_name;
 use crate::text::gres::GresList;
 use crate::text::hostlist::HostList;
@@ -273,7 +273,9 @@ pub fn devices(value: &str) -> Result<Vec<NodeGres>, String> {
         let count = u32::try_from(spec.count).map_err(|_| format!("{} are too many", spec.count))?;
         Ok(NodeGres { name: spec.name.into(), kind: spec.kind.unwrap_or_default().into(), count })
     });
-    gres.collect()
+    let gres = gres.collect::<Result<Vec<NodeGres>, String>>()?;
+    check_shards(&gres)?;
+    Ok(gres)
 }
 
 fn read<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<T, String> {

@@ -230,6 +230,8 @@ pub struct DeviceFiles {
     pub files: Vec<PathBuf>,
     /// `cores`: the cores of the node that are near, numbered socket by socket; none: all are alike.
     pub cores: IdSet,
+    /// `count` of `shard`: how many of these the GPUs have together; 0: none.
+    pub shards: u32,
     /// `links`: how many links a device has to each of its name, in their order; `None` in the place of itself.
     pub links: Vec<Option<u32>>,
 }

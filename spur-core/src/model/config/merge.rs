@@ -161,7 +161,8 @@ pub fn node(was: &NodeConfig, is: &NodeConfig, says: &NodeConfig) -> (NodeConfig
             tmp_disk_mb,
             gres,
             features,
-            places
+            places,
+            shared_gpus
         },
         &was.shape,
         &is.shape,

@@ -2,7 +2,7 @@
 
 use crate::cluster::Partition;
 use crate::model::job::{JobSpec, Shape};
-use crate::model::node::NodeShape;
+use crate::model::node::{NodeShape, SHARD};
 use crate::sched::inventory::Inventory;
 use crate::sched::place;
 use crate::sched::request::Need;
@@ -15,7 +15,17 @@ use super::parameters::{Of, Parameter};
 
 /// All devices have to be on some node. Whoever asks for others did not mean them, so nothing near is offered.
 pub(super) fn devices(inventory: &Inventory, shape: &Shape) -> Result<(), Refused> {
-    let known = || inventory.nodes.iter().flat_map(|node| &node.shape.gres).map(|gres| &*gres.name);
+    let gets_gpus = || {
+        let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
+        asked.any(|gres| gres.name == "gpu" && gres.count > 0)
+    };
+    if shape.gets_shards() && gets_gpus() {
+        let text = "a job has GPUs or shards of them, not both".to_owned();
+        return Err(Refused::new(RefusalKind::Gres, text, []));
+    }
+    let shared = inventory.nodes.iter().any(|node| node.shape.shared_gpus);
+    let named = || inventory.nodes.iter().flat_map(|node| &node.shape.gres).map(|gres| &*gres.name);
+    let known = || named().chain(shared.then_some(SHARD));
     let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
     let Some(gres) = asked.find(|gres| gres.count > 0 && known().all(|name| *name != *gres.name)) else {
         return Ok(());
@@ -100,8 +110,16 @@ pub(super) fn too_large(
     for gres in need.gres_per_node.iter().chain(&need.gres_per_task) {
         let has = |shape: &NodeShape| -> u64 {
             let kind = |kind: &str| gres.kind.as_deref().is_none_or(|wanted| wanted == kind);
-            let matching = shape.gres.iter().filter(|has| *has.name == *gres.name && kind(&has.kind));
-            matching.map(|has| u64::from(has.count)).sum()
+            let shards = shape.shared_gpus && gres.name == SHARD;
+            let name = if shards { "gpu" } else { &gres.name };
+            let matching = shape.gres.iter().filter(|has| *has.name == *name && kind(&has.kind));
+            let counts = matching.map(|has| u64::from(has.count));
+            match name {
+                // Those of one GPU.
+                _ if shards => counts.max().unwrap_or(0),
+                "gpu" if shape.shared_gpus => counts.count() as u64,
+                _ => counts.sum(),
+            }
         };
         let most = admitted().map(|shape| has(shape)).max().unwrap_or(0);
         if gres.count > most {

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape, Sharing};
-use crate::model::node::{NodeGres, NodeShape};
+use crate::model::node::{NodeGres, NodeShape, SHARD};
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
 use crate::text::gres::GresSpec;
 
@@ -350,9 +350,19 @@ impl Need {
         for named in [true, false] {
             let suits = |spec: &&GresSpec| spec.kind.is_some() == named;
             for spec in self.gres_per_node.iter().filter(suits) {
+                if spec.name == SHARD {
+                    for _ in 0..nodes {
+                        take_shards(shape, amount, taken, spec, spec.count)?;
+                    }
+                    continue;
+                }
                 take_gres(shape, amount, taken, spec, spec.count.checked_mul(nodes)?)?;
             }
             for spec in self.gres_per_task.iter().filter(suits) {
+                if spec.name == SHARD {
+                    take_shards(shape, amount, taken, spec, spec.count.checked_mul(times)?)?;
+                    continue;
+                }
                 take_gres(shape, amount, taken, spec, spec.count.checked_mul(times)?)?;
             }
         }
@@ -470,6 +480,9 @@ fn take_gres(
     spec: &GresSpec,
     count: u64,
 ) -> Option<()> {
+    if shape.shared_gpus && spec.name == "gpu" {
+        return take_whole_gpus(shape, amount, taken, spec, count);
+    }
     let mut left = count;
     for (entry, gres) in shape.gres.iter().enumerate() {
         if matches(gres, spec) {
@@ -480,4 +493,39 @@ fn take_gres(
         }
     }
     (left == 0).then_some(())
+}
+
+/// The same of GPUs that may be shared: those of which nobody has a shard.
+fn take_whole_gpus(
+    shape: &NodeShape,
+    amount: &[u64],
+    taken: &mut [u64],
+    spec: &GresSpec,
+    count: u64,
+) -> Option<()> {
+    let mut left = count;
+    for (entry, gres) in shape.gres.iter().enumerate().filter(|(_, gres)| matches(gres, spec)) {
+        let shards = u64::from(gres.count);
+        if left > 0 && amount[GRES + entry].saturating_sub(taken[GRES + entry]) == shards {
+            taken[GRES + entry] += shards;
+            left -= 1;
+        }
+    }
+    (left == 0).then_some(())
+}
+
+/// Adds `count` shards to what is taken, all of the GPU that has the fewest left of those that have so many.
+fn take_shards(
+    shape: &NodeShape,
+    amount: &[u64],
+    taken: &mut [u64],
+    spec: &GresSpec,
+    count: u64,
+) -> Option<()> {
+    let kind = |gres: &NodeGres| spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind);
+    let gpus = shape.gres.iter().enumerate().filter(|(at, gres)| shape.is_shared(*at) && kind(gres));
+    let left = gpus.map(|(at, _)| (amount[GRES + at].saturating_sub(taken[GRES + at]), GRES + at));
+    let (_, at) = left.filter(|(left, _)| *left >= count).min()?;
+    taken[at] += count;
+    Some(())
 }

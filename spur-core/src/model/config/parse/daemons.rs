@@ -9,6 +9,8 @@ use crate::model::config::{
     AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DeviceFiles, HealthState, LogFormat,
     LogLevel, LogLocal, TlsListener, TlsLocal,
 };
+use crate::model::idset::IdSet;
+use crate::model::node::SHARD;
 use crate::text::address::HostPort;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
@@ -225,6 +227,16 @@ pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFi
         {
             section.refuse("nodes", format_args!("there is no node {stray} in [[nodes]]"));
         }
+        if name == SHARD {
+            let shards = section.integer("count", 1..=1_000_000).unwrap_or_else(|| {
+                section.refuse("count", "say how many shards the GPUs of a node have together");
+                0
+            });
+            section.finish();
+            let (files, cores, links) = (Vec::new(), IdSet::default(), Vec::new());
+            all.push(DeviceFiles { nodes, name, kind, files, cores, shards, links });
+            continue;
+        }
         let files = section.required_name("file").and_then(|_| section.parsed::<HostList>("file"));
         let files: Vec<PathBuf> = files.iter().flat_map(HostList::iter).map(PathBuf::from).collect();
         if let Some(bad) = files.iter().find(|file| !file.is_absolute()) {
@@ -233,7 +245,7 @@ pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFi
         let cores = section.parsed("cores").unwrap_or_default();
         let links = links(&mut section, files.len());
         section.finish();
-        all.push(DeviceFiles { nodes, name, kind, files, cores, links });
+        all.push(DeviceFiles { nodes, name, kind, files, cores, shards: 0, links });
     }
     all
 }

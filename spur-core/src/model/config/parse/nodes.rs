@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::section::Section;
 use crate::model::config::{NodeAddress, NodeConfig};
-use crate::model::node::{NodeGres, NodeShape};
+use crate::model::node::{NodeGres, NodeShape, check_shards};
 use crate::text::gather::is_layer_name;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
@@ -109,7 +109,7 @@ fn shape(section: &mut Section<'_>) -> NodeShape {
         tmp_disk_mb: section.mebibytes("tmp_disk_mb").unwrap_or(0),
         gres: gres(section),
         features: features(section),
-        places: Vec::new(),
+        ..NodeShape::default()
     }
 }
 
@@ -148,6 +148,9 @@ fn gres(section: &mut Section<'_>) -> Vec<NodeGres> {
             continue;
         }
         found.push(NodeGres { name: spec.name.into(), kind: kind.into(), count });
+    }
+    if let Err(why) = check_shards(&found) {
+        section.refuse("gres", why);
     }
     found
 }

@@ -326,9 +326,17 @@ impl NodeFacts {
         for part in held {
             own.extend(ids(part)?.iter().filter_map(|id| self.device(part, id)));
         }
-        let others = self.devices.iter().filter(|device| !own.contains(device));
         // A device that is gone cannot be used either.
-        Ok(others.filter_map(|device| device.number().ok()).collect())
+        let numbers = |device: &Device| device.numbers().unwrap_or_default();
+        let opened: Vec<DeviceNumber> = own.iter().flat_map(|device| numbers(device)).collect();
+        let others = self.devices.iter().filter(|device| !own.contains(device));
+        let mut denied: Vec<DeviceNumber> = Vec::new();
+        for number in others.flat_map(numbers) {
+            if !opened.contains(&number) && !denied.contains(&number) {
+                denied.push(number);
+            }
+        }
+        Ok(denied)
     }
 
     /// The kernel's numbers of CPUs of the allocation; none where tasks are not bound.
@@ -582,12 +590,13 @@ mod tests {
     use crate::inventory::device::Vendor;
 
     fn facts() -> NodeFacts {
-        let gpu = |vendor, kind: &str, index| Device {
+        let gpu = |vendor, kind: &str, index, files: &[&str]| Device {
             name: "gpu".to_owned(),
             kind: kind.to_owned(),
             vendor: Some(vendor),
             index,
-            file: "/dev/null".into(),
+            called: if files.len() > 1 { "MIG-GPU-x/1/0".to_owned() } else { String::new() },
+            files: files.iter().map(|file| format!("/dev/{file}").into()).collect(),
             cores: if index == 0 { IdSet::first(2) } else { "2-3".parse().unwrap() },
             links: Vec::new(),
         };
@@ -597,10 +606,12 @@ mod tests {
             cpus: Some(vec![0, 4, 1, 5, 2, 6, 3, 7]),
             threads_per_core: 2,
             devices: vec![
-                gpu(Vendor::Amd, "mi300x", 0),
-                gpu(Vendor::Nvidia, "h100", 0),
-                gpu(Vendor::Nvidia, "a100", 1),
-                gpu(Vendor::Nvidia, "h100", 2),
+                gpu(Vendor::Amd, "mi300x", 0, &["null"]),
+                gpu(Vendor::Nvidia, "h100", 0, &["zero"]),
+                gpu(Vendor::Nvidia, "a100", 1, &["full"]),
+                gpu(Vendor::Nvidia, "h100", 2, &["random"]),
+                gpu(Vendor::Nvidia, "mig", 3, &["urandom", "tty"]),
+                gpu(Vendor::Nvidia, "mig", 3, &["urandom", "ptmx"]),
             ],
             ..NodeFacts::default()
         }
@@ -706,7 +717,29 @@ mod tests {
             .filter(|variable| variable.contains("GPUS") || variable.contains("VISIBLE"))
             .collect();
         assert_eq!(gpus, ["SLURM_GPUS_ON_NODE=1", "SLURM_JOB_GPUS=2", "CUDA_VISIBLE_DEVICES=0"]);
-        assert_eq!(prepared.denied.len(), 3);
+        assert_eq!(prepared.denied.len(), 6);
+    }
+
+    #[test]
+    fn a_mig_instance_has_a_name_and_the_file_of_its_gpu() {
+        let constrained = NodeFacts { constrains_devices: true, ..facts() };
+        let mut order = batch_order();
+        order.part.as_mut().unwrap().devices = vec![device("mig", "1")];
+        let prepared = constrained.batch(order).unwrap();
+        let seen = variables(&prepared.launch.environment);
+        let named =
+            |name: &str| seen.iter().find_map(|variable| variable.strip_prefix(name)?.strip_prefix('='));
+        assert_eq!(
+            (named("SLURM_JOB_GPUS"), named("CUDA_VISIBLE_DEVICES")),
+            (Some("3"), Some("MIG-GPU-x/1/0"))
+        );
+        let denied = |file: &str| {
+            let number = std::os::unix::fs::MetadataExt::rdev(&std::fs::metadata(file).unwrap());
+            let is = |device: &&DeviceNumber| libc::makedev(device.major, device.minor) == number;
+            prepared.denied.iter().filter(is).count()
+        };
+        let files = ["/dev/urandom", "/dev/ptmx", "/dev/tty", "/dev/zero"];
+        assert_eq!(files.map(denied), [0, 0, 1, 1], "the GPU's own file opens both");
     }
 
     #[test]

@@ -231,7 +231,15 @@ impl Overrides {
             // Which cores are near is said of those that are there.
             detected.iter_mut().for_each(|gpu| gpu.cores = IdSet::default());
         }
-        self.devices.iter().cloned().chain(detected).collect()
+        let mut declared = self.devices.clone();
+        for device in declared.iter_mut().filter(|device| device.files.len() > 1) {
+            // What opens a MIG instance opens no other.
+            let opens = |gpu: &&Device| gpu.files.iter().skip(1).any(|file| device.files.contains(file));
+            if let Some(instance) = found.gpus.iter().find(opens) {
+                device.called.clone_from(&instance.called);
+            }
+        }
+        declared.into_iter().chain(detected).collect()
     }
 
     /// The CPUs that tasks can be bound to, by the node's numbering; `None` where the registered ones are not there.

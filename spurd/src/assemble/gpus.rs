@@ -4,8 +4,8 @@ use spur_core::model::idset::IdSet;
 use spur_core::text::gpubind::GpuBind;
 use spur_proto::v1;
 
-use super::{NodeFacts, ids, listed};
-use crate::inventory::device::Vendor;
+use super::{NodeFacts, ids};
+use crate::inventory::device::{Device, Vendor};
 
 /// A GPU of a step.
 #[derive(Clone)]
@@ -14,8 +14,8 @@ pub(super) struct HeldGpu {
     vendor: Option<Vendor>,
     /// The number by which the vendor's library counts it among all of the node.
     pub(super) index: u32,
-    /// The same among those that the step sees.
-    seen: u32,
+    /// What it is called among those that the step sees: that number, or a name.
+    seen: String,
     /// The node's cores that are near; none: all are alike.
     cores: IdSet,
 }
@@ -28,18 +28,22 @@ impl NodeFacts {
             // The same number where the node was only told to have it.
             let gpu = |id| {
                 let known = self.device(part, id);
-                known.map_or((None, id, None), |gpu| (gpu.vendor, gpu.index, Some(&gpu.cores)))
+                known.map_or((None, id, None), |gpu| (gpu.vendor, gpu.index, Some(gpu)))
             };
             held.extend(ids(part)?.iter().map(gpu));
         }
         held.sort_unstable_by_key(|(vendor, index, _)| (*vendor, *index));
         let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
         let mut counts = [0_u32; 2];
-        let counted = |(vendor, index, cores): (Option<Vendor>, u32, Option<&IdSet>)| {
+        let counted = |(vendor, index, known): (Option<Vendor>, u32, Option<&Device>)| {
+            let cores = known.map(|gpu| gpu.cores.clone()).unwrap_or_default();
+            if let Some(gpu) = known.filter(|gpu| !gpu.called.is_empty()) {
+                return HeldGpu { vendor, index, seen: gpu.called.clone(), cores };
+            }
             let count = &mut counts[usize::from(vendor == Some(Vendor::Amd))];
             let place = std::mem::replace(count, *count + 1);
-            let cores = cores.cloned().unwrap_or_default();
-            HeldGpu { vendor, index, seen: if renumbered { place } else { index }, cores }
+            let seen = if renumbered { place } else { index };
+            HeldGpu { vendor, index, seen: seen.to_string(), cores }
         };
         Ok(held.into_iter().map(counted).collect())
     }
@@ -48,9 +52,11 @@ impl NodeFacts {
 /// The variables by which libraries know which GPUs they may use.
 pub(super) fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
     let mut variables = Vec::new();
-    let seen =
-        |amd| gpus.iter().filter(move |gpu| (gpu.vendor == Some(Vendor::Amd)) == amd).map(|gpu| gpu.seen);
-    let (nvidia, amd) = (listed(seen(false)), listed(seen(true)));
+    let seen = |amd| {
+        let own = gpus.iter().filter(|gpu| (gpu.vendor == Some(Vendor::Amd)) == amd);
+        own.map(|gpu| gpu.seen.as_str()).collect::<Vec<_>>().join(",")
+    };
+    let (nvidia, amd) = (seen(false), seen(true));
     if !nvidia.is_empty() {
         variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
         variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));

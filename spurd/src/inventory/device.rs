@@ -30,8 +30,10 @@ pub struct Device {
     pub vendor: Option<Vendor>,
     /// The number by which the vendor's library counts it; of others its place among those of its name.
     pub index: u32,
-    /// The file through which a process uses it.
-    pub file: PathBuf,
+    /// What CUDA calls it that has no number for it, as it has none for a MIG instance; of others empty.
+    pub called: String,
+    /// The files through which a process uses it. Devices may have some in common, as MIG instances have that of their GPU.
+    pub files: Vec<PathBuf>,
     /// The node's cores that are near, numbered socket by socket; none: all are alike.
     pub cores: IdSet,
     /// How many links it has to each device of its name, in their order; none: not known.
@@ -45,8 +47,8 @@ impl Device {
         let mut counts = BTreeMap::<(&str, Option<Vendor>), u32>::new();
         let mut places = BTreeMap::<&str, usize>::new();
         for entry in entries.iter().filter(|entry| entry.are_of(node)) {
-            for file in &entry.files {
-                let vendor = vendor(file).filter(|_| entry.name == "gpu");
+            for files in &entry.files {
+                let vendor = files.iter().find_map(|file| vendor(file)).filter(|_| entry.name == "gpu");
                 let count = counts.entry((&entry.name, vendor)).or_default();
                 let index = std::mem::replace(count, *count + 1);
                 let place = places.entry(&entry.name).or_default();
@@ -60,11 +62,12 @@ impl Device {
                     kind: entry.kind.clone(),
                     vendor,
                     index,
-                    file: file.clone(),
+                    called: String::new(),
+                    files: files.clone(),
                     cores: entry.cores.clone(),
                     links,
                 };
-                match device.number() {
+                match device.numbers() {
                     Ok(_) => devices.push(device),
                     Err(why) => wrong.push(why),
                 }
@@ -73,13 +76,17 @@ impl Device {
         (devices, wrong)
     }
 
-    /// The kernel's number of its file.
+    /// The kernel's numbers of its files.
     ///
     /// # Errors
-    /// The file is not there, or is no device; for people.
-    pub fn number(&self) -> Result<DeviceNumber, String> {
-        let what = || format!("{} of [[gres]] name = \"{}\"", self.file.display(), self.name);
-        let found = std::fs::metadata(&self.file).map_err(|error| format!("{}: {error}", what()))?;
+    /// A file is not there, or is no device; for people.
+    pub fn numbers(&self) -> Result<Vec<DeviceNumber>, String> {
+        self.files.iter().map(|file| self.number(file)).collect()
+    }
+
+    fn number(&self, file: &Path) -> Result<DeviceNumber, String> {
+        let what = || format!("{} of [[gres]] name = \"{}\"", file.display(), self.name);
+        let found = std::fs::metadata(file).map_err(|error| format!("{}: {error}", what()))?;
         let block = found.file_type().is_block_device();
         if !block && !found.file_type().is_char_device() {
             return Err(format!("{} is no device", what()));
@@ -94,7 +101,7 @@ fn links_at(entry: &DeviceFiles, place: usize) -> Result<Vec<u32>, String> {
     match entry.links.iter().position(Option::is_none) {
         Some(own) if own != place => Err(format!(
             "links of {}: -1 is in place {own}, but the device is number {place} of its name on this node",
-            entry.files.first().map_or("no file".into(), |file| file.display().to_string())
+            entry.files.iter().flatten().next().map_or("no file".into(), |file| file.display().to_string())
         )),
         _ => Ok(entry.links.iter().map(|link| link.unwrap_or(0)).collect()),
     }
@@ -136,7 +143,7 @@ mod tests {
             nodes: nodes.map(|nodes| nodes.parse().unwrap()),
             name: name.to_owned(),
             kind: "x".to_owned(),
-            files: files.iter().map(PathBuf::from).collect(),
+            files: files.iter().map(|file| file.split('+').map(PathBuf::from).collect()).collect(),
             cores: IdSet::default(),
             shards: 0,
             links: Vec::new(),
@@ -144,16 +151,18 @@ mod tests {
         let entries = [
             entry(Some("n[1-2]"), "gpu", &["/dev/null", "/dev/none-such", "/dev/zero"]),
             entry(Some("n3"), "gpu", &["/dev/full"]),
-            entry(None, "nic", &["/dev/urandom", "/dev"]),
+            entry(None, "nic", &["/dev/urandom+/dev/random", "/dev", "/dev/random+/dev/none-such"]),
         ];
         let (devices, wrong) = Device::declared(&entries, "n2");
         let found: Vec<_> = devices
             .iter()
-            .map(|device| (device.name.as_str(), device.index, device.file.to_str().unwrap()))
+            .map(|device| (device.name.as_str(), device.index, device.files[0].to_str().unwrap()))
             .collect();
         assert_eq!(found, [("gpu", 0, "/dev/null"), ("gpu", 2, "/dev/zero"), ("nic", 0, "/dev/urandom")]);
-        assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert_eq!(devices[1].number(), Ok(DeviceNumber { block: false, major: 1, minor: 5 }));
+        assert_eq!(wrong.len(), 3, "{wrong:?}");
+        let number = |minor| DeviceNumber { block: false, major: 1, minor };
+        assert_eq!(devices[1].numbers(), Ok(vec![number(5)]));
+        assert_eq!(devices[2].numbers(), Ok(vec![number(9), number(8)]), "one device of two files");
         assert_eq!(
             (vendor(Path::new("/dev/nvidia3")), vendor(Path::new("/dev/nvidiactl"))),
             (Some(Vendor::Nvidia), None)
@@ -167,7 +176,7 @@ mod tests {
             nodes: None,
             name: name.to_owned(),
             kind: String::new(),
-            files: vec![file.into()],
+            files: vec![vec![file.into()]],
             cores: if cores.is_empty() { IdSet::default() } else { cores.parse().unwrap() },
             shards: 0,
             links: links.iter().map(|&link| u32::try_from(link).ok()).collect(),

@@ -2,7 +2,7 @@
 //!
 //! AMD GPUs come from the compute driver's topology (`/sys/class/kfd`), which is also the order that ROCm counts them
 //! in; NVIDIA GPUs from `/proc/driver/nvidia`, in the order of their bus addresses, which is CUDA's order with
-//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`. A GPU without a driver is none that a job could use, and is not counted.
+//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in the place of a GPU that is divided by MIG stand its instances. A GPU without a driver is none that a job could use, and is not counted.
 
 use std::path::PathBuf;
 
@@ -103,20 +103,62 @@ impl Kernel {
             let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
             let minor: u32 = value("Device Minor:")?.parse().ok()?;
             let cores = self.near(&format!("sys/bus/pci/devices/{address}"), cpus);
-            Some((nvidia_type(value("Model:").unwrap_or_default()), minor, cores))
+            let kind = nvidia_type(value("Model:").unwrap_or_default());
+            Some((kind, value("GPU UUID:").unwrap_or_default().to_owned(), minor, cores))
         });
-        let numbered = described.zip(0..);
-        let one = |((kind, minor, cores), index)| Device {
-            cores,
-            ..gpu(Vendor::Nvidia, kind, index, format!("/dev/nvidia{minor}").into())
+        let one = |((kind, uuid, minor, cores), index): ((String, String, u32, IdSet), u32)| {
+            let file = PathBuf::from(format!("/dev/nvidia{minor}"));
+            let whole = Device { cores, ..gpu(Vendor::Nvidia, kind, index, file) };
+            let instances = self.instances(minor, &uuid, &whole);
+            if instances.is_empty() { vec![whole] } else { instances }
         };
-        numbered.map(one).collect()
+        described.zip(0..).flat_map(one).collect()
+    }
+
+    /// The MIG instances that a GPU is divided into: one device for each compute instance, whose files are the GPU's and
+    /// those that open the two instances. The driver shows neither their sizes nor their names there.
+    fn instances(&self, minor: u32, uuid: &str, whole: &Device) -> Vec<Device> {
+        let base = format!("proc/driver/nvidia/capabilities/gpu{minor}/mig");
+        let numbers = |path: &str, prefix: &str| {
+            let names = self.names(path);
+            let mut numbers: Vec<u32> =
+                names.iter().filter_map(|name| super::numbered(name, prefix)).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        let capability = |path: &str| {
+            let text = self.text(format!("{path}/access"))?;
+            let minor = text.lines().find_map(|line| line.strip_prefix("DeviceFileMinor:"))?;
+            Some(PathBuf::from(format!("/dev/nvidia-caps/nvidia-cap{}", minor.trim().parse::<u32>().ok()?)))
+        };
+        let mut found = Vec::new();
+        for gi in numbers(&base, "gi") {
+            let outer = format!("{base}/gi{gi}");
+            for ci in numbers(&outer, "ci") {
+                let Some(own) = capability(&outer).zip(capability(&format!("{outer}/ci{ci}"))) else {
+                    continue;
+                };
+                let mut files = whole.files.clone();
+                files.extend([own.0, own.1]);
+                let (kind, called) = ("mig".to_owned(), format!("MIG-{uuid}/{gi}/{ci}"));
+                found.push(Device { kind, called, files, ..whole.clone() });
+            }
+        }
+        found
     }
 }
 
 fn gpu(vendor: Vendor, kind: String, index: u32, file: PathBuf) -> Device {
-    let (cores, links) = (IdSet::default(), Vec::new());
-    Device { name: "gpu".to_owned(), kind, vendor: Some(vendor), index, file, cores, links }
+    Device {
+        name: "gpu".to_owned(),
+        kind,
+        vendor: Some(vendor),
+        index,
+        called: String::new(),
+        files: vec![file],
+        cores: IdSet::default(),
+        links: Vec::new(),
+    }
 }
 
 /// The number that a line of the compute driver's properties says.
@@ -185,9 +227,49 @@ mod tests {
         let gpus = kernel.gpus(&cpus());
         let near: Vec<String> = gpus.iter().map(|gpu| gpu.cores.to_string()).collect();
         assert_eq!(near, ["0-1", ""], "all are as good as none");
-        let devices: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.file.to_str().unwrap())).collect();
+        let devices: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.files[0].to_str().unwrap())).collect();
         assert_eq!(devices, [(0, "/dev/nvidia1"), (1, "/dev/nvidia0")]);
         assert!(gpus.iter().all(|gpu| gpu.kind == "h100" && gpu.vendor == Some(Vendor::Nvidia)));
+    }
+
+    #[test]
+    fn mig_instances_stand_in_the_place_of_their_gpu() {
+        let information = |minor: u32, uuid: &str| {
+            format!("Model: \t NVIDIA A100-SXM4-40GB\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+        };
+        let (first, second) = (information(0, "GPU-aa"), information(1, "GPU-bb"));
+        let base = "proc/driver/nvidia/capabilities/gpu1/mig";
+        let instances =
+            [("gi10", 93), ("gi10/ci0", 94), ("gi2", 21), ("gi2/ci0", 22), ("gi2/ci1", 23), ("gi3", 30)];
+        let access = instances.map(|(path, minor)| {
+            let text = format!("DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n");
+            (format!("{base}/{path}/access"), text)
+        });
+        let mut files: Vec<(&str, &str)> =
+            access.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        files.extend([
+            ("proc/driver/nvidia/gpus/0000:17:00.0/information", first.as_str()),
+            ("proc/driver/nvidia/gpus/0000:c7:00.0/information", second.as_str()),
+            ("sys/bus/pci/devices/0000:c7:00.0/local_cpulist", "2-3,6-7\n"),
+        ]);
+        let (_root, kernel) = tree(&files);
+        let gpus = kernel.gpus(&cpus());
+        let found: Vec<_> = gpus
+            .iter()
+            .map(|gpu| {
+                let files: Vec<&str> =
+                    gpu.files.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
+                (gpu.kind.as_str(), gpu.index, gpu.called.as_str(), files.join(" "), gpu.cores.to_string())
+            })
+            .collect();
+        let mig = |called, caps: &str| ("mig", 1, called, format!("nvidia1 {caps}"), "2-3".to_owned());
+        let expected = [
+            ("a100", 0, "", "nvidia0".to_owned(), String::new()),
+            mig("MIG-GPU-bb/2/0", "nvidia-cap21 nvidia-cap22"),
+            mig("MIG-GPU-bb/2/1", "nvidia-cap21 nvidia-cap23"),
+            mig("MIG-GPU-bb/10/0", "nvidia-cap93 nvidia-cap94"),
+        ];
+        assert_eq!(found, expected, "an instance without a compute instance is none");
     }
 
     #[test]

@@ -117,6 +117,8 @@ struct DeviceLine {
     count: u64,
     /// The files, one for each device.
     files: Option<Pair>,
+    /// The files of one device.
+    together: Option<Pair>,
     cores: Option<Pair>,
     links: Option<Pair>,
 }
@@ -140,19 +142,17 @@ impl Devices {
             });
             let files = entry.pair("File");
             let listed = |pair: &Pair| pair.value.parse::<HostList>().ok().map(|list| list.len() as u64);
-            let several = entry.pair("MultipleFiles").inspect(|pair| {
-                notes.tell(&mut section, pair, "a device has one file: name it as file of [[gres]]");
-            });
-            let found = files.as_ref().and_then(listed).or(several.map(|_| 1));
+            let together = entry.pair("MultipleFiles");
+            let found = files.as_ref().and_then(listed).or(together.as_ref().map(|_| 1));
             let (cores, links) = (entry.pair("Cores"), entry.pair("Links"));
-            if files.is_none() {
+            if files.is_none() && together.is_none() {
                 for pair in cores.iter().chain(&links) {
                     notes.tell(&mut section, pair, keys::FOUND_NEAR);
                 }
             }
             if let Some(name) = name {
                 let count = count.or(found).unwrap_or(1);
-                devices.lines.push(DeviceLine { nodes, name, kind, count, files, cores, links });
+                devices.lines.push(DeviceLine { nodes, name, kind, count, files, together, cores, links });
             }
             notes.left(Kind::Gres, entry.rest()).into_iter().for_each(|text| section.comment(text));
         }
@@ -202,10 +202,15 @@ impl Devices {
 impl DeviceLine {
     /// Its devices as `[[gres]]`, if it names their files.
     fn section(self, nodes: &Nodes, notes: &mut Notes) -> Option<Section> {
-        let files = self.files?;
+        let (key, files) = match self.together {
+            Some(together) => ("multiple_files", together),
+            None => ("file", self.files?),
+        };
         let mut section = Section::new("[[gres]]");
         let count = match files.value.parse::<HostList>() {
-            Ok(list) if !list.is_empty() && list.iter().all(|file| file.starts_with('/')) => list.len(),
+            Ok(list) if !list.is_empty() && list.iter().all(|file| file.starts_with('/')) => {
+                if key == "file" { list.len() } else { 1 }
+            }
             _ => {
                 notes.tell(&mut section, &files, "no absolute paths of files");
                 return Some(section.comments_only());
@@ -227,7 +232,7 @@ impl DeviceLine {
         if let Some(kind) = kind {
             section.text("type", kind);
         }
-        section.text("file", &files.value);
+        section.text(key, &files.value);
         if let Some(pair) = &self.cores {
             match pair.value.parse::<IdSet>() {
                 Ok(cores) => section.text("cores", cores),

@@ -226,8 +226,8 @@ pub struct DeviceFiles {
     pub name: String,
     /// `type`; empty: none.
     pub kind: String,
-    /// `file`: one for each device.
-    pub files: Vec<PathBuf>,
+    /// `file`: one for each device; or `multiple_files`: all of one.
+    pub files: Vec<Vec<PathBuf>>,
     /// `cores`: the cores of the node that are near, numbered socket by socket; none: all are alike.
     pub cores: IdSet,
     /// `count` of `shard`: how many of these the GPUs have together; 0: none.

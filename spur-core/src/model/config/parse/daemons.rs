@@ -237,17 +237,31 @@ pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFi
             all.push(DeviceFiles { nodes, name, kind, files, cores, shards, links });
             continue;
         }
-        let files = section.required_name("file").and_then(|_| section.parsed::<HostList>("file"));
-        let files: Vec<PathBuf> = files.iter().flat_map(HostList::iter).map(PathBuf::from).collect();
-        if let Some(bad) = files.iter().find(|file| !file.is_absolute()) {
-            section.refuse("file", format_args!("{} is no absolute path", bad.display()));
-        }
+        let files = files_of_devices(&mut section);
         let cores = section.parsed("cores").unwrap_or_default();
         let links = links(&mut section, files.len());
         section.finish();
         all.push(DeviceFiles { nodes, name, kind, files, cores, shards: 0, links });
     }
     all
+}
+
+/// `file` or `multiple_files`: the files of each device.
+fn files_of_devices(section: &mut Section<'_>) -> Vec<Vec<PathBuf>> {
+    let together = section.name("multiple_files").is_some();
+    let key = if together { "multiple_files" } else { "file" };
+    if together && section.name("file").is_some() {
+        section.refuse(
+            "file",
+            "file names one file for each device, multiple_files all files of one: say one of them",
+        );
+    }
+    let listed = section.required_name(key).and_then(|_| section.parsed::<HostList>(key));
+    let files: Vec<PathBuf> = listed.iter().flat_map(HostList::iter).map(PathBuf::from).collect();
+    if let Some(bad) = files.iter().find(|file| !file.is_absolute()) {
+        section.refuse(key, format_args!("{} is no absolute path", bad.display()));
+    }
+    if together { vec![files] } else { files.into_iter().map(|file| vec![file]).collect() }
 }
 
 /// `links = "-1,4,4"`, of one device.

@@ -228,10 +228,10 @@ pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFi
             section.refuse("nodes", format_args!("there is no node {stray} in [[nodes]]"));
         }
         if name == SHARD {
-            let shards = section.integer("count", 1..=1_000_000).unwrap_or_else(|| {
+            if !section.has("count") {
                 section.refuse("count", "say how many shards the GPUs of a node have together");
-                0
-            });
+            }
+            let shards = section.integer("count", 1..=1_000_000).unwrap_or(0);
             section.finish();
             let (files, cores, links) = (Vec::new(), IdSet::default(), Vec::new());
             all.push(DeviceFiles { nodes, name, kind, files, cores, shards, links });

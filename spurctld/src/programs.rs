@@ -1,5 +1,5 @@
 //! The site's programs that the controller runs: `prolog_slurmctld` and `epilog_slurmctld` for jobs, `suspend_program` and
-//! `resume_program` for nodes.
+//! `resume_program` for nodes, with `resume_fail_program` for those that do not come up.
 //!
 //! The owner does not wait for them: it is told when one has ended. Those of one job run one after another, whatever
 //! becomes of the job meanwhile. One that was under way when the controller ended is run again by the next.
@@ -63,6 +63,7 @@ impl Programs {
             let is_under_way = |node: &&Node| match program {
                 PowerProgram::Suspend => matches!(node.power, Some(Power::PoweringDown { .. })),
                 PowerProgram::Resume => matches!(node.power, Some(Power::PoweringUp { .. })),
+                PowerProgram::ResumeFail => false,
             };
             let nodes: Vec<NodeId> = cluster.powered().filter(is_under_way).map(|node| node.id).collect();
             if !nodes.is_empty() {
@@ -102,6 +103,7 @@ impl Programs {
         let (path, limit) = match program {
             PowerProgram::Suspend => (&power.suspend_program, power.suspend_timeout),
             PowerProgram::Resume => (&power.resume_program, power.resume_timeout),
+            PowerProgram::ResumeFail => (&power.resume_fail_program, power.resume_timeout),
         };
         let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
         tracing::info!(?program, nodes = names, "switching nodes");

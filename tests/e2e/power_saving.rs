@@ -7,7 +7,7 @@ use crate::hosts::{self, boot, noted, shown, wait_for};
 
 fn cluster_with(more: &str) -> Cluster {
     let keys = format!("suspend_timeout = \"1s\"\n{more}");
-    hosts::cluster(&["suspend_program", "resume_program"], "echo $name $1", &keys)
+    hosts::cluster(&["suspend_program", "resume_program", "resume_fail_program"], "echo $name $1", &keys)
 }
 
 fn wait_for_program(cluster: &Cluster, line: &str) {
@@ -54,11 +54,22 @@ fn an_idle_node_is_switched_off_and_down_if_it_does_not_come_up() {
         .wait_until(|cluster| cluster.ok(&["squeue", "-h", "-o", "%i %t %N"]) == format!("{first} R n2\n"));
     cluster.sbatch(&["-w", "n1", "-o", "/dev/null", "--wrap", "true"]);
     wait_for(&cluster, "n1", "down~ down~ ResumeTimeout reached");
+    wait_for_program(&cluster, "resume_fail_program n1");
     cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h", "-t", "PD", "-o", "%t"]) == "PD\n");
     boot(&mut cluster, "n1");
     cluster.ok(&["scontrol", "update", "NodeName=n1", "State=RESUME"]);
     cluster
         .wait_until(|cluster| cluster.ok(&["squeue", "-h", "-o", "%i %t %N"]) == format!("{first} R n2\n"));
+}
+
+#[test]
+fn a_drained_node_is_switched_off_too_and_stays_drained() {
+    let cluster = cluster_with("suspend_time = \"2s\"\nsuspend_exc_nodes = \"n2\"");
+    cluster.ok(&["scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=fan"]);
+    wait_for(&cluster, "n1", "drained~ drain~ fan");
+    assert_eq!(noted(&cluster), "suspend_program n1\n");
+    cluster.ok(&["scontrol", "update", "NodeName=n1", "State=RESUME"]);
+    wait_for(&cluster, "n1", "idle~ idle~ none");
 }
 
 #[test]

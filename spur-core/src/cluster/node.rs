@@ -174,9 +174,14 @@ impl Node {
     /// Whether new work may be put on it, if there is room.
     #[must_use]
     pub fn available(&self) -> bool {
+        self.drain.is_none() && self.works()
+    }
+
+    /// Whether it would be available if nobody had drained it.
+    #[must_use]
+    pub fn works(&self) -> bool {
         self.configured
             && self.health == Health::Up
-            && self.drain.is_none()
             && !self.is_rebooting()
             && !self.is_powering_down()
             && self.stale.is_empty()

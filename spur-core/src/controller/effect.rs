@@ -27,6 +27,8 @@ impl Program {
 /// A program of the site that the controller runs for nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerProgram {
+    /// Is told that they have not come up.
+    ResumeFail,
     /// Switches them off.
     Suspend,
     /// Switches them on.

@@ -152,7 +152,7 @@ fn run(ctx: &mut Ctx<'_>, program: PowerProgram, mut nodes: Vec<NodeId>) {
             node,
             match program {
                 PowerProgram::Suspend => Power::PoweringDown { since: now, wake: false },
-                PowerProgram::Resume => Power::PoweringUp { since: now },
+                PowerProgram::Resume | PowerProgram::ResumeFail => Power::PoweringUp { since: now },
             },
         );
         if drained {
@@ -165,7 +165,7 @@ fn run(ctx: &mut Ctx<'_>, program: PowerProgram, mut nodes: Vec<NodeId>) {
 fn rate(policy: &PowerPolicy, program: PowerProgram) -> u32 {
     match program {
         PowerProgram::Suspend => policy.suspend_rate,
-        PowerProgram::Resume => policy.resume_rate,
+        PowerProgram::Resume | PowerProgram::ResumeFail => policy.resume_rate,
     }
 }
 
@@ -234,13 +234,14 @@ fn first_idle(cluster: &Cluster) -> Option<Time> {
 /// When a node that is idle is to be switched off, if none keeps it on.
 fn idle_until(cluster: &Cluster, node: &Node) -> Option<Time> {
     let time = cluster.policy().power.suspend_time?;
-    let is_idle = node.power.is_none() && node.available() && node.idle() && node.nominees.is_empty();
+    let is_idle = node.power.is_none() && node.works() && node.idle() && node.nominees.is_empty();
     node.last_busy.filter(|_| is_idle).map(|since| since + time.0)
 }
 
 fn is_excluded(cluster: &Cluster, node: &Node) -> bool {
     let policy = &cluster.policy().power;
-    policy.suspend_exc_nodes.contains(node.name())
+    (node.drain.is_some() && !policy.suspend_exc_states.is_empty())
+        || policy.suspend_exc_nodes.contains(node.name())
         || policy.suspend_exc_parts.iter().any(|name| {
             cluster.partition(name).is_some_and(|partition| partition.members.contains(node.id.index()))
         })
@@ -251,6 +252,7 @@ pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     let policy = &ctx.cluster().policy().power;
     let is_due = |node: &&Node| deadline(policy, node).is_some_and(|at| at <= now);
     let due: Vec<NodeId> = ctx.cluster().powered().filter(is_due).map(|node| node.id).collect();
+    let mut failed = Vec::new();
     for node in due {
         match node_power(ctx, node) {
             Some(Power::PoweringDown { since, wake }) => {
@@ -261,9 +263,13 @@ pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
                 let (reason, by) = (NOT_RESUMED.into(), Some(reboot::CONTROLLER.into()));
                 ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
                 ending::lose_node(ctx, node);
+                failed.push(node);
             }
             _ => {}
         }
+    }
+    if !failed.is_empty() && ctx.cluster().policy().power.resume_fail_program.is_some() {
+        ctx.effect(Effect::Power { program: PowerProgram::ResumeFail, nodes: failed });
     }
     let is_idle = |node: &&Node| {
         idle_until(ctx.cluster(), node).is_some_and(|at| at <= now) && !is_excluded(ctx.cluster(), node)

@@ -572,6 +572,7 @@ impl Taker<'_> {
         if switches {
             self.program(&mut section, "SuspendProgram", "suspend_program");
             self.program(&mut section, "ResumeProgram", "resume_program");
+            self.program(&mut section, "ResumeFailProgram", "resume_fail_program");
             let is_forever = |time: &str| time == "-1" || time.eq_ignore_ascii_case("INFINITE");
             match self.conf.says("SuspendTime", is_forever) {
                 // So it is here where nothing is said.
@@ -595,7 +596,7 @@ impl Taker<'_> {
                     "nodes are switched only where there are SuspendProgram and ResumeProgram",
                 );
             }
-            for key in ["SuspendExcNodes", "SuspendExcParts"] {
+            for key in ["ResumeFailProgram", "SuspendExcNodes", "SuspendExcParts", "SuspendExcStates"] {
                 self.left(&mut section, key, "no node is switched off");
             }
         }
@@ -623,6 +624,17 @@ impl Taker<'_> {
         if let Some(pair) = self.conf.pair("SuspendExcParts") {
             let names: Vec<String> = pair.value.split(',').map(|name| name.trim().to_owned()).collect();
             section.list("suspend_exc_parts", &names);
+        }
+        if let Some(pair) = self.conf.pair("SuspendExcStates") {
+            let (drained, others): (Vec<&str>, Vec<&str>) =
+                pair.value.split(',').map(str::trim).partition(|state| state.eq_ignore_ascii_case("DRAIN"));
+            if !drained.is_empty() {
+                section.list("suspend_exc_states", &["DRAIN".to_owned()]);
+            }
+            if !others.is_empty() {
+                let why = format!("{}: nodes are switched off that are idle or drained", others.join(","));
+                self.note(section, &pair, &why);
+            }
         }
     }
 

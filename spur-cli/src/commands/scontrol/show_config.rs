@@ -144,6 +144,7 @@ fn place(own: &Own<'_>, known: &Known<'_>) -> Rows {
     };
     vec![
         ("RebootProgram", named("power.reboot_program")),
+        ("ResumeFailProgram", named("power.resume_fail_program")),
         ("ResumeProgram", named("power.resume_program")),
         ("ResumeRate", rate("power.resume_rate")),
         ("ResumeTimeout", own.secs("power.resume_timeout")),

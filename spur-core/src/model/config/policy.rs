@@ -543,6 +543,8 @@ pub struct PowerPolicy {
     pub suspend_program: Option<Arc<str>>,
     /// `resume_program`: what it runs to switch them on.
     pub resume_program: Option<Arc<str>>,
+    /// `resume_fail_program`: what it runs for those that do not come up in time.
+    pub resume_fail_program: Option<Arc<str>>,
     /// `suspend_time`: how long a node is idle before it is switched off; `None`: for ever.
     pub suspend_time: Option<Seconds>,
     /// `suspend_timeout`: how long a node may take to go down.
@@ -555,6 +557,8 @@ pub struct PowerPolicy {
     pub suspend_exc_nodes: Vec<Arc<str>>,
     /// `suspend_exc_parts`: partitions whose nodes do.
     pub suspend_exc_parts: Vec<Arc<str>>,
+    /// `suspend_exc_states`: states in which they do; `DRAIN` is the only one.
+    pub suspend_exc_states: Vec<Arc<str>>,
 }
 
 impl Default for PowerPolicy {
@@ -564,12 +568,14 @@ impl Default for PowerPolicy {
             resume_timeout: Seconds(60),
             suspend_program: None,
             resume_program: None,
+            resume_fail_program: None,
             suspend_time: None,
             suspend_timeout: Seconds(30),
             suspend_rate: 60,
             resume_rate: 300,
             suspend_exc_nodes: Vec::new(),
             suspend_exc_parts: Vec::new(),
+            suspend_exc_states: Vec::new(),
         }
     }
 }

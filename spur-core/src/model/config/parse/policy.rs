@@ -166,11 +166,20 @@ pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
     policy
 }
 
+/// The state of a node that is drained, as `suspend_exc_states` has it.
+const DRAIN: &str = "DRAIN";
+
 pub(super) fn power(mut section: Section<'_>, known: &Policy) -> PowerPolicy {
     let mut program = |key| section.name(key).map(Arc::from);
     let (reboot_program, suspend_program) = (program("reboot_program"), program("suspend_program"));
-    let resume_program = program("resume_program");
-    let mut power = PowerPolicy { reboot_program, suspend_program, resume_program, ..PowerPolicy::default() };
+    let (resume_program, resume_fail_program) = (program("resume_program"), program("resume_fail_program"));
+    let mut power = PowerPolicy {
+        reboot_program,
+        suspend_program,
+        resume_program,
+        resume_fail_program,
+        ..PowerPolicy::default()
+    };
     match (&power.suspend_program, &power.resume_program) {
         (Some(_), None) => section.refuse("suspend_program", "it needs a resume_program beside it"),
         (None, Some(_)) => section.refuse("resume_program", "it needs a suspend_program beside it"),
@@ -180,12 +189,14 @@ pub(super) fn power(mut section: Section<'_>, known: &Policy) -> PowerPolicy {
         section.refuse("resume_timeout", "it has no effect without reboot_program or resume_program");
     }
     let keys = [
+        "resume_fail_program",
         "suspend_time",
         "suspend_timeout",
         "suspend_rate",
         "resume_rate",
         "suspend_exc_nodes",
         "suspend_exc_parts",
+        "suspend_exc_states",
     ];
     for key in keys.into_iter().filter(|_| power.suspend_program.is_none()) {
         if section.has(key) {
@@ -202,6 +213,13 @@ pub(super) fn power(mut section: Section<'_>, known: &Policy) -> PowerPolicy {
     let nodes: Option<HostList> = section.parsed("suspend_exc_nodes");
     power.suspend_exc_nodes = nodes.iter().flat_map(HostList::iter).map(Arc::from).collect();
     power.suspend_exc_parts = section.names("suspend_exc_parts");
+    power.suspend_exc_states = section.names("suspend_exc_states");
+    if let Some(other) = power.suspend_exc_states.iter().find(|state| !state.eq_ignore_ascii_case(DRAIN)) {
+        section.refuse(
+            "suspend_exc_states",
+            format_args!("`{other}`: nodes are switched off that are idle or drained, so {DRAIN} is all that can be said"),
+        );
+    }
     let is_node = |name: &&Arc<str>| known.nodes.iter().any(|node| node.name == **name);
     if let Some(stray) =
         power.suspend_exc_nodes.iter().find(|name| !is_node(name)).filter(|_| !known.nodes.is_empty())

@@ -15,6 +15,7 @@ mod preempt;
 mod random;
 mod rich;
 mod script;
+mod shards;
 mod stream;
 mod world;
 

@@ -168,6 +168,8 @@ pub struct StepWishes {
     /// `--overlap`.
     pub overlap: bool,
     /// `--no-kill`: it goes on without a node that fails.
+    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: of ends that are alike, one after the other, the first is told of.
+    pub reduced_endings: bool,
     pub no_kill: bool,
     /// `--immediate`.
     pub immediate: bool,

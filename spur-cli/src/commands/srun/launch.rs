@@ -15,6 +15,7 @@ use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, KeyValue, StepFiles, StepLaunch, StepNodeLayout, StepWindow};
 use tokio::sync::mpsc;
 
+use super::endings::Endings;
 use super::input::Wanted;
 use super::mpi::Mpi;
 use super::node::{self, Event, Launch, Node};
@@ -113,6 +114,7 @@ impl Run {
         Run {
             job,
             step,
+            endings: Endings::new(wishes.step.reduced_endings),
             wishes,
             open: nodes.len(),
             first,

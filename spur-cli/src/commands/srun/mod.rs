@@ -6,6 +6,7 @@
 pub mod attach;
 pub mod bcast;
 mod components;
+mod endings;
 pub mod exec;
 mod group;
 mod input;
@@ -47,6 +48,7 @@ use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
 use crate::place;
 use crate::session::Session;
+use endings::{Ended, Endings};
 use input::Input;
 use mpi::Mpi;
 use node::{Event, Node};
@@ -65,10 +67,10 @@ const WINCH: u8 = 28;
 const QUIET_WAIT: Duration = Duration::from_secs(1);
 /// For how long what the controller said of where nodes are is news.
 const NEWS: Duration = Duration::from_secs(1);
-/// From SIGTERM to SIGKILL for tasks that are ended because others have.
+/// From SIGTERM to SIGKILL for tasks that are ended because one has failed.
 const TERM_WAIT: Duration = Duration::from_secs(5);
-/// The time in which the controller has a step ended, as Slurm says it with its default KillWait.
-const CANCEL_WAIT: Duration = Duration::from_secs(32);
+/// For how long a step that is ended is said to be waited for, in seconds: Slurm's with its default KillWait.
+const CANCEL_WAIT: u32 = 32;
 /// How a task ends whose files cannot be opened.
 const NO_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
 /// A second interrupt within this time ends the step.
@@ -293,6 +295,7 @@ struct Run {
     first: usize,
     nodes: Vec<Node>,
     outputs: Outputs,
+    endings: Endings,
     /// Nodes that have something to tell yet.
     open: usize,
     states: States,
@@ -353,7 +356,8 @@ impl Party {
         signals: &mut Signals,
     ) -> anyhow::Result<ExitCode> {
         while self.runs.iter().any(|run| run.open > 0) {
-            let rest = self.runs.iter().flat_map(|run| [run.rest_until, run.kill_at]).flatten().min();
+            let due = |run: &Run| [run.rest_until, run.kill_at, run.endings.due()];
+            let due = self.runs.iter().flat_map(due).flatten().min();
             tokio::select! {
                 Some((index, event)) = self.events.recv() => {
                     if let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index) {
@@ -369,8 +373,11 @@ impl Party {
                         run.signal(session, signal).await;
                     }
                 }
-                () = sleep_until(rest.unwrap_or_else(Instant::now)), if rest.is_some() => {
-                    self.runs.iter_mut().for_each(|run| run.end_rest(session));
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    for run in &mut self.runs {
+                        run.tell_endings(session, Ended::is_due);
+                        run.end_rest(session);
+                    }
                 }
             }
             if self.events.is_empty() {
@@ -400,21 +407,28 @@ impl Run {
         }
         if self.rest_until.is_some_and(|rest_until| rest_until <= Instant::now()) {
             self.rest_until = None;
+            self.tell_endings(session, |_| true);
             let waited = self.wishes.step.wait.unwrap_or_default().as_secs();
             session.inform(&format!("First task exited {waited}s ago"));
             let step = format!("StepId={}.{}", self.job, self.step);
             self.states.lines(&step).iter().for_each(|line| session.inform(line));
-            self.terminate();
-            self.tell_of_end(session, TERM_WAIT);
+            session.inform(&format!("Terminating {step}"));
+            self.terminate(Duration::ZERO);
+            self.tell_of_end(session);
         }
     }
 
+    /// Tells how those tasks have ended that are chosen.
+    fn tell_endings(&mut self, session: &mut Session, chosen: impl Fn(&Ended) -> bool) {
+        self.endings.tell(session, |node| &self.nodes[node].layout.name, chosen);
+    }
+
     /// Says, once, that the step is ended before its time.
-    fn tell_of_end(&mut self, session: &mut Session, wait: Duration) {
+    fn tell_of_end(&mut self, session: &mut Session) {
         if !std::mem::replace(&mut self.cancelled, true) {
-            let wait = wait.as_secs();
-            session
-                .inform(&format!("Job step aborted: Waiting up to {wait} seconds for job step to finish."));
+            session.inform(&format!(
+                "Job step aborted: Waiting up to {CANCEL_WAIT} seconds for job step to finish."
+            ));
         }
     }
 
@@ -503,7 +517,7 @@ impl Run {
             }
             Event::Ended { task, code, signal } => self.task_ended(session, index, task, code, signal),
             Event::Cancelled if self.killed => {}
-            Event::Cancelled => self.tell_of_end(session, CANCEL_WAIT),
+            Event::Cancelled => self.tell_of_end(session),
             // Of several nodes that end the step the first knows the cause.
             Event::Aborted(_) if self.killed => {}
             Event::Aborted(why) => {
@@ -512,6 +526,7 @@ impl Run {
             }
             Event::Done => {
                 self.open -= 1;
+                self.tell_endings(session, |ended| ended.node == index);
                 let tasks = ranks(&self.nodes[index].layout);
                 let rest = self.with_own(session, |outputs, own| {
                     tasks.iter().try_for_each(|task| outputs.finish(task, own))
@@ -520,6 +535,7 @@ impl Run {
             }
             Event::Lost { why, launched } => {
                 self.open -= 1;
+                self.tell_endings(session, |_| true);
                 let layout = &self.nodes[index].layout;
                 let name = layout.name.clone();
                 if launched {
@@ -550,17 +566,16 @@ impl Run {
         }
         let state = if exit.is_success() { State::Exited } else { State::ExitedAbnormally };
         self.states.set(task, state);
-        if exit.is_success() && self.wishes.verbose > 0 {
-            session.inform(&format!("{}: task {task}: Completed", self.nodes[index].layout.name));
+        if !exit.is_success() || self.wishes.verbose > 0 {
+            self.endings.add(index, task, exit);
         }
         if !exit.is_success() {
-            let name = &self.nodes[index].layout.name;
-            session.error(&format!("{name}: task {task}: {}", ending(exit)));
             self.exit = states::worse(self.exit, exit);
             self.forced |= [Signal::TERM.number(), Signal::KILL.number()].contains(&exit.signal);
             if self.wishes.step.kill_on_bad_exit && !self.killed && self.open > 0 {
+                self.tell_endings(session, |_| true);
                 session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
-                self.terminate();
+                self.terminate(TERM_WAIT);
             }
         }
         if let Some(wait) = self.wishes.step.wait
@@ -574,15 +589,16 @@ impl Run {
     /// Ends what is left of the step because a part of it failed.
     fn abort(&mut self, session: &mut Session) {
         if !self.killed && self.open > 0 {
+            self.tell_endings(session, |_| true);
             session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
             self.kill();
         }
     }
 
-    /// Ends all tasks, which have a moment to do so by themselves; nodes see to that.
-    fn terminate(&mut self) {
+    /// Ends all tasks, which have so long to do so by themselves; nodes see to that.
+    fn terminate(&mut self, wait: Duration) {
         self.killed = true;
-        let kill_wait_ms = u64::try_from(TERM_WAIT.as_millis()).unwrap_or(u64::MAX);
+        let kill_wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         for node in &self.nodes {
             // A node that has ended needs no end.
             let _ = node.orders.send(StepInputKind::Terminate(StepTerminate { kill_wait_ms }));
@@ -605,6 +621,7 @@ impl Run {
     /// end this command; all others are for the tasks.
     async fn signal(&mut self, session: &mut Session, signal: Signal) {
         let step = format!("StepId={}.{}", self.job, self.step);
+        self.tell_endings(session, |_| true);
         match signal {
             resized if resized.number() == WINCH => {
                 let first = self.nodes.iter().find(|node| ranks(&node.layout).contains(0));
@@ -681,37 +698,4 @@ impl Run {
 /// Whether an interrupt right now would be the second within a second.
 fn is_recent(interrupted: Instant) -> bool {
     interrupted.elapsed() < TWICE
-}
-
-/// How a task ended, in Slurm's words.
-fn ending(exit: ExitCode) -> String {
-    let Some(signal) = Signal::new(exit.signal) else {
-        return format!("Exited with exit code {}", exit.code);
-    };
-    match signal.name() {
-        Some("HUP") => "Hangup".to_owned(),
-        Some("INT") => "Interrupt".to_owned(),
-        Some("QUIT") => "Quit".to_owned(),
-        Some("ILL") => "Illegal instruction".to_owned(),
-        Some("ABRT") => "Aborted".to_owned(),
-        Some("BUS") => "Bus error".to_owned(),
-        Some("FPE") => "Floating point exception".to_owned(),
-        Some("KILL") => "Killed".to_owned(),
-        Some("SEGV") => "Segmentation fault".to_owned(),
-        Some("PIPE") => "Broken pipe".to_owned(),
-        Some("TERM") => "Terminated".to_owned(),
-        _ => format!("Ended by signal {signal}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endings_are_told_in_slurms_words() {
-        assert_eq!(ending(ExitCode::exited(3)), "Exited with exit code 3");
-        assert_eq!(ending(ExitCode::signaled(9)), "Killed");
-        assert_eq!(ending(ExitCode::signaled(10)), "Ended by signal USR1");
-    }
 }

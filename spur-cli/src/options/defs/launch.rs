@@ -226,10 +226,12 @@ pub(super) const OPTIONS: &[Def] = &[
         .only(SRUN)
         .env(&["SLURM_TEST_EXEC"])
         .without_effect("the node on which a program is missing says so"),
-    Def::variable("whether equal messages of tasks are printed once", nothing)
-        .only(SRUN)
-        .env(&["SLURM_SRUN_REDUCE_TASK_EXIT_MSG"])
-        .without_effect("every task that fails is told of"),
+    Def::variable("whether equal messages of tasks are printed once", |s, v| {
+        s.step.reduced_endings = v.trim().parse::<i64>().is_ok_and(|number| number != 0);
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_SRUN_REDUCE_TASK_EXIT_MSG"]),
     Def::variable("the size of a plane", nothing)
         .only(SRUN)
         .env(&["SLURM_DIST_PLANESIZE"])

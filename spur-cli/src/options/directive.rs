@@ -70,10 +70,8 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
         match c {
             ' ' | '\t' => words.extend(word.take()),
             '#' => break,
-            '\\' => {
-                let next = chars.next().ok_or("nothing follows the backslash")?;
-                word.get_or_insert_default().push(next);
-            }
+            // At the end of a line, where shells would go on, it is nothing.
+            '\\' => chars.next().into_iter().for_each(|next| word.get_or_insert_default().push(next)),
             '\'' | '"' => quoted(c, &mut chars, word.get_or_insert_default())?,
             other => word.get_or_insert_default().push(other),
         }
@@ -111,12 +109,14 @@ mod tests {
             (" --constraint=a#b", &["--constraint=a"]),
             (" -N2#two", &["-N2"]),
             (" -J'a#b'", &["-Ja#b"]),
+            (" -N2 \\", &["-N2"]),
+            (" -N2\\", &["-N2"]),
             (" ''", &[""]),
             ("", &[]),
         ] {
             assert_eq!(words(line).unwrap(), expected, "{line}");
         }
-        for line in ["'a", "\"a", "\"a\\", "a\\"] {
+        for line in ["'a", "\"a", "\"a\\"] {
             assert!(words(line).is_err(), "{line}");
         }
     }

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --job-name=one \
+#SBATCH --ntasks=2
+true

@@ -10,7 +10,7 @@ use spur_cli::options::submission::Submission;
 use spur_cli::place::Here;
 
 /// How many there are at least.
-const SCRIPTS: usize = 100;
+const SCRIPTS: usize = 125;
 /// How many `srun` lines there are at least.
 const STEPS: usize = 90;
 

@@ -295,7 +295,7 @@ fn gpus_are_shared_out_among_tasks() {
         &format!(
             "srun -l --gpu-bind=single:1 {show}; echo; srun --gpu-bind=single:2 {show} | sort; echo
              srun --gpu-bind=map_gpu:3,2 {show} | sort; echo; srun -n2 --gpu-bind=mask_gpu:0x3,0xc {show} | sort; echo
-             srun --ntasks-per-gpu=1 {show} | wc -l; srun --gpu-bind=near {show}; echo $?
+             srun --ntasks-per-gpu=1 {show} | sort | tr '\\n' ,; echo; srun --gpu-bind=near {show}; echo $?
              echo; srun --tres-bind=gres/gpu:map:3,2 {show} | sort; srun --tres-bind=gres/nic:closest true; echo $?"
         ),
     );
@@ -304,7 +304,7 @@ fn gpus_are_shared_out_among_tasks() {
     assert_eq!(parts[1], ["0 0", "1 0", "2 1", "3 1"]);
     assert_eq!(parts[2], ["0 3", "1 2", "2 3", "3 2"]);
     assert_eq!(parts[3], ["0 0,1", "1 2,3"]);
-    assert_eq!(parts[4], ["255", "4"]);
+    assert_eq!(parts[4], ["0 0,1 1,2 2,3 3,", "255"]);
     assert_eq!(parts[5], ["0 3", "1 2", "2 3", "255", "3 2"]);
     assert!(err.contains("--gpu-bind") && err.contains("`gres/nic` cannot be bound"), "{err}");
 }

@@ -8,10 +8,11 @@ use spur_core::text::cpubind::CpuBinding;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::membind::MemBinding;
+use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::v1::{CoreAsk, JobSpec};
 
-use super::defs::SBATCH_LINE;
+use super::defs::{SBATCH_LINE, SRUN_LINE};
 use super::{CommandLine, Layer, OptionError, Origin, Settled, directive, fold, het};
 
 /// What the options say, folded.
@@ -66,6 +67,8 @@ pub struct Submission {
     pub said: BTreeMap<&'static str, Option<String>>,
     /// Whether it is of a batch job.
     pub is_batch: bool,
+    /// Whether it is `srun`'s.
+    pub is_srun: bool,
     /// What was said and has no effect, each in a sentence.
     pub notes: Vec<String>,
     /// `--ignore-pbs`.
@@ -165,11 +168,11 @@ pub struct StepWishes {
     pub kill_on_bad_exit: bool,
     /// `--wait`: how long the others may go on when the first task has ended; `None` for ever.
     pub wait: Option<Duration>,
+    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: of ends that are alike, one after the other, the first is told of.
+    pub reduced_endings: bool,
     /// `--overlap`.
     pub overlap: bool,
     /// `--no-kill`: it goes on without a node that fails.
-    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: of ends that are alike, one after the other, the first is told of.
-    pub reduced_endings: bool,
     pub no_kill: bool,
     /// `--immediate`.
     pub immediate: bool,
@@ -277,6 +280,7 @@ impl Submission {
                 let in_job = env("SLURM_JOB_ID").is_some();
                 let env = |name: &str| env(name).filter(|_| !in_job || !OF_JOB.contains(&name));
                 self.is_batch = line.name == SBATCH_LINE.name;
+                self.is_srun = line.name == SRUN_LINE.name;
                 self.take([line.read_env(&env), args])?;
                 Ok(Settled::Run(operands))
             }
@@ -292,8 +296,14 @@ impl Submission {
         self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
         let notes = fold(layers, self)?;
         self.notes.extend(notes);
+        self.nodes_of_gpus()?;
         if self.overcommit {
             self.overcommit();
+        }
+        if let Some(each) = self.tasks_per_gpu
+            && !["gpu-bind", "tres-bind"].iter().any(|option| self.said.contains_key(option))
+        {
+            self.step.gpu_bind = GpuBind::Single(each);
         }
         if self.verbose > 0 {
             self.said.insert("verbose", None);
@@ -341,6 +351,61 @@ impl Submission {
         self.spec.cores.get_or_insert_default()
     }
 
+    /// How many GPUs the job is to have of each of its nodes.
+    fn gpus_of_node(&self) -> u32 {
+        let devices = self.spec.gres.split(',').filter(|item| item.split(':').next() == Some("gpu"));
+        number_of_gpus(&self.spec.gpus_per_node).max(number_of_gpus(&devices.collect::<Vec<_>>().join(",")))
+    }
+
+    /// The number of nodes that follows from the GPUs of the job and of each node, as with Slurm. With it those of each node
+    /// say all there is to say.
+    fn nodes_of_gpus(&mut self) -> Result<(), OptionError> {
+        let (all, each) = (number_of_gpus(&self.spec.gpus), self.gpus_of_node());
+        if all == 0 || each == 0 {
+            return Ok(());
+        }
+        if !all.is_multiple_of(each) {
+            return Err(OptionError::together(format!(
+                "Failed to validate job spec, --gpus is not multiple of --gres=gpu/--gpus-per-node: {all} are wanted, {each} of each node"
+            )));
+        }
+        let count = all / each;
+        if let Ok(NodeCount { min, max, .. }) = self.spec.nodes.parse()
+            && !(min..=max.unwrap_or(u32::MAX)).contains(&count)
+        {
+            return Err(OptionError::together(format!(
+                "Failed to validate job spec. Based on --gpus and --gres=gpu/--gpus-per-node required nodes ({count}) \
+                 doesn't fall between the nodes that -N allows ({})",
+                self.spec.nodes
+            )));
+        }
+        self.spec.nodes = count.to_string();
+        let gpus = std::mem::take(&mut self.spec.gpus);
+        if let (Some((kind, _)), true) =
+            (gpus.split_once(':'), self.spec.gpus_per_node.parse::<u32>().is_ok())
+        {
+            self.spec.gpus_per_node = format!("{kind}:{each}");
+        }
+        self.advise("SLURM_GPUS", &gpus);
+        Ok(())
+    }
+
+    /// The tasks of a job that gives none, but says what its nodes are to have of sockets, cores and threads: one for each, as
+    /// with Slurm; `srun` counts so only where all three are said.
+    fn tasks_of_cores(&self) -> Option<u32> {
+        let cores = self.spec.cores.as_ref()?;
+        let nodes = self.spec.nodes.as_str();
+        let nodes = match nodes.split_once('-').unwrap_or((nodes, nodes)) {
+            ("", "") if self.spec.nodelist.is_empty() && self.said.contains_key("extra-node-info") => 1,
+            (least, most) if least == most => least.parse().ok()?,
+            _ => return None,
+        };
+        let said = [cores.sockets_per_node, cores.cores_per_socket, cores.threads_per_core];
+        let counts = said.iter().flatten();
+        let is_counted = counts.clone().count() >= if self.is_srun { said.len() } else { 1 };
+        is_counted.then(|| counts.fold(nodes, |tasks: u32, count| tasks.saturating_mul(*count)))
+    }
+
     /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), GPUs of
     /// a node from those of its sockets, and the node count of `--use-min-nodes`
     /// and `--spread-job`.
@@ -353,11 +418,9 @@ impl Submission {
             self.spec.gpus_per_node = times(each, sockets);
         }
         if let Some(each) = self.tasks_per_gpu {
+            let on_node = self.gpus_of_node();
             let spec = &mut self.spec;
-            let devices = spec.gres.split(',').filter(|item| item.split(':').next() == Some("gpu"));
-            let devices = number_of_gpus(&devices.collect::<Vec<_>>().join(","));
-            let (on_node, of_job) =
-                (number_of_gpus(&spec.gpus_per_node).max(devices), number_of_gpus(&spec.gpus));
+            let of_job = number_of_gpus(&spec.gpus);
             match spec.tasks {
                 Some(tasks) if of_job == 0 && on_node == 0 => spec.gpus = tasks.div_ceil(each).to_string(),
                 Some(_) => {}
@@ -367,6 +430,9 @@ impl Submission {
                     return Err(OptionError::together("--ntasks-per-gpu needs --ntasks or a number of GPUs"));
                 }
             }
+        }
+        if self.spec.tasks.is_none() && self.spec.tasks_per_node.is_none() && !self.overcommit {
+            self.spec.tasks = self.tasks_of_cores();
         }
         if self.use_min_nodes
             && self.spec.tasks.is_none()

@@ -74,6 +74,7 @@ fn told(wishes: Submission, spec: &JobSpec) -> String {
         gather_with: None,
         said: BTreeMap::new(),
         is_batch: false,
+        is_srun: false,
         ..wishes
     };
     for line in differences(&here, &Submission::default()).lines() {

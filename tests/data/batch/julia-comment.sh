@@ -1,0 +1,5 @@
+#!/bin/bash
+#=
+#SBATCH -n 2
+=#
+true

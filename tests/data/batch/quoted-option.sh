@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH "--job-name=quoted whole"
+#SBATCH --comment='it"s'
+true

@@ -55,6 +55,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidTimeLimit(_)
         | Reject::NodeConfigUnavailable(_)
         | Reject::InvalidFeature(_)
+        | Reject::InvalidPrefer(_)
         | Reject::InvalidGres(_)
         | Reject::InvalidLicense(_)
         | Reject::TopologyUnavailable(_)

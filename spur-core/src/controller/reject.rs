@@ -49,6 +49,9 @@ pub enum Reject {
     /// A feature that no node has.
     #[error("Invalid feature specification: {0}")]
     InvalidFeature(String),
+    /// A feature to be preferred that no node has.
+    #[error("Invalid preferred feature specification: {0}")]
+    InvalidPrefer(String),
     /// Devices of a kind that no node has.
     #[error("Invalid generic resource (gres) specification: {0}")]
     InvalidGres(String),
@@ -202,6 +205,7 @@ impl Reject {
             Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
             Reject::NodeConfigUnavailable(message) => Reject::NodeConfigUnavailable(mark(message)),
             Reject::InvalidFeature(message) => Reject::InvalidFeature(mark(message)),
+            Reject::InvalidPrefer(message) => Reject::InvalidPrefer(mark(message)),
             Reject::InvalidGres(message) => Reject::InvalidGres(mark(message)),
             Reject::InvalidLicense(message) => Reject::InvalidLicense(mark(message)),
             Reject::TopologyUnavailable(message) => Reject::TopologyUnavailable(mark(message)),
@@ -232,6 +236,7 @@ impl Reject {
             Reject::StepTooManyCpus(_) => "ESLURM_TOO_MANY_REQUESTED_CPUS",
             Reject::StepTooMuchMemory(_) => "ESLURM_INVALID_TASK_MEMORY",
             Reject::InvalidFeature(_) => "ESLURM_INVALID_FEATURE",
+            Reject::InvalidPrefer(_) => "ESLURM_INVALID_PREFER",
             Reject::InvalidGres(_) => "ESLURM_INVALID_GRES",
             Reject::InvalidLicense(_) => "ESLURM_INVALID_LICENSES",
             Reject::TopologyUnavailable(_) => "ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE",

@@ -59,6 +59,8 @@ pub enum RefusalKind {
     NodeConfig,
     /// Features that no node has.
     Features,
+    /// Features that are wished for, and that no node has.
+    Prefer,
     /// Devices of a kind that there is not.
     Gres,
     /// Licenses that there are not.
@@ -255,6 +257,7 @@ impl<'a> Judge<'a> {
             reserved(fabric, self.reservations[within], &spec.shape)?;
         }
         features(inventory, partition, fabric, &spec.shape)?;
+        wishes(inventory, fabric, spec)?;
         // Of several alternatives, the one that most nodes meet says what would work.
         let mut closest: Option<(usize, Refused)> = None;
         for alternative in alternatives(spec, fabric) {
@@ -361,8 +364,15 @@ fn nodes(
     shape: &Shape,
 ) -> Result<(), Refused> {
     // First, since a list may name far more than there are, and what mends a count is tried again and again.
-    let required = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
-    hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
+    let wanted = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
+    let unwanted = hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
+    // What a function stands for may well have nodes that are not wanted.
+    let is_plain = shape.nodelist.as_deref().is_some_and(|list| list.as_plain().is_some());
+    if let Some(both) = wanted.intersection(&unwanted).next().filter(|_| is_plain) {
+        let text = format!("-x: node {} is one of those that -w names", inventory.nodes[both].name);
+        refuse(RefusalKind::NodeName, text)?;
+    }
+    let required = wanted.count_ones(..);
     let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, [offer]));
     let name = partition.name();
     let has = partition.nodes.iter().filter(|id| inventory.nodes[id.index()].configured).count();
@@ -401,17 +411,17 @@ fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), 
     outside.map_or(Ok(()), |name| refuse(RefusalKind::NodeConfig, format!("-w: node {name} is not in it")))
 }
 
-/// How many nodes a list names, whatever it names twice; each has to exist, and those that are wanted have to be in the partition.
+/// The nodes that a list names; each has to exist, and those that are wanted have to be in the partition.
 fn hosts(
     inventory: &Inventory,
     partition: &Partition,
     fabric: &Fabric,
     option: &str,
     list: Option<&HostExpr>,
-) -> Result<usize, Refusal> {
-    let Some(list) = list else { return Ok(0) };
-    let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
+) -> Result<FixedBitSet, Refusal> {
     let mut nodes = FixedBitSet::with_capacity(inventory.nodes.len());
+    let Some(list) = list else { return Ok(nodes) };
+    let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
     for name in &names {
         let Some(id) = fabric.pos_named(name).map(|pos| fabric.node(pos)) else {
             let known = inventory.nodes.iter().map(|node| &*node.name);
@@ -425,7 +435,7 @@ fn hosts(
         }
         nodes.insert(id.index());
     }
-    Ok(nodes.count_ones(..))
+    Ok(nodes)
 }
 
 /// Every feature that is named must exist on some node of the partition.
@@ -450,6 +460,21 @@ fn features(
         }
     }
     Ok(())
+}
+
+/// Every feature that is wished for must exist on some node, as with Slurm; of one that the partition lacks its user is told.
+fn wishes(inventory: &Inventory, fabric: &Fabric, spec: &JobSpec) -> Result<(), Refusal> {
+    let wish = spec.fabric.as_deref().and_then(|asked| place::wished_features(fabric, asked));
+    let nodes = || inventory.nodes.iter().flat_map(|node| node.shape.features.iter());
+    let is_known = |name: &str| {
+        nodes().any(|feature| **feature == *name)
+            || matches!(fabric.find(name), Ok(_) | Err(LookupError::Ambiguous { .. }))
+    };
+    let unknown = wish.and_then(|wish| wish.names().into_iter().find(|name| !is_known(name)));
+    let Some(name) = unknown else { return Ok(()) };
+    let near = nearest::nearest(name, nodes().map(|feature| &**feature))
+        .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    refuse(RefusalKind::Prefer, format!("--prefer: no node has feature {name}{near}"))
 }
 
 /// Whether the idle cluster could hold the job.

@@ -365,6 +365,7 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
         feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),
         feasible::RefusalKind::NodeConfig => Reject::NodeConfigUnavailable(message),
         feasible::RefusalKind::Features => Reject::InvalidFeature(message),
+        feasible::RefusalKind::Prefer => Reject::InvalidPrefer(message),
         feasible::RefusalKind::Gres => Reject::InvalidGres(message),
         feasible::RefusalKind::License => Reject::InvalidLicense(message),
         feasible::RefusalKind::Topology => Reject::TopologyUnavailable(message),

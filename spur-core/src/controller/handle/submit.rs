@@ -181,7 +181,7 @@ fn boot_first(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
 }
 
 /// As in Slurm, who wants more memory for each CPU than a partition gives has as many CPUs more.
-fn share_memory(shape: &mut Shape, partitions: &[&Partition]) -> Option<String> {
+pub(super) fn share_memory(shape: &mut Shape, partitions: &[&Partition]) -> Option<String> {
     let limit =
         |partition: &&Partition| Some((partition.config.max_mem_per_cpu?, Arc::clone(partition.name())));
     let (most, name) = partitions.iter().filter_map(limit).min().filter(|(most, _)| *most > 0)?;
@@ -376,7 +376,7 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
 }
 
 /// The partitions the request names.
-fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partition>, Reject> {
+pub(super) fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partition>, Reject> {
     let find = |name: &Arc<str>| cluster.partition(name).ok_or_else(|| partition::unknown(cluster, name));
     spec.partitions.iter().map(find).collect()
 }

@@ -156,6 +156,8 @@ fn changed(
             warnings.extend(submit::without_unknown(cluster, &mut spec));
             submit::dependency(cluster, &spec)?;
         }
+        let partitions = submit::partitions(cluster, &spec)?;
+        warnings.extend(submit::share_memory(&mut spec.shape, &partitions));
         warnings.extend(submit::judge(cluster, now, caller, &spec)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })

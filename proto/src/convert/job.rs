@@ -166,6 +166,7 @@ fn requested(job: &Job) -> v1::Job {
         message.licenses = licenses.collect::<Vec<_>>().join(",");
         message.submit_line = extra.submit_line.as_deref().unwrap_or_default().to_owned();
         if let Some((events, user)) = &extra.mail {
+            let user = if user.is_empty() { &spec.owner.user } else { &**user };
             (message.mail_type, message.mail_user) = (events.to_string(), user.to_string());
         }
         message.kill_on_invalid_dep = extra.kill_on_invalid_dep;

@@ -201,12 +201,6 @@ fn files(r: &mut Record, job: &Job) {
         r.line([("StdIn", job.stdin.clone())]);
         r.line([("StdOut", job.stdout.clone())]);
     }
-    if !job.mail_type.is_empty() || !job.mail_user.is_empty() {
-        r.line([("MailUser", or_null(&job.mail_user)), ("MailType", or(&job.mail_type, "NONE"))]);
-    }
-    if job.gres_anywhere {
-        r.line([("GresEnforceBind", "No".into())]);
-    }
 }
 
 /// The devices among what a job holds, with their types where they have some: `gpu:a100:2,nic:1`.
@@ -220,7 +214,7 @@ fn held_devices(tres: &str) -> String {
     shown.map(|(name, count)| format!("{name}:{count}")).collect::<Vec<_>>().join(",")
 }
 
-/// What was asked of the fabric and of devices.
+/// What was asked of the fabric and of devices, and of what else Slurm tells at the end.
 fn fabric(r: &mut Record, job: &Job) {
     if let Some(segment) = job.segment {
         r.line([("SegmentSize", segment.to_string())]);
@@ -232,9 +226,25 @@ fn fabric(r: &mut Record, job: &Job) {
         }
     }
     r.line_if("Switches", &switches(&job.switches));
+    if job.gres_anywhere {
+        r.line([("GresEnforceBind", "No".into())]);
+    }
+    if let Some(kill) = job.kill_on_invalid_dep {
+        r.line([("KillOInInvalidDependent", if kill { "Yes" } else { "No" }.into())]);
+    }
+    let cores = asked_cores(job);
+    if let Some(cpus) = cores.cpus_per_gpu {
+        r.line([("CpusPerTres", format!("gres/gpu:{cpus}"))]);
+    }
+    if let Some(memory) = cores.memory_per_gpu_mb {
+        r.line([("MemPerTres", format!("gres/gpu:{memory}"))]);
+    }
     r.line_if("TresPerJob", &devices(&job.gpus));
     r.line_if("TresPerNode", &devices(&job.gres));
     r.line_if("TresPerTask", &devices(&job.gpus_per_task));
+    if !job.mail_type.is_empty() || !job.mail_user.is_empty() {
+        r.line([("MailUser", or_null(&job.mail_user)), ("MailType", or(&job.mail_type, "NONE"))]);
+    }
 }
 
 /// What only Spur knows: what else was asked of the fabric, and what became of it.

@@ -249,8 +249,13 @@ pub(super) fn licenses(top: &mut Section<'_>) -> Vec<(Arc<str>, u32)> {
     let Some(section) = top.section("licenses") else { return Vec::new() };
     let mut licenses = Vec::new();
     for name in section.keys() {
-        if !is_layer_name(name) {
-            section.refuse(name, "the name of a licence consists of letters, digits, `_`, `-` and `.`");
+        let (license, server) = name.split_once('@').unwrap_or((name, name));
+        if !is_layer_name(license) || !is_layer_name(server) {
+            let words = "letters, digits, `_`, `-` and `.`";
+            section.refuse(
+                name,
+                format!("the name of a licence consists of {words}, perhaps with `@` and that of a server behind it"),
+            );
         }
         licenses.extend(section.count_of(name).map(|count| (name.into(), count)));
     }

@@ -158,6 +158,9 @@ pub(super) const AFFINITY: &[Def] = &[
                 }
             };
         }
+        if s.cores().threads_per_core == Some(1) {
+            s.advise("SLURM_THREADS_PER_CORE", "1");
+        }
         s.advise("SLURM_HINT", v);
         Ok(())
     })

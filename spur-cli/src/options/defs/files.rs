@@ -8,15 +8,17 @@ use super::{Def, JOB, PROGRAM, SALLOC, SBATCH, SRUN};
 
 pub(super) const OPTIONS: &[Def] = &[
     Def::value("chdir", Some('D'), "path", "change working directory", |s, v| {
-        s.chdir = Some(text(v)?);
+        s.chdir = (!v.is_empty()).then(|| v.to_owned());
         Ok(())
     })
     .or(&["workdir"])
     .only(JOB)
     .env(&["SBATCH_WORKDIR", "SLURM_REMOTE_CWD", "SLURM_WORKING_DIR"]),
     Def::value("input", Some('i'), "file", "location of stdin redirection", |s, v| {
-        parsed::<FilePattern>(v)?;
-        s.files.input = Some(text(v)?);
+        if !v.is_empty() {
+            parsed::<FilePattern>(v)?;
+        }
+        s.files.input = (!v.is_empty()).then(|| v.to_owned());
         Ok(())
     })
     .only(PROGRAM)

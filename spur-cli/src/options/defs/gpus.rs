@@ -9,7 +9,11 @@ use super::{Def, JOB};
 
 /// Checks a count of GPUs.
 fn gpus(value: &str) -> Result<(), String> {
-    GresList::parse_gpus(value).map(|_| ()).map_err(|error| error.to_string())
+    if value.is_empty() {
+        Ok(())
+    } else {
+        GresList::parse_gpus(value).map(|_| ()).map_err(|error| error.to_string())
+    }
 }
 
 /// What `--tres-bind` says of GPUs.
@@ -77,7 +81,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
     Def::value("gpus-per-socket", None, "n", "number of GPUs required per allocated socket", |s, v| {
         gpus(v)?;
-        s.gpus_per_socket = Some(v.to_owned());
+        s.gpus_per_socket = (!v.is_empty()).then(|| v.to_owned());
         Ok(())
     })
     .only(JOB)

@@ -10,7 +10,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::NodeAlloc;
 use crate::model::config::NodeConfig;
 use crate::model::idset::IdSet;
-use crate::model::node::{Drain, Health, NodeShape, Power, Predecessor, Reboot, Registration};
+use crate::model::node::{Drain, Health, NodeGres, NodeShape, Power, Predecessor, Reboot, Registration};
 use crate::text::time::Time;
 
 /// A node as the controller knows it.
@@ -300,15 +300,36 @@ impl Node {
         self.reshape();
     }
 
-    /// Recomputes the shape after its configuration or its registration changed.
+    /// Recomputes the shape after its configuration or its registration changed. Devices stay what they are while a job holds
+    /// some that would be others then.
     pub(super) fn reshape(&mut self) {
         let mut shape = whole(&self.config, self.registration.as_deref());
+        if !self.holds_the_same(&shape) {
+            shape.gres.clone_from(&self.shape.gres);
+            shape.shared_gpus = self.shape.shared_gpus;
+        }
         let cpus = self.config.specialized_cpus(&shape);
         let memory_mb = self.config.mem_spec_limit.min(shape.memory_mb);
         shape.cpus -= cpus.len();
         shape.memory_mb -= memory_mb;
         self.shape = Arc::new(shape);
         self.specialized = Specialized { cpus, memory_mb };
+    }
+
+    /// Whether entries whose devices are held by jobs are the same in another shape; one whose devices are gone is none.
+    fn holds_the_same(&self, other: &NodeShape) -> bool {
+        let held = self.used.gres.iter().enumerate().filter(|(_, ids)| !ids.is_empty());
+        held.map(|(entry, _)| entry).all(|entry| {
+            let Some(mine) = self.shape.gres.get(entry) else { return true };
+            let same_kind = |gres: &NodeGres| (&gres.name, &gres.kind) == (&mine.name, &mine.kind);
+            let shared = [&*self.shape, other].map(|shape| shape.is_shared(entry));
+            match other.gres.get(entry) {
+                // Who has a GPU whole has all its shards.
+                Some(gres) if shared != [false; 2] => shared == [true; 2] && gres == mine,
+                Some(gres) => same_kind(gres),
+                None => !other.gres.iter().any(same_kind),
+            }
+        })
     }
 
     /// Takes a job's part.
@@ -395,4 +416,53 @@ fn whole(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape 
     };
     shape.share_gpus();
     shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::alloc::GresAlloc;
+
+    fn devices(list: &[(&str, u32)]) -> Vec<NodeGres> {
+        let one = |&(name, count): &(&str, u32)| NodeGres { name: name.into(), kind: "".into(), count };
+        list.iter().map(one).collect()
+    }
+
+    #[test]
+    fn devices_that_jobs_hold_stay_what_they_are() {
+        // What a node has, of which entry a job holds the first device, what the node has then, and whether that waits.
+        for (before, held, after, waits) in [
+            (&[("gpu", 2)][..], 0, &[("gpu", 4)][..], false),
+            (&[("gpu", 2)], 0, &[("nic", 1)], true),
+            (&[("gpu", 2)], 0, &[], false),
+            (&[("nic", 1), ("gpu", 2)], 0, &[("nic", 1), ("fpga", 1)], false),
+            (&[("nic", 1), ("gpu", 2)], 1, &[("gpu", 2)], true),
+            (&[("gpu", 2)], 0, &[("gpu", 2), ("shard", 8)], true),
+            (&[("gpu", 2), ("shard", 8)], 0, &[("gpu", 2), ("shard", 16)], true),
+            (&[("gpu", 2), ("shard", 8)], 1, &[("gpu", 2)], true),
+            (&[("nic", 1), ("gpu", 2), ("shard", 8)], 0, &[("nic", 1), ("gpu", 2)], false),
+        ] {
+            let with = |gres| NodeConfig {
+                shape: NodeShape { gres: devices(gres), ..NodeShape::default() },
+                ..NodeConfig::default()
+            };
+            let mut node = Node::new(NodeId(0), with(before));
+            let (old, new) = (Arc::clone(&node.shape), Node::new(NodeId(0), with(after)).shape);
+            let gres = GresAlloc { entry: held, ids: IdSet::first(1), shards: false };
+            let part = NodeAlloc {
+                node: NodeId(0),
+                tasks: 1,
+                cpus: IdSet::EMPTY,
+                memory_mb: 0,
+                gres: [gres].into(),
+            };
+            node.take(JobId(1), &part, false);
+            node.config = with(after);
+            node.reshape();
+            assert_eq!(node.shape.gres, if waits { &old } else { &new }.gres, "{before:?} {held} {after:?}");
+            node.give_back(JobId(1), &part, Time(0));
+            node.reshape();
+            assert_eq!(node.shape, new, "{before:?} {after:?}");
+        }
+    }
 }

@@ -298,7 +298,7 @@ impl Submission {
         self.notes.extend(notes);
         self.nodes_of_gpus()?;
         if self.overcommit {
-            self.overcommit();
+            self.apply_overcommit();
         }
         if let Some(each) = self.tasks_per_gpu
             && !["gpu-bind", "tres-bind"].iter().any(|option| self.said.contains_key(option))
@@ -313,7 +313,7 @@ impl Submission {
 
     /// Makes of it a job as with `--overcommit`, which has of each node what one task needs. Its steps have all its tasks
     /// there nevertheless.
-    pub(crate) fn overcommit(&mut self) {
+    pub(crate) fn apply_overcommit(&mut self) {
         let nodes =
             self.spec.nodes.split(['-', ',']).next().and_then(|least| least.parse().ok()).unwrap_or(1_u32);
         let each = self.spec.tasks_per_node.take();

@@ -73,7 +73,7 @@ fn for_allocation(session: &Session, wishes: &Submission) -> anyhow::Result<Subm
         on_hosts(session, &mut wishes)?;
     }
     if wishes.step.overcommit {
-        wishes.overcommit();
+        wishes.apply_overcommit();
     }
     Ok(wishes)
 }

@@ -472,7 +472,8 @@ fn matches(gres: &NodeGres, spec: &GresSpec) -> bool {
     *gres.name == *spec.name && spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
 }
 
-/// Adds `count` devices to what is taken, from the entries that match, in their order.
+/// Adds `count` devices to what is taken, from the entries that match, in their order. Of GPUs that may be shared it takes
+/// those of which nobody has a shard, with all their shards.
 fn take_gres(
     shape: &NodeShape,
     amount: &[u64],
@@ -480,35 +481,15 @@ fn take_gres(
     spec: &GresSpec,
     count: u64,
 ) -> Option<()> {
-    if shape.shared_gpus && spec.name == "gpu" {
-        return take_whole_gpus(shape, amount, taken, spec, count);
-    }
+    let shared = shape.shared_gpus && spec.name == "gpu";
     let mut left = count;
     for (entry, gres) in shape.gres.iter().enumerate() {
         if matches(gres, spec) {
+            let each = if shared { u64::from(gres.count).max(1) } else { 1 };
             let free = amount[GRES + entry].saturating_sub(taken[GRES + entry]);
-            let take = free.min(left);
-            taken[GRES + entry] += take;
+            let take = (free / each).min(left);
+            taken[GRES + entry] += take * each;
             left -= take;
-        }
-    }
-    (left == 0).then_some(())
-}
-
-/// The same of GPUs that may be shared: those of which nobody has a shard.
-fn take_whole_gpus(
-    shape: &NodeShape,
-    amount: &[u64],
-    taken: &mut [u64],
-    spec: &GresSpec,
-    count: u64,
-) -> Option<()> {
-    let mut left = count;
-    for (entry, gres) in shape.gres.iter().enumerate().filter(|(_, gres)| matches(gres, spec)) {
-        let shards = u64::from(gres.count);
-        if left > 0 && amount[GRES + entry].saturating_sub(taken[GRES + entry]) == shards {
-            taken[GRES + entry] += shards;
-            left -= 1;
         }
     }
     (left == 0).then_some(())

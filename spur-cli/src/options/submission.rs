@@ -296,6 +296,7 @@ impl Submission {
         self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
         let notes = fold(layers, self)?;
         self.notes.extend(notes);
+        self.gpus_of_sockets()?;
         self.nodes_of_gpus()?;
         if self.overcommit {
             self.apply_overcommit();
@@ -349,6 +350,18 @@ impl Submission {
     /// What is asked of sockets, cores and threads, and for each GPU.
     pub(super) fn cores(&mut self) -> &mut CoreAsk {
         self.spec.cores.get_or_insert_default()
+    }
+
+    /// The GPUs of each node that follow from those of its sockets.
+    fn gpus_of_sockets(&mut self) -> Result<(), OptionError> {
+        if let Some(each) = &self.gpus_per_socket {
+            let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
+            let sockets = sockets.ok_or_else(|| {
+                OptionError::together("--gpus-per-socket option requires --sockets-per-node")
+            })?;
+            self.spec.gpus_per_node = times(each, sockets);
+        }
+        Ok(())
     }
 
     /// How many GPUs the job is to have of each of its nodes.
@@ -406,17 +419,9 @@ impl Submission {
         is_counted.then(|| counts.fold(nodes, |tasks: u32, count| tasks.saturating_mul(*count)))
     }
 
-    /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), GPUs of
-    /// a node from those of its sockets, and the node count of `--use-min-nodes`
-    /// and `--spread-job`.
+    /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), and the
+    /// node count of `--use-min-nodes` and `--spread-job`.
     pub(crate) fn derive(&mut self) -> Result<(), OptionError> {
-        if let Some(each) = &self.gpus_per_socket {
-            let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
-            let sockets = sockets.ok_or_else(|| {
-                OptionError::together("--gpus-per-socket option requires --sockets-per-node")
-            })?;
-            self.spec.gpus_per_node = times(each, sockets);
-        }
         if let Some(each) = self.tasks_per_gpu {
             let on_node = self.gpus_of_node();
             let spec = &mut self.spec;

@@ -31,7 +31,7 @@ pub type Layer<S> = Vec<Said<S>>;
 /// Reads command lines, or lines of a script, of one command.
 pub struct Reader<'a, S: 'static> {
     line: &'a CommandLine<S>,
-    /// The options as clap knows them, made when the first words are read: making it is a tenth of the work of a short command.
+    /// The options as clap knows them, made when the first words are read: a script may have none.
     command: Option<clap::Command>,
 }
 

@@ -367,7 +367,7 @@ fn nodes(
     let wanted = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
     let unwanted = hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
     // What a function stands for may well have nodes that are not wanted.
-    let is_plain = shape.nodelist.as_deref().is_some_and(|list| list.as_plain().is_some());
+    let is_plain = shape.nodelist.as_deref().is_some_and(HostExpr::is_plain);
     if let Some(both) = wanted.intersection(&unwanted).next().filter(|_| is_plain) {
         let text = format!("-x: node {} is one of those that -w names", inventory.nodes[both].name);
         refuse(RefusalKind::NodeName, text)?;

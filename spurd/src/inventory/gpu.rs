@@ -2,7 +2,8 @@
 //!
 //! AMD GPUs come from the compute driver's topology (`/sys/class/kfd`), which is also the order that ROCm counts them
 //! in; NVIDIA GPUs from `/proc/driver/nvidia`, in the order of their bus addresses, which is CUDA's order with
-//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in the place of a GPU that is divided by MIG stand its instances. A GPU without a driver is none that a job could use, and is not counted.
+//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in the place of a GPU that is divided by MIG stand its instances. A GPU without a driver
+//! is none that a job could use, and is not counted.
 
 use std::path::PathBuf;
 

@@ -350,20 +350,10 @@ impl Need {
         for named in [true, false] {
             let suits = |spec: &&GresSpec| spec.kind.is_some() == named;
             for spec in self.gres_per_node.iter().filter(suits) {
-                if spec.name == SHARD {
-                    for _ in 0..nodes {
-                        take_shards(shape, amount, taken, spec, spec.count)?;
-                    }
-                    continue;
-                }
-                take_gres(shape, amount, taken, spec, spec.count.checked_mul(nodes)?)?;
+                take_devices(shape, amount, taken, spec, (spec.count, nodes))?;
             }
             for spec in self.gres_per_task.iter().filter(suits) {
-                if spec.name == SHARD {
-                    take_shards(shape, amount, taken, spec, spec.count.checked_mul(times)?)?;
-                    continue;
-                }
-                take_gres(shape, amount, taken, spec, spec.count.checked_mul(times)?)?;
+                take_devices(shape, amount, taken, spec, (spec.count.checked_mul(times)?, 1))?;
             }
         }
         if self.whole {
@@ -470,6 +460,20 @@ fn devices(specs: &[GresSpec]) -> u64 {
 /// Whether an entry of a node has devices of that name and kind.
 fn matches(gres: &NodeGres, spec: &GresSpec) -> bool {
     *gres.name == *spec.name && spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
+}
+
+/// Adds devices to what is taken, so many so often; shards that are taken at once are of one GPU.
+fn take_devices(
+    shape: &NodeShape,
+    amount: &[u64],
+    taken: &mut [u64],
+    spec: &GresSpec,
+    (count, times): (u64, u64),
+) -> Option<()> {
+    if spec.name == SHARD {
+        return (0..times).try_for_each(|_| take_shards(shape, amount, taken, spec, count));
+    }
+    take_gres(shape, amount, taken, spec, count.checked_mul(times)?)
 }
 
 /// Adds `count` devices to what is taken, from the entries that match, in their order. Of GPUs that may be shared it takes

@@ -103,10 +103,14 @@ impl HostExpr {
         self.terms.iter().map(written).sum()
     }
 
+    /// Whether there is no function in it.
+    pub fn is_plain(&self) -> bool {
+        !self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)))
+    }
+
     /// The list, if there is no function in it.
     pub fn as_plain(&self) -> Option<HostList> {
-        let functions = self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)));
-        if functions { None } else { self.expand(&mut |_| Ok(Vec::new())).ok() }
+        if !self.is_plain() { None } else { self.expand(&mut |_| Ok(Vec::new())).ok() }
     }
 }
 

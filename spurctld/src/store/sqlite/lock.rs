@@ -25,7 +25,7 @@ pub(super) fn take(path: &Path) -> Result<File, StoreError> {
         .mode(0o600)
         .open(&name)
         .map_err(|error| StoreError::io("open the lock", &name, error))?;
-    if !is_locked(&file).map_err(|error| StoreError::io("lock", &name, error))? {
+    if !lock(&file).map_err(|error| StoreError::io("lock", &name, error))? {
         let mut pid = String::new();
         let read = file.read_to_string(&mut pid);
         let pid = read.ok().and_then(|_| pid.trim().parse().ok());
@@ -40,7 +40,7 @@ pub(super) fn take(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Locks a file; `false` if another process keeps it locked.
-fn is_locked(file: &File) -> io::Result<bool> {
+fn lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => return Ok(true),
         Err(TryLockError::WouldBlock) => {}

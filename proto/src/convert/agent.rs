@@ -170,9 +170,8 @@ pub fn part(held: &NodeAlloc, shape: &NodeShape) -> v1::NodePart {
     let device = |taken: &spur_core::model::alloc::GresAlloc| {
         let at = usize::from(taken.entry);
         let entry = shape.gres.get(at)?;
-        let alike = |other: &&NodeGres| other.name == entry.name && other.kind == entry.kind;
         let ids = match shape.is_shared(at) {
-            true => shape.gres[..at].iter().filter(alike).count().to_string(),
+            true => shape.alike_before(at).to_string(),
             false => taken.ids.to_string(),
         };
         Some(v1::DevicePart {

@@ -20,7 +20,7 @@ use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_core::text::time::{Civil, Time};
 use spur_core::text::tres::{Tres, TresKind};
 
-use super::{count, narrow};
+use super::{count, narrow, node};
 use crate::v1;
 
 /// What is known of a job beside the cluster: the planner's view, which is not durable.
@@ -527,8 +527,7 @@ fn devices(shape: &NodeShape, held: &[GresAlloc]) -> Vec<String> {
         }
     }
     let written = |called: &Called<'_>| {
-        let kind = if called.kind.is_empty() { String::new() } else { format!(":{}", called.kind) };
-        format!("{}{kind}:{}(IDX:{})", called.name, called.count, called.ids)
+        format!("{}(IDX:{})", node::devices(called.name, called.kind, called.count), called.ids)
     };
     all.iter().map(written).collect()
 }

@@ -164,11 +164,12 @@ fn complaint(node: &Node) -> (String, String, Option<Time>) {
 
 /// Devices as Slurm writes them: `gpu:mi300x:8`.
 fn gres(all: &[NodeGres]) -> String {
-    let one = |gres: &NodeGres| match &*gres.kind {
-        "" => format!("{}:{}", gres.name, gres.count),
-        kind => format!("{}:{kind}:{}", gres.name, gres.count),
-    };
-    all.iter().map(one).collect::<Vec<_>>().join(",")
+    all.iter().map(|gres| devices(&gres.name, &gres.kind, gres.count)).collect::<Vec<_>>().join(",")
+}
+
+/// So many devices of a name and a type, if they have one.
+pub(super) fn devices(name: &str, kind: &str, count: u32) -> String {
+    if kind.is_empty() { format!("{name}:{count}") } else { format!("{name}:{kind}:{count}") }
 }
 
 /// What there is of each kind of device, and which of it is taken: how many, and their numbers among all of their name.
@@ -200,9 +201,8 @@ fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
 /// Devices in use, by their numbers among all of their name: `gpu:mi300x:2(IDX:0-1)`.
 fn gres_used(cluster: &Cluster, node: &Node) -> String {
     let one = |(gres, count, ids): &(NodeGres, u32, IdSet)| {
-        let kind = if gres.kind.is_empty() { String::new() } else { format!(":{}", gres.kind) };
         let which = if ids.is_empty() { "N/A".to_owned() } else { ids.to_string() };
-        format!("{}{kind}:{count}(IDX:{which})", gres.name)
+        format!("{}(IDX:{which})", devices(&gres.name, &gres.kind, *count))
     };
     taken(cluster, node).iter().map(one).collect::<Vec<_>>().join(",")
 }

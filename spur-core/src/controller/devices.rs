@@ -61,10 +61,9 @@ impl<'a> Places<'a> {
         let mut known: Vec<_> = named.filter(|(_, place)| typed(&place.kind)).collect();
         if shape.is_shared(usize::from(entry)) {
             // All of its shards lie where the GPU lies.
-            let before = &shape.gres[..usize::from(entry)];
-            let nth =
-                before.iter().filter(|other| other.name == gres.name && other.kind == gres.kind).count();
-            known = known.get(nth).map_or_else(Vec::new, |own| vec![*own; gres.count as usize]);
+            known = known
+                .get(shape.alike_before(usize::from(entry)))
+                .map_or_else(Vec::new, |own| vec![*own; gres.count as usize]);
         }
         Self { known, threads_per_core }
     }

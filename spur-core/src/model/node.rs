@@ -53,6 +53,16 @@ impl NodeShape {
         self.shared_gpus && self.gres.get(entry).is_some_and(NodeGres::is_gpu)
     }
 
+    /// How many entries of the same name and type stand before an entry: of GPUs that may be shared its number among those.
+    #[must_use]
+    pub fn alike_before(&self, entry: usize) -> usize {
+        let (before, rest) = self.gres.split_at(entry.min(self.gres.len()));
+        let alike = |own: &NodeGres| {
+            before.iter().filter(|gres| gres.name == own.name && gres.kind == own.kind).count()
+        };
+        rest.first().map_or(0, alike)
+    }
+
     /// Gives each GPU its shards, if there are any among the devices: as many as the others, or one more.
     pub fn share_gpus(&mut self) {
         let Some(at) = self.gres.iter().position(|gres| *gres.name == *SHARD) else { return };

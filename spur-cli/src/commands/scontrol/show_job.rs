@@ -56,6 +56,7 @@ fn record(job: &Job, settings: Settings, show: &Show) -> Record {
     resources(&mut r, job, details, show);
     files(&mut r, job);
     fabric(&mut r, job);
+    rest(&mut r, job);
     if settings.own {
         own(&mut r, job);
     }
@@ -214,7 +215,7 @@ fn held_devices(tres: &str) -> String {
     shown.map(|(name, count)| format!("{name}:{count}")).collect::<Vec<_>>().join(",")
 }
 
-/// What was asked of the fabric and of devices, and of what else Slurm tells at the end.
+/// What was asked of the fabric.
 fn fabric(r: &mut Record, job: &Job) {
     if let Some(segment) = job.segment {
         r.line([("SegmentSize", segment.to_string())]);
@@ -226,6 +227,10 @@ fn fabric(r: &mut Record, job: &Job) {
         }
     }
     r.line_if("Switches", &switches(&job.switches));
+}
+
+/// What Slurm tells at the end, where it was asked for: devices and what goes with them, and mail.
+fn rest(r: &mut Record, job: &Job) {
     if job.gres_anywhere {
         r.line([("GresEnforceBind", "No".into())]);
     }

@@ -235,11 +235,8 @@ fn an_allocation_without_a_shell_stays() {
 
 #[test]
 fn an_allocation_ends_soon_after_a_command_that_was_killed() {
-    let mut cluster = Cluster::start(&Setup { nodes: 2, more: "", ..Setup::default() });
-    let text = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
-    let text = text.replace("kill_wait", "inactive_limit = \"1s\"\nkill_wait");
-    std::fs::write(cluster.path("spur.toml"), text).unwrap();
-    cluster.ok(&["scontrol", "reconfigure"]);
+    let controller = "inactive_limit = \"1s\"";
+    let mut cluster = Cluster::start(&Setup { nodes: 2, controller, ..Setup::default() });
     let mut up = cluster.gate("up");
     let running = begin(&cluster, &["srun", "-N2", "sh", "-c", "echo >up; exec sleep 1000"]);
     (0..2).for_each(|_| up.wait());

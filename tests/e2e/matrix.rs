@@ -23,6 +23,9 @@ use crate::cluster::{Cluster, PATIENCE, Said, Setup, said};
 const SPREAD_MICROSECONDS: u64 = 700_000;
 /// For how long a process stands still that is stopped.
 const STILL: Duration = Duration::from_secs(2);
+/// For how long an allocation outlives its command: longer than commands need to find the controller again, and far
+/// shorter than the patience with which their end is waited for.
+const INACTIVE: &str = "inactive_limit = \"10s\"";
 /// Batch jobs of a round: half of them run a step.
 const BATCH_JOBS: usize = 6;
 
@@ -266,7 +269,8 @@ fn no_fault_loses_doubles_or_leaves_a_job() {
     let only = std::env::var("SPUR_FAULT").unwrap_or_default();
     for fault in FAULTS.iter().filter(|fault| fault.name.contains(&only)) {
         let mut tally = Tally::default();
-        let mut cluster = Cluster::start(&Setup { nodes: 2, cpus: 64, ..Setup::default() });
+        let setup = Setup { nodes: 2, cpus: 64, controller: INACTIVE, ..Setup::default() };
+        let mut cluster = Cluster::start(&setup);
         for _ in 0..rounds {
             round(&mut cluster, fault, &mut chance, &mut tally);
         }

@@ -81,9 +81,7 @@ impl Constraint {
             }
             Constraint::Must => {
                 ask.must = None;
-                if ask.strategy == Strategy::Block {
-                    ask.strategy = Strategy::Tree;
-                }
+                leave_out_block_rule(ask);
             }
             Constraint::Spans => ask.max_spans.clear(),
             Constraint::Multiples => ask.multiples.clear(),
@@ -93,8 +91,18 @@ impl Constraint {
             Constraint::Required => ask.required.clear(),
             Constraint::Counts => ask.counts.clear(),
             Constraint::Outline => (ask.contiguous, ask.adjacent) = (false, None),
-            Constraint::Nodes => ask.nodes = None,
+            Constraint::Nodes => {
+                ask.nodes = None;
+                // The rule counts those nodes: without their number it may allow fewer blocks.
+                leave_out_block_rule(ask);
+            }
         }
+    }
+}
+
+fn leave_out_block_rule(ask: &mut Ask) {
+    if ask.strategy == Strategy::Block {
+        ask.strategy = Strategy::Tree;
     }
 }
 

@@ -140,7 +140,10 @@ fn check(case: &Case) -> Result<bool, String> {
         let Ok(other) = answer(case, &ask) else { continue };
         let Some(theirs) = judge.rank(&amounts(case, &other)) else { continue };
         let Some(own) = &rank else {
-            return Err(format!("nowhere, but without {name} {:?} keeps everything", other.shares));
+            let shares = other.shares;
+            return Err(format!(
+                "nowhere (exact: {is_exact}), but without {name} {shares:?} keeps everything"
+            ));
         };
         let first = if is_exact { own.len() } else { wishes(case) };
         if own[..first] > theirs[..first] {

@@ -419,6 +419,12 @@ impl Submission {
         is_counted.then(|| counts.fold(nodes, |tasks: u32, count| tasks.saturating_mul(*count)))
     }
 
+    /// The tasks of a job that says how many GPUs it has and how many each task.
+    fn tasks_of_gpus(&self) -> Option<u32> {
+        let (all, each) = (number_of_gpus(&self.spec.gpus), number_of_gpus(&self.spec.gpus_per_task));
+        (all > 0 && each > 0 && all.is_multiple_of(each)).then(|| all / each)
+    }
+
     /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), and the
     /// node count of `--use-min-nodes` and `--spread-job`.
     pub(crate) fn derive(&mut self) -> Result<(), OptionError> {
@@ -437,7 +443,7 @@ impl Submission {
             }
         }
         if self.spec.tasks.is_none() && self.spec.tasks_per_node.is_none() && !self.overcommit {
-            self.spec.tasks = self.tasks_of_cores();
+            self.spec.tasks = self.tasks_of_gpus().or_else(|| self.tasks_of_cores());
         }
         if self.use_min_nodes
             && self.spec.tasks.is_none()

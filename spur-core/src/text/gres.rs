@@ -28,6 +28,12 @@ impl GresSpec {
     pub fn new(name: impl Into<String>, kind: Option<&str>, count: u64) -> GresSpec {
         GresSpec { name: name.into(), kind: kind.map(str::to_owned), count }
     }
+
+    /// Whether one of these may be one of those: they have one name, and one type where both say it.
+    #[must_use]
+    pub fn may_be(&self, other: &GresSpec) -> bool {
+        self.name == other.name && (self.kind == other.kind || self.kind.is_none() || other.kind.is_none())
+    }
 }
 
 impl fmt::Display for GresSpec {

@@ -333,9 +333,13 @@ fn devices(
     }
     let mut taken: Vec<GresAlloc> = Vec::new();
     let near = (!job.spec.takes_any_devices()).then_some(cpus);
-    let per_node = wish.gres.iter().flatten().chain(portion).map(|spec| (spec, spec.count));
-    let per_task = wish.gpus_per_task.iter().map(|spec| (spec, spec.count.saturating_mul(tasks.into())));
-    for (spec, count) in per_node.chain(per_task) {
+    let per_node = wish.gres.iter().flatten().chain(portion);
+    // Those of tasks are among those of the node.
+    let per_task = wish.gpus_per_task.iter().map(|spec| {
+        let of_node: u64 = per_node.clone().filter(|other| other.may_be(spec)).map(|other| other.count).sum();
+        (spec, spec.count.saturating_mul(tasks.into()).saturating_sub(of_node))
+    });
+    for (spec, count) in per_node.clone().map(|spec| (spec, spec.count)).chain(per_task) {
         let mut left = u32::try_from(count).unwrap_or(u32::MAX);
         let each = |own: &GresAlloc| per_device(shape, own);
         let matches = |own: &GresAlloc| is_meant(spec, own, shape);

@@ -115,7 +115,13 @@ impl Request {
     ) -> Result<Self, BadRequest> {
         let shape = &spec.shape;
         let tasks = shape.tasks.map_or(u32::MAX, |tasks| tasks.max(1));
-        let nodes = shape.node_range().map(|(min, max)| (min, max.unwrap_or(most_nodes).min(tasks)));
+        // Tasks of each node, and nothing that says how many nodes: one has them all.
+        let is_one_node = shape.tasks.is_none()
+            && shape.tasks_per_node.is_some()
+            && shape.nodelist.is_none()
+            && shape.gpus.is_empty();
+        let range = shape.node_range().or(is_one_node.then_some((1, Some(1))));
+        let nodes = range.map(|(min, max)| (min, max.unwrap_or(most_nodes).min(tasks)));
         let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
         let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
         let per_node = shape.tasks_per_node.unwrap_or(1);
@@ -156,7 +162,7 @@ impl Request {
             };
             shape.gpus.iter().map(share).collect()
         };
-        if shape.gpus.is_empty() {
+        if shape.gpus.iter().all(|gpus| gpus.count == 0) || self.tasks_have_all(shape) {
             return Ok(());
         }
         // What cannot be divided over tasks lies on one node, where that may be.
@@ -190,6 +196,14 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// Whether the GPUs that each task asks for are all that the job asks for.
+    fn tasks_have_all(&self, shape: &Shape) -> bool {
+        let ([all], [each], Some(tasks)) = (&shape.gpus[..], &shape.gpus_per_task[..], shape.tasks) else {
+            return false;
+        };
+        all.may_be(each) && each.count.saturating_mul(tasks.into()) == all.count
     }
 
     /// All that it asks for, with all of its GPUs, on one node.
@@ -230,6 +244,22 @@ pub fn least(shape: &Shape) -> (u32, u64) {
     (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
 }
 
+/// The devices of each task that are not among those of each node, and how many tasks those of a node are for.
+fn devices_of_tasks(shape: &Shape) -> (Vec<GresSpec>, Option<u32>) {
+    let (mut others, mut most) = (Vec::new(), None::<u32>);
+    for each in &shape.gpus_per_task {
+        let on_node = shape.gres.iter().find(|gres| gres.may_be(each));
+        match on_node.and_then(|gres| gres.count.checked_div(each.count)).filter(|tasks| *tasks > 0) {
+            Some(tasks) => {
+                let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+                most = Some(most.map_or(tasks, |most| most.min(tasks)));
+            }
+            None => others.push(each.clone()),
+        }
+    }
+    (others, most)
+}
+
 impl Need {
     fn new(spec: &JobSpec, partition: &PartitionConfig, slot: Slot) -> Self {
         let shape = &spec.shape;
@@ -241,16 +271,22 @@ impl Need {
             (None, None) if shape.memory_per_gpu().is_none() => (partition.def_mem_per_node.unwrap_or(0), 0),
             (None, _) => (0, 0),
         };
+        let fits = |most: u32| !matches!(slot, Slot::Node { tasks } if tasks > most);
+        let (gres_per_task, most) = match devices_of_tasks(shape) {
+            (others, most) if most.is_none_or(fits) => (others, most),
+            _ => (shape.gpus_per_task.clone(), None),
+        };
+        let most = shape.tasks_per_node.into_iter().chain(most).min();
         Self {
             slot,
-            most: shape.tasks_per_node.filter(|_| slot == Slot::Task),
+            most: most.filter(|_| slot == Slot::Task),
             cpus_per_task: shape.cpus_per_task.unwrap_or(1).max(1),
             min_cpus: shape.min_cpus,
             memory_per_node,
             memory_per_cpu,
             tmp_disk_mb: shape.tmp_disk_mb,
             gres_per_node: shape.gres.clone(),
-            gres_per_task: shape.gpus_per_task.clone(),
+            gres_per_task,
             whole: takes_whole_nodes(spec, partition),
             cores: shape.cores.as_deref().cloned().unwrap_or_default(),
         }

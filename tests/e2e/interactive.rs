@@ -66,20 +66,24 @@ fn srun_asks_for_its_own_allocation_and_ends_it() {
 fn an_allocation_of_sruns_has_room_for_its_tasks() {
     let cluster = cluster();
     std::fs::write(cluster.work("hosts"), "n2\nn1\nn2\n").unwrap();
-    let sorted = |words: &[&str]| {
-        let said = said(cluster.command(words).env("SLURM_HOSTFILE", "hosts").output().unwrap());
+    let sorted = |command: &mut Command| {
+        let said = said(command.output().unwrap());
         let mut lines: Vec<String> = said.out.lines().map(str::to_owned).collect();
         lines.sort_unstable();
         (lines, said.err)
     };
     // More tasks than CPUs share those of one task.
     let show = ["sh", "-c", "echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE"];
-    let (crowded, err) = sorted(&[&["srun", "-O", "-N1", "-n4"][..], &show].concat());
+    let words = [&["srun", "-O", "-N1", "-n4"][..], &show].concat();
+    let (crowded, err) = sorted(&mut cluster.command(&words));
     assert_eq!(crowded, ["0/4 1", "1/4 1", "2/4 1", "3/4 1"], "{err}");
     // A node that is named twice has two tasks.
-    let show = ["srun", "-m", "arbitrary", "sh", "-c", "echo $SLURM_PROCID $SLURMD_NODENAME"];
-    let (named, err) = sorted(&show);
-    assert_eq!(named, ["0 n2", "1 n1", "2 n2"], "{err}");
+    let show = ["sh", "-c", "echo $SLURM_PROCID $SLURMD_NODENAME"];
+    for srun in [&["srun", "-m", "arbitrary"][..], &["srun"]] {
+        let mut command = cluster.command(&[srun, &show].concat());
+        let (named, err) = sorted(command.env("SLURM_HOSTFILE", "hosts"));
+        assert_eq!(named, ["0 n2", "1 n1", "2 n2"], "{srun:?}: {err}");
+    }
     let relative = cluster.run(&["srun", "-r1", "true"]);
     assert_eq!(relative.err, "srun: error: --relative option invalid for job allocation request\n");
 }

@@ -203,7 +203,7 @@ fn ranks_are_dealt_as_the_distribution_says() {
     let script = "show='echo $SLURM_PROCID $SLURMD_NODENAME.$SLURM_LOCALID $SLURM_GTIDS $SLURM_DISTRIBUTION'
 srun -m cyclic sh -c \"$show\" | sort; echo --
 srun -m plane=2 sh -c \"$show\" | sort; echo --
-printf 'n3\\nn1\\nn1\\n' >hosts; SLURM_HOSTFILE=hosts srun -m arbitrary -n3 sh -c \"$show\" | sort; echo --
+printf 'n3\\nn1\\nn1\\n' >hosts; SLURM_HOSTFILE=hosts srun -n3 sh -c \"$show\" | sort; echo --
 srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*";
     let (out, code, err) = batch(&cluster, &["-N2", "-n6", "--ntasks-per-node=3", "-w", "n[1,3]"], script);
     assert_eq!((code, err.as_str()), (Some(0), ""));

@@ -38,7 +38,7 @@ pub(super) async fn run(
     let mut allocation = asked.context("Unable to allocate resources")?;
     granted(session, &mut allocation, &wishes, signals).await?;
     let job = allocation.job;
-    let ended = run_in(session, vec![(job, of_step(wishes))], argv, signals).await;
+    let ended = run_in(session, vec![(job, of_step(session, wishes))], argv, signals).await;
     if !allocation.is_revoked(session) {
         let exit = ended.as_ref().map_or(ExitCode::exited(FAILURE), |exit| *exit);
         allocation.end(session, exit).await;
@@ -69,7 +69,7 @@ fn request(wishes: &Submission, argv: &[String]) -> anyhow::Result<JobSpec> {
 fn for_allocation(session: &Session, wishes: &Submission) -> anyhow::Result<Submission> {
     ensure!(wishes.step.relative.is_none(), "--relative option invalid for job allocation request");
     let mut wishes = wishes.clone();
-    if wish::is_arbitrary(&wishes)? {
+    if wish::is_arbitrary(session, &wishes)? {
         on_hosts(session, &mut wishes)?;
     }
     if wishes.step.overcommit {
@@ -95,9 +95,9 @@ fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<()> {
 
 /// What the step asks for in the allocation: all of its nodes, which have been chosen; those of each task where they were
 /// named.
-fn of_step(mut wishes: Submission) -> Submission {
+fn of_step(session: &Session, mut wishes: Submission) -> Submission {
     wishes.spec.nodes.clear();
-    if !wish::is_arbitrary(&wishes).is_ok_and(|is| is) {
+    if !wish::is_arbitrary(session, &wishes).is_ok_and(|is| is) {
         wishes.spec.nodelist.clear();
     }
     wishes.spec.exclude.clear();

@@ -40,8 +40,8 @@ pub(super) fn request(
     // What the environment says of another job means nothing here.
     let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
     let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse().ok());
-    let distribution = over_nodes(&step.distribution)?;
-    let arbitrary = is_arbitrary(&wishes)?;
+    let arbitrary = is_arbitrary(session, &wishes)?;
+    let distribution = if arbitrary { ARBITRARY } else { over_nodes(&step.distribution)? };
     let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
         (gres, "") => gres.clone(),
         (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
@@ -86,9 +86,14 @@ fn asks_for_gpus(wishes: &Submission) -> bool {
     spec.tasks.is_some() || named.iter().any(|said| !said.is_empty())
 }
 
-/// Whether the node of each task is named.
-pub(super) fn is_arbitrary(wishes: &Submission) -> anyhow::Result<bool> {
-    Ok(over_nodes(&wishes.step.distribution)?.eq_ignore_ascii_case("arbitrary"))
+/// The distribution in which the node of each task is named.
+const ARBITRARY: &str = "arbitrary";
+
+/// Whether the node of each task is named; where nothing else is said of nodes, `SLURM_HOSTFILE` names them.
+pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Result<bool> {
+    let (said, nodelist) = (&wishes.step.distribution, &wishes.spec.nodelist);
+    let has_file = said.is_empty() && nodelist.is_empty() && session.env("SLURM_HOSTFILE").is_some();
+    Ok(has_file || over_nodes(said)?.eq_ignore_ascii_case(ARBITRARY))
 }
 
 /// The part of `--distribution` that is about nodes: what stands before the first colon, without what comes after a

@@ -1,5 +1,6 @@
 //! What `sacct` can print of a job or step that is in accounting.
 
+use spur_core::text::tres::{Tres, TresKind};
 use spur_proto::v1::{AccountingRow, Spread, Usage};
 
 use super::job::cut;
@@ -110,7 +111,7 @@ pub const FIELDS: &[AccountingField] = &[
     field("ReqCPUFreqMax", 13, of_steps_unknown),
     field("ReqCPUFreqMin", 13, of_steps_unknown),
     field("ReqCPUS", 8, |r, _| r.req_cpus.to_string()),
-    field("ReqMem", 10, |r, show| of_job(r, memory(r.req_memory_mb, show))),
+    field("ReqMem", 10, |r, show| of_job(r, memory(requested_memory(r), show))),
     field("ReqNodes", 8, |r, _| r.nodes.to_string()),
     field("ReqReservation", 20, |r, _| of_job(r, r.reservation.clone())),
     field("ReqTRES", 10, |r, _| of_job(r, tres(r, &r.req_tres))),
@@ -307,6 +308,12 @@ fn tres(row: &AccountingRow, text: &str) -> String {
     items.retain(|item| row.step_id.is_empty() || !item.starts_with("billing="));
     items.sort_unstable_by_key(|item| item.split('=').next());
     items.join(",")
+}
+
+/// The memory that was asked for altogether, in MiB; what was asked of a node or a CPU where that says nothing.
+fn requested_memory(row: &AccountingRow) -> u64 {
+    let tres = row.req_tres.parse::<Tres>().ok();
+    tres.map(|tres| tres.get(&TresKind::Mem)).filter(|memory| *memory > 0).unwrap_or(row.req_memory_mb)
 }
 
 fn with_step(row: &AccountingRow, job: String) -> String {

@@ -227,11 +227,15 @@ fn say(message: &str) {
     let _ = writeln!(io::stderr(), "slurmstepd: error: {message}");
 }
 
-/// Undoes what spurstepd blocks or ignores; both would be inherited.
+/// Undoes what spurstepd blocks or ignores, or was told to ignore by what started it: a shell that runs a daemon in the
+/// background has it ignore INT and QUIT, `nohup` HUP. All would be inherited.
 pub(super) fn reset_signals() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler is installed, only the default action.
-    unsafe { nix::sys::signal::sigaction(NixSignal::SIGPIPE, &default) }?;
+    let is_fixed = |signal: &NixSignal| matches!(signal, NixSignal::SIGKILL | NixSignal::SIGSTOP);
+    for signal in NixSignal::iterator().filter(|signal| !is_fixed(signal)) {
+        // SAFETY: no handler is installed, only the default action.
+        unsafe { nix::sys::signal::sigaction(signal, &default) }?;
+    }
     SigSet::empty().thread_set_mask()?;
     Ok(())
 }

@@ -349,7 +349,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
             }
             SearchDirection::Around { least } => {
                 let below = (least..asked).rev().map(Some).chain(std::iter::repeat(None));
-                let sides = below.zip(asked.saturating_add(1)..);
+                let sides = below.zip(asked.saturating_add(1)..=u64::MAX);
                 let amounts = sides.flat_map(|(below, above)| below.into_iter().chain([above]));
                 amounts.take(self.tries).find(|amount| works(*amount))
             }

@@ -14,7 +14,7 @@ use spur_core::sched::plan::{RESERVED, UNAVAILABLE, Waiting};
 use spur_core::sched::precedence::exempt_until;
 use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
-use spur_core::text::gres::GresList;
+use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_core::text::time::{Civil, Time};
@@ -263,7 +263,10 @@ pub fn requested_tres(shape: &Shape) -> Tres {
     tres.set(TresKind::Node, nodes);
     tres.set(TresKind::Billing, cpus);
     let tasks = u64::from(least_tasks(shape));
-    for (list, times) in [(&shape.gres, nodes), (&shape.gpus, 1), (&shape.gpus_per_task, tasks)] {
+    // Those of tasks are among those of the nodes, or of the job.
+    let is_told = |each: &GresSpec| shape.gres.iter().chain(&shape.gpus).any(|gres| gres.may_be(each));
+    let of_tasks: Vec<GresSpec> = shape.gpus_per_task.iter().filter(|each| !is_told(each)).cloned().collect();
+    for (list, times) in [(&shape.gres, nodes), (&shape.gpus, 1), (&of_tasks, tasks)] {
         for gres in list {
             let typed = gres.kind.clone().map(Some);
             for kind in [None].into_iter().chain(typed) {
@@ -535,4 +538,21 @@ fn devices(shape: &NodeShape, held: &[GresAlloc]) -> Vec<String> {
 /// How many domains of a layer a placement touches.
 pub fn span(layer: &str, count: u32) -> v1::Span {
     v1::Span { layer: layer.to_owned(), count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_of_tasks_count_once() {
+        let gpus = |count: u64| if count == 0 { Vec::new() } else { vec![GresSpec::new("gpu", None, count)] };
+        // Of each node, of the job, of each of four tasks, and altogether.
+        for (node, job, task, all) in [(4, 0, 1, 4), (0, 4, 1, 4), (0, 0, 2, 8), (2, 0, 0, 2)] {
+            let (gres, gpus_per_task) = (gpus(node), gpus(task));
+            let shape = Shape { tasks: Some(4), gres, gpus: gpus(job), gpus_per_task, ..Shape::default() };
+            let kind = TresKind::Gres { name: "gpu".into(), kind: None };
+            assert_eq!(requested_tres(&shape).get(&kind), all, "{node} {job} {task}");
+        }
+    }
 }

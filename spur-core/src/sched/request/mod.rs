@@ -119,7 +119,7 @@ impl Request {
         let is_one_node = shape.tasks.is_none()
             && shape.tasks_per_node.is_some()
             && shape.nodelist.is_none()
-            && shape.gpus.is_empty();
+            && !has_gpus(shape);
         let range = shape.node_range().or(is_one_node.then_some((1, Some(1))));
         let nodes = range.map(|(min, max)| (min, max.unwrap_or(most_nodes).min(tasks)));
         let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
@@ -162,7 +162,7 @@ impl Request {
             };
             shape.gpus.iter().map(share).collect()
         };
-        if shape.gpus.iter().all(|gpus| gpus.count == 0) || self.tasks_have_all(shape) {
+        if !has_gpus(shape) || self.tasks_have_all(shape) {
             return Ok(());
         }
         // What cannot be divided over tasks lies on one node, where that may be.
@@ -242,6 +242,11 @@ pub fn least(shape: &Shape) -> (u32, u64) {
     let by_node = nodes.saturating_mul(shape.tasks_per_node.unwrap_or(1));
     let tasks = shape.tasks.unwrap_or(by_node);
     (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
+}
+
+/// Whether the job asks for GPUs by their number in all.
+fn has_gpus(shape: &Shape) -> bool {
+    shape.gpus.iter().any(|gpus| gpus.count > 0)
 }
 
 /// The devices of each task that are not among those of each node, and how many tasks those of a node are for.

@@ -386,6 +386,13 @@ impl Controller for Fake {
         Ok(Response::new(v1::DeleteNodesResponse {}))
     }
 
+    async fn fix_runaway_jobs(
+        &self,
+        _: Request<v1::FixRunawayJobsRequest>,
+    ) -> Answer<v1::FixRunawayJobsResponse> {
+        Ok(Response::new(v1::FixRunawayJobsResponse::default()))
+    }
+
     async fn list_usage(&self, _: Request<v1::ListUsageRequest>) -> Answer<v1::ListUsageResponse> {
         Ok(Response::new(v1::ListUsageResponse::default()))
     }

@@ -107,7 +107,11 @@ fn accounting_that_is_ahead_shows_an_old_copy_and_keeps_its_rows() {
     cluster.stop("spurctld");
     copy(&cluster.path("state"), &cluster.path("state.copy"));
     cluster.start_controller();
-    let later = cluster.sbatch(&["--wait", "--wrap", "true"]);
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    let (mut started, _stay) = (cluster.gate("started"), cluster.gate("stay"));
+    let foreign = cluster.sbatch(&["--wrap", "echo x >started; read x <stay"]);
+    started.wait();
+    let lost = cluster.sbatch(&["--hold", "--wrap", "true"]);
     cluster.stop("n1");
     cluster.stop("spurctld");
     replace_state(&cluster, "state.copy");
@@ -121,13 +125,36 @@ fn accounting_that_is_ahead_shows_an_old_copy_and_keeps_its_rows() {
     assert!(told.contains("accounting has seen entry") && !told.contains("move"), "{told}");
     cluster.stop("spurctld");
     let told = new_history(&cluster, &[]);
-    assert!(told.out.contains(&format!("the next job is {}", later + 1)), "{told:?}");
+    assert!(told.out.contains(&format!("the next job is {}", lost + 1)), "{told:?}");
     cluster.start_controller();
     cluster.start_node("n1");
-    assert_eq!(cluster.sbatch(&["--wait", "--wrap", "true"]), later + 1);
-    let rows = cluster.ok(&["sacct", "-X", "-n", "-P", "-o", "jobid,state"]);
-    let expected: Vec<String> = (1..=later + 1).map(|job| format!("{job}|COMPLETED")).collect();
-    assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+    cluster.wait_until(|cluster| cluster.ok(&["scontrol", "show", "node"]).contains("Foreign="));
+    let runaway =
+        || cluster.ok(&["sacctmgr", "-n", "-P", "-r", "show", "runawayjobs", "format=id,state,end"]);
+    let listed = |ids: &[u32]| {
+        let lines: Vec<String> = ids.iter().map(|id| format!("{id}|PENDING|Unknown\n")).collect();
+        lines.concat()
+    };
+    assert!(runaway().ends_with(&format!("database\n{}", listed(&[lost]))), "{}", runaway());
+    cluster.ok(&["scontrol", "update", "NodeName=n1", "Foreign=END"]);
+    let last = cluster.sbatch(&["--wait", "--wrap", "true"]);
+    let waits = cluster.sbatch(&["--hold", "--array=1-3", "--wrap", "true"]);
+    let rows = |cluster: &Cluster| cluster.ok(&["sacct", "-X", "-n", "-P", "-o", "jobid,state"]);
+    let with = |state: &str| {
+        let of = |job| match job {
+            _ if job == foreign => format!("{job}|CANCELLED\n"),
+            _ if job == lost => format!("{job}|{state}\n"),
+            _ => format!("{job}|COMPLETED\n"),
+        };
+        (1..=last).map(of).collect::<String>() + &format!("{waits}_[1-3]|PENDING\n")
+    };
+    assert_eq!(rows(&cluster), with("PENDING"));
+    assert!(cluster.ok(&["sacctmgr", "show", "runawayjobs"]).ends_with("Changes Discarded\n"));
+    assert_eq!(rows(&cluster), with("PENDING"));
+    cluster.ok(&["sacctmgr", "-i", "show", "runawayjobs"]);
+    assert_eq!(rows(&cluster), with("COMPLETED"));
+    let none = cluster.ok(&["sacctmgr", "show", "runawayjobs"]);
+    assert!(none.starts_with("Runaway Jobs: No runaway jobs found on cluster"), "{none}");
 }
 
 #[test]

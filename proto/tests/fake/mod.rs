@@ -129,6 +129,7 @@ impl<A: Answers> Controller for Fake<A> {
         hold_allocation(HoldAllocationRequest) -> Self::HoldAllocationStream;
         end_allocation(EndAllocationRequest) -> EndAllocationResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;
+        fix_runaway_jobs(FixRunawayJobsRequest) -> FixRunawayJobsResponse;
     }
 }
 

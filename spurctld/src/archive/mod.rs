@@ -187,7 +187,13 @@ impl Archive {
             let page = rows.page(&self.cluster, extent);
             let reached = if rows.noted() == 0 { seq } else { self.reached };
             let (jobs, steps) = (page.jobs.clone(), page.steps.clone());
-            if let Err(error) = self.accounting.write(reached, jobs, steps).await {
+            let written = async {
+                if !page.closings.is_empty() {
+                    self.accounting.close_runs(&page.closings).await?;
+                }
+                self.accounting.write(reached, jobs, steps).await
+            };
+            if let Err(error) = written.await {
                 rows.put_back(page);
                 return Err(error);
             }

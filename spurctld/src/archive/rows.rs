@@ -14,7 +14,7 @@ use spur_core::text::hostlist::HostList;
 use spur_core::text::time::Time;
 use spur_proto::convert::job as convert;
 
-use crate::store::accounting::{JobRow, StepRow};
+use crate::store::accounting::{Closing, JobRow, StepRow};
 
 /// The number of the batch script's row among a run's steps.
 pub(crate) const BATCH_STEP: i64 = -5;
@@ -28,6 +28,10 @@ pub(crate) struct Rows {
     changed: BTreeSet<JobId>,
     jobs: BTreeMap<Attempt, JobRow>,
     steps: BTreeMap<(Attempt, i64), StepRow>,
+    /// What was foreign on the node that an entry is about.
+    foreign: Vec<Attempt>,
+    /// Ends of attempts that were foreign.
+    closings: BTreeMap<Attempt, Closing>,
 }
 
 /// Which rows are to be written.
@@ -44,6 +48,7 @@ pub(crate) enum Extent {
 pub(crate) struct Page {
     pub(crate) jobs: Vec<JobRow>,
     pub(crate) steps: Vec<StepRow>,
+    pub(crate) closings: Vec<Closing>,
 }
 
 impl Rows {
@@ -56,15 +61,8 @@ impl Rows {
     /// Notes what `entry` is about to take away.
     pub(crate) fn before(&mut self, cluster: &Cluster, entry: &Entry) {
         match &entry.event {
-            Event::JobRequeued { job, .. } | Event::JobEnded { job, .. } => {
-                let Some(job) = cluster.job(*job) else { return };
-                self.close_steps(cluster, job, entry.at);
-                if matches!(entry.event, Event::JobRequeued { .. }) {
-                    self.jobs.insert(job.attempt(), job_row(cluster, job));
-                    self.changed.remove(&job.id);
-                    self.batch_step(cluster, job);
-                }
-            }
+            Event::JobRequeued { job, .. } => self.close_run(cluster, *job, true, entry.at),
+            Event::JobEnded { job, .. } => self.close_run(cluster, *job, false, entry.at),
             Event::JobsForgotten { jobs, .. } => {
                 for job in jobs.iter().filter(|job| self.changed.remove(job)).collect::<Vec<_>>() {
                     if let Some(job) = cluster.job(*job) {
@@ -74,6 +72,11 @@ impl Rows {
             }
             Event::StepNodeEnded { job, step, node, end } => {
                 self.end_step(cluster, *job, (*step, *node), end, entry.at);
+            }
+            Event::NodeRegistered { node, .. }
+            | Event::ForeignDropped { node }
+            | Event::NodeCleaned { node, .. } => {
+                self.foreign = cluster.node(*node).map_or_else(Vec::new, |node| node.foreign.clone());
             }
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
@@ -105,9 +108,6 @@ impl Rows {
             | Event::JobKilled { .. }
             | Event::NodeReleased { .. }
             | Event::StepStarted { .. }
-            | Event::NodeRegistered { .. }
-            | Event::ForeignDropped { .. }
-            | Event::NodeCleaned { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
@@ -124,6 +124,17 @@ impl Rows {
             | Event::PartitionEdited { .. }
             | Event::PartitionDeleted { .. }
             | Event::BatchEnded { .. } => {}
+        }
+    }
+
+    /// What of a run is over with it; one that is to begin anew has its row as it is now.
+    fn close_run(&mut self, cluster: &Cluster, job: JobId, requeued: bool, at: Time) {
+        let Some(job) = cluster.job(job) else { return };
+        self.close_steps(cluster, job, at);
+        if requeued {
+            self.jobs.insert(job.attempt(), job_row(cluster, job));
+            self.changed.remove(&job.id);
+            self.batch_step(cluster, job);
         }
     }
 
@@ -180,6 +191,10 @@ impl Rows {
                 let row = step_row(cluster, job, step, None);
                 self.steps.insert((job.attempt(), i64::from(step.id.0)), row);
             }
+            Event::NodeRegistered { .. } | Event::NodeCleaned { .. } => {
+                self.close_foreign(cluster, EndState::Completed, entry.at);
+            }
+            Event::ForeignDropped { .. } => self.close_foreign(cluster, EndState::Cancelled, entry.at),
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
@@ -199,9 +214,6 @@ impl Rows {
             | Event::NodeReleased { .. }
             | Event::JobsForgotten { .. }
             | Event::StepNodeEnded { .. }
-            | Event::NodeRegistered { .. }
-            | Event::ForeignDropped { .. }
-            | Event::NodeCleaned { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
@@ -219,6 +231,19 @@ impl Rows {
         }
     }
 
+    /// What is foreign nowhere any more has ended. How is not known, unless an operator had it ended.
+    fn close_foreign(&mut self, cluster: &Cluster, state: EndState, at: Time) {
+        for attempt in std::mem::take(&mut self.foreign) {
+            let known = cluster.job(attempt.job).is_some_and(|job| job.attempt() == attempt);
+            if known || cluster.nodes().iter().any(|node| node.foreign.contains(&attempt)) {
+                continue;
+            }
+            let ended = cluster.clock().wall(at).0;
+            let Attempt { job: JobId(job_id), restart: restarts } = attempt;
+            self.closings.insert(attempt, Closing { job_id, restarts, state: state.name(), ended });
+        }
+    }
+
     /// Notes the jobs of an entry that accounting has reached: it may lack the rows of those that are still there.
     pub(crate) fn reached(&mut self, entry: &Entry) {
         self.changed.extend(entry.event.jobs());
@@ -233,6 +258,7 @@ impl Rows {
         while let (true, Some((_, row))) = (page.jobs.len() < PAGE, self.jobs.pop_first()) {
             page.jobs.push(row);
         }
+        page.closings = std::mem::take(&mut self.closings).into_values().collect();
         while extent == Extent::All && page.jobs.len() < PAGE {
             let Some(job) = self.changed.pop_first() else { break };
             page.jobs.extend(cluster.job(job).map(|job| job_row(cluster, job)));
@@ -250,11 +276,15 @@ impl Rows {
             let attempt = Attempt { job: JobId(row.job_id), restart: row.restarts };
             self.steps.insert((attempt, row.step_id), row);
         }
+        for closing in page.closings {
+            let attempt = Attempt { job: JobId(closing.job_id), restart: closing.restarts };
+            self.closings.insert(attempt, closing);
+        }
     }
 
     /// How many rows there are of what the cluster has no more.
     pub(crate) fn noted(&self) -> usize {
-        self.jobs.len() + self.steps.len()
+        self.jobs.len() + self.steps.len() + self.closings.len()
     }
 
     /// Whether all have been taken out.

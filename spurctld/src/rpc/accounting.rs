@@ -1,10 +1,13 @@
-//! Finished and running jobs from accounting, page by page.
+//! Finished and running jobs from accounting, page by page, and the end of those that are runaway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spur_core::id::JobId;
+use spur_core::cluster::{Cluster, Node};
+use spur_core::controller::Reject;
+use spur_core::id::{Attempt, JobId};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
+use spur_core::model::phase::EndState;
 use spur_core::text::hostlist::HostList;
 use spur_proto::convert::usage::wire_usage;
 use spur_proto::convert::{BadField, reject};
@@ -18,7 +21,7 @@ use super::lists::parts;
 use super::{Desk, Listing};
 use crate::archive::step_label;
 use crate::store::StoreError;
-use crate::store::accounting::{JobRow, Page, Query, StepRow};
+use crate::store::accounting::{Closing, JobRow, Page, Query, StepRow};
 
 /// The state of jobs whose time stands still.
 const SUSPENDED: &str = "SUSPENDED";
@@ -26,8 +29,20 @@ const SUSPENDED: &str = "SUSPENDED";
 const MOST_NAMES: usize = 30_000;
 /// Runs whose steps are read at once.
 const RUNS_AT_ONCE: usize = 64;
+/// Runs that one request may end.
+const MOST_FIXED: usize = 10_000;
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
+
+/// What is shown of the rows that fit.
+struct Shown {
+    /// Steps as well.
+    steps: bool,
+    /// Only of runs on one of these hosts.
+    hosts: Option<BTreeSet<String>>,
+    /// Only of runs that are runaway.
+    runaway: bool,
+}
 
 impl Desk {
     /// Rows that a request means; the caller's own unless it asks for others'.
@@ -40,7 +55,10 @@ impl Desk {
             "" => None,
             list => Some(super::filter::expand(&self.replica.read(), list)?.iter().collect::<BTreeSet<_>>()),
         };
-        let steps = !request.allocations_only;
+        if request.runaway && !caller.operator {
+            return Err(reject::status(&Reject::AccessDenied));
+        }
+        let shown = Shown { steps: !request.allocations_only, hosts, runaway: request.runaway };
         let mut query = query(caller, request)?;
         let hidden = self.replica.read().policy().jobs.hides(Private::Jobs, caller);
         query.only = hidden.then_some(caller.owner.uid);
@@ -50,7 +68,7 @@ impl Desk {
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
             loop {
-                match desk.page(&query, steps, hosts.as_ref(), &pages).await {
+                match desk.page(&query, &shown, &pages).await {
                     Ok(Some(last)) => query.after = Some(last),
                     Ok(None) => return,
                     Err(error) => {
@@ -68,23 +86,84 @@ impl Desk {
     async fn page(
         &self,
         query: &Query,
-        steps: bool,
-        hosts: Option<&BTreeSet<String>>,
+        shown: &Shown,
         pages: &mpsc::Sender<Result<v1::ListAccountingResponse, Status>>,
     ) -> Result<Option<(u32, u32)>, StoreError> {
         let Page { rows: jobs, more } = self.accounting.jobs(query).await?;
         let last = jobs.last().map(|job| (job.job_id, job.restarts)).filter(|_| more);
-        let mut jobs = jobs.into_iter().filter(|job| ran_on(job, hosts)).peekable();
+        let jobs = if shown.runaway { self.runaway(jobs).await? } else { jobs };
+        let mut jobs = jobs.into_iter().filter(|job| ran_on(job, shown.hosts.as_ref())).peekable();
         while jobs.peek().is_some() {
             // A job may have many steps, each of which repeats what is said of the job.
             let some = jobs.by_ref().take(RUNS_AT_ONCE).collect();
-            for rows in parts(self.rows(some, steps).await?) {
+            for rows in parts(self.rows(some, shown.steps).await?) {
                 if pages.send(Ok(v1::ListAccountingResponse { rows })).await.is_err() {
                     return Ok(None);
                 }
             }
         }
         Ok(last)
+    }
+
+    /// Those of some runs without an end that neither the controller nor a node knows.
+    async fn runaway(&self, mut runs: Vec<JobRow>) -> Result<Vec<JobRow>, StoreError> {
+        let seq = {
+            let cluster = self.replica.read();
+            let of = |node: &Node| [node.foreign.clone(), node.stale.clone()].concat();
+            let on_nodes: BTreeSet<Attempt> = cluster.nodes().iter().flat_map(of).collect();
+            runs.retain(|run| !is_known(&cluster, attempt_of(run)) && !on_nodes.contains(&attempt_of(run)));
+            cluster.seq()
+        };
+        if runs.is_empty() {
+            return Ok(runs);
+        }
+        // A run that has ended since it was read may have been forgotten as well.
+        self.accounts.reach(seq).await;
+        let unknown: BTreeSet<Attempt> = runs.iter().map(attempt_of).collect();
+        let job_ids = unknown.iter().map(|run| run.job.0).collect::<BTreeSet<_>>().into_iter().collect();
+        let query = Query { job_ids, open: true, ..Query::default() };
+        let (mut still, mut after) = (Vec::new(), None);
+        loop {
+            let Page { rows, more } = self.accounting.jobs(&Query { after, ..query.clone() }).await?;
+            after = rows.last().map(|run| (run.job_id, run.restarts));
+            still.extend(rows.into_iter().filter(|run| unknown.contains(&attempt_of(run))));
+            if !more {
+                return Ok(still);
+            }
+        }
+    }
+
+    /// Ends runs that are runaway; others stay as they are.
+    pub(super) async fn fix_runaway(
+        &self,
+        caller: &Caller,
+        request: v1::FixRunawayJobsRequest,
+    ) -> Result<v1::FixRunawayJobsResponse, Status> {
+        if !caller.operator {
+            return Err(reject::status(&Reject::AccessDenied));
+        }
+        if request.runs.len() > MOST_FIXED {
+            let problem = format!("{} are named, where {MOST_FIXED} is the most", request.runs.len());
+            return Err(reject::bad_field(&BadField::new("runs", problem)));
+        }
+        let named = request.runs.into_iter().map(|run| JobRow {
+            job_id: run.job_id,
+            restarts: run.restarts,
+            ..JobRow::default()
+        });
+        let failed = |error: StoreError| Status::internal(error.to_string());
+        let runs = self.runaway(named.collect()).await.map_err(failed)?;
+        // As with Slurm: a run ends with the last thing that is known of it.
+        let closing = |run: &JobRow| Closing {
+            job_id: run.job_id,
+            restarts: run.restarts,
+            state: EndState::Completed.name(),
+            ended: run.submitted,
+        };
+        let closings: Vec<Closing> = runs.iter().map(closing).collect();
+        let fixed = self.accounting.close_runs(&closings).await.map_err(failed)?;
+        tracing::info!(fixed, "runaway jobs were given an end");
+        Ok(v1::FixRunawayJobsResponse { fixed: u32::try_from(fixed).unwrap_or(u32::MAX) })
     }
 
     /// What is said of some runs and of their steps.
@@ -128,6 +207,14 @@ impl Desk {
     }
 }
 
+fn attempt_of(run: &JobRow) -> Attempt {
+    Attempt { job: JobId(run.job_id), restart: run.restarts }
+}
+
+fn is_known(cluster: &Cluster, run: Attempt) -> bool {
+    cluster.job(run.job).is_some_and(|job| job.attempt() == run)
+}
+
 fn ran_on(job: &JobRow, hosts: Option<&BTreeSet<String>>) -> bool {
     let Some(hosts) = hosts else { return true };
     job.node_list.parse::<HostList>().is_ok_and(|list| list.iter().any(|name| hosts.contains(&name)))
@@ -168,6 +255,7 @@ fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, S
         states: request.states.iter().map(|state| state.to_ascii_uppercase()).collect(),
         not_before: request.start,
         before: request.end,
+        open: request.runaway,
         ..Query::default()
     })
 }

@@ -593,4 +593,13 @@ impl Controller for Desk {
         let listing = self.account(&caller, request.into_inner())?;
         Ok(Response::new(share.over(listing)))
     }
+
+    async fn fix_runaway_jobs(
+        &self,
+        request: Request<v1::FixRunawayJobsRequest>,
+    ) -> Result<Response<v1::FixRunawayJobsResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
+        self.fix_runaway(&caller, request.into_inner()).await.map(Response::new)
+    }
 }

@@ -158,6 +158,19 @@ pub struct StepRow {
     pub usage: String,
 }
 
+/// The end of a run of which accounting has none, and of which nobody will say more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closing {
+    /// Job id.
+    pub job_id: u32,
+    /// Run of the job, as [`JobRow::restarts`].
+    pub restarts: u32,
+    /// State in Slurm's word.
+    pub state: &'static str,
+    /// The end, in seconds since the epoch; never before the run's submission, eligibility and start.
+    pub ended: i64,
+}
+
 /// Which jobs are asked for: those that fit every field that is not empty, in ascending order of (job id, restarts).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
@@ -189,6 +202,8 @@ pub struct Query {
     pub limit: u32,
     /// Only the last run of each job, not those that a requeue ended.
     pub last_run_only: bool,
+    /// Only runs that have no end.
+    pub open: bool,
 }
 
 impl Query {
@@ -290,6 +305,15 @@ impl Accounting {
         steps: Vec<StepRow>,
     ) -> Result<(), StoreError> {
         self.database.write(reached, jobs, steps).await
+    }
+
+    /// Gives runs that have no end, and their steps that have none, the one that is said. Others stay as they are.
+    /// Returns how many runs that were.
+    ///
+    /// # Errors
+    /// What the database refuses. Nothing is written then.
+    pub async fn close_runs(&self, closings: &[Closing]) -> Result<u64, StoreError> {
+        self.database.close_runs(closings).await
     }
 
     /// A page of jobs: as many as the limit says, or as fill it.

@@ -58,6 +58,12 @@ async fn others_jobs_are_not_there() {
     assert!(accounted(&mut bob, of_ada).await.is_empty());
     let by_number = v1::ListAccountingRequest { job_ids: vec![hers.to_string()], ..all() };
     assert!(accounted(&mut bob, by_number).await.is_empty());
+    let runaway = v1::ListAccountingRequest { runaway: true, ..all() };
+    let refused = bob.list_accounting(runaway.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let refused = bob.fix_runaway_jobs(v1::FixRunawayJobsRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(accounted(&mut root, runaway).await.is_empty());
     // A name and a number mean two users.
     let both = v1::ListAccountingRequest { users: vec![format!("u{ADA}"), BOB.to_string()], ..all() };
     assert_eq!(accounted(&mut root, both).await, [hers, his]);

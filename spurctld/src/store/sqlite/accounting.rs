@@ -11,10 +11,16 @@ use tokio_stream::StreamExt;
 
 use super::rows::Insert;
 use super::{StoreError, create, failed, from_sql, read_options, schema, sql_int, write_options};
-use crate::store::accounting::{JobRow, Page, Query, StepRow};
+use crate::store::accounting::{Closing, JobRow, Page, Query, StepRow};
 
 /// Connections for readers.
 const READERS: u32 = 4;
+/// Ends a run, not before what is known of it.
+const CLOSE_RUN: &str = "UPDATE job SET state = ?, ended = max(?, submitted, coalesce(eligible, 0), coalesce(started, 0)) \
+                         WHERE job_id = ? AND restarts = ? AND ended IS NULL";
+/// Ends what is left of its steps.
+const CLOSE_STEPS: &str = "UPDATE step SET state = 'CANCELLED', ended = max(?, coalesce(started, 0)) \
+                           WHERE job_id = ? AND restarts = ? AND ended IS NULL";
 /// Values in one list of a query at most; a longer list is asked for in pieces by the one who has it.
 const LIST: usize = 8192;
 /// Pages in the log after which it is copied into the database.
@@ -177,6 +183,33 @@ impl Database {
         }
     }
 
+    pub(in crate::store) async fn close_runs(&self, closings: &[Closing]) -> Result<u64, StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.connection(&self.inner.path).await?;
+        let write = async {
+            let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+            let mut closed = 0;
+            for &Closing { job_id, restarts, state, ended } in closings {
+                let run = sqlx::query(CLOSE_RUN).bind(state).bind(ended).bind(job_id).bind(restarts);
+                let runs = run.execute(&mut *transaction).await?.rows_affected();
+                if runs > 0 {
+                    let steps = sqlx::query(CLOSE_STEPS).bind(ended).bind(job_id).bind(restarts);
+                    steps.execute(&mut *transaction).await?;
+                }
+                closed += runs;
+            }
+            transaction.commit().await?;
+            Ok(closed)
+        };
+        match write.await {
+            Ok(closed) => Ok(closed),
+            Err(error) => {
+                guard.fail().await;
+                Err(self.failed("write to", error))
+            }
+        }
+    }
+
     pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
         let mut sql = select("job", JobRow::COLUMNS);
         sql.push(" WHERE 1");
@@ -280,6 +313,9 @@ fn restrict(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
     }
     if let Some((job_id, restarts)) = query.after {
         sql.push(" AND (job_id, restarts) > (").push_bind(job_id).push(", ").push_bind(restarts).push(")");
+    }
+    if query.open {
+        sql.push(" AND ended IS NULL");
     }
     if query.last_run_only {
         sql.push(" AND restarts = (SELECT max(restarts) FROM job AS run WHERE run.job_id = job.job_id)");

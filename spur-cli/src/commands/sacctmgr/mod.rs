@@ -1,6 +1,8 @@
 //! `sacctmgr`: what there is of Slurm's accounting database here: the cluster, QOS, and users as known. Accounts and
 //! associations are names that jobs give; none is kept, so lists of them are empty, and nothing can be added.
 
+mod runaway;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -23,6 +25,10 @@ pub struct Settings {
     parsable: Option<bool>,
     /// Users and accounts with their associations.
     associations: bool,
+    /// Whether nothing is asked before a change.
+    immediate: bool,
+    /// Whether nothing is changed.
+    readonly: bool,
 }
 
 type SettingsOpt = Opt<Settings>;
@@ -37,8 +43,10 @@ const OPTIONS: &[SettingsOpt] = &[
             Ok(())
         },
     ),
-    SettingsOpt::flag("immediate", Some('i'), "change without asking", |_, _| Ok(()))
-        .without_effect("nothing is asked"),
+    SettingsOpt::flag("immediate", Some('i'), "change without asking", |settings, _| {
+        settings.immediate = true;
+        Ok(())
+    }),
     SettingsOpt::flag("noheader", Some('n'), "no header", |settings, _| {
         settings.no_header = true;
         Ok(())
@@ -55,8 +63,10 @@ const OPTIONS: &[SettingsOpt] = &[
     }),
     SettingsOpt::flag("quiet", Some('Q'), "say no more than errors", |_, _| Ok(()))
         .without_effect("no more is said anyway"),
-    SettingsOpt::flag("readonly", Some('r'), "change nothing", |_, _| Ok(()))
-        .without_effect("nothing can be changed anyway"),
+    SettingsOpt::flag("readonly", Some('r'), "change nothing", |settings, _| {
+        settings.readonly = true;
+        Ok(())
+    }),
     SettingsOpt::flag("verbose", Some('v'), "say more", |_, _| Ok(()))
         .without_effect("there is nothing more to say"),
 ];
@@ -386,10 +396,7 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
             settings.table(&ASSOCIATION, "account,description,organization", &conditions, &[])?
         }
         Some("wckeys") => settings.table(&ASSOCIATION, "wckey,cluster,user", &conditions, &[])?,
-        Some("runawayjobs") => {
-            let own = query::cluster_name(session).await?;
-            format!("Runaway Jobs: No runaway jobs found on cluster {own}\n")
-        }
+        Some("runawayjobs") => runaway::run(session, settings, &conditions).await?,
         Some("configuration") => configuration(session).await?,
         Some(other) => return Err(Bare(format!(" {other}: not supported by Spur: {NOT_KEPT}")).into()),
         None => {

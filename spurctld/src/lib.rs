@@ -28,6 +28,7 @@ mod programs;
 mod recover;
 pub mod reload;
 pub mod replica;
+mod room;
 mod rpc;
 pub mod server;
 mod statistics;

@@ -71,7 +71,7 @@ impl Reload {
             Ok(Answer::Reconfigured { changes }) => changes,
             Ok(_) => Vec::new(),
             Err(Refused::Rejected(rejected)) => return Err(rejected.into()),
-            Err(Refused::Unsure | Refused::Fault) => return Err(NoAnswer::Busy.into()),
+            Err(Refused::Unsure | Refused::NoRoom(_) | Refused::Fault) => return Err(NoAnswer::Busy.into()),
         };
         changes.extend(needs_restart(&self.local, &local));
         if let (Some(keyring), Some(keys)) = (&self.keyring, keys) {

@@ -53,6 +53,7 @@ use crate::programs::Programs;
 use crate::recover::{self, History};
 use crate::reload::Reload;
 use crate::replica::Replica;
+use crate::room::Room;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
 use crate::rpc::quota::Quotas;
@@ -377,6 +378,7 @@ impl Machine {
             inbox: inbox.clone(),
             outbox,
             blobs: blobs.clone(),
+            room: Room::beside(&local.controller.state),
             alarm,
             runtime: tokio::runtime::Handle::current(),
         };

@@ -1,4 +1,4 @@
-//! Disks that are full or refuse to be written: a node's spool, accounting.
+//! Disks that are full or refuse to be written: a node's spool, accounting, the journal's.
 //!
 //! They are small file systems in a mount namespace of the test's own thread, which the daemons inherit. That takes root.
 
@@ -10,24 +10,25 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::Signal;
 
-use crate::client::has_ended;
+use crate::client::{batch_job, has_ended};
 use crate::cluster::{Cluster, Setup};
 
-/// A file system of one mebibyte in a directory of the cluster.
+/// A small file system in a directory of the cluster.
 struct SmallDisk {
     place: PathBuf,
 }
 
 impl SmallDisk {
     /// Nothing where this process may not mount.
-    fn mount(cluster: &Cluster, name: &str) -> Option<Self> {
+    fn mount(cluster: &Cluster, name: &str, size: &str) -> Option<Self> {
         let place = cluster.path(name);
         fs::create_dir_all(&place).unwrap();
         let none = None::<&str>;
         let mounted = unshare(CloneFlags::CLONE_NEWNS)
             .and_then(|()| mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none))
             .and_then(|()| {
-                mount(Some("spur"), &place, Some("tmpfs"), MsFlags::empty(), Some("size=1m,mode=755"))
+                let options = format!("size={size},mode=755");
+                mount(Some("spur"), &place, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
             });
         match mounted {
             Ok(()) => Some(Self { place }),
@@ -73,7 +74,7 @@ impl Drop for SmallDisk {
 /// A cluster of one node whose spool is small.
 fn with_small_spool() -> Option<(Cluster, SmallDisk)> {
     let mut cluster = Cluster::prepare(&Setup::default());
-    let disk = SmallDisk::mount(&cluster, "spool/n1")?;
+    let disk = SmallDisk::mount(&cluster, "spool/n1", "1m")?;
     cluster.start_controller();
     cluster.start_node("n1");
     cluster.wait_for_log("n1", "registered as n1");
@@ -152,7 +153,7 @@ fn an_exit_reaches_the_controller_past_a_disk_that_refuses_it() {
 #[test]
 fn accounting_goes_on_when_there_is_room_and_keeps_nobody_from_ending() {
     let mut cluster = Cluster::prepare(&Setup::default());
-    let Some(disk) = SmallDisk::mount(&cluster, "accounting") else { return };
+    let Some(disk) = SmallDisk::mount(&cluster, "accounting", "1m") else { return };
     std::os::unix::fs::symlink(disk.place.join("acct.db"), cluster.path("state/acct.db")).unwrap();
     cluster.start_controller();
     cluster.start_node("n1");
@@ -173,4 +174,41 @@ fn accounting_goes_on_when_there_is_room_and_keeps_nobody_from_ending() {
         let state = ["sacct", "-X", "-n", "-o", "state%20", "-j", &job.to_string()];
         cluster.wait_until(|cluster| cluster.ok(&state).trim() == "COMPLETED");
     }
+}
+
+#[test]
+fn nobody_fills_the_disk_of_the_controller_with_jobs() {
+    let mut cluster = Cluster::prepare(&Setup::default());
+    let Some(_disk) = SmallDisk::mount(&cluster, "state", "48m") else { return };
+    cluster.start_controller();
+    let large = format!("#!/bin/sh\n# {}\n", "x".repeat(3 << 20));
+    // No node is up, so all of them wait.
+    let submit_all = |cluster: &Cluster, uid: u32| {
+        let mut client = cluster.client_of(uid);
+        let mut jobs = Vec::new();
+        loop {
+            match client.submit(batch_job("large", &large, &cluster.path("work"))) {
+                Ok(job) => jobs.push(job),
+                Err(error) => return (jobs, error.to_string()),
+            }
+        }
+    };
+    let (greedy, refused) = submit_all(&cluster, 1001);
+    assert!(refused.contains("I/O error writing script") && refused.contains("of your jobs"), "{refused}");
+    let (other, refused) = submit_all(&cluster, 1002);
+    assert!(refused.contains("of your jobs"), "{refused}");
+    // Operators have no shares, and stop at what the controller needs for itself.
+    let (operator, refused) = submit_all(&cluster, 0);
+    assert!(refused.contains("new jobs leave 6 of them"), "{refused}");
+    assert!(
+        !greedy.is_empty() && !other.is_empty() && !operator.is_empty(),
+        "{greedy:?} {other:?} {operator:?}"
+    );
+    let mut client = cluster.client_of(1001);
+    assert_eq!(client.cancel(greedy[0]), None);
+    cluster.stop("spurctld");
+    cluster.start_controller();
+    let jobs = cluster.client().jobs_patiently();
+    let waiting = jobs.iter().filter(|job| job.state == "PENDING").count();
+    assert_eq!((jobs.len(), waiting), (operator.len() + greedy.len() + other.len(), jobs.len() - 1));
 }

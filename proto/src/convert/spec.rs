@@ -375,6 +375,7 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
     let batch = Batch {
         script: BlobId::default(),
         environment: BlobId::default(),
+        bytes: u32::try_from(script.len() + environment.len()).unwrap_or(u32::MAX),
         args: args.into_iter().map(String::into_boxed_str).collect(),
         command: command.into(),
         work_dir: work_dir.into(),

@@ -350,6 +350,9 @@ pub struct Batch {
     pub script: BlobId,
     /// Its environment, `NAME=VALUE` separated by NUL.
     pub environment: BlobId,
+    /// How long both are, in bytes; 0 where that was not noted.
+    #[serde(default)]
+    pub bytes: u32,
     /// Arguments after the script's name.
     #[serde(default)]
     pub args: Box<[Box<str>]>,
@@ -385,6 +388,7 @@ impl Batch {
         Self {
             script,
             environment,
+            bytes: 0,
             args: Box::default(),
             command: Box::default(),
             work_dir: "/".into(),

@@ -24,6 +24,7 @@ use crate::clock;
 use crate::fault;
 use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
 use crate::outbox::{Held, Outbox};
+use crate::room::{NoRoom, Room};
 use crate::store::{self, Batch, Journal, StoreError};
 use requests::{Met, Requests};
 use steps::WaitingSteps;
@@ -38,6 +39,7 @@ pub(crate) struct Owner {
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
     pub(crate) blobs: Blobs,
+    pub(crate) room: Room,
     pub(crate) alarm: watch::Sender<Alarm>,
     pub(crate) runtime: tokio::runtime::Handle,
 }
@@ -169,6 +171,9 @@ impl Work {
         let request = ask.request();
         let woken = matches!(ask.input, Input::Wakeup { .. });
         let epoch = self.owner.journal.epoch();
+        if let Err(no_room) = self.take_room(&ask) {
+            return self.refuse(ask, Refused::NoRoom(no_room));
+        }
         let (input, reply, payload) = (ask.input, ask.reply, ask.payload);
         let Some(outcome) = self.decide(epoch, now, input) else {
             return self.hold(reply, Err(Refused::Fault));
@@ -204,6 +209,16 @@ impl Work {
             }
         }
         self.hold(reply, answer.map_err(Refused::Rejected));
+    }
+
+    /// Takes the room of a submission on the disk.
+    fn take_room(&mut self, ask: &Ask) -> Result<(), NoRoom> {
+        let Input::Command { caller, command: Command::Submit(_), .. } = &ask.input else {
+            return Ok(());
+        };
+        let committed = *self.owner.journal.committed().borrow();
+        let bytes = ask.payload.as_ref().map_or(0, |payload| payload.len() as u64);
+        self.owner.room.take(&self.owner.cluster, committed, caller, bytes)
     }
 
     /// What the core makes of an input. One that it fails at without having changed anything is refused; otherwise the state
@@ -264,7 +279,10 @@ impl Work {
         let Bundle { batch, held } = std::mem::take(&mut self.bundle);
         let commit = match batch.is_empty() {
             true => None,
-            false => Some(self.owner.journal.submit_blocking(batch)?),
+            false => {
+                self.owner.room.hand_over(self.owner.cluster.seq(), batch.size());
+                Some(self.owner.journal.submit_blocking(batch)?)
+            }
         };
         self.owner.outbox.put(commit, held);
         let cluster = &self.owner.cluster;

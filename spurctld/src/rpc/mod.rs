@@ -156,6 +156,10 @@ fn outcome(answered: Result<Answered, NoAnswer>) -> Result<Answer, Status> {
         Ok(Err(Refused::Unsure)) => {
             Err(refusal::busy("whether this was done before is not known; ask again"))
         }
+        Ok(Err(Refused::NoRoom(no_room))) => {
+            let error = v1::Error::new("ESLURM_WRITING_TO_FILE", no_room.to_string());
+            Err(refusal::status(Code::FailedPrecondition, &error))
+        }
         Ok(Err(Refused::Fault)) => {
             let message = "the controller has a fault and could not judge this request; nothing was changed, and its log \
                            has the details";

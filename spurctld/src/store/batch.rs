@@ -105,7 +105,7 @@ impl Batch {
     }
 
     /// Bytes of content, a lower bound of what the commit writes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let entries: usize = self.entries.iter().map(|entry| entry.body.len()).sum();
         let blobs: usize = self.blobs.iter().map(|blob| blob.body.len()).sum();
         let requests: usize = self.requests.iter().map(|request| request.reply.len()).sum();

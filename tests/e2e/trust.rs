@@ -330,3 +330,27 @@ fn tokens_are_handed_out_while_any_daemon_of_the_host_runs() {
     cluster.ok(&["squeue"]);
     cluster.wait_for_log("spurctld", "hands out tokens from now on");
 }
+
+#[test]
+fn control_characters_reach_no_terminal() {
+    let cluster = Cluster::start(&Setup::default());
+    let evil = "a\u{1b}[31mb\nJobState=COMPLETED\u{9b}";
+    let job = cluster.sbatch(&["--hold", "--comment", evil, "-A", evil, "-o", evil, "--wrap", "true\ntrue"]);
+    let job = job.to_string();
+    let refused = cluster.fails(&["sbatch", "-J", evil, "--wrap", "true"]);
+    let shown = [
+        cluster.ok(&["squeue", "-h", "-o", "%k|%a"]),
+        cluster.ok(&["squeue", "-h", "-O", "comment:60,account:60,stdout:100"]),
+        cluster.ok(&["scontrol", "show", "job", &job]),
+        cluster.ok(&["scontrol", "-o", "show", "job", &job]),
+        cluster.ok(&["sacct", "-n", "-P", "-j", &job, "-o", "comment,account,submitline,stdout"]),
+        cluster.ok(&["sacct", "-n", "-j", &job, "-o", "comment%60,submitline%200"]),
+        cluster.ok(&["spur", "why", &job]),
+        refused,
+    ];
+    for text in shown {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("JobState=COMPLETED")), "{text}");
+    }
+    assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%k"]), "a\\u{1b}[31mb\\nJobState=COMPLETED\\u{9b}\n");
+}

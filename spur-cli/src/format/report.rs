@@ -5,6 +5,7 @@ use spur_proto::v1::AccountingRow;
 
 use super::Show;
 use super::fields::accounting::FIELDS;
+use super::value::printable;
 
 /// A column that a report can have.
 pub struct Column<R: 'static> {
@@ -109,7 +110,7 @@ impl<R> Report<R> {
             }
         }
         for row in rows {
-            self.line(&mut out, layout, |field, _| (field.text)(row, show));
+            self.line(&mut out, layout, |field, _| printable((field.text)(row, show)));
         }
         out
     }

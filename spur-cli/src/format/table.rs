@@ -2,6 +2,7 @@
 
 use super::field::Show;
 use super::spec::{Column, Format};
+use super::value::printable;
 
 /// The line of headers, without its end.
 pub fn header<R>(format: &Format<R>) -> String {
@@ -10,7 +11,7 @@ pub fn header<R>(format: &Format<R>) -> String {
 
 /// The line of one record, without its end.
 pub fn line<R>(format: &Format<R>, record: &R, show: &Show) -> String {
-    assemble(format, |column| (column.field.text)(record, show))
+    assemble(format, |column| printable((column.field.text)(record, show)))
 }
 
 /// Header and lines of all records, each line ended.

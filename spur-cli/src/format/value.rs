@@ -17,6 +17,19 @@ pub fn or(text: &str, absent: &str) -> String {
     if text.is_empty() { absent.to_owned() } else { text.to_owned() }
 }
 
+/// The text with control characters as escapes: what one user wrote is shown on another one's terminal, and in lines that
+/// programs read.
+pub fn printable(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let escaped = text.chars().map(|c| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    });
+    escaped.collect()
+}
+
 /// A point in time in the zone of `show`, as it prints times, or `absent`.
 pub fn time(seconds: Option<i64>, absent: &str, show: &Show) -> String {
     let Some(Ok(time)) = seconds.map(Timestamp::from_second) else { return absent.to_owned() };

@@ -1,5 +1,7 @@
 //! Records of `Key=Value` as `scontrol show` prints them.
 
+use crate::format::value::printable;
+
 /// One record: its lines, each of some words.
 #[derive(Default)]
 pub(super) struct Record {
@@ -9,7 +11,7 @@ pub(super) struct Record {
 impl Record {
     /// Adds a line of `Key=Value` words.
     pub(super) fn line<const N: usize>(&mut self, pairs: [(&str, String); N]) {
-        let words = pairs.map(|(key, value)| format!("{key}={value}"));
+        let words = pairs.map(|(key, value)| format!("{key}={}", printable(value)));
         self.lines.push(words.join(" "));
     }
 
@@ -24,7 +26,7 @@ impl Record {
     /// Adds a word to the last line.
     pub(super) fn more(&mut self, key: &str, value: &str) {
         if let Some(line) = self.lines.last_mut() {
-            line.push_str(&format!(" {key}={value}"));
+            line.push_str(&format!(" {key}={}", printable(value.to_owned())));
         }
     }
 

@@ -83,7 +83,11 @@ pub(crate) struct Tools {
 impl Tools {
     /// Who speaks for the steps of this node to other nodes.
     fn speaker(&self) -> Speaker {
-        Speaker { node: self.facts.name.clone(), keyring: self.keyring.clone() }
+        Speaker {
+            node: self.facts.name.clone(),
+            keyring: self.keyring.clone(),
+            clock: Arc::clone(&self.clock),
+        }
     }
 }
 

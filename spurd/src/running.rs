@@ -212,6 +212,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::clock::ControllerClock;
 
     #[tokio::test]
     async fn who_asks_for_a_step_that_is_just_ending_is_answered() {
@@ -229,7 +230,9 @@ mod tests {
                 answered
             })
             .collect();
-        follow(Speaker { node: "n1".to_owned(), keyring: None }, step, events, controlled, inbox).await;
+        let speaker =
+            Speaker { node: "n1".to_owned(), keyring: None, clock: Arc::new(ControllerClock::new()) };
+        follow(speaker, step, events, controlled, inbox).await;
         for answered in asked {
             assert!(answered.await.unwrap().is_some());
         }

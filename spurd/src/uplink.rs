@@ -1,6 +1,7 @@
 //! The way of a step on this node to the step's first node: kept open as long as the step lives, whatever breaks.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spur_core::text::address::HostPort;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
 
-use crate::register::now;
+use crate::clock::ControllerClock;
 use crate::step::launcher::Step;
 use crate::step::message::Request;
 
@@ -25,7 +26,8 @@ use crate::step::message::Request;
 const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a pass is good, in seconds: for one connection, and for clocks that differ.
+/// How long a pass is good, in seconds by the controller's clock: for one connection, and for a node that has not heard of
+/// that yet.
 const PASS_SECONDS: i64 = 600;
 /// Messages to the first node that may be under way.
 const QUEUE: usize = 8;
@@ -35,6 +37,7 @@ const QUEUE: usize = 8;
 pub(crate) struct Speaker {
     pub(crate) node: String,
     pub(crate) keyring: Option<Keyring>,
+    pub(crate) clock: Arc<ControllerClock>,
 }
 
 /// The first node of a step.
@@ -87,7 +90,7 @@ impl Speaker {
             restart: attempt.attempt.restart,
             step_id: attempt.step.0,
             node: self.node.clone(),
-            expires: now() + PASS_SECONDS,
+            expires: self.clock.now_secs() + PASS_SECONDS,
         };
         match &self.keyring {
             Some(keyring) => keyring.now().peer_pass(&pass),

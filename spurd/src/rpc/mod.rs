@@ -25,7 +25,6 @@ use self::session::{Left, Session};
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
 use crate::owner::{Message, NotLaunched};
-use crate::register::now;
 use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
 use crate::step::launcher::Step;
@@ -208,8 +207,8 @@ impl StepService {
     /// The same for a call of another node.
     fn peer_pass<T>(&self, request: &Request<T>) -> Result<v1::PeerPass, Status> {
         let pass = auth::peer_pass_of(request.metadata()).and_then(|pass| match &self.keyring {
-            Some(keyring) => keyring.now().open_peer_pass(pass, now()),
-            None => auth::read_unverified_peer_pass(pass, now()),
+            Some(keyring) => keyring.now().open_peer_pass(pass, self.clock.now_secs()),
+            None => auth::read_unverified_peer_pass(pass, self.clock.now_secs()),
         });
         self.known(request, pass)
     }

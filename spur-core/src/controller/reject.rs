@@ -12,11 +12,11 @@ pub enum Reject {
     #[error("Invalid job id specified")]
     InvalidJobId,
     /// No such partition.
-    #[error("Invalid partition name specified: '{name}'; partitions here: {known}")]
+    #[error("Invalid partition name specified: '{name}'{known}")]
     InvalidPartition {
         /// What was asked for.
         name: String,
-        /// What there is.
+        /// What there is, for people; empty where that is private.
         known: String,
     },
     /// None was named and there is no default.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::super::{Ctx, Reject, Reply};
 use crate::cluster::{Cluster, Event};
 use crate::model::caller::Caller;
-use crate::model::config::PartitionConfig;
 use crate::model::config::edit::{self, Known};
+use crate::model::config::{PartitionConfig, Private};
 use crate::model::phase::Phase;
 use crate::text::gather::is_layer_name;
 
@@ -119,8 +119,14 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// The refusal of a partition that does not exist.
+/// The refusal of a partition that does not exist. Where partitions are private it names no other.
 pub(super) fn unknown(cluster: &Cluster, name: &str) -> Reject {
+    if cluster.policy().jobs.private_data.contains(&Private::Partitions) {
+        return Reject::InvalidPartition { name: name.to_owned(), known: String::new() };
+    }
     let known: Vec<&str> = cluster.partitions().iter().map(|partition| &**partition.name()).collect();
-    Reject::InvalidPartition { name: name.to_owned(), known: known.join(", ") }
+    Reject::InvalidPartition {
+        name: name.to_owned(),
+        known: format!("; partitions here: {}", known.join(", ")),
+    }
 }

@@ -7,6 +7,7 @@ use super::partition;
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::caller::Caller;
+use crate::model::config::Private;
 use crate::model::job::JobSpec;
 use crate::model::phase::{Hold, Phase};
 use crate::model::reservation::{Edit, Flag, Members, NodesAsk, PURGE_AFTER, Reservation, ReservationAsk};
@@ -222,12 +223,33 @@ fn delete(ctx: &mut Ctx<'_>, reservation: &Reservation) {
 pub(super) fn named<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Arc<Reservation>, Reject> {
     cluster.reservation(name).ok_or_else(|| {
         let known: Vec<&str> = cluster.reservations().map(|known| &*known.name).collect();
+        if cluster.policy().jobs.private_data.contains(&Private::Reservations) {
+            return Reject::InvalidReservation(format!("there is no reservation {name}"));
+        }
         let known = if known.is_empty() {
             "there are none".to_owned()
         } else {
             format!("there are {}", known.join(", "))
         };
         Reject::InvalidReservation(format!("there is no reservation {name}; {known}"))
+    })
+}
+
+/// A reservation that a job may use. To whom it is hidden there is none.
+pub(super) fn open_to<'a>(
+    cluster: &'a Cluster,
+    caller: &Caller,
+    spec: &JobSpec,
+    name: &str,
+) -> Result<&'a Arc<Reservation>, Reject> {
+    let known = named(cluster, name)?;
+    if known.admits(&spec.owner, spec.account.as_deref()) {
+        return Ok(known);
+    }
+    let hidden = cluster.policy().jobs.hides(Private::Reservations, caller);
+    Err(match hidden && !known.users.admit(Some(&caller.owner.user)) {
+        true => Reject::InvalidReservation(format!("there is no reservation {name}")),
+        false => Reject::ReservationForbidden(Arc::clone(&known.name)),
     })
 }
 

@@ -276,10 +276,7 @@ pub(super) fn judge(
     }
     het(spec)?;
     for name in spec.reservations() {
-        let known = reservation::named(cluster, name)?;
-        if !known.admits(&spec.owner, spec.account.as_deref()) {
-            return Err(Reject::ReservationForbidden(Arc::clone(&known.name)));
-        }
+        reservation::open_to(cluster, caller, spec, name)?;
     }
     if let Some(deadline) = spec.deadline {
         let shortest = spec.least_time();

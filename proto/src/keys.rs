@@ -15,7 +15,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -24,6 +24,7 @@ use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use sha2::Sha256;
+use tokio::sync::watch;
 
 /// The length of a cluster key, of a derived seed and of a public key, in bytes.
 pub const KEY_BYTES: usize = 32;
@@ -368,27 +369,34 @@ impl ClusterKeys {
 
 /// The valid keys of a cluster, which can be replaced while everything runs. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Keyring(Arc<RwLock<Arc<ClusterKeys>>>);
+pub struct Keyring(Arc<watch::Sender<Arc<ClusterKeys>>>);
 
 impl Keyring {
     /// Begins with these keys.
     pub fn new(keys: ClusterKeys) -> Keyring {
-        Keyring(Arc::new(RwLock::new(Arc::new(keys))))
+        Keyring(Arc::new(watch::Sender::new(Arc::new(keys))))
     }
 
     /// Those that are valid now.
     pub fn now(&self) -> Arc<ClusterKeys> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.borrow())
     }
 
     /// Puts others in their place; returns whether they are others.
     pub fn replace(&self, keys: ClusterKeys) -> bool {
-        let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = now.keys != keys.keys || now.cluster != keys.cluster;
-        if changed {
-            *now = Arc::new(keys);
-        }
-        changed
+        self.0.send_if_modified(|now| {
+            let changed = now.keys != keys.keys || now.cluster != keys.cluster;
+            if changed {
+                *now = Arc::new(keys);
+            }
+            changed
+        })
+    }
+
+    /// Waits until a key of this role is not valid any more.
+    pub async fn retired(&self, role: &Role, key: &PublicKey) {
+        // The sender is here.
+        let _ = self.0.subscribe().wait_for(|now| !now.public(role).contains(key)).await;
     }
 }
 

@@ -457,6 +457,7 @@ impl Machine {
             },
             inbox: desk.inbox.clone(),
             heartbeat_interval: local.agent.heartbeat_interval,
+            keyring: keyring.clone(),
             stop: stop.clone(),
         };
         fault::vital("holders", desk.holders.clone().watch(desk.replica.clone(), desk.inbox.clone()));

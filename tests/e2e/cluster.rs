@@ -198,10 +198,22 @@ impl Cluster {
 
     /// Starts one more daemon under a node's name, known to the test as `daemon`, with a copy of the node's spool.
     pub(crate) fn start_clone(&mut self, node: &str, daemon: &str) {
+        self.clone_behind(Command::new(program("spurd")), node, daemon);
+    }
+
+    /// The same on what says that it is another host. That takes root.
+    pub(crate) fn start_clone_elsewhere(&mut self, node: &str, daemon: &str) {
+        let mut command = Command::new("unshare");
+        command.args(["--uts", "sh", "-c", "hostname elsewhere; exec \"$@\"", "sh"]);
+        command.arg(program("spurd")).arg("-b");
+        self.clone_behind(command, node, daemon);
+    }
+
+    fn clone_behind(&mut self, command: Command, node: &str, daemon: &str) {
         let spool = self.path("spool").join(daemon);
         let copied = Command::new("cp").arg("-a").arg(self.path("spool").join(node)).arg(&spool).status();
         assert!(copied.expect("cp is there").success());
-        let mut command = self.node(node, Command::new(program("spurd")));
+        let mut command = self.node(node, command);
         command.arg("--spool").arg(spool).args(["--listen", "127.0.0.1:0"]);
         self.start_daemon(daemon, command);
     }

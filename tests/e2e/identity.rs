@@ -51,3 +51,35 @@ fn another_spool_takes_a_name_over_only_from_a_daemon_that_does_not_answer() {
     cluster.signal("n1", Signal::CONT);
     cluster.wait_for_log("n1", "node n1 is one daemon");
 }
+
+#[test]
+fn a_clone_on_another_host_says_nothing_of_what_runs_on_the_first() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: another name for the host takes root");
+        return;
+    }
+    let mut cluster = Cluster::start(&Setup { more: "[recovery]\noverlap = false\n", ..Setup::default() });
+    let (mut started, mut go) = (cluster.gate("started"), cluster.gate("go"));
+    let job = cluster.sbatch(&["-o", "out", "--wrap", "echo x >started; read x <go; echo end"]);
+    started.wait();
+    // By its copy of the spool, the job has ended.
+    cluster.signal("n1", Signal::STOP);
+    cluster.start_clone_elsewhere("n1", "clone");
+    cluster.wait_for_log("clone", &format!("job {job} may still run"));
+    cluster.signal("n1", Signal::CONT);
+    go.open();
+    let ended = cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!((ended.restarts, cluster.read("out").as_str()), (0, "end\n"));
+    cluster.kill("n1");
+    cluster.wait_for_log("clone", "registered as n1");
+
+    // An operator may know that a host is dead.
+    let lost = cluster.sbatch(&["--no-requeue", "--wrap", "echo x >started; read x <go"]);
+    started.wait();
+    cluster.stop("clone");
+    cluster.start_node("n1");
+    cluster.wait_for_log("n1", &format!("job {lost} may still run"));
+    cluster.ok(&["scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=burnt"]);
+    cluster.client().wait_for(lost, "NODE_FAIL");
+    assert_eq!(cluster.log("n1").matches("registered as n1").count(), 2, "{}", cluster.log("n1"));
+}

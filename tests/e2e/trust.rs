@@ -259,13 +259,14 @@ fn a_certificate_makes_a_controller_by_its_name_alone() {
 /// As docs/guide/administer.md says, step by step.
 #[test]
 fn a_key_is_replaced_while_jobs_run() {
-    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let cluster = Cluster::start(&Setup { nodes: 3, ..Setup::default() });
     let mut gate = cluster.gate("gate");
-    let long = cluster.sbatch(&["-N2", "-n2", "--wrap", "srun sh -c 'read x <gate; echo went on'"]);
+    let long = cluster.sbatch(&["-w", "n[1-2]", "-n2", "--wrap", "srun sh -c 'read x <gate; echo went on'"]);
     cluster.client().wait_for(long, "RUNNING");
     let key = cluster.path("key").display().to_string();
     let step = |cluster: &Cluster| {
-        let out = cluster.ok(&["sbatch", "--wait", "-N2", "-n2", "-o", "out", "--wrap", "srun hostname"]);
+        let out =
+            cluster.ok(&["sbatch", "--wait", "-w", "n[1-2]", "-n2", "-o", "out", "--wrap", "srun hostname"]);
         assert!(out.starts_with("Submitted"), "{out}");
         assert_eq!(cluster.read("out").lines().count(), 2, "both nodes take part");
     };
@@ -283,6 +284,9 @@ fn a_key_is_replaced_while_jobs_run() {
     }
     cluster.ok(&["spur", "keygen", "--retire", &key]);
     cluster.ok(&["scontrol", "reconfigure"]);
+    // Who has the old key only is sent away, and stays out.
+    cluster.wait_for_log("spurctld", "its key is believed no more; it is disconnected node=\"n3\"");
+    cluster.wait_for_log("spurctld", "disconnected node=\"n3\"");
     cluster.signal("n1", Signal::HUP);
     cluster.signal("n2", Signal::HUP);
     cluster.wait_until(|cluster| {

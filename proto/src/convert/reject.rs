@@ -47,6 +47,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::PartitionUnavailable(_)
         | Reject::Stale(_)
         | Reject::OldCopy(_)
+        | Reject::KeptByHost { .. }
         | Reject::ForeignNode { .. } => Code::FailedPrecondition,
         Reject::NoDefaultPartition
         | Reject::InvalidQos(_)

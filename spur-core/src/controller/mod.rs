@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 pub use command::{Command, Input, Reply};
 pub use effect::{Effect, PowerProgram, Program};
+pub use handle::kept_by_host;
 pub use power::Haste;
 pub use reject::Reject;
 

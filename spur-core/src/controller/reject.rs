@@ -174,6 +174,19 @@ pub enum Reject {
          go on from here, without the jobs that are in no copy"
     )]
     OldCopy(Arc<str>),
+    /// A daemon on another host than the one on which the node's jobs were started.
+    #[error(
+        "node {node} is one daemon, and it is the one on host {host}, where job {job} may still run; another host gets the name \
+         when that is over, or when scontrol update NodeName={node} State=DOWN Reason=... has said that the first one is dead"
+    )]
+    KeptByHost {
+        /// The node.
+        node: Arc<str>,
+        /// The host that has the name.
+        host: String,
+        /// A job that was started there.
+        job: JobId,
+    },
     /// A node that belongs to another history than the controller's journal.
     #[error(
         "node {node} belongs to history {theirs}, this controller's journal is of {ours}: is its state directory the \
@@ -265,6 +278,7 @@ impl Reject {
             Reject::TooManyJobs(_) => "ESLURM_ACCOUNTING_POLICY",
             Reject::OldCopy(_) => "ESLURM_OLD_COPY",
             Reject::ForeignNode { .. } => "ESLURM_FOREIGN_HISTORY",
+            Reject::KeptByHost { .. } => "ESLURM_NODE_ALREADY_REGISTERED",
             Reject::Stale(_) | Reject::Unknown => "ESLURM_STALE",
         }
     }

@@ -239,6 +239,16 @@ impl Registration {
             || self.hostname != before.hostname
             || (peer_known && self.peer != before.peer)
     }
+
+    /// Whether the daemon is on another host than the one of `before`, of which it therefore knows nothing. One with the same
+    /// spool under the same boot is on the same host, whatever that calls itself.
+    #[must_use]
+    pub fn is_elsewhere(&self, before: &Registration) -> bool {
+        let peer_known = !before.peer.is_empty() && !self.peer.is_empty();
+        let (same_spool, same_boot) = (self.spool_id == before.spool_id, self.boot_id == before.boot_id);
+        let other_host = self.hostname != before.hostname || (peer_known && self.peer != before.peer);
+        other_host && !(same_spool && same_boot)
+    }
 }
 
 /// The daemon that spoke for a node before the one that does.

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use spur_core::controller::{Input, Reject};
+use spur_core::controller::{self, Input, Reject};
 use spur_core::id::NodeId;
 use spur_core::model::node::Health;
 use spur_core::text::time::Seconds;
 use spur_proto::convert::node::Pulse;
 use spur_proto::convert::{agent as convert, reject};
+use spur_proto::keys::{Keyring, PublicKey, Role};
 use spur_proto::listen::Peer;
 use spur_proto::refusal;
 use spur_proto::v1;
@@ -45,6 +46,7 @@ pub(crate) struct Attendance {
     pub(crate) renderer: Renderer,
     pub(crate) inbox: Inbox,
     pub(crate) heartbeat_interval: Seconds,
+    pub(crate) keyring: Option<Keyring>,
     pub(crate) stop: Stop,
 }
 
@@ -61,11 +63,12 @@ impl Service for Attendance {
         let identified = request.extensions().get::<Identified>().cloned();
         let identified = identified.ok_or_else(|| Status::unauthenticated("nobody knows who you are"))?;
         let (orders, outgoing) = mpsc::channel(BUFFER);
-        let peer = request.extensions().get::<Peer>().and_then(Peer::host);
+        let connected = request.extensions().get::<Peer>();
+        let (peer, key) = (connected.and_then(Peer::host), connected.and_then(|peer| peer.key));
         let (attendance, incoming) = (self.clone(), request.into_inner());
         tokio::spawn(async move {
             tokio::select! {
-                () = attendance.converse(identified, peer, incoming, orders) => {}
+                () = attendance.converse(identified, (peer, key), incoming, orders) => {}
                 () = attendance.stop.wished() => {}
             }
         });
@@ -77,7 +80,7 @@ impl Attendance {
     async fn converse(
         &self,
         identified: Identified,
-        peer: Option<IpAddr>,
+        (peer, key): (Option<IpAddr>, Option<PublicKey>),
         mut incoming: Streaming<v1::NodeMessage>,
         orders: Orders,
     ) {
@@ -101,10 +104,21 @@ impl Attendance {
             tokio::select! {
                 () = self.listen(node, connection, &mut incoming) => {}
                 () = self.speak(queue, &orders) => {}
+                () = self.retired(&hello.node_name, key) => {
+                    tracing::warn!(node = hello.node_name, "its key is believed no more; it is disconnected");
+                }
             }
         }
         self.agents.detach(node, connection);
         tracing::info!(node = hello.node_name, "disconnected");
+    }
+
+    /// Waits until the key that a node has shown is not valid any more.
+    async fn retired(&self, node: &str, key: Option<PublicKey>) {
+        match self.keyring.as_ref().zip(key) {
+            Some((keyring, key)) => keyring.retired(&Role::Node(node.into()), &key).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Lets a node in, if it is who it says. Its queue takes orders once that is decided.
@@ -129,13 +143,13 @@ impl Attendance {
         let mut registration = convert::registration(hello).map_err(|bad| reject::bad_field_error(&bad))?;
         registration.peer = peer.map(|peer| peer.to_string()).unwrap_or_default().into();
         let seen = convert::seen(hello).map_err(|bad| reject::bad_field_error(&bad))?;
-        let known = self.renderer.replica.read().node_named(&hello.node_name).map(|node| {
-            let up = node.health == Health::Up;
-            (node.id, node.registration.clone().filter(|_| up))
-        });
-        let Some((node, before)) = known else {
-            let unknown = Reject::UnknownNode(hello.node_name.clone());
-            return Err(reject::error(&unknown));
+        let (node, before) = {
+            let cluster = self.renderer.replica.read();
+            let node = cluster.node_named(&hello.node_name);
+            let node = node.ok_or_else(|| reject::error(&Reject::UnknownNode(hello.node_name.clone())))?;
+            // Before the daemon that has the name is asked whether it is there: it may be, and stand still.
+            controller::kept_by_host(&cluster, node, &registration).map_err(|kept| reject::error(&kept))?;
+            (node.id, node.registration.clone().filter(|_| node.health == Health::Up))
         };
         let identity = Identity::of(hello, peer);
         let (connection, queue) = match self.agents.claim(node, identity, before.as_deref()).await {

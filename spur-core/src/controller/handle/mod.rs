@@ -33,6 +33,8 @@ mod unsupported;
 mod update_job;
 mod update_nodes;
 
+pub use register::kept_by_host;
+
 use std::sync::Arc;
 
 use super::command::{Command, Input, Reply};

@@ -9,7 +9,7 @@ use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::job::Job;
-use crate::model::node::{Registration, SHARD};
+use crate::model::node::{Health, Registration, SHARD};
 use crate::model::phase::{EndState, Hold, Phase};
 use crate::model::reason::Reason;
 
@@ -48,6 +48,7 @@ pub(super) fn check(
     // One that was taken out of the configuration is let in for as long as jobs have something of it.
     let node = cluster.node_named(name).filter(|node| node.configured || !node.jobs.is_empty());
     let node = node.ok_or_else(|| Reject::UnknownNode(name.to_owned()))?;
+    kept_by_host(cluster, node, &registration)?;
     let wanted = |attempt: Attempt| {
         cluster.job(attempt.job).is_some_and(|job| job.attempt() == attempt && holds(job, node.id))
     };
@@ -146,6 +147,28 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
 }
 
 /// Whether the job still has something to do with the node.
+/// Refuses the name of a node to another host while something may still run on the one that has it: a daemon elsewhere
+/// cannot know that it does not, whatever a copied spool says. An operator who has the node down says that it is dead.
+///
+/// # Errors
+/// [`Reject::KeptByHost`].
+pub fn kept_by_host(cluster: &Cluster, node: &Node, registration: &Registration) -> Result<(), Reject> {
+    let Some(before) = node.registration.as_ref().filter(|before| registration.is_elsewhere(before)) else {
+        return Ok(());
+    };
+    let given_up = matches!(node.health, Health::Down { by: Some(_), .. });
+    let launched = |job: &&Job| holds(job, node.id) && !job.configuring.nodes.contains(&node.id);
+    let mut jobs = node.jobs.iter().filter_map(|job| cluster.job(*job));
+    match jobs.find(launched).filter(|_| !given_up) {
+        None => Ok(()),
+        Some(job) => Err(Reject::KeptByHost {
+            node: Arc::clone(node.name()),
+            host: format!("{} ({})", before.hostname, before.peer),
+            job: job.id,
+        }),
+    }
+}
+
 fn holds(job: &Job, node: NodeId) -> bool {
     match &job.phase {
         Phase::Running { alloc, .. } => alloc.on(node).is_some(),

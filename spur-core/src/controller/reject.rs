@@ -155,7 +155,7 @@ pub enum Reject {
     StepTooMuchMemory(String),
     /// Too many jobs.
     #[error(
-        "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): the controller holds {0} jobs, its max_job_count"
+        "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): with this the controller would hold more than {0} jobs, its max_job_count"
     )]
     TooManyJobs(u32),
     /// A node that the configuration does not name.

@@ -95,6 +95,17 @@ async fn nodes_partitions_and_reservations_are_hidden() {
     let by_name = v1::ListReservationsRequest { names: vec!["hers".to_owned()] };
     let refused = bob.list_reservations(by_name).await.unwrap_err();
     assert!(refused.message().contains("there is no reservation hers"), "{refused}");
+    // Nor does a refusal say more.
+    for (reservation, partition, said) in [
+        ("hers", "", "there is no reservation hers"),
+        ("his", "", "there is no reservation his"),
+        ("", "none", "'none'"),
+    ] {
+        let job = v1::JobSpec { reservation: reservation.into(), partition: partition.into(), ..job("x") };
+        let request = v1::SubmitRequest { job: Some(job), ..v1::SubmitRequest::default() };
+        let refused = bob.submit(request).await.unwrap_err();
+        assert!(refused.message().ends_with(said), "{refused}");
+    }
 
     let denied = |status: Status| status.code() == Code::PermissionDenied;
     assert!(denied(ada.list_nodes(v1::ListNodesRequest::default()).await.err().unwrap()));

@@ -35,6 +35,7 @@ pub(super) fn check(
     caller: &Caller,
     submission: Submission,
 ) -> Result<Decision, Reject> {
+    array(cluster, &submission.spec)?;
     let most = cluster.policy().jobs.max_job_count;
     let tasks = submission.spec.array.as_ref().map_or(1, |array| array.tasks.len());
     if cluster.jobs().count() + submission.rest.len() + tasks > most as usize {
@@ -46,7 +47,6 @@ pub(super) fn check(
     let mut submission = submission;
     let counted = count_nodes(&mut submission.spec);
     let (mut spec, more) = resolve(cluster, caller, submission)?;
-    array(cluster, &spec)?;
     let forgotten = without_unknown(cluster, &mut spec);
     dependency(cluster, &spec)?;
     let told = counted.into_iter().chain(more).chain(forgotten);

@@ -46,6 +46,9 @@ pub const JOBS_AT_ONCE: usize = 1000;
 /// For how long one that is busy is asked again: it serves others meanwhile, or too much of ours.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(300);
 
+/// How long a daemon of this host may take to give a token, and how often one is asked for.
+const MINT_TIMEOUT: Duration = Duration::from_secs(7);
+const MINT_TRIES: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A call that has come to nothing for so long is told of.
@@ -477,13 +480,21 @@ impl Connection {
             }
             Identity::Socket { path, served_by, certified } => {
                 let failed = |source| CallError::NoToken { socket: path.clone(), source };
-                let minted = async {
+                let minted = async || {
                     let channel = connect_locally(path, served_by).await?;
                     let answer = IdentityClient::new(channel).mint_token(MintTokenRequest {}).await;
                     answer.map(Response::into_inner).map_err(|status| status.message().to_owned().into())
                 };
-                let minted: Result<_, Box<dyn std::error::Error + Send + Sync>> =
-                    timeout(CALL_TIMEOUT, minted).await.unwrap_or_else(|_| Err("no answer".into()));
+                let mut tries = 0;
+                let minted: Result<_, Box<dyn std::error::Error + Send + Sync>> = loop {
+                    tries += 1;
+                    match timeout(MINT_TIMEOUT, minted()).await {
+                        Ok(minted) => break minted,
+                        // Another daemon of this host takes the place of one that stands still.
+                        Err(_) if tries < MINT_TRIES => {}
+                        Err(_) => break Err("no answer".into()),
+                    }
+                };
                 let minted = minted.map_err(failed)?;
                 let keys = minted.controller_keys.iter().filter_map(|key| PublicKey::from_bytes(key));
                 let keys: Vec<PublicKey> = keys.collect();

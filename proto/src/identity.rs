@@ -2,7 +2,7 @@
 //! kernel, not of the caller.
 //!
 //! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one until it is
-//! gone; then the next does.
+//! gone, or does not answer; then the next does.
 
 use std::ffi::CString;
 use std::future::Future;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Gid, Group, Uid, User};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tonic::{Request, Response, Status};
 
@@ -23,6 +24,11 @@ use crate::v1::identity_server::{Identity, IdentityServer};
 
 /// How often a socket is looked at that another daemon has, or that may have been taken away.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a daemon that has the socket may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+/// What a client of HTTP/2 begins with (RFC 9113, 3.4), and empty settings: the server answers with its own.
+const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// A socket at which tokens are handed out.
 #[derive(Debug)]
@@ -53,10 +59,10 @@ impl Window {
     /// # Errors
     /// What keeps the socket from being made.
     pub async fn open(socket: &Path) -> Result<Option<Window>, WindowError> {
-        if UnixStream::connect(socket).await.is_ok() {
+        if is_served(socket).await {
             return Ok(None);
         }
-        // What is left of a daemon that has ended.
+        // What is left of a daemon that has ended, or stands still.
         match std::fs::remove_file(socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(WindowError::Old(socket.to_owned(), error));
@@ -133,6 +139,17 @@ impl Window {
         let gone = if is_there(&socket, inode) { std::fs::remove_file(&socket) } else { Ok(()) };
         served.map_err(io::Error::other).and(gone)
     }
+}
+
+/// Whether a daemon is behind a socket that answers, be it that it is busy. One that stands still (a debugger, SIGSTOP) is
+/// connected to by the kernel all the same.
+async fn is_served(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket).await else { return false };
+    let answer = async {
+        stream.write_all(GREETING).await?;
+        stream.read_u8().await
+    };
+    tokio::time::timeout(ANSWER, answer).await.is_ok()
 }
 
 fn is_there(socket: &Path, inode: u64) -> bool {

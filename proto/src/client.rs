@@ -318,6 +318,32 @@ impl Connection {
         self.repeat(Some(CALL_TIMEOUT), |_| request.clone(), call).await
     }
 
+    /// Asks for a list, and reads it to its end. One that breaks off is asked for anew for as long as patience lasts.
+    ///
+    /// # Errors
+    /// A refusal, or the last failure when patience ran out.
+    pub async fn list<Q: Clone, A>(
+        &mut self,
+        request: Q,
+        call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<Streaming<A>>, Status>,
+    ) -> Result<Vec<A>, CallError> {
+        let give_up = Instant::now() + self.patience;
+        loop {
+            let mut stream = self.read(request.clone(), &call).await?;
+            let mut all = Vec::new();
+            let error = loop {
+                match self.next(&mut stream).await {
+                    Ok(Some(message)) => all.push(message),
+                    Ok(None) => return Ok(all),
+                    Err(error) => break error,
+                }
+            };
+            if !error.is_transient() || Instant::now() >= give_up {
+                return Err(error);
+            }
+        }
+    }
+
     /// Asks for a change; it is made once however often it had to be asked for.
     ///
     /// # Errors

@@ -11,10 +11,10 @@ use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
-    ExpandHostlistRequest, Job, JobFilter, KeyValue, License, ListJobsRequest, ListLicensesRequest,
-    ListNodesRequest, ListPartitionsRequest, ListPrioritiesRequest, ListReservationsRequest,
-    ListStepsRequest, ListTopologyRequest, Node, Partition, PingRequest, PriorityFactors, Reservation,
-    ShowConfigRequest, Step, Topology,
+    AccountingRow, ExpandHostlistRequest, Job, JobFilter, KeyValue, License, ListAccountingRequest,
+    ListJobsRequest, ListLicensesRequest, ListNodesRequest, ListPartitionsRequest, ListPrioritiesRequest,
+    ListReservationsRequest, ListStepsRequest, ListTopologyRequest, Node, Partition, PingRequest,
+    PriorityFactors, Reservation, ShowConfigRequest, Step, Topology,
 };
 use tokio::time::MissedTickBehavior;
 
@@ -152,12 +152,7 @@ pub async fn jobs_with_starts(connection: &mut Connection, filter: JobFilter) ->
 
 async fn listed(connection: &mut Connection, request: ListJobsRequest) -> Result<Vec<Job>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_jobs(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut all = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        all.extend(message.jobs);
-    }
-    Ok(all)
+    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.jobs).collect())
 }
 
 /// Those of some users whom neither this host knows nor the controller, by any job of theirs.
@@ -186,12 +181,7 @@ pub async fn unknown_users(session: &mut Session, users: &[String]) -> anyhow::R
 pub async fn steps(connection: &mut Connection, filter: JobFilter) -> Result<Vec<Step>, CallError> {
     let request = ListStepsRequest { filter: Some(filter) };
     let call = async |mut controller: Controller, request| controller.list_steps(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut all = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        all.extend(message.steps);
-    }
-    Ok(all)
+    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.steps).collect())
 }
 
 /// What makes up the priorities of the jobs that `filter` admits and that wait for room.
@@ -204,12 +194,19 @@ pub async fn priorities(
 ) -> Result<Vec<PriorityFactors>, CallError> {
     let request = ListPrioritiesRequest { filter: Some(filter) };
     let call = async |mut controller: Controller, request| controller.list_priorities(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut all = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        all.extend(message.priorities);
-    }
-    Ok(all)
+    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.priorities).collect())
+}
+
+/// Jobs and steps from accounting.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn accounting(
+    connection: &mut Connection,
+    request: ListAccountingRequest,
+) -> Result<Vec<AccountingRow>, CallError> {
+    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
+    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.rows).collect())
 }
 
 /// Adds what only JSON and few fields say: the cluster's name, and who asks.
@@ -254,12 +251,7 @@ pub async fn settings(connection: &mut Connection) -> Result<Vec<KeyValue>, Call
 pub async fn nodes(connection: &mut Connection, nodes: &str) -> Result<Vec<Node>, CallError> {
     let request = ListNodesRequest { nodes: nodes.to_owned(), ..ListNodesRequest::default() };
     let call = async |mut controller: Controller, request| controller.list_nodes(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut all = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        all.extend(message.nodes);
-    }
-    Ok(all)
+    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.nodes).collect())
 }
 
 /// The partitions of these names; all if there are none.
@@ -304,10 +296,8 @@ pub async fn topology(
     request: ListTopologyRequest,
 ) -> Result<Topology, CallError> {
     let call = async |mut controller: Controller, request| controller.list_topology(request).await;
-    let mut stream = connection.read(request, call).await?;
     let mut whole = Topology::default();
-    while let Some(message) = connection.next(&mut stream).await? {
-        let Some(part) = message.topology else { continue };
+    for part in connection.list(request, call).await?.into_iter().filter_map(|message| message.topology) {
         let mut domains = std::mem::take(&mut whole.domains);
         domains.extend(part.domains.iter().cloned());
         whole = Topology { domains, ..part };

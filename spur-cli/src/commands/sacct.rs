@@ -499,13 +499,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
     listing::check_clusters(session, &query.common.clusters).await?;
     let (from, until) = (request.start, request.end);
-    let connection = session.connection()?;
-    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut rows = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        rows.extend(message.rows);
-    }
+    let mut rows = query::accounting(session.connection()?, request).await?;
     if query.truncate {
         for row in &mut rows {
             row.start_time = row.start_time.map(|start| start.max(from.unwrap_or(start)));

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use spur_core::text::jobid::JobRef;
-use spur_proto::client::Controller;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::query;
@@ -206,13 +205,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         all_users: true,
         ..ListAccountingRequest::default()
     };
-    let connection = session.connection()?;
-    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut rows = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        rows.extend(message.rows);
-    }
+    let mut rows = query::accounting(session.connection()?, request).await?;
     // An array, or a het job, is shown by its first.
     let first = rows.first().map(|row| row.job_id);
     rows.retain(|row| Some(row.job_id) == first);

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nix::unistd::User;
 use spur_core::text::time::When;
-use spur_proto::client::Controller;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::moment::past_moment;
@@ -302,13 +301,8 @@ async fn rows(
         allocations_only: true,
         ..ListAccountingRequest::default()
     };
-    let connection = session.connection()?;
-    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut rows = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        rows.extend(message.rows.into_iter().filter(|row| row.step_id.is_empty()));
-    }
+    let mut rows = query::accounting(session.connection()?, request).await?;
+    rows.retain(|row| row.step_id.is_empty());
     Ok(rows)
 }
 

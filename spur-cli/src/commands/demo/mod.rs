@@ -416,12 +416,9 @@ async fn cancel_all(site: &Site) {
         let mut inside = site.session("spur demo");
         let connection = inside.connection()?;
         let request = ListJobsRequest::default();
-        let mut listed =
-            connection.read(request, async |mut controller, r| controller.list_jobs(r).await).await?;
-        let mut ids = Vec::new();
-        while let Some(answer) = connection.next(&mut listed).await? {
-            ids.extend(answer.jobs.iter().map(|job| job.id));
-        }
+        let listed =
+            connection.list(request, async |mut controller, r| controller.list_jobs(r).await).await?;
+        let ids: Vec<u32> = listed.iter().flat_map(|answer| &answer.jobs).map(|job| job.id).collect();
         if ids.is_empty() {
             return Ok(());
         }

@@ -91,15 +91,8 @@ async fn list(session: &mut Session, cluster: &str) -> anyhow::Result<Vec<Runawa
         runaway: true,
         ..ListAccountingRequest::default()
     };
-    let connection = session.connection()?;
-    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
-    let mut stream = connection.read(request, call).await?;
-    let mut runaway = Vec::new();
-    while let Some(message) = connection.next(&mut stream).await? {
-        let of_this = |row| Runaway { row, cluster: cluster.to_owned() };
-        runaway.extend(message.rows.into_iter().map(of_this));
-    }
-    Ok(runaway)
+    let rows = query::accounting(session.connection()?, request).await?;
+    Ok(rows.into_iter().map(|row| Runaway { row, cluster: cluster.to_owned() }).collect())
 }
 
 /// Whether the user has them ended; who says nothing has not.

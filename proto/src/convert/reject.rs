@@ -64,6 +64,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidNodeState(_)
         | Reject::InvalidTime(_)
         | Reject::Dependency(_)
+        | Reject::CircularDependency
         | Reject::InvalidArray(_)
         | Reject::Invalid(_)
         | Reject::StepTooLarge(_)

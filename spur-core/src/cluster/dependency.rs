@@ -1,5 +1,7 @@
 //! Takes out of a job's dependency what has come true, and notices what no longer can.
 
+use std::collections::BTreeSet;
+
 use super::{Array, Jobs};
 use crate::id::JobId;
 use crate::model::job::{Job, JobSpec};
@@ -40,6 +42,33 @@ pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Opti
     Waits::of(dependency, &earlier, of_array, |other| jobs.array(other).is_some()).map(Box::new)
 }
 
+/// Whether a job would wait for itself with another request, by way of what others wait for.
+pub(super) fn is_circular(job: &Job, spec: &JobSpec, jobs: &Jobs) -> bool {
+    let records = |wait: &Wait| -> Vec<JobId> {
+        match (wait.scope, jobs.array(wait.job)) {
+            (Scope::Task(task), Some(_)) => {
+                jobs.task(wait.job, task.0).map(|task| task.id).into_iter().collect()
+            }
+            (_, Some(array)) => array.records().collect(),
+            (_, None) => vec![wait.job],
+        }
+    };
+    let waits = of(job.id, spec, job.array.is_some(), jobs);
+    // Tasks that wait as one may come to wait for each other.
+    let own_task = |wait: &&Wait| matches!(wait.scope, Scope::Task(_)) && wait.job == job.array_id();
+    let terms = waits.iter().flat_map(|waits| &waits.terms).filter(|wait| !own_task(wait));
+    let mut next: Vec<JobId> = terms.flat_map(records).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(id) = next.pop() {
+        if id == job.id {
+            return true;
+        }
+        let waits = jobs.get(id).and_then(|job| job.waits_for.as_ref()).filter(|_| seen.insert(id));
+        next.extend(waits.iter().flat_map(|waits| &waits.terms).flat_map(records));
+    }
+    false
+}
+
 /// Looks at the jobs that `job` waits for, and updates what it still waits for. What could not come true stays so, also if
 /// the other job is requeued.
 pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
@@ -50,8 +79,9 @@ pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
     let gone = job.spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
     let Some(waits) = job.waits_for.as_deref_mut() else { return };
     let any = waits.any;
-    let (mut held, mut never, mut from) = (false, 0, None);
-    waits.terms.retain(|wait| match verdict(*wait, tasks, jobs, gone) {
+    let (mut held, mut from) = (false, None);
+    waits.terms.retain_mut(|wait| match verdict(*wait, tasks, jobs, gone) {
+        _ if wait.never => true,
         Verdict::Met(at) => {
             held = true;
             from = from.max(Some(at));
@@ -59,13 +89,13 @@ pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
         }
         Verdict::Open => true,
         Verdict::Never => {
-            never += 1;
-            !any
+            wait.never = true;
+            true
         }
     });
-    let open = waits.terms.len();
-    let satisfied = if any { held } else { open == 0 };
-    job.never = !satisfied && if any { open == 0 } else { never > 0 };
+    let mut never = waits.terms.iter().map(|wait| wait.never);
+    let satisfied = if any { held } else { waits.terms.is_empty() };
+    job.never = !satisfied && if any { never.all(|never| never) } else { never.any(|never| never) };
     if satisfied {
         job.waits_for = None;
         if let (Phase::Pending(pending), Some(from)) =

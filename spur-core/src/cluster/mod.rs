@@ -43,7 +43,7 @@ use crate::model::alloc::NodeAlloc;
 use crate::model::config::Policy;
 use crate::model::fabric::{Fabric, Pos};
 use crate::model::idset::IdSet;
-use crate::model::job::Job;
+use crate::model::job::{Job, JobSpec};
 use crate::model::reservation::Reservation;
 use crate::text::time::Time;
 
@@ -224,6 +224,12 @@ impl Cluster {
     #[must_use]
     pub fn reservation(&self, name: &str) -> Option<&Arc<Reservation>> {
         self.reservations.get(name)
+    }
+
+    /// Whether a job would wait for itself with another request, by way of what others wait for.
+    #[must_use]
+    pub fn waits_for_itself(&self, job: &Job, spec: &JobSpec) -> bool {
+        dependency::is_circular(job, spec, &self.jobs)
     }
 
     /// The table of jobs.

@@ -88,6 +88,9 @@ pub enum Reject {
     /// Jobs have them at that time.
     #[error("Requested nodes are busy: {0}")]
     NodesBusy(String),
+    /// A dependency by which a job waits for itself.
+    #[error("Circular job dependency")]
+    CircularDependency,
     /// A dependency that names no job.
     #[error("Job dependency problem: {0}")]
     Dependency(String),
@@ -262,6 +265,7 @@ impl Reject {
             Reject::ReservationBegun => "ESLURM_RSV_ALREADY_STARTED",
             Reject::ReservationOverlap(_) => "ESLURM_RESERVATION_OVERLAP",
             Reject::Dependency(_) => "ESLURM_DEPENDENCY",
+            Reject::CircularDependency => "ESLURM_CIRCULAR_DEPENDENCY",
             Reject::InvalidArray(_) => "ESLURM_INVALID_ARRAY",
             Reject::Invalid(_) | Reject::InvalidPolicy(_) => "ESLURM_INVALID_REQUEST",
             Reject::AccessDenied => "ESLURM_ACCESS_DENIED",

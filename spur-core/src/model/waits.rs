@@ -12,7 +12,7 @@ use crate::text::dependency::{Dependency, DependencyJob, DependencyKind, Join, T
 pub struct Waits {
     /// Whether one satisfied term is enough (`?` between terms).
     pub any: bool,
-    /// The terms not yet satisfied.
+    /// The terms not yet satisfied, also those that never will be.
     pub terms: Vec<Wait>,
 }
 
@@ -29,6 +29,9 @@ pub struct Wait {
     /// How many seconds after it.
     #[serde(default)]
     pub delay: u64,
+    /// Whether it can happen no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never: bool,
 }
 
 /// How a job had ended that had left memory before another was to wait for it.
@@ -108,6 +111,7 @@ impl Waits {
                         job: *job,
                         scope: Scope::Whole,
                         delay: 0,
+                        never: false,
                     };
                     terms.extend(earlier.iter().map(wait));
                     continue;
@@ -118,6 +122,7 @@ impl Waits {
                 job: on.job,
                 scope: scope(term.kind, on),
                 delay: u64::from(on.delay_minutes) * 60,
+                never: false,
             }));
         }
         (!terms.is_empty()).then_some(Self { any: dependency.join == Join::Any, terms })
@@ -158,7 +163,7 @@ impl fmt::Display for Waits {
             if wait.delay > 0 {
                 write!(f, "+{}", wait.delay / 60)?;
             }
-            f.write_str("(unfulfilled)")?;
+            f.write_str(if wait.never { "(failed)" } else { "(unfulfilled)" })?;
             between = if self.any { "?" } else { "," };
         }
         Ok(())

@@ -155,6 +155,9 @@ fn changed(
         if spec.dependency != job.spec.dependency {
             warnings.extend(submit::without_unknown(cluster, &mut spec));
             submit::dependency(cluster, &spec)?;
+            if cluster.waits_for_itself(job, &spec) {
+                return Err(Reject::CircularDependency);
+            }
         }
         let partitions = submit::partitions(cluster, &spec)?;
         warnings.extend(submit::share_memory(&mut spec.shape, &partitions));

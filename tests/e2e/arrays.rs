@@ -106,3 +106,41 @@ fn tasks_know_who_they_are_and_can_be_dealt_with_alone() {
     cluster.ok(&["scancel", &all, &each.to_string()]);
     assert_eq!(cluster.ok(&["squeue", "-h"]), "");
 }
+
+#[test]
+fn tasks_that_wait_as_one_are_shown_one_by_one_where_they_are_named() {
+    let cluster = Cluster::start(&Setup::default());
+    let array = cluster.sbatch(&["--hold", "-a", "1-3", "--wrap", "true"]);
+    let shown = |words: &[&str]| cluster.ok(&[&["squeue", "-h", "-o", "%i %K"], words].concat());
+    assert_eq!(shown(&["-j", &array.to_string()]), format!("{array}_[1-3] 1-3\n"));
+    assert_eq!(shown(&["-j", &format!("{array}_2")]), format!("{array}_2 2\n"));
+    let several = shown(&["-r", "-S", "K", "-j", &format!("{array}_[1,3]")]);
+    assert_eq!(several, format!("{array}_1 1\n{array}_3 3\n"));
+    assert_eq!(shown(&["-j", &format!("{array}_7")]), "");
+    assert!(cluster.fails(&["squeue", "-j", "99_1"]).contains("Invalid job id specified"));
+}
+
+#[test]
+fn no_job_waits_for_itself_and_what_has_failed_is_shown() {
+    let cluster = Cluster::start(&Setup::default());
+    let first = cluster.sbatch(&["--hold", "--wrap", "exit 1"]);
+    let second = cluster.sbatch(&["-d", &format!("afterok:{first}"), "--wrap", "true"]);
+    let third =
+        cluster.sbatch(&["--hold", "-d", &format!("afterany:{second}"), "-a", "1-2", "--wrap", "true"]);
+    let job = format!("JobId={first}");
+    for on in [first.to_string(), second.to_string(), third.to_string(), format!("{third}_2")] {
+        let dependency = format!("Dependency=afterok:{on}");
+        let refused = cluster.fails(&["scontrol", "update", &job, &dependency]);
+        assert!(refused.contains("Circular job dependency"), "{on}: {refused}");
+    }
+    // Tasks may wait for others of their array.
+    let later = format!("JobId={third}_2");
+    cluster.ok(&["scontrol", "update", &later, &format!("Dependency=afterany:{third}_1")]);
+    let either = format!("afterok:{first}?afterany:{third}_1");
+    let either = cluster.sbatch(&["-d", &either, "--wrap", "true"]);
+    cluster.ok(&["scontrol", "release", &first.to_string()]);
+    cluster.client().wait(second, |job| job.reason == "DependencyNeverSatisfied");
+    let shown = |job: u32| cluster.ok(&["squeue", "-h", "-o", "%E", "-j", &job.to_string()]);
+    assert_eq!(shown(second), format!("afterok:{first}(failed)\n"));
+    assert_eq!(shown(either), format!("afterok:{first}(failed)?afterany:{third}_1(unfulfilled)\n"));
+}

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use spur_core::text::jobid::JobRef;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::{Job, JobFilter, Step};
 
@@ -359,6 +359,18 @@ impl Query {
         self.common.wish.is_some() || self.columns.as_ref().is_some_and(shown)
     }
 
+    /// A job, or, of tasks that wait as one, each of those that were asked for by number.
+    fn named_tasks(&self, job: Job) -> Vec<Job> {
+        let refs = self.filter.job_ids.iter().filter_map(|id| id.parse::<JobRef>().ok());
+        let refs: Vec<JobRef> = refs.filter(|wanted| job::is_meant(&job, wanted)).collect();
+        if refs.is_empty() || refs.iter().any(|wanted| !matches!(wanted.part, JobPart::Tasks(_))) {
+            return vec![job];
+        }
+        let mut tasks = job::one_per_task(job);
+        tasks.retain(|task| refs.iter().any(|wanted| job::is_meant(task, wanted)));
+        tasks
+    }
+
     fn surroundings(&self, show: &Show) -> Show {
         Show { convert: !self.raw_units, ..show.clone() }
     }
@@ -369,6 +381,7 @@ impl Query {
     /// A format or an order that names a field that is not there.
     pub fn jobs_text(&self, jobs: Vec<Job>, show: &Show) -> anyhow::Result<String> {
         let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| self.admits(job)).collect();
+        jobs = jobs.into_iter().flat_map(|job| self.named_tasks(job)).collect();
         if self.per_task {
             jobs = jobs.into_iter().flat_map(job::one_per_task).collect();
         }
@@ -437,14 +450,14 @@ impl Query {
             false => query::jobs_with(connection, self.request(), self.common.wish.is_some()).await,
         };
         let jobs = match answer {
+            Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") && self.alone() => {
+                session.say("slurm_load_jobs error: Invalid job id specified");
+                return Err(Failure::new("").into());
+            }
             // Of several there may be none left.
             Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
             answer => answer?,
         };
-        if jobs.is_empty() && self.alone() {
-            session.say("slurm_load_jobs error: Invalid job id specified");
-            return Err(Failure::new("").into());
-        }
         self.jobs_text(jobs, &show)
     }
 }

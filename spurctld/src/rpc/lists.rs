@@ -12,6 +12,7 @@ use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
 use spur_core::model::job::Job;
 use spur_core::model::reservation::Reservation;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::convert::job::Outlook;
 use spur_proto::convert::{BadField, job, node, partition, priority, reject, reservation, step, topology};
 use spur_proto::v1;
@@ -101,7 +102,19 @@ impl Desk {
             }
             tokio::task::yield_now().await;
         }
-        if ids.is_empty() { Err(reject::status(&Reject::InvalidJobId)) } else { Ok(Some(ids)) }
+        // Tasks of an array that is there may be over.
+        let of_array = |id: &String| {
+            let reference = id.parse::<JobRef<JobId>>().ok();
+            let reference = reference.filter(|reference| matches!(reference.part, JobPart::Tasks(_)));
+            let cluster = self.replica.read();
+            let array = reference.and_then(|reference| cluster.jobs().array(reference.job));
+            let first = array.and_then(|array| array.records().find_map(|id| cluster.job(id)));
+            first.is_some_and(|job| Sight::of(&cluster, caller).sees(job))
+        };
+        if ids.is_empty() && !written.iter().any(of_array) {
+            return Err(reject::status(&Reject::InvalidJobId));
+        }
+        Ok(Some(ids))
     }
 
     /// Lists what jobs come to, a page at a time.

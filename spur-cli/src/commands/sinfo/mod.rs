@@ -231,8 +231,8 @@ fn is_in(node: &Node, state: &str) -> bool {
         "boot" | "reboot" | "reboot_requested" => node.power == "REBOOT_REQUESTED",
         "boot^" | "reboot^" | "reboot_issued" => node.power == "REBOOT_ISSUED",
         "drain" => node.state.starts_with("drain"),
-        // Slurm counts all that still runs something while it is drained as this.
-        "alloc" | "allocated" => matches!(node.state.as_str(), "allocated" | "draining"),
+        // Slurm counts all that run something as this, also in part, or while they are drained.
+        "alloc" | "allocated" => matches!(node.state.as_str(), "allocated" | "mixed" | "draining"),
         "comp" => node.state == "completing",
         "mix" | "mixed" => node.state == "mixed",
         "drng" => node.state == "draining",

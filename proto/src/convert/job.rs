@@ -279,17 +279,18 @@ pub fn requested_tres(shape: &Shape) -> Tres {
     tres
 }
 
-/// The trackable resources that an allocation holds.
-pub fn allocated_tres(cluster: &Cluster, alloc: &Alloc) -> Tres {
+/// The trackable resources that an allocation holds, or a part of it.
+pub fn allocated_tres(cluster: &Cluster, parts: &[NodeAlloc]) -> Tres {
     let mut tres = Tres::default();
-    tres.set(TresKind::Cpu, alloc.cpus());
-    let memory: u64 = alloc.nodes.iter().map(|part| part.memory_mb).sum();
+    let cpus = parts.iter().map(|part| u64::from(part.cpus.len())).sum();
+    tres.set(TresKind::Cpu, cpus);
+    let memory: u64 = parts.iter().map(|part| part.memory_mb).sum();
     if memory > 0 {
         tres.set(TresKind::Mem, memory);
     }
-    tres.set(TresKind::Node, u64::from(count(alloc.nodes.len())));
-    tres.set(TresKind::Billing, alloc.cpus());
-    for part in &alloc.nodes {
+    tres.set(TresKind::Node, u64::from(count(parts.len())));
+    tres.set(TresKind::Billing, cpus);
+    for part in parts {
         let Some(node) = cluster.node(part.node) else { continue };
         for held in &part.gres {
             let Some(held) = node.shape.called(held) else { continue };
@@ -479,7 +480,7 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.num_nodes = count(alloc.nodes.len());
     message.num_cpus = narrow(alloc.cpus());
     message.num_tasks = narrow(alloc.tasks());
-    message.alloc_tres = allocated_tres(cluster, alloc).to_string();
+    message.alloc_tres = allocated_tres(cluster, &alloc.nodes).to_string();
     message.cpus_per_node = repeated(alloc.nodes.iter().map(|part| part.cpus.len()));
     message.tasks_per_nodes = repeated(alloc.nodes.iter().map(|part| part.tasks));
     message.why.clone_from(&alloc.why.sentence);

@@ -13,13 +13,14 @@ use spur_proto::v1::{AccountingRow, GetScriptRequest, GetScriptResponse, ListAcc
 
 use super::listing::{self, Common, Listing};
 use super::moment::past_moment;
+use super::qos;
 use super::query::{self, Asked};
 use super::squeue::states;
 use crate::error::Failure;
 use crate::format::Show;
 use crate::format::json::{self, Wish};
 use crate::format::report::{self, Layout, Report};
-use crate::format::value::UNITS;
+use crate::format::value::{UNITS, time};
 use crate::options::{CommandLine, Opt, OptionError, Settled};
 use crate::session::{Session, whoami};
 
@@ -384,16 +385,28 @@ impl Query {
         let point = |when: &When| past_moment(*when, zone, now).map_err(Failure::new);
         request.end = self.end.as_ref().map(point).transpose()?;
         request.start = match &self.start {
-            Some(when) => Some(point(when)?),
+            Some(when) => {
+                let start = point(when)?;
+                // As with Slurm, states without an end are asked for at one moment.
+                if !request.states.is_empty() {
+                    request.end = request.end.or(Some(start));
+                }
+                Some(start)
+            }
             None if !request.job_ids.is_empty() => None,
-            None if !request.states.is_empty() => Some(request.end.unwrap_or(now.as_second())),
+            None if !request.states.is_empty() => {
+                request.end = request.end.or(Some(now.as_second()));
+                request.end
+            }
             None => Some(point(&"midnight".parse()?)?),
         };
         request.states.retain(|state| state != "all");
-        if let (Some(start), Some(end)) = (request.start, request.end)
-            && start > end
-        {
-            return Err(OptionError::together("the start time is after the end time").into());
+        let last = request.end.unwrap_or(now.as_second());
+        if let Some(start) = request.start.filter(|start| *start > last) {
+            let shown = |at| time(Some(at), "", &Show::new(zone.clone(), now.as_second()));
+            let text =
+                format!("Start time ({}) requested is after end time ({}).", shown(start), shown(last));
+            return Err(Failure::new(text).into());
         }
         Ok(request)
     }
@@ -478,6 +491,33 @@ fn is_of(job: &JobRef, row: &AccountingRow) -> bool {
     }
 }
 
+/// Refuses users and QOS that nobody knows.
+async fn check_names(session: &mut Session, request: &ListAccountingRequest) -> anyhow::Result<()> {
+    let by_name = request.users.iter().filter(|user| user.parse::<u32>().is_err()).cloned();
+    let users: Vec<String> = by_name.filter(|user| !session.knows_user(user)).collect();
+    for user in users {
+        let of_user = ListAccountingRequest {
+            users: vec![user.clone()],
+            allocations_only: true,
+            ..ListAccountingRequest::default()
+        };
+        if query::accounting(session.connection()?, of_user).await?.is_empty() {
+            return Err(Failure::new(format!("Invalid user id: {user}")).into());
+        }
+    }
+    if request.qos.is_empty() {
+        return Ok(());
+    }
+    let known: Vec<String> = qos::all(session).await?.into_iter().map(|qos| qos.name).collect();
+    match request.qos.iter().find(|name| !known.contains(name)) {
+        Some(name) => {
+            let text = format!("You gave a bad qos '{name}'.  Valid QOS's are {}", known.join(","));
+            Err(Failure::new(text).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Runs `sacct`.
 ///
 /// # Errors
@@ -498,6 +538,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let now = Timestamp::from_second(show.now)?;
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
     listing::check_clusters(session, &query.common.clusters).await?;
+    check_names(session, &request).await?;
     let (from, until) = (request.start, request.end);
     let mut rows = query::accounting(session.connection()?, request).await?;
     if query.truncate {
@@ -570,7 +611,8 @@ mod tests {
         for (text, start, end) in [
             ("", Some(MIDNIGHT), None),
             ("-j 12", None, None),
-            ("-s R", Some(NOW), None),
+            ("-s R", Some(NOW), Some(NOW)),
+            ("-s F -S now-1hour", Some(NOW - 3600), Some(NOW - 3600)),
             ("-s R -E 10:00", Some(MIDNIGHT + 36000), Some(MIDNIGHT + 36000)),
             ("-s R -j 12", None, None),
             ("-S now-1hour -E now", Some(NOW - 3600), Some(NOW)),
@@ -579,7 +621,9 @@ mod tests {
             let request = request(text, 1000).unwrap();
             assert_eq!((request.start, request.end), (start, end), "{text}");
         }
-        assert!(request("-S now -E now-1", 0).unwrap_err().contains("after the end"));
+        for text in ["-S now -E now-1", "-S now+1"] {
+            assert!(request(text, 0).unwrap_err().contains("requested is after end time"), "{text}");
+        }
     }
 
     #[test]

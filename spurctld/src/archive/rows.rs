@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::id::{Attempt, JobId, NodeId, StepId};
+use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
-use spur_core::model::step::{Step, StepNodeEnd};
+use spur_core::model::step::{Step, StepNode, StepNodeEnd};
 use spur_core::model::usage::Usage;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
@@ -339,6 +340,7 @@ impl Rows {
             ended: end.map(|(_, at)| cluster.clock().wall(own.map_or(at, |own| own.at)).0),
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
+            alloc_tres: convert::allocated_tres(cluster, std::slice::from_ref(first)).to_string(),
             tasks: 1,
             suspended_secs: suspended(job, 0),
             node_list: HostList::from_names(cluster.names_of([first.node])).to_string(),
@@ -418,6 +420,7 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         ended: end.map(|(_, at)| cluster.clock().wall(at).0),
         alloc_nodes: u32::try_from(step.nodes.len()).unwrap_or(u32::MAX),
         alloc_cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
+        alloc_tres: convert::allocated_tres(cluster, &parts_of(job, step)).to_string(),
         tasks: u32::try_from(step.tasks()).unwrap_or(u32::MAX),
         suspended_secs: suspended(job, step.paused),
         node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
@@ -425,6 +428,19 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         layout: "Block".to_owned(),
         ..used(usage)
     }
+}
+
+/// What a step has of its job: where it named no memory, it may use the job's.
+fn parts_of(job: &Job, step: &Step) -> Vec<NodeAlloc> {
+    let of_job = |node| job.phase.alloc().and_then(|alloc| alloc.on(node)).map_or(0, |alloc| alloc.memory_mb);
+    let part = |part: &StepNode| NodeAlloc {
+        node: part.node,
+        tasks: part.tasks,
+        cpus: part.cpus.clone(),
+        memory_mb: if part.memory_mb > 0 { part.memory_mb } else { of_job(part.node) },
+        gres: part.gres.clone(),
+    };
+    step.nodes.iter().map(part).collect()
 }
 
 /// Seconds that a job was suspended, without those that it was `before` and those of a suspension that lasts.
@@ -474,7 +490,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
         row.priority = alloc.why.priority;
         row.alloc_nodes = u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX);
         row.alloc_cpus = u32::try_from(alloc.cpus()).unwrap_or(u32::MAX);
-        row.alloc_tres = convert::allocated_tres(cluster, alloc).to_string();
+        row.alloc_tres = convert::allocated_tres(cluster, &alloc.nodes).to_string();
         let names = cluster.names_of(alloc.nodes.iter().map(|part| part.node));
         row.node_list = HostList::from_names(names).to_string();
     }

@@ -190,7 +190,7 @@ pub struct Query {
     pub qos: Vec<String>,
     /// Job names.
     pub names: Vec<String>,
-    /// States, in Slurm's words.
+    /// States, in Slurm's words. With one of the times below, jobs that were in one of them at some time between both.
     pub states: Vec<String>,
     /// Jobs that had not ended before this time.
     pub not_before: Option<i64>,

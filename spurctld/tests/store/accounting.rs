@@ -107,6 +107,44 @@ async fn queries_find_what_they_ask_for() {
 }
 
 #[tokio::test]
+async fn states_are_those_of_the_window() {
+    let accounting = Accounting::open(&directory("accounting-states").join("acct.db")).await.unwrap();
+    let mut rows: Vec<JobRow> = (1..=6).map(job).collect();
+    rows[1].state = "FAILED".to_owned();
+    (rows[2].state, rows[2].ended) = ("RUNNING".to_owned(), None);
+    (rows[3].state, rows[3].started, rows[3].ended) = ("PENDING".to_owned(), None, None);
+    // Cancelled before it began.
+    (rows[4].state, rows[4].started) = ("CANCELLED".to_owned(), None);
+    (rows[5].state, rows[5].ended) = ("SUSPENDED".to_owned(), None);
+    accounting.write(1, rows, Vec::new()).await.unwrap();
+    let hour = |hours: i64| hours * 3600;
+    for (state, from, to, expected) in [
+        ("RUNNING", hour(1), hour(7), &[1, 2, 3][..]),
+        ("RUNNING", hour(1) + 10, hour(1) + 10, &[1]),
+        ("RUNNING", hour(1) + 71, hour(2), &[]),
+        ("RUNNING", hour(9), hour(9), &[3]),
+        ("PENDING", hour(1), hour(7), &[1, 2, 3, 4, 5, 6]),
+        ("PENDING", hour(2) + 5, hour(2) + 5, &[2]),
+        ("PENDING", hour(5) + 70, hour(5) + 70, &[4, 5]),
+        ("FAILED", hour(1), hour(7), &[2]),
+        ("FAILED", hour(3), hour(7), &[]),
+        ("CANCELLED", hour(5), hour(5) + 70, &[5]),
+        ("SUSPENDED", hour(7), hour(7), &[6]),
+        ("SUSPENDED", hour(1), hour(5), &[]),
+    ] {
+        let query = Query {
+            states: vec![state.to_owned()],
+            not_before: Some(from),
+            before: Some(to),
+            ..Query::default()
+        };
+        assert_eq!(found(&accounting, query).await, expected, "{state} {from} {to}");
+    }
+    let now = Query { states: vec!["RUNNING".to_owned()], ..Query::default() };
+    assert_eq!(found(&accounting, now).await, [3]);
+}
+
+#[tokio::test]
 async fn pages_follow_each_other_without_gap_or_repetition() {
     let path = directory("accounting-pages").join("acct.db");
     let accounting = Accounting::open(&path).await.unwrap();

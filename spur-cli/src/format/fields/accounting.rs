@@ -1,5 +1,6 @@
 //! What `sacct` can print of a job or step that is in accounting.
 
+use spur_core::text::memory::MemoryMb;
 use spur_core::text::tres::{Tres, TresKind};
 use spur_proto::v1::{AccountingRow, Spread, Usage};
 
@@ -30,7 +31,7 @@ pub const FIELDS: &[AccountingField] = &[
     field("AdminComment", 19, |r, _| of_job(r, r.admin_comment.clone())),
     field("AllocCPUS", 10, |r, _| r.alloc_cpus.to_string()),
     field("AllocNodes", 10, |r, _| r.nodes.to_string()),
-    field("AllocTRES", 10, |r, _| tres(r, &r.alloc_tres)),
+    field("AllocTRES", 10, |r, show| tres(r, &r.alloc_tres, show)),
     field("AssocID", 7, |r, _| of_job(r, "0".to_owned())),
     field("AveCPU", 10, |r, show| average(r, CPU, show)),
     field("AveCPUFreq", 10, |r, _| of_step(r, "0")),
@@ -114,7 +115,7 @@ pub const FIELDS: &[AccountingField] = &[
     field("ReqMem", 10, |r, show| of_job(r, memory(requested_memory(r), show))),
     field("ReqNodes", 8, |r, _| r.nodes.to_string()),
     field("ReqReservation", 20, |r, _| of_job(r, r.reservation.clone())),
-    field("ReqTRES", 10, |r, _| of_job(r, tres(r, &r.req_tres))),
+    field("ReqTRES", 10, |r, show| of_job(r, tres(r, &r.req_tres, show))),
     field("Reservation", 20, |r, _| of_job(r, r.reservation.clone())),
     field("ReservationId", 15, unknown),
     field("Reserved", 10, |r, show| of_job(r, long_limit(Some(planned(r, show))))),
@@ -167,6 +168,8 @@ pub const FIELDS: &[AccountingField] = &[
 
 /// Microseconds in a second.
 const MICROS: u64 = 1_000_000;
+/// Bytes in what Slurm calls a megabyte.
+const MEGABYTE: u64 = 1 << 20;
 
 fn cpu_us(row: &AccountingRow) -> u64 {
     row.user_cpu_us + row.system_cpu_us
@@ -185,8 +188,8 @@ struct Quantity {
 }
 
 const CPU: Quantity = Quantity { pick: |used| used.cpu.as_ref(), text: cpu };
-const READ: Quantity = Quantity { pick: |used| used.read.as_ref(), text: size };
-const WRITTEN: Quantity = Quantity { pick: |used| used.written.as_ref(), text: size };
+const READ: Quantity = Quantity { pick: |used| used.read.as_ref(), text: disk };
+const WRITTEN: Quantity = Quantity { pick: |used| used.written.as_ref(), text: disk };
 const PAGES: Quantity = Quantity { pick: |used| used.pages.as_ref(), text: count };
 const MEMORY: Quantity = Quantity { pick: |used| used.memory.as_ref(), text: size };
 const VIRTUAL_MEMORY: Quantity = Quantity { pick: |used| used.virtual_memory.as_ref(), text: size };
@@ -283,6 +286,20 @@ fn size(bytes: u64, show: &Show) -> String {
     format!("{amount}{unit}")
 }
 
+/// Bytes of a disk as Slurm writes them: megabytes with two places, a whole number of a larger unit without.
+fn disk(bytes: u64, show: &Show) -> String {
+    if !show.convert || bytes == 0 {
+        return bytes.to_string();
+    }
+    if bytes.is_multiple_of(MEGABYTE) {
+        return memory(bytes / MEGABYTE, show);
+    }
+    let units = ['K', 'M', 'G', 'T', 'P'];
+    let unit = show.unit.filter(|unit| units.contains(unit)).unwrap_or('M');
+    let power = units.iter().position(|known| *known == unit).map_or(2, |at| at as i32 + 1);
+    format!("{:.2}{unit}", bytes as f64 / 1024_f64.powi(power))
+}
+
 /// Time on CPUs as Slurm writes it: `00:00.123`, `01:02:03`, `1-00:00:00`.
 fn cpu_time(us: u64) -> String {
     let seconds = us / MICROS;
@@ -303,11 +320,15 @@ fn of_step(row: &AccountingRow, text: &str) -> String {
 }
 
 /// Trackable resources in the order of their names, which is that of Slurm's accounting; steps count for nothing.
-fn tres(row: &AccountingRow, text: &str) -> String {
+fn tres(row: &AccountingRow, text: &str, show: &Show) -> String {
+    let in_unit = |item: &str| match item.strip_prefix("mem=").map(str::parse::<MemoryMb>) {
+        Some(Ok(amount)) if show.unit.is_some() => format!("mem={}", memory(amount.0, show)),
+        _ => item.to_owned(),
+    };
     let mut items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).collect();
     items.retain(|item| row.step_id.is_empty() || !item.starts_with("billing="));
     items.sort_unstable_by_key(|item| item.split('=').next());
-    items.join(",")
+    items.into_iter().map(in_unit).collect::<Vec<_>>().join(",")
 }
 
 /// The memory that was asked for altogether, in MiB; what was asked of a node or a CPU where that says nothing.

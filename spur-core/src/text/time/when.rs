@@ -16,7 +16,7 @@ use crate::text::{ParseError, serde_as_text};
 
 const WHAT: &str = "time";
 const HELP: &str = "write now[+N[seconds|minutes|hours|days|weeks]], HH:MM[:SS] [AM|PM], midnight, noon, \
-                    elevenses, fika, teatime, today, tomorrow, MMDDYY, MM/DD[/YY] or YYYY-MM-DD[THH:MM[:SS]]";
+                    elevenses, fika, teatime, today, tomorrow, MMDD[YY], MM/DD[/YY], MM.DD[.YY], utsSECONDS or YYYY-MM-DD[THH:MM[:SS]]";
 
 /// A date and a time of day of some time zone. Prints as `YYYY-MM-DDTHH:MM:SS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,14 +95,14 @@ pub enum Date {
     Today,
     /// `tomorrow`.
     Tomorrow,
-    /// `MM/DD`: this year's, or next year's if it has passed.
+    /// `MM/DD`, `MM.DD` or `MMDD`: this year's, or next year's if it has passed.
     MonthDay {
         /// 1 to 12.
         month: u8,
         /// 1 to 31.
         day: u8,
     },
-    /// `YYYY-MM-DD`, `MM/DD/YY` or `MMDDYY`.
+    /// `YYYY-MM-DD`, `MM/DD/YY`, `MM.DD.YY` or `MMDDYY`.
     Full {
         /// The year, e.g. 2026.
         year: i32,
@@ -132,6 +132,8 @@ pub enum When {
         /// Seconds to add to the present.
         offset: i64,
     },
+    /// `uts1700000000`: seconds since the epoch.
+    Epoch(i64),
     /// A time of day: today's, or tomorrow's if it has passed.
     Clock(TimeOfDay),
     /// A day, at midnight unless a time of day is given.
@@ -160,6 +162,7 @@ impl When {
         let point = |civil: Civil| to_epoch(civil).ok_or(WhenError::NoSuchTime(civil));
         match *self {
             When::Now { offset } => Ok(Time(now.time.0.saturating_add(offset))),
+            When::Epoch(seconds) => Ok(Time(seconds)),
             When::Clock(clock) => {
                 let today = now.civil.at(clock);
                 point(if today < now.civil { today.plus_days(1) } else { today })
@@ -203,6 +206,7 @@ impl fmt::Display for When {
         match self {
             When::Now { offset: 0 } => f.write_str("now"),
             When::Now { offset } => write!(f, "now{offset:+}"),
+            When::Epoch(seconds) => write!(f, "uts{seconds}"),
             When::Clock(clock) => clock.fmt(f),
             When::Day(date, None) => date.fmt(f),
             When::Day(date @ Date::Full { .. }, Some(clock)) => write!(f, "{date}T{clock}"),
@@ -227,6 +231,7 @@ fn when(input: &str) -> IResult<&str, When> {
     let separator = || opt(one_of("Tt- "));
     alt((
         preceded(tag_no_case("now"), map(opt(offset), |o| When::Now { offset: o.unwrap_or(0) })),
+        map_opt(preceded(tag_no_case("uts"), digit1), |s: &str| s.parse().ok().map(When::Epoch)),
         map((date, opt(preceded(separator(), time_of_day))), |(date, clock)| When::Day(date, clock)),
         map((time_of_day, opt(preceded(separator(), date))), |(clock, date)| match date {
             Some(date) => When::Day(date, Some(clock)),
@@ -308,7 +313,8 @@ fn date(input: &str) -> IResult<&str, Date> {
         value(Date::Tomorrow, tag_no_case("tomorrow")),
         iso_date,
         compact_date,
-        slash_date,
+        parted_date('/'),
+        parted_date('.'),
     ))
     .parse(input)
 }
@@ -328,29 +334,33 @@ fn iso_date(input: &str) -> IResult<&str, Date> {
     map_opt(parts, |(year, month, day): (i32, u8, u8)| checked(year, month, day)).parse(input)
 }
 
-/// `MMDDYY`.
+/// `MMDD[YY]`.
 fn compact_date(input: &str) -> IResult<&str, Date> {
     let two = |low, high| digits((2, 2), (low, high));
-    map_opt((two(1, 12), two(1, 31), two(0, 99)), |(month, day, year)| {
-        checked(2000 + i32::from(year), month, day)
-    })
-    .parse(input)
+    let year = opt(map(two(0, 99), |year| 2000 + i32::from(year)));
+    map_opt((two(1, 12), two(1, 31), year), |(month, day, year)| in_year(year, month, day)).parse(input)
 }
 
-/// `MM/DD[/YY]`, the year also with four digits.
-fn slash_date(input: &str) -> IResult<&str, Date> {
-    let long = map_opt(take_while_m_n(4, 4, |c: char| c.is_ascii_digit()), |d: &str| d.parse().ok());
-    let short = map(digits((2, 2), (0, 99)), |year| 2000 + i32::from(year));
-    let year = opt(preceded(char('/'), alt((long, short))));
-    map_opt(
-        (digits((1, 2), (1, 12)), preceded(char('/'), digits((1, 2), (1, 31))), year),
-        |(month, day, year): (u8, u8, Option<i32>)| match year {
-            Some(year) => checked(year, month, day),
-            // A leap year: which year it will be is known when it is resolved.
-            None => checked(2000, month, day).map(|_| Date::MonthDay { month, day }),
-        },
-    )
-    .parse(input)
+/// `MM/DD[/YY]` or `MM.DD[.YY]`, the year also with four digits.
+fn parted_date(between: char) -> impl Fn(&str) -> IResult<&str, Date> {
+    move |input| {
+        let long = map_opt(take_while_m_n(4, 4, |c: char| c.is_ascii_digit()), |d: &str| d.parse().ok());
+        let short = map(digits((2, 2), (0, 99)), |year| 2000 + i32::from(year));
+        let year = opt(preceded(char(between), alt((long, short))));
+        map_opt(
+            (digits((1, 2), (1, 12)), preceded(char(between), digits((1, 2), (1, 31))), year),
+            |(month, day, year)| in_year(year, month, day),
+        )
+        .parse(input)
+    }
+}
+
+fn in_year(year: Option<i32>, month: u8, day: u8) -> Option<Date> {
+    match year {
+        Some(year) => checked(year, month, day),
+        // A leap year: which year it will be is known when it is resolved.
+        None => checked(2000, month, day).map(|_| Date::MonthDay { month, day }),
+    }
 }
 
 fn days_in_month(year: i32, month: u8) -> Option<u8> {
@@ -428,6 +438,11 @@ mod tests {
             ("16:00 tomorrow", "2026-11-21T16:00:00"),
             ("123126", "2026-12-31T00:00:00"),
             ("12/31", "2026-12-31T00:00:00"),
+            ("1231", "2026-12-31T00:00:00"),
+            ("1231-10:00", "2026-12-31T10:00:00"),
+            ("12.31", "2026-12-31T00:00:00"),
+            ("12.31.27", "2027-12-31T00:00:00"),
+            ("uts1795176697", "2026-11-20T12:11:37"),
             ("01/31", "2027-01-31T00:00:00"),
             ("11/20", "2027-11-20T00:00:00"),
             ("11/20-15:00", "2026-11-20T15:00:00"),

@@ -304,13 +304,7 @@ fn restrict(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
     one_of(sql, "partition", &query.partitions);
     one_of(sql, "qos", &query.qos);
     one_of(sql, "name", &query.names);
-    one_of(sql, "state", &query.states);
-    if let Some(time) = query.not_before {
-        sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
-    }
-    if let Some(time) = query.before {
-        sql.push(" AND coalesce(eligible, submitted) < ").push_bind(time);
-    }
+    restrict_time(sql, query);
     if let Some((job_id, restarts)) = query.after {
         sql.push(" AND (job_id, restarts) > (").push_bind(job_id).push(", ").push_bind(restarts).push(")");
     }
@@ -320,6 +314,44 @@ fn restrict(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
     if query.last_run_only {
         sql.push(" AND restarts = (SELECT max(restarts) FROM job AS run WHERE run.job_id = job.job_id)");
     }
+}
+
+/// Restricts to what was there within the window, and in one of the states at some time of it.
+fn restrict_time(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
+    if query.states.is_empty() || (query.not_before, query.before) == (None, None) {
+        one_of(sql, "state", &query.states);
+        if let Some(time) = query.not_before {
+            sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
+        }
+        if let Some(time) = query.before {
+            sql.push(" AND coalesce(eligible, submitted) < ").push_bind(time);
+        }
+        return;
+    }
+    let (from, to) = (query.not_before.unwrap_or(i64::MIN), query.before.unwrap_or(i64::MAX));
+    sql.push(" AND (0");
+    for state in &query.states {
+        match state.as_str() {
+            "PENDING" => {
+                sql.push(" OR (coalesce(eligible, submitted) <= ").push_bind(to);
+                sql.push(" AND coalesce(started, ended, ").push_bind(i64::MAX).push(") >= ").push_bind(from);
+                sql.push(")");
+            }
+            "RUNNING" => {
+                sql.push(" OR (started <= ").push_bind(to);
+                sql.push(" AND (ended >= ").push_bind(from);
+                sql.push(" OR ended IS NULL AND state <> 'SUSPENDED'))");
+            }
+            "SUSPENDED" => {
+                sql.push(" OR (state = 'SUSPENDED' AND started <= ").push_bind(to).push(")");
+            }
+            _ => {
+                sql.push(" OR (state = ").push_bind(state.clone());
+                sql.push(" AND ended BETWEEN ").push_bind(from).push(" AND ").push_bind(to).push(")");
+            }
+        }
+    }
+    sql.push(")");
 }
 
 fn one_of<T>(sql: &mut QueryBuilder<Sqlite>, column: &str, values: &[T])

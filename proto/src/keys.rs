@@ -135,6 +135,16 @@ impl ClusterKey {
     /// # Errors
     /// A file that cannot be read, that others could have read or written, or that holds no key.
     pub fn read(path: &Path) -> Result<Vec<ClusterKey>, KeyError> {
+        Self::read_of(path, |own, owner| owner == own || owner == 0)
+    }
+
+    /// The keys in a file that is to be replaced: root may do so for the user that a controller runs as.
+    fn read_to_replace(path: &Path) -> Result<Vec<ClusterKey>, KeyError> {
+        Self::read_of(path, |own, owner| owner == own || own == 0)
+    }
+
+    /// `trusted` says whether this user, which comes first, takes a key from that owner.
+    fn read_of(path: &Path, trusted: impl Fn(u32, u32) -> bool) -> Result<Vec<ClusterKey>, KeyError> {
         let failed = |action| move |source| KeyError::Io { path: path.to_owned(), action, source };
         let file = fs::File::open(path).map_err(failed("open"))?;
         let status = file.metadata().map_err(failed("examine"))?;
@@ -142,7 +152,7 @@ impl ClusterKey {
             return Err(KeyError::Mode { path: path.to_owned(), mode: status.mode() & 0o7777 });
         }
         let own = fs::metadata("/proc/self").map_err(failed("find out who may own"))?.uid();
-        if status.uid() != own && status.uid() != 0 {
+        if !trusted(own, status.uid()) {
             return Err(KeyError::Owner { path: path.to_owned(), uid: status.uid() });
         }
         let mut text = String::new();
@@ -167,7 +177,7 @@ impl ClusterKey {
     /// A file that cannot be read or replaced, or that holds two keys already.
     pub fn rotate(path: &Path) -> Result<(), KeyError> {
         let failed = |source| KeyError::Io { path: path.to_owned(), action: "make a new one for", source };
-        let old = Self::read(path)?;
+        let old = Self::read_to_replace(path)?;
         if old.len() == KEYS {
             return Err(KeyError::Rotating { path: path.to_owned() });
         }
@@ -181,7 +191,7 @@ impl ClusterKey {
     /// # Errors
     /// A file that cannot be read or replaced.
     pub fn retire(path: &Path) -> Result<bool, KeyError> {
-        let mut keys = Self::read(path)?;
+        let mut keys = Self::read_to_replace(path)?;
         let old = keys.len() > 1;
         if old {
             keys.truncate(1);

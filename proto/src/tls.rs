@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
@@ -77,22 +77,57 @@ pub fn client(expected: Vec<PublicKey>, own: Option<RoleKey>) -> Arc<ClientConfi
     Arc::new(config)
 }
 
-/// What a server needs that shows a site's own certificate; it asks clients for nothing.
-///
-/// # Errors
-/// Files that hold no certificate or key, or two that do not belong together.
-pub fn certificate_server(
-    cert_file: &Path,
-    key_file: &Path,
-) -> Result<Arc<ServerConfig>, CertificateFileError> {
+/// A site's own certificate, which can be renewed while everything runs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    cert_file: PathBuf,
+    key_file: PathBuf,
+    shown: Arc<RwLock<Arc<CertifiedKey>>>,
+}
+
+impl Certificate {
+    /// Reads a certificate and its key.
+    ///
+    /// # Errors
+    /// Files that hold no certificate or key, or two that do not belong together.
+    pub fn read(cert_file: &Path, key_file: &Path) -> Result<Certificate, CertificateFileError> {
+        let shown = Arc::new(RwLock::new(Arc::new(certified(cert_file, key_file)?)));
+        Ok(Certificate { cert_file: cert_file.to_owned(), key_file: key_file.to_owned(), shown })
+    }
+
+    /// Reads both files again; returns whether another certificate is shown from now on.
+    ///
+    /// # Errors
+    /// As [`Certificate::read`]; the one of before is still shown then.
+    pub fn renew(&self) -> Result<bool, CertificateFileError> {
+        let new = certified(&self.cert_file, &self.key_file)?;
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        let differs = shown.cert != new.cert;
+        *shown = Arc::new(new);
+        Ok(differs)
+    }
+
+    /// What a server needs that shows it; it asks clients for nothing.
+    pub fn server(&self) -> Arc<ServerConfig> {
+        let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+        let config = config.expect("the provider has suites of TLS 1.3").with_no_client_auth();
+        let mut config = config.with_cert_resolver(Arc::new(self.clone()));
+        without_sessions(&mut config);
+        Arc::new(config)
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn certified(cert_file: &Path, key_file: &Path) -> Result<CertifiedKey, CertificateFileError> {
     let chain = certificates("cert_file", cert_file)?;
     let key =
         PrivateKeyDer::from_pem_file(key_file).map_err(unreadable("key_file", "a private key", key_file))?;
-    let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
-    let config = config.expect("the provider has suites of TLS 1.3").with_no_client_auth();
-    let mut config = config.with_single_cert(chain, key).map_err(CertificateFileError::Pair)?;
-    without_sessions(&mut config);
-    Ok(Arc::new(config))
+    CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateFileError::Pair)
 }
 
 /// What a client needs that believes controllers with one of these names in a certificate of this authority, whatever

@@ -6,6 +6,7 @@ use spur_core::controller::{Command, Input, Reject};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::{AuthMethod, Config, Local};
 use spur_proto::keys::{ClusterKeys, Keyring};
+use spur_proto::tls::Certificate;
 
 use crate::answer::Answer;
 use crate::config_file::ConfigFile;
@@ -21,6 +22,8 @@ pub struct Reload {
     local: Arc<Local>,
     /// The keys that are believed, if any are needed.
     keyring: Option<Keyring>,
+    /// The site's own certificate, if it has one.
+    certificate: Option<Certificate>,
 }
 
 /// Why the policy of before stays in force.
@@ -35,8 +38,13 @@ pub(crate) enum ReloadError {
 }
 
 impl Reload {
-    pub(crate) fn new(inbox: Inbox, file: ConfigFile, local: Arc<Local>, keyring: Option<Keyring>) -> Self {
-        Self { inbox, file, local, keyring }
+    pub(crate) fn new(
+        inbox: Inbox,
+        file: ConfigFile,
+        local: Arc<Local>,
+        (keyring, certificate): (Option<Keyring>, Option<Certificate>),
+    ) -> Self {
+        Self { inbox, file, local, keyring, certificate }
     }
 
     /// Reads the file and puts its policy in force; what has changed is logged. A file that cannot be honoured is
@@ -55,15 +63,16 @@ impl Reload {
             return Err(Reject::AccessDenied.into());
         }
         let (file, key_file) = (self.file.clone(), self.local.auth.key_file.clone());
-        let wants_keys = self.keyring.is_some();
+        let (wants_keys, certificate) = (self.keyring.is_some(), self.certificate.clone());
         let read = tokio::task::spawn_blocking(move || {
             let config = file.read()?;
             let keys = wants_keys && config.local.auth.method == AuthMethod::Key;
             let keys = keys.then(|| ClusterKeys::read(&key_file, &config.policy.cluster_name)).transpose()?;
-            anyhow::Ok((config, keys))
+            let renewed = certificate.map_or(Ok(false), |certificate| certificate.renew())?;
+            anyhow::Ok((config, keys, renewed))
         });
         let read = read.await.map_err(|_| NoAnswer::Stopping)?;
-        let (config, keys) = read.map_err(|error| Reject::InvalidPolicy(format!("{error:#}")))?;
+        let (config, keys, renewed) = read.map_err(|error| Reject::InvalidPolicy(format!("{error:#}")))?;
         let Config { policy, local } = config;
         let command = Command::Reconfigure(policy.into());
         let input = Input::Command { caller, request: None, command };
@@ -74,6 +83,9 @@ impl Reload {
             Err(Refused::Unsure | Refused::NoRoom(_) | Refused::Fault) => return Err(NoAnswer::Busy.into()),
         };
         changes.extend(needs_restart(&self.local, &local));
+        if renewed {
+            changes.push("[tls] cert_file: another certificate is shown".to_owned());
+        }
         if let (Some(keyring), Some(keys)) = (&self.keyring, keys) {
             let count = keys.count();
             if keyring.replace(keys) {

@@ -23,7 +23,7 @@ use spur_proto::channel::{
 use spur_proto::identity::Window;
 use spur_proto::keys::{ClusterKeys, Keyring, Role};
 use spur_proto::listen::{Incoming, Limits};
-use spur_proto::tls;
+use spur_proto::tls::{self, Certificate};
 use spur_proto::v1::agents_server::AgentsServer;
 use spur_proto::v1::controller_server::ControllerServer;
 use tokio::net::TcpListener;
@@ -124,8 +124,8 @@ impl Server {
         };
         let certified = match &local.tls.listener {
             Some(tls) => {
-                let config = tls::certificate_server(&tls.cert_file, &tls.key_file)?;
-                Some((bind_for("[tls] listen_addr", &tls.listen_addr).await?, config))
+                let certificate = Certificate::read(&tls.cert_file, &tls.key_file)?;
+                Some((bind_for("[tls] listen_addr", &tls.listen_addr).await?, certificate))
             }
             None => None,
         };
@@ -134,17 +134,18 @@ impl Server {
         let (journal, accounting) = (recovered.journal.clone(), recovered.accounting.clone());
         let mut machine = Machine { threads: Vec::new(), tasks: JoinSet::new(), failed };
         let local = Arc::new(local);
-        let desk = machine.begin(recovered, &local, config_file, keyring.clone(), &stop)?;
+        let shown = (keyring.clone(), certified.as_ref().map(|(_, certificate)| certificate.clone()));
+        let desk = machine.begin(recovered, &local, config_file, shown, &stop)?;
         let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
         if let Some(metrics) = metrics {
             let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };
             machine.tasks.spawn(numbers.serve(metrics, stop.clone()));
         }
-        if let Some((listener, config)) = certified {
+        if let Some((listener, certificate)) = certified {
             let gate = Gate::for_people(keyring.clone());
             let service = InterceptedService::new(controller_service(desk.clone()), gate);
             let limits = Limits::for_process(CONNECTIONS).with_user(local.controller.shares.connections);
-            let incoming = Incoming::tcp(listener, Some(config), limits);
+            let incoming = Incoming::tcp(listener, Some(certificate.server()), limits);
             machine.serve(transport().add_service(service), incoming, &stop);
         }
         machine.listen(desk, listener, window, &local, keyring, &stop);
@@ -317,7 +318,7 @@ impl Machine {
         recovered: Recovered,
         local: &Arc<Local>,
         config_file: ConfigFile,
-        keyring: Option<Keyring>,
+        (keyring, certificate): (Option<Keyring>, Option<Certificate>),
         stop: &Stop,
     ) -> anyhow::Result<Desk> {
         let Recovered { journal, accounting, base, entries, cluster, reached, snapshot } = recovered;
@@ -333,7 +334,8 @@ impl Machine {
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
         let (holders, epoch) = (Holders::of(&cluster), journal.epoch());
         let config_path = config_file.path().to_owned();
-        let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local), keyring.clone());
+        let reload =
+            Reload::new(inbox.clone(), config_file, Arc::clone(local), (keyring.clone(), certificate));
 
         let archive = Archive {
             cluster: base,

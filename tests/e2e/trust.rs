@@ -256,6 +256,37 @@ fn a_certificate_makes_a_controller_by_its_name_alone() {
     }
 }
 
+#[test]
+fn a_certificate_is_renewed_while_everything_runs() {
+    let mut cluster = Cluster::prepare(&Setup::default());
+    let (cert, key) = (cluster.path("tls.pem"), cluster.path("tls.key"));
+    let show = |name: &str| {
+        std::fs::copy(certificate(&format!("{name}.pem")), &cert).unwrap();
+        std::fs::copy(certificate(&format!("{name}.key")), &key).unwrap();
+    };
+    show("claimed");
+    let tls = format!(
+        "[tls]\nlisten_addr = \"127.0.0.1:{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\nca_file = \"{}\"\n\
+         controller_names = [\"controller.test\"]\n",
+        free_port(),
+        cert.display(),
+        key.display(),
+        certificate("authority.pem"),
+    );
+    let text = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
+    std::fs::write(cluster.path("spur.toml"), text + &tls).unwrap();
+    cluster.start_controller();
+    cluster.fails(&["squeue"]);
+    // Half of it changes nothing.
+    std::fs::copy(certificate("controller.pem"), &cert).unwrap();
+    cluster.signal("spurctld", Signal::HUP);
+    cluster.wait_for_log("spurctld", "not reconfigured, the old policy stays: ");
+    show("controller");
+    cluster.signal("spurctld", Signal::HUP);
+    cluster.wait_for_log("spurctld", "another certificate is shown");
+    cluster.ok(&["squeue"]);
+}
+
 /// As docs/guide/administer.md says, step by step.
 #[test]
 fn a_key_is_replaced_while_jobs_run() {

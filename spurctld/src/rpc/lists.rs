@@ -175,14 +175,14 @@ impl Desk {
             }
         };
         let (pages, outgoing) = mpsc::channel(AHEAD);
-        let desk = self.clone();
+        let (desk, sight) = (self.clone(), Sight::of(&self.replica.read(), caller));
         let meant = move |node: &v1::Node| {
             (partitions.is_empty() || node.partitions.iter().any(|name| partitions.contains(name)))
                 && (states.is_empty() || states.iter().any(|state| state.eq_ignore_ascii_case(&node.state)))
         };
         tokio::spawn(async move {
             for ids in wanted.chunks(PAGE) {
-                let mut nodes = desk.render_nodes(ids);
+                let mut nodes = desk.render_nodes(ids, sight);
                 nodes.retain(&meant);
                 for nodes in parts(nodes) {
                     if pages.send(Ok(v1::ListNodesResponse { nodes })).await.is_err() {
@@ -194,14 +194,16 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    fn render_nodes(&self, ids: &[NodeId]) -> Vec<v1::Node> {
+    fn render_nodes(&self, ids: &[NodeId], sight: Sight) -> Vec<v1::Node> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
         let now = clock::now(&cluster);
         let configured = ids.iter().filter_map(|id| cluster.node(*id)).filter(|node| node.configured);
         let render = |found: &spur_core::cluster::Node| {
             let planned = outlooks.plans(found.id);
-            node::render(&cluster, found, self.agents.pulse(found.id), planned, now)
+            let mut shown = node::render(&cluster, found, self.agents.pulse(found.id), planned, now);
+            shown.jobs.retain(|id| cluster.job(JobId(*id)).is_some_and(|job| sight.sees(job)));
+            shown
         };
         configured.map(render).collect()
     }

@@ -8,6 +8,17 @@ use std::process::Stdio;
 use crate::cluster::{Cluster, Setup, said};
 
 #[test]
+fn accounts_are_known_in_small_letters() {
+    let cluster = Cluster::start(&Setup::default());
+    let job = cluster.sbatch(&["-H", "-A", "Proj", "--wrap", "true"]);
+    for account in ["proj", "PROJ"] {
+        assert_eq!(cluster.ok(&["squeue", "-h", "-A", account, "-o", "%i %a"]), format!("{job} proj\n"));
+        let rows = cluster.ok(&["sacct", "-nXP", "-A", account, "-o", "jobid,account"]);
+        assert_eq!(rows, format!("{job}|proj\n"));
+    }
+}
+
+#[test]
 fn whoever_waits_for_the_controller_is_told_so_before_it_is_there() {
     let mut cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
     let job = cluster.sbatch(&["-H", "--wrap", "true"]);

@@ -98,7 +98,8 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let spec = JobSpec {
         name: name.into(),
         owner: Arc::new(Owner { uid: 0, gid: 0, user: "".into(), group: "".into() }),
-        account: text(&wire.account),
+        // As with Slurm, which knows accounts in small letters.
+        account: text(&wire.account.to_lowercase()),
         qos: text(&wire.qos),
         partitions: list(&wire.partition),
         shape,

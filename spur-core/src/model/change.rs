@@ -499,7 +499,7 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "Nice" => JobChange::Nice(if set { read(value)? } else { 100 }),
         "JobName" | "Name" if set => JobChange::Name(value.into()),
         "Comment" => JobChange::Comment(set.then(|| value.into())),
-        "Account" => JobChange::Account(set.then(|| value.into())),
+        "Account" => JobChange::Account(set.then(|| value.to_lowercase().into())),
         "QOS" => JobChange::Qos(set.then(|| value.into())),
         "Requeue" => JobChange::Requeue(flag(value)?),
         "Dependency" => JobChange::Dependency(dependency(value)?),

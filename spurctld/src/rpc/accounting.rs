@@ -248,7 +248,7 @@ fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, S
         job_ids,
         uids,
         users,
-        accounts: request.accounts,
+        accounts: request.accounts.iter().map(|name| name.to_lowercase()).collect(),
         partitions: request.partitions,
         qos: request.qos,
         names: request.names,

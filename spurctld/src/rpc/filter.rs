@@ -187,7 +187,7 @@ impl Filter {
             partitions: Names::new(&wire.partitions),
             states,
             names: Names::new(&wire.names),
-            accounts: Names::new(&wire.accounts),
+            accounts: Names(wire.accounts.iter().map(|name| name.to_lowercase()).collect()),
             qos: Names::new(&wire.qos),
             nodes,
             reservations: Names::new(&wire.reservations),

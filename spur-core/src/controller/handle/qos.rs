@@ -59,7 +59,8 @@ fn admit(qos: &QosConfig, caller: &Caller, spec: &JobSpec) -> Result<(), Reject>
         let groups = allow_groups.join(", ");
         return Err(Reject::InvalidQos(format!("QOS {name} is for groups {groups}; ask for another")));
     }
-    let admitted = |account: &Arc<str>| allow_accounts.contains(account);
+    let admitted =
+        |account: &Arc<str>| allow_accounts.iter().any(|listed| listed.eq_ignore_ascii_case(account));
     if !allow_accounts.is_empty() && !spec.account.as_ref().is_some_and(admitted) {
         let accounts = allow_accounts.join(", ");
         return Err(Reject::InvalidQos(format!(

@@ -50,7 +50,10 @@ impl PartitionConfig {
         if !self.takes_qos(spec.qos.as_deref()) {
             return Some(Limit::Qos);
         }
-        let among = |list: &[Arc<str>]| spec.account.as_ref().is_some_and(|account| list.contains(account));
+        let among = |list: &[Arc<str>]| {
+            let same = |account: &Arc<str>| list.iter().any(|listed| listed.eq_ignore_ascii_case(account));
+            spec.account.as_ref().is_some_and(same)
+        };
         let is_open = self.allow_accounts.is_empty() || among(&self.allow_accounts);
         if !is_open || among(&self.deny_accounts) {
             return Some(Limit::Account);

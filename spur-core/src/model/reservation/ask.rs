@@ -170,7 +170,7 @@ impl ReservationAsk {
             "Features" if value.is_empty() => self.features = Some(None),
             "Features" => self.features = Some(Some(value.parse().map_err(|error| format!("{error}"))?)),
             "Users" => self.users = Some(edit(sign, members(value)?)),
-            "Accounts" => self.accounts = Some(edit(sign, members(value)?)),
+            "Accounts" => self.accounts = Some(edit(sign, members(&value.to_lowercase())?)),
             "Flags" => {
                 self.flags = Some(edit(sign, flags(value)?));
                 self.purge_after = purge_after(value)?;

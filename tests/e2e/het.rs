@@ -137,3 +137,15 @@ fn nothing_is_half_started() {
         assert_eq!(first.start_time, second.start_time, "round {round}");
     }
 }
+
+#[test]
+fn one_component_that_is_held_holds_all_and_they_share_their_script() {
+    let cluster = four_nodes();
+    let out = cluster.ok(&["sbatch", "-n1", ":", "-n1", "-H", "--wrap", "true"]);
+    assert_eq!(out, "Submitted batch job 1\n");
+    let shown = cluster.ok(&["squeue", "-h", "-o", "%i %t %r %Z"]);
+    let work = cluster.path("work").display().to_string();
+    assert_eq!(shown, format!("1+0 PD JobHeldUser {work}\n1+1 PD JobHeldUser {work}\n"));
+    let second = cluster.ok(&["scontrol", "show", "job", "2"]);
+    assert!(second.contains(&format!("WorkDir={work}\n")) && second.contains("StdOut="), "{second}");
+}

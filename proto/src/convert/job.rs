@@ -35,6 +35,12 @@ pub struct Outlook<'a> {
 /// A job at `now`.
 pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> v1::Job {
     let mut message = requested(job);
+    // A het job has one script: that of its first component.
+    let leader =
+        job.spec.het.as_ref().and_then(|het| cluster.job(het.leader)).filter(|first| first.id != job.id);
+    if let Some((leader, batch)) = leader.and_then(|leader| Some((leader, leader.spec.batch.as_ref()?))) {
+        describe_files(leader, batch, &mut message);
+    }
     let (state, compact) = job.state_names();
     message.state = state.to_owned();
     message.state_compact = compact.to_owned();

@@ -197,7 +197,7 @@ fn files(r: &mut Record, job: &Job) {
     r.line_if("AdminComment", &job.admin_comment);
     r.line_if("Comment", &job.comment);
     r.line_if("Extra", &job.extra);
-    if job.batch {
+    if !job.stdout.is_empty() {
         r.line([("StdErr", job.stderr.clone())]);
         r.line([("StdIn", job.stdin.clone())]);
         r.line([("StdOut", job.stdout.clone())]);

@@ -69,7 +69,9 @@ fn check_het(
     if first.spec.array.is_some() || rest.iter().any(|component| component.spec.array.is_some()) {
         return Err(Reject::InvalidArray("a het job has no tasks; submit an array or a het job".to_owned()));
     }
-    let (leader, hold, requeue) = (cluster.next_job(), first.spec.hold, first.requeue);
+    let (leader, requeue) = (cluster.next_job(), first.requeue);
+    // They start together, so one that is held holds all.
+    let hold = std::iter::once(&first).chain(&rest).any(|component| component.spec.hold);
     let (mut specs, mut warnings): (Vec<Arc<JobSpec>>, _) = (Vec::with_capacity(size), Vec::new());
     for (offset, mut component) in std::iter::once(first).chain(rest).enumerate() {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

@@ -332,7 +332,7 @@ impl Rows {
             restarts: job.restarts,
             step_id: BATCH_STEP,
             name: "batch".to_owned(),
-            state: end.map_or("RUNNING", |(outcome, _)| batch_state(outcome.state, own)).to_owned(),
+            state: end.map_or("RUNNING", |(outcome, _)| batch_state(outcome.state, exit, own)).to_owned(),
             exit_code: exit.code.into(),
             exit_signal: exit.signal.into(),
             started: Some(cluster.clock().wall(started).0),
@@ -352,9 +352,10 @@ impl Rows {
 
 /// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled, unless they end
 /// by themselves.
-fn batch_state(state: EndState, own: Option<&BatchEnd>) -> &'static str {
+fn batch_state(state: EndState, exit: ExitCode, own: Option<&BatchEnd>) -> &'static str {
     match (state, own) {
         (_, Some(own)) if own.end.out_of_memory => EndState::OutOfMemory.name(),
+        (EndState::Failed, _) => ended(exit),
         (EndState::Preempted | EndState::Timeout | EndState::Cancelled, Some(own)) => ended(own.end.exit),
         (EndState::Preempted | EndState::Timeout, None) => EndState::Cancelled.name(),
         (other, _) => other.name(),

@@ -63,6 +63,13 @@ fn srun_asks_for_its_own_allocation_and_ends_it() {
 }
 
 #[test]
+fn tasks_know_where_their_user_stood() {
+    let cluster = cluster();
+    let out = cluster.ok(&["srun", "-D", "/", "sh", "-c", "pwd; echo $SLURM_SUBMIT_DIR"]);
+    assert_eq!(out, format!("/\n{}\n", cluster.path("work").display()));
+}
+
+#[test]
 fn an_allocation_of_sruns_has_room_for_its_tasks() {
     let cluster = cluster();
     std::fs::write(cluster.work("hosts"), "n2\nn1\nn2\n").unwrap();

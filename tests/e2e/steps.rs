@@ -204,7 +204,8 @@ fn ranks_are_dealt_as_the_distribution_says() {
 srun -m cyclic sh -c \"$show\" | sort; echo --
 srun -m plane=2 sh -c \"$show\" | sort; echo --
 printf 'n3\\nn1\\nn1\\n' >hosts; SLURM_HOSTFILE=hosts srun -n3 sh -c \"$show\" | sort; echo --
-srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*";
+srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*; echo --
+srun -n1 -m cyclic:block sh -c 'echo $SLURM_DISTRIBUTION'; srun -n1 sh -c 'echo [$SLURM_DISTRIBUTION]'";
     let (out, code, err) = batch(&cluster, &["-N2", "-n6", "--ntasks-per-node=3", "-w", "n[1,3]"], script);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let parts: Vec<Vec<&str>> = out.split("--\n").map(|part| part.lines().collect()).collect();
@@ -229,6 +230,8 @@ srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*";
     ];
     assert_eq!(parts[..3], expected);
     assert_eq!(parts[3], ["files-0.n1", "files-1.n3", "files-2.n1", "files-3.n3"]);
+    // The whole of it, and only where somebody has said it.
+    assert_eq!(parts[4], ["cyclic:block", "[]"]);
 }
 
 #[test]

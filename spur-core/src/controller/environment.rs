@@ -83,7 +83,6 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
         Some(_) | None => {}
     }
     env.option("SLURM_GPUS", gpus(&shape.gpus));
-    env.option("SLURM_GPUS_PER_NODE", gpus(&shape.gres));
     env.option("SLURM_GPUS_PER_TASK", gpus(&shape.gpus_per_task));
     if let (Some(part), Some(task), Some(array)) = (&job.array, job.task(), &spec.array) {
         env.set("SLURM_ARRAY_JOB_ID", part.id);
@@ -157,15 +156,15 @@ pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
         env.set(name, &tasks);
     }
     env.option("SLURM_CPUS_PER_TASK", Some(step.cpus_per_task).filter(|cpus| *cpus > 0));
-    // As Slurm chooses where nobody has said.
-    let cyclic = step.tasks() <= step.nodes.len() as u64;
-    let how = step.distribution.unwrap_or(if cyclic { Distribution::Cyclic } else { Distribution::Block });
-    match how {
-        Distribution::Plane(size) => {
+    // Of other distributions the client says in full what its user has said.
+    match step.distribution {
+        Some(Distribution::Plane(size)) => {
             env.set("SLURM_DISTRIBUTION", "plane");
             env.set("SLURM_DIST_PLANESIZE", size);
         }
-        how => env.set("SLURM_DISTRIBUTION", how),
+        // A list of hosts says so as well.
+        Some(how @ Distribution::Arbitrary) => env.set("SLURM_DISTRIBUTION", how),
+        Some(_) | None => {}
     }
     env.0
 }

@@ -146,6 +146,9 @@ fn environment_of_step(
     (umask, mpi): (u32, &str),
 ) -> Vec<KeyValue> {
     let mut environment = step.environment.clone();
+    const DISTRIBUTION: &str = "SLURM_DISTRIBUTION";
+    // Of planes and lists of hosts the controller has said it.
+    let is_dealt = environment.iter().any(|pair| pair.key == DISTRIBUTION);
     let mut set = |key: &str, value| environment.push(KeyValue { key: key.to_owned(), value });
     if let Some(&StepWindow { rows, columns }) = window {
         set("SLURM_PTY_WIN_ROW", rows.to_string());
@@ -154,11 +157,16 @@ fn environment_of_step(
     for (key, value) in of_srun(step, umask, mpi) {
         set(key, value);
     }
+    if let Some(said) = wishes.advice.get(DISTRIBUTION).filter(|_| !is_dealt) {
+        set(DISTRIBUTION, said.clone());
+    }
     for variable in [SamplingIntervals::VARIABLE, OomKillStep::VARIABLE] {
         if let Some(said) = wishes.advice.get(variable) {
             set(variable, said.clone());
         }
     }
+    // Where the user stood is what this command was told, or knows.
+    environment.retain(|pair| pair.key != "SLURM_SUBMIT_DIR" || session.env(&pair.key).is_none());
     if wishes.step.preserve_environment {
         let kept = |pair: &KeyValue| matches!(&*pair.key, "SLURM_JOB_NUM_NODES" | "SLURM_NTASKS");
         environment.retain(|pair| !kept(pair) || session.env(&pair.key).is_none());

@@ -148,6 +148,10 @@ impl Outputs {
         }
         begun.drain(..whole);
         if begun.len() >= LONGEST_LINE || (self.unbuffered && !begun.is_empty()) {
+            // As with Slurm: what has a label has a line of its own.
+            if self.unbuffered {
+                begun.push(b'\n');
+            }
             self.line(task, stderr, &begun, own)?;
             begun.clear();
         }
@@ -306,6 +310,14 @@ mod tests {
         let (out, _) =
             written(&Files::default(), &wishes, &[(0, false, "a"), (1, false, "b"), (0, false, "c\n")]);
         assert_eq!(out, "abc\n");
+    }
+
+    #[test]
+    fn unbuffered_pieces_with_labels_have_lines_of_their_own() {
+        let wishes = StepWishes { unbuffered: true, label: true, ..StepWishes::default() };
+        let pieces = [(0, false, "a"), (1, false, "b"), (0, false, "c\n")];
+        let (out, _) = written(&Files::default(), &wishes, &pieces);
+        assert_eq!(out, " 0: a\n 1: b\n 0: c\n");
     }
 
     #[test]

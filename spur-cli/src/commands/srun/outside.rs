@@ -130,6 +130,8 @@ async fn granted(
                 session.inform(&format!("jobid {id}: nodes({count}):`{nodes}', cpu counts: {cpus}"));
             }
             session.set_env(environment.into_iter().map(|variable| (variable.key, variable.value)));
+            // Where its user stood, wherever the tasks run (`--chdir`).
+            session.set_env([("SLURM_SUBMIT_DIR".to_owned(), place::directory(None)?)]);
             Ok(())
         }
         Wait::Busy => {

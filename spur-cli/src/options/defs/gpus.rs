@@ -68,6 +68,9 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("gpus-per-node", None, "n", "number of GPUs required per allocated node", |s, v| {
         gpus(v)?;
         v.clone_into(&mut s.spec.gpus_per_node);
+        if !v.is_empty() {
+            s.advise("SLURM_GPUS_PER_NODE", v);
+        }
         Ok(())
     })
     .only(JOB)
@@ -94,8 +97,9 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"]),
     Def::value("mem-per-gpu", None, "size", "real memory required per allocated GPU", |s, v| {
-        s.memory(None, None, Some(parsed::<MemoryMb>(v)?.0));
-        s.advise("SLURM_MEM_PER_GPU", v);
+        let amount = parsed::<MemoryMb>(v)?.0;
+        s.memory(None, None, Some(amount));
+        s.advise("SLURM_MEM_PER_GPU", &amount.to_string());
         Ok(())
     })
     .only(JOB)

@@ -130,11 +130,11 @@ fn resolve(
 ) -> Result<(JobSpec, Vec<String>), Reject> {
     let Submission { mut spec, time_limit, requeue, rest: _ } = submission;
     spec.owner = Arc::clone(&caller.owner);
-    if spec.priority.is_some() && !caller.operator {
-        return Err(Reject::Invalid(
-            "only operators may set --priority; use --nice to lower your own job's".to_owned(),
-        ));
-    }
+    // As with Slurm the job is taken all the same.
+    let forbidden = spec.priority.take_if(|_| !caller.operator);
+    let without_priority = forbidden.map(|_| {
+        "only operators may set --priority, and it is left out; use --nice to lower your own job's".to_owned()
+    });
     if spec.wants_reboot() && !caller.operator {
         return Err(Reject::Invalid(
             "Access/permission denied: rebooting of nodes is only allowed for admins".to_owned(),
@@ -167,7 +167,7 @@ fn resolve(
         spec.shape.memory = default.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode));
     }
     let told = share_memory(&mut spec.shape, &partitions);
-    Ok((spec, told.into_iter().chain(reboots).collect()))
+    Ok((spec, told.into_iter().chain(reboots).chain(without_priority).collect()))
 }
 
 /// A job whose nodes are booted has them for itself alone; what its user should know if nothing boots nodes.

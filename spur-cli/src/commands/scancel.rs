@@ -281,17 +281,16 @@ impl Order {
         let mut code = 0;
         for problem in &answer.problems {
             let error = problem.error.clone().unwrap_or_default();
-            let done = error.code == DONE;
+            // Who only wants jobs gone has what he wants; who signals something has not.
+            let kills = self.signal.is_none_or(|signal| signal == KILL) && !self.batch;
+            let done = error.code == DONE && kills;
             let unknown = error.code == INVALID_ID;
             if (done && !self.verbose) || (self.quiet && (done || unknown)) {
                 continue;
             }
             let what = if problem.job_id.contains('.') { "job step id" } else { "job id" };
             session.error(&format!("Kill job error on {what} {}: {}", problem.job_id, error.message));
-            // Who only wants jobs gone has what he wants.
-            let gone =
-                done || (unknown && what == "job id" && self.signal.is_none_or(|signal| signal == KILL));
-            if !gone {
+            if !(done || (unknown && what == "job id" && kills)) {
                 code = FAILURE;
             }
         }

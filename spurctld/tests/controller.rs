@@ -134,7 +134,7 @@ async fn refusals_say_why() {
     let cases: [Case; 3] = [
         ("ESLURM_INVALID_PARTITION_NAME", |job| job.partition = "huge".into(), "main, small"),
         ("ESLURM_INVALID_REQUEST", |job| job.nodes = "0".into(), "--nodes"),
-        ("ESLURM_INVALID_REQUEST", |job| job.priority = Some(9), "--priority"),
+        ("ESLURM_INVALID_REQUEST", |job| job.nice = -9, "--nice"),
     ];
     for (code, spoil, said) in cases {
         let mut spec = job("bad");

@@ -56,7 +56,7 @@ fn how_a_forgotten_job_ended_is_looked_up() {
     let bad = submit(&["-d", &format!("afterok:{}", ended["bad"])]);
     client.wait(bad, |job| job.reason == "DependencyNeverSatisfied" || job.reason == "JobHeldUser");
     let waits = cluster.ok(&["squeue", "-h", "-o", "%E", "-j", &format!("{good},{bad}")]);
-    assert_eq!(waits, format!("(null)\nafterok:{}(unfulfilled)\n", ended["bad"]));
+    assert_eq!(waits, format!("(null)\nafterok:{}(failed)\n", ended["bad"]));
     let other = submit(&[]).to_string();
     cluster.ok(&[
         "scontrol",

@@ -44,3 +44,29 @@ fn whoever_sets_the_clock_on_the_wall_moves_no_limit() {
     wall.set(3_600).unwrap();
     wait_for(&cluster, later, "COMPLETED");
 }
+
+#[test]
+fn clocks_that_disagree_keep_no_node_out() {
+    let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
+    // The controller, which hands out the tokens here, is two hours ahead, one node as much behind.
+    let ahead = Wall::new(&cluster.path("ahead"), 7_200).unwrap();
+    let behind = Wall::new(&cluster.path("behind"), -7_200).unwrap();
+    cluster.start_controller_as(ahead.command(program("spurctld")));
+    cluster.start_node_as("n1", behind.command(program("spurd")));
+    cluster.start_node("n2");
+    let mut go = cluster.gate("go");
+    let job = cluster.sbatch(&["-w", "n1", "-o", "out", "--wrap", "read x <go; srun echo went on"]);
+    wait_for(&cluster, job, "RUNNING");
+    cluster.ok(&["sbatch", "--wait", "-N2", "-n2", "--wrap", "srun hostname"]);
+    cluster.signal("spurctld", Signal::KILL);
+    cluster.wait_for_end("spurctld");
+    cluster.start_controller_as(ahead.command(program("spurctld")));
+    for node in ["n1", "n2"] {
+        cluster.wait_until(|cluster| cluster.log(node).matches("registered as").count() == 2);
+    }
+    go.open();
+    wait_for(&cluster, job, "COMPLETED");
+    assert_eq!(cluster.read("out"), "went on\n");
+    let restarts = cluster.ok(&["sacct", "-nXP", "-D", "-o", "state", "-j", &job.to_string()]);
+    assert_eq!(restarts, "COMPLETED\n");
+}

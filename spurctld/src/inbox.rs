@@ -9,7 +9,7 @@ use spur_core::id::RequestId;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::Answer;
-use crate::room::NoRoom;
+use crate::disk_space::NoSpace;
 use crate::store::{self, StoreError};
 
 /// Requests that may wait for the owner. At some ten thousand a second that is a fraction of a second's work.
@@ -46,8 +46,8 @@ pub enum Refused {
     Rejected(Reject),
     /// Whether it was done before could not be found out just now; ask again.
     Unsure,
-    /// The controller's disk has no room for it.
-    NoRoom(NoRoom),
+    /// The controller's disk has no space for it.
+    NoSpace(NoSpace),
     /// The controller failed at it, by a fault of its own.
     Fault,
 }

@@ -80,7 +80,7 @@ impl Reload {
             Ok(Answer::Reconfigured { changes }) => changes,
             Ok(_) => Vec::new(),
             Err(Refused::Rejected(rejected)) => return Err(rejected.into()),
-            Err(Refused::Unsure | Refused::NoRoom(_) | Refused::Fault) => return Err(NoAnswer::Busy.into()),
+            Err(Refused::Unsure | Refused::NoSpace(_) | Refused::Fault) => return Err(NoAnswer::Busy.into()),
         };
         changes.extend(needs_restart(&self.local, &local));
         if renewed {

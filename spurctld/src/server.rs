@@ -39,6 +39,7 @@ use crate::archive::{Accounts, Archive};
 use crate::blobs::Blobs;
 use crate::clock;
 use crate::config_file::ConfigFile;
+use crate::disk_space::DiskSpace;
 use crate::fault;
 use crate::feed::Feed;
 use crate::history;
@@ -53,7 +54,6 @@ use crate::programs::Programs;
 use crate::recover::{self, History};
 use crate::reload::Reload;
 use crate::replica::Replica;
-use crate::room::Room;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
 use crate::rpc::quota::Quotas;
@@ -380,7 +380,7 @@ impl Machine {
             inbox: inbox.clone(),
             outbox,
             blobs: blobs.clone(),
-            room: Room::beside(&local.controller.state),
+            disk_space: DiskSpace::beside(&local.controller.state),
             alarm,
             runtime: tokio::runtime::Handle::current(),
         };

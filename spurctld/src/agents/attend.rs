@@ -173,7 +173,7 @@ impl Attendance {
             }
             Ok(Ok(_)) => return Ok((node, connection, queue)),
             Ok(Err(Refused::Rejected(rejected))) => reject::error(&rejected),
-            Ok(Err(Refused::Unsure | Refused::NoRoom(_) | Refused::Fault)) => {
+            Ok(Err(Refused::Unsure | Refused::NoSpace(_) | Refused::Fault)) => {
                 v1::Error::new(refusal::BUSY, "try again")
             }
             Err(error) => v1::Error::new(refusal::BUSY, error.to_string()),

@@ -21,10 +21,10 @@ use crate::alarm::Alarm;
 use crate::answer::Answer;
 use crate::blobs::{self, Blobs};
 use crate::clock;
+use crate::disk_space::{DiskSpace, NoSpace};
 use crate::fault;
 use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
 use crate::outbox::{Held, Outbox};
-use crate::room::{NoRoom, Room};
 use crate::store::{self, Batch, Journal, StoreError};
 use requests::{Met, Requests};
 use steps::WaitingSteps;
@@ -39,7 +39,7 @@ pub(crate) struct Owner {
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
     pub(crate) blobs: Blobs,
-    pub(crate) room: Room,
+    pub(crate) disk_space: DiskSpace,
     pub(crate) alarm: watch::Sender<Alarm>,
     pub(crate) runtime: tokio::runtime::Handle,
 }
@@ -171,8 +171,8 @@ impl Work {
         let request = ask.request();
         let woken = matches!(ask.input, Input::Wakeup { .. });
         let epoch = self.owner.journal.epoch();
-        if let Err(no_room) = self.take_room(&ask) {
-            return self.refuse(ask, Refused::NoRoom(no_room));
+        if let Err(no_space) = self.take_disk_space(&ask) {
+            return self.refuse(ask, Refused::NoSpace(no_space));
         }
         let (input, reply, payload) = (ask.input, ask.reply, ask.payload);
         let Some(outcome) = self.decide(epoch, now, input) else {
@@ -211,14 +211,14 @@ impl Work {
         self.hold(reply, answer.map_err(Refused::Rejected));
     }
 
-    /// Takes the room of a submission on the disk.
-    fn take_room(&mut self, ask: &Ask) -> Result<(), NoRoom> {
+    /// Takes what a submission needs of the disk.
+    fn take_disk_space(&mut self, ask: &Ask) -> Result<(), NoSpace> {
         let Input::Command { caller, command: Command::Submit(_), .. } = &ask.input else {
             return Ok(());
         };
         let committed = *self.owner.journal.committed().borrow();
         let bytes = ask.payload.as_ref().map_or(0, |payload| payload.len() as u64);
-        self.owner.room.take(&self.owner.cluster, committed, caller, bytes)
+        self.owner.disk_space.take(&self.owner.cluster, committed, caller, bytes)
     }
 
     /// What the core makes of an input. One that it fails at without having changed anything is refused; otherwise the state
@@ -280,7 +280,8 @@ impl Work {
         let commit = match batch.is_empty() {
             true => None,
             false => {
-                self.owner.room.hand_over(self.owner.cluster.seq(), batch.size());
+                let committed = *self.owner.journal.committed().borrow();
+                self.owner.disk_space.hand_over(committed, self.owner.cluster.seq(), batch.size());
                 Some(self.owner.journal.submit_blocking(batch)?)
             }
         };

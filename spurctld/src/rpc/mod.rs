@@ -156,8 +156,8 @@ fn outcome(answered: Result<Answered, NoAnswer>) -> Result<Answer, Status> {
         Ok(Err(Refused::Unsure)) => {
             Err(refusal::busy("whether this was done before is not known; ask again"))
         }
-        Ok(Err(Refused::NoRoom(no_room))) => {
-            let error = v1::Error::new("ESLURM_WRITING_TO_FILE", no_room.to_string());
+        Ok(Err(Refused::NoSpace(no_space))) => {
+            let error = v1::Error::new("ESLURM_WRITING_TO_FILE", no_space.to_string());
             Err(refusal::status(Code::FailedPrecondition, &error))
         }
         Ok(Err(Refused::Fault)) => {

@@ -1,4 +1,4 @@
-//! The room on the disk of the journal, and whether a submission may have some of it.
+//! The space on the disk of the journal, and whether a submission may have some of it.
 //!
 //! The controller ends when its disk is full, so submissions stop before: what becomes of the jobs that are there has to be
 //! written. And no user's scripts fill the disk for all others: whoever has more of it than is left has to wait.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use spur_core::cluster::Cluster;
 use spur_core::model::caller::Caller;
 
-/// Room that submissions leave, in bytes: entries until they are compacted, and a snapshot beside the last one.
+/// Space that submissions leave, in bytes: entries until they are compacted, and a snapshot beside the last one.
 const RESERVE: u64 = 256 << 20;
 /// Of a small disk they leave one part in so many.
 const RESERVE_PART: u64 = 8;
@@ -18,18 +18,18 @@ const RESERVE_PART: u64 = 8;
 const RECORD_BYTES: u64 = 4096;
 /// It is written to the log first, and copied into the database.
 const COPIES: u64 = 2;
-/// Room beyond the reserve below which users have shares, in bytes.
+/// Space beyond the reserve below which users have shares, in bytes.
 const SCARCE: u64 = 4 << 30;
 /// How long what users have is believed before it is counted anew.
 const COUNTED_FOR: Duration = Duration::from_secs(10);
 
-/// Why a submission gets no room.
+/// Why a submission gets no space.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
+pub enum NoSpace {
     /// Nobody gets any.
     #[error(
         "I/O error writing script/environment to file: the disk of {path} has {left} MiB left, and new jobs leave {reserve} of them; \
-         submit again when there is room"
+         submit again when there is space"
     )]
     Reserve {
         /// The journal's database.
@@ -53,7 +53,7 @@ pub enum NoRoom {
 }
 
 /// See the module.
-pub(crate) struct Room {
+pub(crate) struct DiskSpace {
     path: PathBuf,
     /// What was handed to the journal: the entry it ends with, and the bytes it will take.
     handed: VecDeque<(u64, u64)>,
@@ -68,13 +68,13 @@ struct Measured {
     reserve: u64,
 }
 
-impl Room {
-    /// The room beside the journal at `path`.
+impl DiskSpace {
+    /// The space beside the journal at `path`.
     pub(crate) fn beside(path: &Path) -> Self {
         Self { path: path.to_owned(), handed: VecDeque::new(), measured: None, shares: None }
     }
 
-    /// Takes room for a submission of so many bytes. A disk that cannot be measured has room: the journal will say what is
+    /// Takes space for a submission of so many bytes. A disk that cannot be measured has space: the journal will say what is
     /// wrong with it.
     pub(crate) fn take(
         &mut self,
@@ -82,20 +82,20 @@ impl Room {
         committed: u64,
         caller: &Caller,
         bytes: u64,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), NoSpace> {
         let Some(Measured { left, reserve }) = self.measure(committed) else { return Ok(()) };
         let needed = COPIES * (bytes + RECORD_BYTES);
         let free = left.saturating_sub(reserve);
         if free < needed {
             let path = self.path.display().to_string();
-            return Err(NoRoom::Reserve { path, left: left >> 20, reserve: reserve.div_ceil(1 << 20) });
+            return Err(NoSpace::Reserve { path, left: left >> 20, reserve: reserve.div_ceil(1 << 20) });
         }
         if free < SCARCE {
             let has = self.share(cluster, caller.owner.uid);
             *has += bytes;
             if *has > free && !caller.operator {
                 *has -= bytes;
-                return Err(NoRoom::Share { has: *has >> 20, left: free >> 20 });
+                return Err(NoSpace::Share { has: *has >> 20, left: free >> 20 });
             }
         }
         if let Some(measured) = &mut self.measured {
@@ -104,18 +104,24 @@ impl Room {
         Ok(())
     }
 
-    /// Notes that a batch goes to the journal, and measures anew for the next one.
-    pub(crate) fn hand_over(&mut self, last_seq: u64, bytes: usize) {
+    /// Notes that a batch goes to the journal, which has committed so far, and measures anew for the next one.
+    pub(crate) fn hand_over(&mut self, committed: u64, last_seq: u64, bytes: usize) {
         self.measured = None;
+        self.forget(committed);
         self.handed.push_back((last_seq, COPIES * bytes as u64));
+    }
+
+    /// Forgets what has been written.
+    fn forget(&mut self, committed: u64) {
+        while self.handed.front().is_some_and(|(seq, _)| *seq <= committed) {
+            self.handed.pop_front();
+        }
     }
 
     /// What is left when all is written that the journal was given.
     fn measure(&mut self, committed: u64) -> Option<Measured> {
         if self.measured.is_none() {
-            while self.handed.front().is_some_and(|(seq, _)| *seq <= committed) {
-                self.handed.pop_front();
-            }
+            self.forget(committed);
             let under_way: u64 = self.handed.iter().map(|(_, bytes)| bytes).sum();
             let disk = rustix::fs::statvfs(self.path.parent()?).ok()?;
             let left = disk.f_bavail.saturating_mul(disk.f_frsize).saturating_sub(under_way);
@@ -158,26 +164,26 @@ mod tests {
         Caller { owner: Arc::new(owner), groups: Arc::default(), operator: uid == 0 }
     }
 
-    fn room(left: u64) -> Room {
+    fn space(left: u64) -> DiskSpace {
         let measured = Some(Measured { left, reserve: 1 << 20 });
-        Room { measured, ..Room::beside(Path::new("/nowhere/spur.db")) }
+        DiskSpace { measured, ..DiskSpace::beside(Path::new("/nowhere/spur.db")) }
     }
 
     #[test]
     fn nobody_gets_what_is_reserved() {
-        let mut room = room((1 << 20) + 2 * (1000 + RECORD_BYTES));
+        let mut space = space((1 << 20) + 2 * (1000 + RECORD_BYTES));
         let cluster = Cluster::default();
-        assert!(matches!(room.take(&cluster, 0, &caller(0), 1001), Err(NoRoom::Reserve { .. })));
-        assert_eq!(room.take(&cluster, 0, &caller(0), 1000), Ok(()));
-        assert!(matches!(room.take(&cluster, 0, &caller(0), 1), Err(NoRoom::Reserve { .. })));
+        assert!(matches!(space.take(&cluster, 0, &caller(0), 1001), Err(NoSpace::Reserve { .. })));
+        assert_eq!(space.take(&cluster, 0, &caller(0), 1000), Ok(()));
+        assert!(matches!(space.take(&cluster, 0, &caller(0), 1), Err(NoSpace::Reserve { .. })));
     }
 
     #[test]
     fn a_user_gets_no_more_than_is_left_for_others() {
-        let mut room = room(100 << 20);
+        let mut space = space(100 << 20);
         let cluster = Cluster::default();
         let mut taken =
-            |uid| (0..).take_while(|_| room.take(&cluster, 0, &caller(uid), 1 << 20).is_ok()).count();
+            |uid| (0..).take_while(|_| space.take(&cluster, 0, &caller(uid), 1 << 20).is_ok()).count();
         // 33 MiB, written twice, leave a third of the 99 MiB to the next one, and so on: who comes later gets something.
         assert_eq!((taken(1), taken(2), taken(3)), (33, 11, 4));
         assert!(taken(0) > 0);
@@ -186,12 +192,12 @@ mod tests {
     #[test]
     fn what_is_under_way_is_not_there_any_more() {
         let directory = std::env::temp_dir();
-        let mut room = Room::beside(&directory.join("spur.db"));
-        let all = room.measure(0).unwrap().left;
-        room.hand_over(7, 1 << 30);
+        let mut space = DiskSpace::beside(&directory.join("spur.db"));
+        let all = space.measure(0).unwrap().left;
+        space.hand_over(0, 7, 1 << 30);
         // Others use the disk as well.
-        assert!(room.measure(6).unwrap().left + (1 << 30) < all);
-        room.measured = None;
-        assert!(room.measure(7).unwrap().left + (1 << 30) > all);
+        assert!(space.measure(6).unwrap().left + (1 << 30) < all);
+        space.measured = None;
+        assert!(space.measure(7).unwrap().left + (1 << 30) > all);
     }
 }

@@ -67,6 +67,9 @@ fn tasks_know_where_their_user_stood() {
     let cluster = cluster();
     let out = cluster.ok(&["srun", "-D", "/", "sh", "-c", "pwd; echo $SLURM_SUBMIT_DIR"]);
     assert_eq!(out, format!("/\n{}\n", cluster.path("work").display()));
+    cluster.ok(&["salloc", "-Q", "-n1", "true"]);
+    let lines = cluster.ok(&["sacct", "-nXP", "-o", "submitline"]);
+    assert_eq!(lines, "srun -D / sh -c pwd; echo $SLURM_SUBMIT_DIR\nsalloc -Q -n1 true\n");
 }
 
 #[test]

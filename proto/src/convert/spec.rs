@@ -186,6 +186,11 @@ fn batch_lengths(batch: &v1::Batch) -> Result<(), BadField> {
     batch.limits.iter().try_for_each(|limit| fits("resource limits", &limit.name, length::TEXT))
 }
 
+/// So much of a text as is kept of it. It is for people and for accounting, and nobody's job should fail for it.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 fn text(written: &str) -> Option<Arc<str>> {
     (!written.is_empty()).then(|| written.into())
 }
@@ -318,7 +323,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         signal: read_if_set("--signal", &wire.signal)?,
         submit_host: wire.submit_host.as_str().into(),
         mail: mail.then(|| (wire.mail_type.as_str().into(), wire.mail_user.as_str().into())),
-        submit_line: boxed(&wire.submit_line),
+        submit_line: boxed(cut(&wire.submit_line, length::COMMAND_LINE)),
         gone: Vec::new(),
         reboot: wire.reboot,
         gres_anywhere: wire.gres_anywhere,
@@ -339,6 +344,7 @@ fn dependency(written: &str) -> Result<Option<Box<Dependency<JobId>>>, BadField>
 fn client(wire: v1::Client) -> Result<Box<Client>, BadField> {
     let v1::Client { command, work_dir, no_shell } = wire;
     for (field, word) in [("command", &command), ("--chdir", &work_dir)] {
+        fits(field, word, length::PATH)?;
         if word.contains(char::is_control) {
             return Err(BadField::new(field, format!("{word:?} has a line break or the like in it")));
         }

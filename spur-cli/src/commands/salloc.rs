@@ -51,7 +51,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             return Ok(0);
         }
     };
-    let (wishes, login, spec) = compose(session, components, &argv).await?;
+    let (wishes, login, mut spec) = compose(session, components, &argv).await?;
+    spec.submit_line = [&["salloc".to_owned()], &words[..]].concat().join(" ");
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
     let kill = wishes.kill_command.as_deref().map(kill_signal).transpose()?;
     let mut signals = Signals::listen(WHILE_WAITING)?;

@@ -15,7 +15,7 @@ pub const NODES: usize = 64 << 10;
 pub const DEPENDENCY: usize = 128 << 10;
 /// All arguments of a batch script together.
 pub const ARGUMENTS: usize = 128 << 10;
-/// The command line of a submission or a step.
+/// The command line of a submission. What is longer is cut.
 pub const COMMAND_LINE: usize = 64 << 10;
 
 /// A text that is too long.

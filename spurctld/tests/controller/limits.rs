@@ -82,7 +82,18 @@ async fn what_is_too_long_is_refused_with_its_length_and_the_limit() {
     let id = submit(&mut ada, job("fine")).await.to_string();
     let names: Vec<String> = (0..300_000).map(|number| format!("l{number}")).collect();
     let with = |wish: v1::JobSpec| v1::SubmitRequest { job: Some(wish), ..v1::SubmitRequest::default() };
+    // A command line is cut: it says nothing of what the job is.
+    let long = v1::JobSpec { submit_line: "ü".repeat(BIG / 2), ..job("long") };
+    let long = submit(&mut ada, long).await;
+    let shown = jobs(&mut ada, of_all_states()).await;
+    let line = shown.into_iter().find(|job| job.id == long).unwrap().submit_line;
+    assert_eq!((line.len(), line.chars().all(|c| c == 'ü')), (64 << 10, true));
+    let client = |command: &str| {
+        let client = v1::Client { command: command.to_owned(), work_dir: "/".to_owned(), no_shell: false };
+        v1::JobSpec { client: Some(client), batch: None, ..job("held by a command") }
+    };
     for (wish, expected) in [
+        (client(&"x".repeat(BIG)), "command: 3900000 bytes are too many; at most 4096"),
         (
             v1::JobSpec { comment: "x".repeat(BIG), ..job("a") },
             "--comment: 3900000 bytes are too many; at most 1024",

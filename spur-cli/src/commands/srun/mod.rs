@@ -108,6 +108,7 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if components && !het {
         (wishes, argv) = components::merged(session, wishes, words, &argv)?;
     }
+    wishes.spec.submit_line = [&["srun".to_owned()], words].concat().join(" ");
     programs::read(session, &mut wishes, &argv)?;
     verbose::tell(session, &wishes);
     let mut signals = Signals::listen(TAKEN)?;

@@ -123,7 +123,12 @@ impl DiskSpace {
         if self.measured.is_none() {
             self.forget(committed);
             let under_way: u64 = self.handed.iter().map(|(_, bytes)| bytes).sum();
-            let disk = rustix::fs::statvfs(self.path.parent()?).ok()?;
+            let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty());
+            let disk = rustix::fs::statvfs(directory.unwrap_or(Path::new("."))).ok()?;
+            // Some file systems do not say how large they are.
+            if disk.f_blocks == 0 {
+                return None;
+            }
             let left = disk.f_bavail.saturating_mul(disk.f_frsize).saturating_sub(under_way);
             let reserve = RESERVE.min(disk.f_blocks.saturating_mul(disk.f_frsize) / RESERVE_PART);
             self.measured = Some(Measured { left, reserve });

@@ -31,9 +31,23 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
             return Err(BadField::new(field, "must be at least 1"));
         }
     }
-    fits("--job-name", &wire.name, length::TEXT)?;
-    fits("--nodelist", &wire.nodelist, length::NODES)?;
-    fits("--exclude", &wire.exclude, length::NODES)?;
+    for (field, text, most) in [
+        ("--job-name", wire.name.as_str(), length::TEXT),
+        ("--nodelist", &wire.nodelist, length::NODES),
+        ("--exclude", &wire.exclude, length::NODES),
+        ("--distribution", &wire.distribution, length::TEXT),
+        ("--gres", wire.gres.as_deref().unwrap_or_default(), length::TEXT),
+        ("--gpus", &wire.gpus, length::TEXT),
+        ("--gpus-per-task", &wire.gpus_per_task, length::TEXT),
+    ] {
+        fits(field, text, most)?;
+    }
+    if wire.hosts.len() > MAX_WRITTEN {
+        let problem =
+            format!("{} hosts are named for tasks, where {MAX_WRITTEN} are the most", wire.hosts.len());
+        return Err(BadField::new("--distribution", problem));
+    }
+    wire.hosts.iter().try_for_each(|host| fits("--distribution", host, length::TEXT))?;
     let gpus = |field, text: &str| -> Result<Vec<GresSpec>, BadField> {
         if text.is_empty() {
             return Ok(Vec::new());

@@ -10,6 +10,7 @@ use spur_core::model::change::JobChange;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
 use spur_core::text::jobid::{JobPart, JobRef, StepRef};
+use spur_core::text::length;
 use spur_core::text::signal::Signal;
 use spur_proto::convert::{BadField, reject};
 use spur_proto::v1;
@@ -294,6 +295,9 @@ impl Desk {
         caller: Caller,
         request: v1::NotifyJobRequest,
     ) -> Result<v1::NotifyJobResponse, Status> {
+        // It goes to a node with what else that is told, in one message.
+        let fits = length::check(&request.message, length::PATH);
+        fits.map_err(|error| reject::bad_field(&BadField::new("message", error.to_string())))?;
         let job = {
             let cluster = self.replica.read();
             let job = reference(&cluster, &request.job_id).map_err(|rejected| reject::status(&rejected))?;

@@ -111,6 +111,25 @@ async fn what_is_too_long_is_refused_with_its_length_and_the_limit() {
         let message = error_of(&status).expect("a refusal says why").message;
         assert!(message.starts_with(expected), "{message}");
     }
+    let job_id = id.parse().unwrap();
+    let notice = v1::NotifyJobRequest { job_id: id.clone(), message: "x".repeat(BIG) };
+    let message = error_of(&ada.notify_job(notice).await.expect_err("too long")).unwrap().message;
+    assert!(message.contains("3900000 bytes are too many; at most 4096"), "{message}");
+    let many = vec!["n1".to_owned(); 65_537];
+    for (step, expected) in [
+        (
+            v1::CreateStepRequest { gpus: "x".repeat(BIG), ..v1::CreateStepRequest::default() },
+            "--gpus: 3900000 bytes are too many",
+        ),
+        (
+            v1::CreateStepRequest { hosts: many, ..v1::CreateStepRequest::default() },
+            "--distribution: 65537 hosts are named for tasks, where 65536 are the most",
+        ),
+    ] {
+        let step = v1::CreateStepRequest { job_id, ..step };
+        let message = error_of(&ada.create_step(step).await.expect_err("too much")).unwrap().message;
+        assert!(message.contains(expected), "{message}");
+    }
     let changes = [("Comment".to_owned(), "x".repeat(2000))].into();
     let change = v1::UpdateJobRequest { job_ids: vec![id], changes, ..v1::UpdateJobRequest::default() };
     let message = error_of(&ada.update_job(change).await.expect_err("too long")).unwrap().message;

@@ -49,6 +49,8 @@ pub const BUSY_PATIENCE: Duration = Duration::from_secs(300);
 /// How long a daemon of this host may take to give a token, and how often one is asked for.
 const MINT_TIMEOUT: Duration = Duration::from_secs(7);
 const MINT_TRIES: u32 = 3;
+
+/// How long is waited before a call is made again: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A call that has come to nothing for so long is told of.

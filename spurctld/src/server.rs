@@ -134,8 +134,8 @@ impl Server {
         let (journal, accounting) = (recovered.journal.clone(), recovered.accounting.clone());
         let mut machine = Machine { threads: Vec::new(), tasks: JoinSet::new(), failed };
         let local = Arc::new(local);
-        let shown = (keyring.clone(), certified.as_ref().map(|(_, certificate)| certificate.clone()));
-        let desk = machine.begin(recovered, &local, config_file, shown, &stop)?;
+        let certificate = certified.as_ref().map(|(_, certificate)| certificate.clone());
+        let desk = machine.begin(recovered, &local, config_file, (keyring.clone(), certificate), &stop)?;
         let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
         if let Some(metrics) = metrics {
             let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };

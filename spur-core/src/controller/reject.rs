@@ -12,7 +12,7 @@ pub enum Reject {
     #[error("Invalid job id specified")]
     InvalidJobId,
     /// No such partition.
-    #[error("Invalid partition name specified: '{name}'{known}")]
+    #[error("Invalid partition name specified: '{name}'{}", partitions_here(.known))]
     InvalidPartition {
         /// What was asked for.
         name: String,
@@ -207,6 +207,11 @@ pub enum Reject {
     /// A policy that cannot be put in force.
     #[error("{0}")]
     InvalidPolicy(String),
+}
+
+/// The partitions that may be named instead; nothing where none is to be told.
+fn partitions_here(known: &str) -> String {
+    if known.is_empty() { String::new() } else { format!("; partitions here: {known}") }
 }
 
 impl Reject {

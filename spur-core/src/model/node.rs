@@ -234,20 +234,21 @@ impl Registration {
     /// Whether another daemon than the one of `before` speaks for the node: with another spool, or on another host.
     #[must_use]
     pub fn is_another(&self, before: &Registration) -> bool {
-        let peer_known = !before.peer.is_empty() && !self.peer.is_empty();
-        self.spool_id != before.spool_id
-            || self.hostname != before.hostname
-            || (peer_known && self.peer != before.peer)
+        self.spool_id != before.spool_id || self.is_called_otherwise(before)
     }
 
     /// Whether the daemon is on another host than the one of `before`, of which it therefore knows nothing. One with the same
     /// spool under the same boot is on the same host, whatever that calls itself.
     #[must_use]
     pub fn is_elsewhere(&self, before: &Registration) -> bool {
-        let peer_known = !before.peer.is_empty() && !self.peer.is_empty();
-        let (same_spool, same_boot) = (self.spool_id == before.spool_id, self.boot_id == before.boot_id);
-        let other_host = self.hostname != before.hostname || (peer_known && self.peer != before.peer);
-        other_host && !(same_spool && same_boot)
+        let is_same = self.spool_id == before.spool_id && self.boot_id == before.boot_id;
+        self.is_called_otherwise(before) && !is_same
+    }
+
+    /// Whether its host has another name, or another address on the network where both are known.
+    fn is_called_otherwise(&self, before: &Registration) -> bool {
+        let peers_known = !before.peer.is_empty() && !self.peer.is_empty();
+        self.hostname != before.hostname || (peers_known && self.peer != before.peer)
     }
 }
 

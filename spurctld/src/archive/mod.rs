@@ -187,6 +187,7 @@ impl Archive {
             let page = rows.page(&self.cluster, extent);
             let reached = if rows.noted() == 0 { seq } else { self.reached };
             let (jobs, steps) = (page.jobs.clone(), page.steps.clone());
+            // What is closed stays closed when the rest fails, and is not closed again.
             let written = async {
                 if !page.closings.is_empty() {
                     self.accounting.close_runs(&page.closings).await?;

@@ -347,10 +347,7 @@ fn partition_named<'a>(
 ) -> Result<&'a spur_core::cluster::Partition, Status> {
     cluster.partition(name).ok_or_else(|| {
         let known: Vec<&str> = cluster.partitions().iter().map(|partition| &**partition.name()).collect();
-        reject::status(&Reject::InvalidPartition {
-            name: name.to_owned(),
-            known: format!("; partitions here: {}", known.join(", ")),
-        })
+        reject::status(&Reject::InvalidPartition { name: name.to_owned(), known: known.join(", ") })
     })
 }
 

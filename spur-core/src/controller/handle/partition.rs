@@ -125,8 +125,5 @@ pub(super) fn unknown(cluster: &Cluster, name: &str) -> Reject {
         return Reject::InvalidPartition { name: name.to_owned(), known: String::new() };
     }
     let known: Vec<&str> = cluster.partitions().iter().map(|partition| &**partition.name()).collect();
-    Reject::InvalidPartition {
-        name: name.to_owned(),
-        known: format!("; partitions here: {}", known.join(", ")),
-    }
+    Reject::InvalidPartition { name: name.to_owned(), known: known.join(", ") }
 }

@@ -62,7 +62,7 @@ fn first_leaves(rooms: &Rooms<'_, '_>, few: usize) -> Vec<DomainId> {
         let layers = (Layer::LEAF.0 + 1..=fabric.top().0).map(Layer);
         layers.map(|layer| problem.slots(fabric.covering(id, layer))).collect()
     };
-    // Neighbours mostly have the same parent.
+    // Neighbours mostly have the same parent; what lies above a leaf that covers more layers begins with itself.
     let mut known: (Option<DomainId>, Vec<u64>) = (None, Vec::new());
     let mut first: Vec<(u64, Vec<u64>, DomainId)> = Vec::with_capacity(few + 1);
     rooms.each_holder(Layer::LEAF, |id| {
@@ -71,7 +71,7 @@ fn first_leaves(rooms: &Rooms<'_, '_>, few: usize) -> Vec<DomainId> {
         if last.is_some_and(|last| last.0 < slots) {
             return;
         }
-        let parent = fabric.domain(id).parent();
+        let parent = fabric.domain(id).parent().filter(|_| fabric.domain(id).cover() == Layer::LEAF);
         if parent.is_none() || parent != known.0 {
             known = (parent, above(id));
         }

@@ -56,6 +56,16 @@ fn read_if_set<T: FromStr<Err: Display>>(field: &'static str, text: &str) -> Res
     if text.is_empty() { Ok(None) } else { read(field, text).map(Some) }
 }
 
+/// So much of a text as is kept of it. It is for people and for accounting, and nobody's job should fail for it.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// A text, if there is any.
+fn boxed(written: &str) -> Option<Box<str>> {
+    (!written.is_empty()).then(|| written.into())
+}
+
 /// A count as the wire has it.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)

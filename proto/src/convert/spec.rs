@@ -16,7 +16,7 @@ use spur_core::text::hostlist::MAX_WRITTEN;
 use spur_core::text::length;
 use spur_core::text::time::{Time, TimeLimit};
 
-use super::{BadField, fits, read, read_if_set};
+use super::{BadField, boxed, cut, fits, read, read_if_set};
 use crate::channel::{MAX_ENVIRONMENT, MAX_SCRIPT};
 use crate::v1;
 
@@ -186,16 +186,7 @@ fn batch_lengths(batch: &v1::Batch) -> Result<(), BadField> {
     batch.limits.iter().try_for_each(|limit| fits("resource limits", &limit.name, length::TEXT))
 }
 
-/// So much of a text as is kept of it. It is for people and for accounting, and nobody's job should fail for it.
-fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
-}
-
 fn text(written: &str) -> Option<Arc<str>> {
-    (!written.is_empty()).then(|| written.into())
-}
-
-fn boxed(written: &str) -> Option<Box<str>> {
     (!written.is_empty()).then(|| written.into())
 }
 

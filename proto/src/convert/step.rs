@@ -12,7 +12,7 @@ use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::length;
 
-use super::{BadField, fits, narrow, read_if_set};
+use super::{BadField, boxed, cut, fits, narrow, read_if_set};
 use crate::v1;
 
 /// What a request asks for.
@@ -85,6 +85,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         relative: wire.relative,
         overlap: wire.overlap,
         no_kill: wire.no_kill,
+        submit_line: boxed(cut(&wire.submit_line, length::STEP_LINE)),
     })
 }
 
@@ -143,6 +144,8 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         suspended_secs: pauses.seconds.saturating_sub(step.paused),
         tasks: narrow(step.tasks()),
         cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
+        submit_line: step.submit_line.as_deref().unwrap_or_default().to_owned(),
+        layout: step.distribution.unwrap_or_default().name().to_owned(),
         ..base(step.id, &step.name)
     };
     batch.into_iter().chain(job.steps.iter().map(step)).collect()

@@ -27,6 +27,19 @@ pub enum Distribution {
     Arbitrary,
 }
 
+impl Distribution {
+    /// Its name as Slurm's accounting has it. One that packs is of blocks.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Distribution::Block | Distribution::Pack => "Block",
+            Distribution::Cyclic => "Cyclic",
+            Distribution::Plane(_) => "Plane",
+            Distribution::Arbitrary => "Arbitrary",
+        }
+    }
+}
+
 /// The room of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {

@@ -60,6 +60,8 @@ pub struct StepSpec {
     pub gpus: Vec<GresSpec>,
     /// `--gpus-per-task`.
     pub gpus_per_task: Vec<GresSpec>,
+    /// The line of `srun` that asks for it.
+    pub submit_line: Option<Box<str>>,
 }
 
 /// A step as it was laid out.
@@ -93,6 +95,9 @@ pub struct Step {
     /// GPUs of each task; 0: the tasks of a node share them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpus_per_task: u32,
+    /// The line of `srun` that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submit_line: Option<Box<str>>,
 }
 
 fn is_zero(count: &u32) -> bool {

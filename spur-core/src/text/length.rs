@@ -17,6 +17,8 @@ pub const DEPENDENCY: usize = 128 << 10;
 pub const ARGUMENTS: usize = 128 << 10;
 /// The command line of a submission. What is longer is cut.
 pub const COMMAND_LINE: usize = 64 << 10;
+/// The command line of a step, of which a job may have thousands. What is longer is cut.
+pub const STEP_LINE: usize = 4 << 10;
 
 /// A text that is too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

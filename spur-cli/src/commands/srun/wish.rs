@@ -72,6 +72,7 @@ pub(super) fn request(
         gres,
         gpus: spec.gpus.clone(),
         gpus_per_task: spec.gpus_per_task.clone(),
+        submit_line: spec.submit_line.clone(),
         environment_tasks: number("SLURM_NTASKS").or_else(|| number("SLURM_NPROCS")),
         environment_nodes: number("SLURM_NNODES").or_else(|| number("SLURM_JOB_NUM_NODES")),
         environment_tasks_per_node: number("SLURM_NTASKS_PER_NODE"),

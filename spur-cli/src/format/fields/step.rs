@@ -62,7 +62,7 @@ pub const FIELDS: &[Field<Step>] = &[
     named("NumCPUs", "NUM_CPUS", |s, _| s.cpus.to_string()).by(|a, b| a.cpus.cmp(&b.cpus)),
     named("ResvPorts", "RESV_PORTS", null),
     named("StepState", "STATE", |s, _| or_null(&s.state)),
-    named("SubmitLine", "SUBMIT_LINE", null),
+    named("SubmitLine", "SUBMIT_LINE", |s, _| or_null(&s.submit_line)),
     named("tres-bind", "TRES_BIND", null),
     named("tres-freq", "TRES_FREQ", null),
     named("tres-per-socket", "TRES_PER_SOCKET", null),

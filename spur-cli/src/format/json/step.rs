@@ -45,8 +45,8 @@ pub fn step(step: &Step, show: &Show) -> Value {
         "id": id(step),
         "stdin": "", "stdout": "", "stderr": "",
         "stdin_expanded": "", "stdout_expanded": "", "stderr_expanded": "",
-        "submit_line": "",
-        "task": { "distribution": "Block" },
+        "submit_line": step.submit_line,
+        "task": { "distribution": step.layout },
         "user": step.user,
     })
 }

@@ -132,6 +132,7 @@ pub(super) fn check(
         distribution: wish.distribution,
         own_gres: wish.gres.is_some() || !wish.gpus.is_empty() || !wish.gpus_per_task.is_empty(),
         gpus_per_task: gpus_per_task(wish),
+        submit_line: wish.submit_line.clone(),
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })
 }

@@ -206,6 +206,7 @@ impl NodeFacts {
             mpi: mpi(&launch.mpi, number, credential)?,
             time_limit: launch.time_limit,
             terminal,
+            unbuffered: launch.unbuffered,
             ..self.order(step, identity(owner(credential)), launch.work_dir)
         };
         let environment = with_variables(&without_foreign(&launch.environment), &variables);
@@ -273,6 +274,7 @@ impl NodeFacts {
             own_task_prolog: None,
             own_task_epilog: None,
             terminal: None,
+            unbuffered: false,
             output_wait_ms: OUTPUT_WAIT_MS,
             mpi: None,
             time_limit: None,

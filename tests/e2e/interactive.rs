@@ -67,9 +67,38 @@ fn tasks_know_where_their_user_stood() {
     let cluster = cluster();
     let out = cluster.ok(&["srun", "-D", "/", "sh", "-c", "pwd; echo $SLURM_SUBMIT_DIR"]);
     assert_eq!(out, format!("/\n{}\n", cluster.path("work").display()));
-    cluster.ok(&["salloc", "-Q", "-n1", "true"]);
-    let lines = cluster.ok(&["sacct", "-nXP", "-o", "submitline"]);
-    assert_eq!(lines, "srun -D / sh -c pwd; echo $SLURM_SUBMIT_DIR\nsalloc -Q -n1 true\n");
+    cluster.ok(&["salloc", "-Q", "-n2", "srun", "-l", "-m", "cyclic", "true"]);
+    let lines = cluster.ok(&["sacct", "-nP", "-o", "jobid,layout,submitline"]);
+    let line = "srun -D / sh -c pwd; echo $SLURM_SUBMIT_DIR";
+    let second = "2||salloc -Q -n2 srun -l -m cyclic true\n2.0|Cyclic|srun -l -m cyclic true";
+    assert_eq!(lines, format!("1||{line}\n1.0|Block|{line}\n{second}\n"));
+}
+
+#[test]
+fn files_of_srun_lie_where_it_was_called() {
+    let cluster = cluster();
+    std::fs::create_dir(cluster.work("below")).unwrap();
+    std::fs::write(cluster.work("in"), "what comes in\n").unwrap();
+    cluster.ok(&["srun", "-D", "below", "-i", "in", "-o", "out", "sh", "-c", "pwd; cat"]);
+    let below = cluster.work("below").display().to_string();
+    assert_eq!(std::fs::read_to_string(cluster.work("out")).unwrap(), format!("{below}\nwhat comes in\n"));
+    // What each task opens lies where it is.
+    cluster.ok(&["srun", "-D", "below", "-o", "out-%t", "echo", "x"]);
+    assert!(cluster.work("below/out-0").exists());
+    assert_eq!(cluster.ok(&["srun", "-o", "-", "echo", "on", "its", "own"]), "on its own\n");
+}
+
+#[test]
+fn unbuffered_tasks_write_to_a_terminal() {
+    let cluster = cluster();
+    let script = "test -t 0 || test -t 2 || if test -t 1; then echo terminal; else echo pipe; fi";
+    let tried = |options: &[&str]| cluster.ok(&[&["srun"], options, &["sh", "-c", script]].concat());
+    assert_eq!(tried(&["-u", "-n2"]), "terminal\nterminal\n");
+    assert_eq!(tried(&["-n2"]), "pipe\npipe\n");
+    // Bytes pass as they are, all of them.
+    let large = "yes 0123456789 | head -n 100000";
+    let passed = cluster.ok(&["srun", "-u", "sh", "-c", large]);
+    assert!(passed == "0123456789\n".repeat(100_000), "{} bytes", passed.len());
 }
 
 #[test]
@@ -82,6 +111,16 @@ fn an_allocation_of_sruns_has_room_for_its_tasks() {
         lines.sort_unstable();
         (lines, said.err)
     };
+    // Whole nodes are their step's, but where it names its share.
+    let cpus = ["sh", "-c", "echo $SLURM_NTASKS $SLURM_CPUS_ON_NODE"];
+    let own = |options: &[&str]| sorted(&mut cluster.command(&[&["srun", "-N1"], options, &cpus].concat())).0;
+    assert_eq!(
+        (own(&["--exclusive"]), own(&["--exclusive", "-n1"])),
+        (vec!["1 2".into()], vec!["1 1".into()])
+    );
+    let words = ["srun", "-N2", "-B", "2:1:1", "sh", "-c", "echo $SLURM_PROCID/$SLURM_NTASKS"];
+    let (of_cores, err) = sorted(&mut cluster.command(&words));
+    assert_eq!(of_cores, ["0/4", "1/4", "2/4", "3/4"], "{err}");
     // More tasks than CPUs share those of one task.
     let show = ["sh", "-c", "echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE"];
     let words = [&["srun", "-O", "-N1", "-n4"][..], &show].concat();

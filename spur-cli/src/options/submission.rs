@@ -405,7 +405,7 @@ impl Submission {
 
     /// The tasks of a job that gives none, but says what its nodes are to have of sockets, cores and threads: one for each, as
     /// with Slurm; `srun` counts so only where all three are said.
-    fn tasks_of_cores(&self) -> Option<u32> {
+    pub(crate) fn tasks_of_cores(&self) -> Option<u32> {
         let cores = self.spec.cores.as_ref()?;
         let nodes = self.spec.nodes.as_str();
         let nodes = match nodes.split_once('-').unwrap_or((nodes, nodes)) {

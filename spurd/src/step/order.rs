@@ -48,6 +48,9 @@ pub struct StepOrder {
     /// The first task of the step has a terminal of this size, if it is here; the others read and write nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Window>,
+    /// The standard output of tasks is a terminal where it is read elsewhere, so that programs write line by line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unbuffered: bool,
     /// How long output that nobody has read is kept after the step has ended, in milliseconds.
     pub output_wait_ms: u64,
     /// How MPI programs are served; `None`: not at all.

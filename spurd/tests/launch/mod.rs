@@ -34,6 +34,7 @@ pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
         own_task_prolog: None,
         own_task_epilog: None,
         terminal: None,
+        unbuffered: false,
         output_wait_ms: 60_000,
         mpi: None,
         time_limit: None,

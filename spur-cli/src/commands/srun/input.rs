@@ -1,7 +1,6 @@
 //! Where the tasks' standard input comes from, and the thread that reads it.
 
 use std::io;
-use std::path::Path;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -36,13 +35,13 @@ pub(super) struct Wanted {
 }
 
 impl Input {
-    /// What `--input` says, for a step of so many tasks.
+    /// What `--input` says, for a step of so many tasks; a file is looked for where the command was called.
     ///
     /// # Errors
     /// A task that is not there, a file that cannot be read.
-    pub(super) fn of(said: Option<&str>, tasks: u32, directory: &Path) -> anyhow::Result<Input> {
+    pub(super) fn of(said: Option<&str>, tasks: u32) -> anyhow::Result<Input> {
         match said {
-            None | Some("all") => Ok(Input::All),
+            None | Some("all" | "-") => Ok(Input::All),
             Some("none") => Ok(Input::None),
             Some(text) => match text.parse() {
                 Ok(task) if task < tasks => Ok(Input::Task(task)),
@@ -55,7 +54,7 @@ impl Input {
                     Ok(Input::Pattern(pattern.to_string()))
                 }
                 Err(_) => {
-                    let path = directory.join(text);
+                    let path = std::path::absolute(text)?;
                     let file = std::fs::File::open(&path);
                     file.map(Input::File)
                         .with_context(|| format!("Could not open stdin file {}", path.display()))
@@ -112,7 +111,7 @@ mod tests {
 
     #[test]
     fn input_may_be_for_one_task_or_none() {
-        let of = |said| Input::of(said, 4, Path::new("/"));
+        let of = |said| Input::of(said, 4);
         assert!(matches!(of(None), Ok(Input::All)));
         assert!(matches!(of(Some("none")), Ok(Input::None)));
         assert_eq!(of(Some("3")).unwrap().task(), Some(3));

@@ -37,11 +37,14 @@ impl Run {
         alone: bool,
     ) -> anyhow::Result<Run> {
         let directory = place::directory(wishes.chdir.as_deref())?;
+        let unbuffered = wishes.step.unbuffered && !wishes.step.pty;
         if wishes.step.pty {
             (wishes.step.unbuffered, wishes.step.label) = (true, false);
         }
         let tasks = step.nodes.iter().map(|node| node.tasks).sum();
-        let names = names(session, job, &step, PathBuf::from(&directory));
+        // What srun writes itself lies where it was called, as in Slurm; what tasks open, in their working directory.
+        let called_in = place::directory(None)?;
+        let names = names(session, job, &step, PathBuf::from(&called_in));
         let array = names.array;
         let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
         let files = if wishes.step.pty {
@@ -49,7 +52,8 @@ impl Run {
         } else {
             // Elsewhere the same name may mean another file.
             let here = |node: &StepNodeLayout| session.env("SLURMD_NODENAME").as_ref() == Some(&node.name);
-            outputs.give_away(alone && matches!(&step.nodes[..], [only] if here(only)))
+            let is_same = alone && called_in == directory;
+            outputs.give_away(is_same && matches!(&step.nodes[..], [only] if here(only)))
         };
         outputs.open(tasks)?;
         let mut environment = place::exported(session.environment(), &wishes.export);
@@ -95,6 +99,7 @@ impl Run {
                 ..files
             }),
             work_dir: directory,
+            unbuffered,
         };
         let plan = Arc::new(Launch { credential: step.credential, launch });
         let layouts = (first..).zip(step.nodes);

@@ -334,11 +334,10 @@ impl Party {
             let first = runs.iter().map(|run| run.nodes.len()).sum();
             let come_in = match &input {
                 None => {
-                    let directory = place::directory(laid_out.wishes.chdir.as_deref())?;
                     let said = laid_out.wishes.files.input.as_deref();
                     let tasks = laid_out.step.nodes.iter().map(|node| node.tasks).sum();
                     let said = said.or_else(|| laid_out.wishes.step.pty.then_some("0"));
-                    input.insert(Input::of(said, tasks, Path::new(&directory))?).wanted(true)
+                    input.insert(Input::of(said, tasks)?).wanted(true)
                 }
                 Some(input) => input.wanted(false),
             };

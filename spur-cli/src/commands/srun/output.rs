@@ -254,7 +254,7 @@ impl Own<'_> {
 
 fn route(file: Option<&str>, option: &str) -> anyhow::Result<Route> {
     Ok(match file {
-        None | Some("all") => Route::Own,
+        None | Some("all" | "-") => Route::Own,
         Some("none") => Route::Nowhere,
         Some(text) => match text.parse() {
             Ok(task) => Route::Task(task),

@@ -96,6 +96,13 @@ fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<()> {
 /// What the step asks for in the allocation: all of its nodes, which have been chosen; those of each task where they were
 /// named.
 fn of_step(session: &Session, mut wishes: Submission) -> Submission {
+    let says = |option: &str| wishes.said.contains_key(option);
+    // As with Slurm, whole nodes are their step's as well where it says nothing of tasks.
+    let is_named = says("exact") || says("ntasks") || says("cpus-per-task") || !says("exclusive");
+    wishes.step.exact &= is_named;
+    if wishes.spec.tasks.is_none() && wishes.spec.tasks_per_node.is_none() {
+        wishes.spec.tasks = wishes.tasks_of_cores();
+    }
     wishes.spec.nodes.clear();
     if !wish::is_arbitrary(session, &wishes).is_ok_and(|is| is) {
         wishes.spec.nodelist.clear();

@@ -492,7 +492,10 @@ impl Shim {
             self.input.connect(kept);
         }
         if window.is_none() && task.order.stdout == Output::Stream {
-            let (kept, given) = stream::pipe(Kept::Read)?;
+            let (kept, given) = match self.order.unbuffered {
+                true => terminal::raw(&self.order.identity)?,
+                false => stream::pipe(Kept::Read)?,
+            };
             pipes.stdout = Some(given);
             task.stdout = Some(Outgoing::new(kept));
         }

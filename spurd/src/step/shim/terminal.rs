@@ -1,4 +1,5 @@
-//! The terminal of a step's first task: spurstepd has one end, the task the other as its controlling terminal.
+//! Terminals of tasks: spurstepd has one end, the task the other. The first task of a step may have one as its controlling
+//! terminal; one that shall not buffer what it writes has one in place of its standard output.
 //!
 //! What the task writes, to its standard output and error alike, comes out of our end like out of a pipe; that everybody
 //! has closed the other end is told as an error, after all that was written. What is written into our end are keys.
@@ -9,7 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::Mode;
 use rustix::process::Uid;
 use rustix::pty::OpenptFlags;
-use rustix::termios::Winsize;
+use rustix::termios::{OptionalActions, Winsize};
 
 use super::super::order::{Identity, Window};
 
@@ -27,6 +28,26 @@ pub(super) struct Terminal {
 /// # Errors
 /// What the system says.
 pub(super) fn open(window: Window, who: &Identity) -> io::Result<(Terminal, OwnedFd)> {
+    let (master, slave) = pair(who)?;
+    let terminal = Terminal { master };
+    terminal.resize(window)?;
+    Ok((terminal, slave))
+}
+
+/// A terminal that passes on what is written into the task's end as it is: our end and the task's.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn raw(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (master, slave) = pair(who)?;
+    let mut attributes = rustix::termios::tcgetattr(&slave)?;
+    attributes.make_raw();
+    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &attributes)?;
+    Ok((master, slave))
+}
+
+/// Our end, which does not block, and that of the task, which belongs to the user.
+fn pair(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
@@ -39,9 +60,7 @@ pub(super) fn open(window: Window, who: &Identity) -> io::Result<(Terminal, Owne
     }
     let flags = rustix::fs::fcntl_getfl(&master)?;
     rustix::fs::fcntl_setfl(&master, flags | rustix::fs::OFlags::NONBLOCK)?;
-    let terminal = Terminal { master };
-    terminal.resize(window)?;
-    Ok((terminal, slave))
+    Ok((master, slave))
 }
 
 impl Terminal {

@@ -1,8 +1,8 @@
 //! Placement that ignores the fabric: lighter nodes first, and of those the ones with the fewest free slots.
 //!
 //! Of all sets of nodes that will do, the one whose list sorts first in that order is taken. Where the number of nodes
-//! is open, the counted ones come first, as few as meet the counts, and the others are filled in that order. What one leaf may
-//! give of one job (`[topology.limits]`) holds here, too.
+//! is open, the counted ones come first, as few as meet the counts, and then as few others as hold the rest. What one leaf may
+//! give of one job (`[topology.limits]`) holds here, too; there nodes are filled one after another in that order.
 
 mod capped;
 mod consecutive;
@@ -14,7 +14,7 @@ use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Missed;
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Ask;
-use crate::sched::place::problem::Meter;
+use crate::sched::place::problem::{Meter, fewest_heavy_of_any};
 use crate::sched::place::slots::View;
 
 use capped::Caps;
@@ -107,17 +107,87 @@ fn chosen(free: &[Free], taken: &[bool]) -> Vec<Free> {
     free.iter().zip(taken).filter(|(_, taken)| **taken).map(|(free, _)| *free).collect()
 }
 
-/// Adds nodes in their order until nothing is left.
+/// Adds nodes for the slots that are missing: as few as will do of the heaviest, of the next, and so on; of those sets the one
+/// whose list sorts first.
 fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
     let held = free.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(free, _)| free.takes);
-    let mut left = held.fold(slots, u32::saturating_sub);
-    for (free, taken) in free.iter().zip(&mut taken) {
-        if left > 0 && !*taken {
+    let mut left = u64::from(held.fold(slots, u32::saturating_sub));
+    let mut weights: Vec<u32> = free.iter().rev().map(|free| free.weight).collect();
+    weights.dedup();
+    // From the heaviest.
+    let mut classes: Vec<Class> = vec![Class::default(); weights.len()];
+    let class_of = |weight: u32| weights.iter().position(|own| *own == weight);
+    for (free, _) in free.iter().zip(&taken).filter(|(_, taken)| !**taken) {
+        *classes[class_of(free.weight)?].rest.entry(free.takes).or_default() += 1;
+    }
+    if left > 0 {
+        wish(&mut classes, left)?;
+    }
+    for (free, taken) in free.iter().zip(&mut taken).filter(|(_, taken)| !**taken) {
+        if left == 0 {
+            break;
+        }
+        let class = class_of(free.weight)?;
+        classes[class].leave(free.takes);
+        if classes[class].wanted == 0 {
+            continue;
+        }
+        classes[class].wanted -= 1;
+        if classes.iter().map(Class::most).sum::<u64>() + u64::from(free.takes) >= left {
             *taken = true;
-            left = left.saturating_sub(free.takes);
+            left = left.saturating_sub(free.takes.into());
+        } else {
+            classes[class].wanted += 1;
         }
     }
     (left == 0).then_some(taken)
+}
+
+/// Nodes of one weight that are not chosen yet.
+#[derive(Debug, Clone, Default)]
+struct Class {
+    /// By what they take, how many.
+    rest: BTreeMap<u32, u32>,
+    /// How many of them the job has.
+    wanted: u32,
+}
+
+impl Class {
+    /// The most that so many take.
+    fn most(&self) -> u64 {
+        let (mut wanted, mut most) = (self.wanted, 0);
+        for (&takes, &count) in self.rest.iter().rev() {
+            if wanted == 0 {
+                break;
+            }
+            let some = count.min(wanted);
+            wanted -= some;
+            most += u64::from(takes) * u64::from(some);
+        }
+        most
+    }
+
+    fn leave(&mut self, takes: u32) {
+        if let Some(count) = self.rest.get_mut(&takes) {
+            *count -= 1;
+        }
+    }
+}
+
+/// Works out how few nodes of each class, of which the last is the lightest, hold so many slots.
+fn wish(classes: &mut [Class], slots: u64) -> Option<()> {
+    let all =
+        |class: &Class| class.rest.iter().flat_map(|(takes, count)| (0..*count).map(|_| *takes)).collect();
+    let heavier = fewest_heavy_of_any(classes.iter().map(all).collect(), slots)?;
+    classes.iter_mut().zip(heavier).for_each(|(class, count)| class.wanted = count);
+    let mut left = slots.saturating_sub(classes.iter().map(Class::most).sum());
+    let lightest = classes.last_mut()?;
+    for (&takes, &count) in lightest.rest.iter().rev() {
+        let some = left.div_ceil(takes.into()).min(count.into());
+        lightest.wanted += u32::try_from(some).unwrap_or(u32::MAX);
+        left = left.saturating_sub(some * u64::from(takes));
+    }
+    (left == 0).then_some(())
 }
 
 fn placement(

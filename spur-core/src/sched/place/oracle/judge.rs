@@ -163,7 +163,8 @@ impl<'c> Judge<'c> {
     }
 
     /// Where the number of nodes is open: as few nodes as meet the counts and hold those that are required, of all those
-    /// the ones whose places sort first, and then one node after another until every task has a place.
+    /// the ones whose places sort first; and with them as few as hold every task, the fewest of the heaviest before, of those
+    /// again the first. Where leaves may give only so much, one node after another until every task has a place.
     fn fill(&self, tasks: u32) -> Option<Vec<usize>> {
         let ask = &self.case.ask;
         let takes =
@@ -191,6 +192,20 @@ impl<'c> Judge<'c> {
             .filter(|&set| can_be(set) && meets(set))
             .min_by_key(|&set| (set.count_ones(), places(set)))?;
         let mut taken = first;
+        let is_capped =
+            ask.max_nodes_per_leaf.is_some() || ask.max_slots_per_leaf.is_some() || ask.leaf_load.is_some();
+        if !is_capped {
+            let weight =
+                |at: usize| self.case.weights.as_ref().map_or(0, |all| all.at(Pos(order[at] as u32)));
+            let weights: std::collections::BTreeSet<u32> = (0..order.len()).map(weight).collect();
+            let heavy = |set: u32| -> Vec<usize> {
+                let of = |own: &u32| places(set).into_iter().filter(|&at| weight(at) == *own).count();
+                weights.iter().rev().map(of).collect()
+            };
+            taken = (0..1_u32 << order.len())
+                .filter(|&set| set & first == first && held(set) >= Some(tasks))
+                .min_by_key(|&set| (heavy(set & !first), places(set)))?;
+        }
         for at in 0..order.len() {
             let with = taken | 1 << at;
             if held(taken) < Some(tasks) && held(with) > held(taken) && can_be(with) {

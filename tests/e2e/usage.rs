@@ -90,6 +90,7 @@ fn the_batch_step_of_a_cancelled_job_ends_by_its_signal() {
     let said = cluster.ok(&["sacct", "-nP", "-j", &job.to_string(), "-o", "JobID,State,ExitCode"]);
     let batch = said.lines().find(|line| line.contains(".batch")).unwrap();
     assert_eq!(batch, format!("{job}.batch|CANCELLED|0:15"));
+    assert!(cluster.ok(&["scontrol", "show", "job", &job.to_string()]).contains(" ExitCode=0:15\n"));
 }
 
 /// Under whatever holds steps together on this host, and without anything.
@@ -113,6 +114,30 @@ fn memory_over_the_request_ends_a_job_as_out_of_memory() {
         client.wait_for(steps, "COMPLETED");
         let said = cluster.ok(&["sacct", "-nP", "-j", &steps.to_string(), "-o", "JobID,State,ExitCode"]);
         assert!(said.contains(&format!("{steps}.0|OUT_OF_MEMORY|0:125")), "{agent}: {said}");
+        let derived = cluster.ok(&["sacct", "-nXP", "-j", &steps.to_string(), "-o", "DerivedExitCode"]);
+        assert_eq!(derived, "0:125\n", "{agent}");
+        assert!(cluster.read("steps").contains("task 0: Out Of Memory"), "{agent}");
+        // A job of srun's is its step; and what its tasks ended with says nothing.
+        let words = ["srun", "--mem=100", "-n2", "sh", "-c"];
+        let hog = format!("test $SLURM_PROCID = 1 || {{ {hog}; }}; true");
+        let said = cluster.run(&[&words[..], &[hog.as_str()]].concat());
+        assert_eq!(said.code, Some(1), "{agent}: {said:?}");
+        assert!(said.err.contains(": Out Of Memory"), "{agent}: {said:?}");
+        assert!(said.err.contains("oom_kill event in StepId="), "{agent}: {said:?}");
+        let rows = cluster.ok(&[
+            "sacct",
+            "-nXP",
+            "-n",
+            "-s",
+            "OOM",
+            "-S",
+            "now-1hour",
+            "-E",
+            "now",
+            "-o",
+            "ExitCode,JobName",
+        ]);
+        assert_eq!(rows.lines().last(), Some("0:125|sh"), "{agent}: {rows}");
     }
 }
 

@@ -17,6 +17,8 @@ pub struct ExitCode {
 impl ExitCode {
     /// `0:0`.
     pub const SUCCESS: ExitCode = ExitCode { code: 0, signal: 0 };
+    /// What Slurm says of tasks, steps and jobs that ran out of memory.
+    pub const OUT_OF_MEMORY: ExitCode = ExitCode { code: 0, signal: 125 };
 
     /// A process that exited with `code`.
     pub fn exited(code: u8) -> ExitCode {
@@ -42,9 +44,13 @@ impl ExitCode {
         self == ExitCode::SUCCESS
     }
 
-    /// The one number that a shell shows: the code, or 128 + the signal.
+    /// The one number that a shell shows: the code, or 128 + the signal; 1 where memory ran out, as with Slurm.
     pub fn shell(self) -> u8 {
-        if self.signal == 0 { self.code } else { 128_u8.saturating_add(self.signal) }
+        match self {
+            ExitCode::OUT_OF_MEMORY => 1,
+            ExitCode { code, signal: 0 } => code,
+            ExitCode { signal, .. } => 128_u8.saturating_add(signal),
+        }
     }
 }
 

@@ -517,6 +517,7 @@ fn requested(job: &Job) -> JobRow {
         qos: spec.qos.as_deref().unwrap_or_default().to_owned(),
         partition: spec.partitions.join(","),
         derived_exit_code: job.derived_exit.code.into(),
+        derived_exit_signal: job.derived_exit.signal.into(),
         submitted: job.submitted.0,
         time_limit_secs: spec.time_limit.seconds().and_then(|seconds| i64::try_from(seconds).ok()),
         priority: spec.priority.unwrap_or_default(),

@@ -276,7 +276,7 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         exit_code: job.exit_code,
         exit_signal: job.exit_signal,
         derived_exit_code: job.derived_exit_code,
-        derived_exit_signal: 0,
+        derived_exit_signal: job.derived_exit_signal,
         submit_time: job.submitted,
         // What has started and was never told to wait was eligible at once.
         eligible_time: job.eligible.or(job.started.map(|_| job.submitted)),

@@ -57,6 +57,8 @@ pub struct JobRow {
     pub exit_signal: u32,
     /// Highest exit code of its steps.
     pub derived_exit_code: u32,
+    /// Signal of the same step.
+    pub derived_exit_signal: u32,
     /// Submission.
     pub submitted: i64,
     /// When nothing but resources and priority kept it waiting any more.

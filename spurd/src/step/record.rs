@@ -22,9 +22,6 @@ pub const UNFINISHED_FILE: &str = "exit.json.new";
 /// What Slurm reports for a step whose standard files could not be opened.
 pub const NO_STANDARD_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
 
-/// How a step ends that ran out of memory, as with Slurm.
-const OUT_OF_MEMORY: ExitCode = ExitCode { code: 0, signal: 125 };
-
 /// The end of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,7 +109,7 @@ impl ExitRecord {
             },
             None => StepEnd::Exited {
                 end: StepNodeEnd {
-                    exit: if self.out_of_memory { OUT_OF_MEMORY } else { self.status() },
+                    exit: if self.out_of_memory { ExitCode::OUT_OF_MEMORY } else { self.status() },
                     out_of_memory: self.out_of_memory,
                     usage: self.usage.clone(),
                 },

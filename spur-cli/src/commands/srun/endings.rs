@@ -115,6 +115,7 @@ impl Endings {
 /// How a task ended, in Slurm's words.
 fn ending(exit: ExitCode) -> String {
     match (exit.code, usize::from(exit.signal)) {
+        _ if exit == ExitCode::OUT_OF_MEMORY => "Out Of Memory".to_owned(),
         (0, 0) => "Completed".to_owned(),
         (code, 0) => format!("Exited with exit code {code}"),
         (_, signal) if signal <= SIGNALS.len() => SIGNALS[signal - 1].to_owned(),

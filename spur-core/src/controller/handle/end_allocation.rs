@@ -31,7 +31,9 @@ pub(super) fn check(
             let by = Some(caller.owner.uid);
             Outcome { by, ..ending::outcome(EndState::Cancelled, Reason::None) }
         }
-        Phase::Running { .. } | Phase::Suspended(_) => ending::ended_with(exit, false),
+        Phase::Running { .. } | Phase::Suspended(_) => {
+            ending::ended_with(exit, exit == ExitCode::OUT_OF_MEMORY)
+        }
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
     Ok(Decision { job: id, outcome })

@@ -580,13 +580,15 @@ fn find_and_execute(name: &str, argv: &[String], environment: &BTreeMap<OsString
     refused.unwrap_or_else(|| io::Error::from(rustix::io::Errno::NOENT))
 }
 
-/// Where a program may be: where its name says, or in the directories of the user's `PATH`.
+/// Where a program may be: where its name says, or in the directories of the user's `PATH`, or at last in the working
+/// directory, as with Slurm.
 fn candidates(name: &str, path: Option<&OsString>) -> Vec<PathBuf> {
     if name.contains('/') {
         return vec![PathBuf::from(name)];
     }
     let path = path.map_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"), |path| path.as_os_str());
-    std::env::split_paths(path).map(|directory| directory.join(name)).collect()
+    let searched = std::env::split_paths(path).map(|directory| directory.join(name));
+    searched.chain([Path::new(".").join(name)]).collect()
 }
 
 /// The interpreter that a script names, if it does and there is none such.

@@ -604,7 +604,12 @@ impl Shim {
         else {
             return;
         };
-        let exit = self.tasks[index].ended(status, self.failure.as_ref());
+        let mut exit = self.tasks[index].ended(status, self.failure.as_ref());
+        // As with Slurm: once memory has run out, whatever the tasks that are left end with.
+        if self.out_of_memory() {
+            self.tell_of_memory();
+            exit = self.tasks[index].out_of_memory(exit);
+        }
         self.tell(&Event::TaskEnded(exit));
         self.mpi_task_ended(index);
         self.next_epilog(index);

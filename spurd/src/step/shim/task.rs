@@ -77,6 +77,13 @@ impl Task {
         self.note(status_of, core_dumped)
     }
 
+    /// Its end where memory ran out.
+    pub(super) fn out_of_memory(&mut self, exit: TaskExit) -> TaskExit {
+        let exit = TaskExit { status: ExitCode::OUT_OF_MEMORY, ..exit };
+        self.exit = Some(exit);
+        exit
+    }
+
     /// Takes note that the task will not be started.
     pub(super) fn never_ran(&mut self, status: ExitCode) {
         self.note(status, false);

@@ -1,0 +1,1 @@
+ALTER TABLE job ADD COLUMN derived_exit_signal INTEGER NOT NULL DEFAULT 0;

@@ -7,13 +7,12 @@ use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::clock::Clock;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Called, NodeShape};
-use spur_core::model::phase::{Pending, Phase};
+use spur_core::model::phase::{EndState, Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched;
 use spur_core::sched::plan::{RESERVED, UNAVAILABLE, Waiting};
 use spur_core::sched::precedence::exempt_until;
 use spur_core::text::array::ArraySpec;
-use spur_core::text::exit::ExitCode;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::pattern::{FilePattern, PatternContext};
@@ -128,6 +127,7 @@ fn requested(job: &Job) -> v1::Job {
         array_job_id: job.array.as_ref().map(|part| part.id.0),
         array_task_id: job.task().map(|task| task.0),
         array_tasks: waiting_tasks(job),
+        array_throttle: spec.array.as_ref().and_then(|array| array.limit),
         name: spec.name.to_string(),
         uid: owner.uid,
         gid: owner.gid,
@@ -362,11 +362,15 @@ pub fn output_path(job: &Job, batch: &Batch, pattern: Option<&str>) -> String {
 }
 
 fn exits(job: &Job, message: &mut v1::Job) {
-    let exit = match &job.phase {
-        Phase::Completing(completing) => completing.outcome.exit,
-        Phase::Ended(ended) => ended.outcome.exit,
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) => ExitCode::default(),
+    let outcome = match &job.phase {
+        Phase::Completing(completing) => Some(&completing.outcome),
+        Phase::Ended(ended) => Some(&ended.outcome),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) => None,
     };
+    // Of a job that was cancelled it is that of its script.
+    let script = job.batch_end.as_ref().map(|batch| batch.end.exit);
+    let script = script.filter(|_| outcome.is_some_and(|outcome| outcome.state == EndState::Cancelled));
+    let exit = script.or(outcome.map(|outcome| outcome.exit)).unwrap_or_default();
     (message.exit_code, message.exit_signal) = (exit.code.into(), exit.signal.into());
     (message.derived_exit_code, message.derived_exit_signal) =
         (job.derived_exit.code.into(), job.derived_exit.signal.into());

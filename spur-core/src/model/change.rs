@@ -494,7 +494,11 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
             false => Sharing::Exclusive,
         }),
         "Contiguous" => JobChange::Contiguous(flag(value)?),
-        "Wait-for-Switch" => JobChange::SwitchWait(read(value)?),
+        // Seconds, unlike in --switches.
+        "Wait-for-Switch" => JobChange::SwitchWait(match value.parse() {
+            Ok(seconds) => TimeLimit::Seconds(seconds),
+            Err(_) => read(value)?,
+        }),
         "Priority" => JobChange::Priority(read(value)?),
         "Nice" => JobChange::Nice(if set { read(value)? } else { 100 }),
         "JobName" | "Name" if set => JobChange::Name(value.into()),

@@ -68,8 +68,8 @@ fn identity(r: &mut Record, job: &Job, show: &Show) {
     if let Some(array) = job.array_job_id {
         r.more("ArrayJobId", &array.to_string());
         r.more("ArrayTaskId", &or(&tasks(job, show), "N/A"));
-        if let Some((_, throttle)) = job.array_tasks.split_once('%') {
-            r.more("ArrayTaskThrottle", throttle);
+        if let Some(throttle) = job.array_throttle {
+            r.more("ArrayTaskThrottle", &throttle.to_string());
         }
     }
     if let (Some(leader), Some(offset)) = (job.het_job_id, job.het_job_offset) {

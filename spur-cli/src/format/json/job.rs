@@ -29,7 +29,7 @@ fn identity(job: &Job, show: &Show) -> Value {
         "allocating_node": job.submit_host,
         "array_job_id": number(Some(job.array_job_id.unwrap_or(0))),
         "array_task_id": number(job.array_task_id),
-        "array_max_tasks": number(Some(throttle(&job.array_tasks))),
+        "array_max_tasks": number(Some(job.array_throttle.unwrap_or(0))),
         "array_task_string": job.array_tasks.split('%').next().unwrap_or_default(),
         "association_id": 0,
         "batch_flag": job.batch,
@@ -57,11 +57,6 @@ fn identity(job: &Job, show: &Show) -> Value {
         "wckey": job.wckey,
         "submit_line": job.submit_line,
     })
-}
-
-/// How many tasks of an array may run at one time; 0 is no limit.
-fn throttle(tasks: &str) -> u32 {
-    tasks.split_once('%').and_then(|(_, limit)| limit.parse().ok()).unwrap_or(0)
 }
 
 fn state(job: &Job) -> Value {

@@ -373,15 +373,10 @@ fn change_members(members: &mut Members, edit: &Edit<Members>) -> Result<(), Rej
     Ok(())
 }
 
-/// Says which flags there are; those that say how the nodes were chosen stay.
+/// Says which flags there are. As in Slurm those that are named come to what there is, `+=` or not.
 fn change_flags(flags: &mut Vec<Flag>, edit: &Edit<Vec<Flag>>) {
-    let chosen = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes];
     match edit {
-        Edit::Set(new) => {
-            flags.retain(|flag| chosen.contains(flag));
-            flags.extend(new);
-        }
-        Edit::Add(more) => flags.extend(more),
+        Edit::Set(more) | Edit::Add(more) => flags.extend(more),
         Edit::Remove(less) => flags.retain(|flag| !less.contains(flag)),
     }
     flags.sort_unstable();

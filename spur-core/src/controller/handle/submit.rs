@@ -46,7 +46,7 @@ pub(super) fn check(
     }
     let mut submission = submission;
     let counted = count_nodes(&mut submission.spec);
-    let (mut spec, more) = resolve(cluster, caller, submission)?;
+    let (mut spec, more) = resolve(cluster, now, caller, submission)?;
     let forgotten = without_unknown(cluster, &mut spec);
     dependency(cluster, &spec)?;
     let told = counted.into_iter().chain(more).chain(forgotten);
@@ -82,7 +82,7 @@ fn check_het(
             qos::of_whole(cluster, first, &mut component.spec)
                 .map_err(|reject| reject.of_component(offset))?;
         }
-        let judged = resolve(cluster, caller, component).and_then(|(spec, more)| {
+        let judged = resolve(cluster, now, caller, component).and_then(|(spec, more)| {
             let mut spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
             let forgotten = without_unknown(cluster, &mut spec);
             dependency(cluster, &spec)?;
@@ -125,6 +125,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 /// Fills in what the request leaves open; what its user should know of that.
 fn resolve(
     cluster: &Cluster,
+    now: Time,
     caller: &Caller,
     submission: Submission,
 ) -> Result<(JobSpec, Vec<String>), Reject> {
@@ -158,7 +159,15 @@ fn resolve(
     spec.qos = qos.map(|qos| Arc::clone(&qos.name)).or(spec.qos);
     // The cluster's own names, so that a million jobs do not hold a million copies of them.
     spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
-    let limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));
+    let mut limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));
+    // A deadline limits who says nothing of time: he has less the later he starts.
+    let until = spec.deadline.filter(|deadline| time_limit.is_none() && *deadline > now);
+    if let Some(until) =
+        until.map(|deadline| TimeLimit::Seconds(deadline.since(now))).filter(|until| *until < limit)
+    {
+        limit = until;
+        spec.time_min.get_or_insert(until.min(TimeLimit::Seconds(60)));
+    }
     spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, wall, least)));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
     if spec.shape.memory.is_none() && spec.shape.memory_per_gpu().is_none() {

@@ -172,6 +172,9 @@ impl ReservationAsk {
             "Users" => self.users = Some(edit(sign, members(value)?)),
             "Accounts" => self.accounts = Some(edit(sign, members(&value.to_lowercase())?)),
             "Flags" => {
+                // The older way to take them away.
+                let less = value.strip_prefix('-');
+                let (sign, value) = (if less.is_some() { Some('-') } else { sign }, less.unwrap_or(value));
                 self.flags = Some(edit(sign, flags(value)?));
                 self.purge_after = purge_after(value)?;
             }

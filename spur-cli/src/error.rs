@@ -67,8 +67,13 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
         session.say(&hint);
     }
     let for_jobs = matches!(session.name, "sbatch" | "salloc" | "srun");
-    let code = if option.is_some() && for_jobs { BAD_OPTION } else { FAILURE };
-    error.downcast_ref::<Failure>().map_or(code, |failure| failure.code)
+    let said = || session.env("SLURM_EXIT_ERROR").filter(|_| for_jobs)?.parse().ok();
+    let own = error.downcast_ref::<Failure>().map(|failure| failure.code).filter(|code| *code != FAILURE);
+    match own {
+        Some(code) => code,
+        None if option.is_some() && for_jobs => BAD_OPTION,
+        None => said().unwrap_or(FAILURE),
+    }
 }
 
 /// The error with its causes on one line, each only if it adds something.

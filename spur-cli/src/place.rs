@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::civil::DateTime;
@@ -209,6 +209,14 @@ pub fn directory(chdir: Option<&str>) -> anyhow::Result<String> {
         Ok(directory) => Ok(directory),
         Err(directory) => bail!("the directory {} is not UTF-8", directory.display()),
     }
+}
+
+/// Where a program is that is started here: where its name says or PATH has it; in a directory if only that has it.
+pub fn program(name: &str, directory: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = name.contains('/') || std::env::split_paths(&path).any(|place| place.join(name).is_file());
+    let here = Path::new(directory).join(name);
+    if !is_found && here.is_file() { here } else { name.into() }
 }
 
 /// The name of this host.

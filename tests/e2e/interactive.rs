@@ -89,6 +89,68 @@ fn files_of_srun_lie_where_it_was_called() {
 }
 
 #[test]
+fn programs_are_found_where_a_command_was_called() {
+    use std::os::unix::fs::PermissionsExt;
+    let cluster = cluster();
+    std::fs::write(cluster.work("own"), "#!/bin/sh\necho here\n").unwrap();
+    std::fs::set_permissions(cluster.work("own"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(cluster.work("roles"), "0 own\n").unwrap();
+    for words in [&["srun", "own"][..], &["srun", "--multi-prog", "roles"], &["salloc", "-Q", "own"]] {
+        assert_eq!(cluster.ok(words), "here\n", "{words:?}");
+    }
+    let said = cluster.run(&["salloc", "-D", "nowhere", "true"]);
+    assert_eq!(
+        (said.err.as_str(), said.code),
+        ("salloc: error: chdir(nowhere): No such file or directory\n", Some(1))
+    );
+}
+
+#[test]
+fn steps_choose_among_the_nodes_of_their_job() {
+    let cluster = cluster();
+    cluster.ok(&["scontrol", "update", "nodename=n2", "features=c"]);
+    let show = "echo $SLURMD_NODENAME";
+    let script = format!(
+        "srun -C c -n1 sh -c '{show}'; srun -C nosuch -n1 true; srun -n2 -m block,pack sh -c '{show}'"
+    );
+    let said = cluster.run(&["salloc", "-Q", "-N2", "-n4", "sh", "-c", &script]);
+    assert_eq!(said.out, "n2\nn1\nn1\n");
+    assert!(said.err.contains("none of the job's nodes has nosuch"), "{}", said.err);
+    // The job's CPUs for each task count where there are enough.
+    let script = "srun -n2 sh -c 'echo $SLURM_NTASKS'; srun -n1 sh -c 'echo $SLURM_CPUS_PER_TASK'";
+    assert_eq!(cluster.ok(&["salloc", "-Q", "-N1", "-n1", "-c2", "sh", "-c", script]), "2\n2\n2\n");
+    // The variables of a plane are Slurm's, and are taken as such.
+    let script =
+        "echo $SLURM_DISTRIBUTION $SLURM_DIST_PLANESIZE; srun -n4 -l sh -c 'echo $SLURMD_NODENAME' | sort";
+    let out = cluster.ok(&["salloc", "-Q", "-m", "plane=2", "-N2", "-n4", "sh", "-c", script]);
+    assert_eq!(out, "plane 2\n0: n1\n1: n1\n2: n2\n3: n2\n");
+    let script = "printf 'n2*2\nn1\nn2,n1\n' >hosts; SLURM_HOSTFILE=hosts srun -O -n5 -l sh -c 'echo $SLURMD_NODENAME' | sort";
+    let out = cluster.ok(&["salloc", "-Q", "-N2", "-n4", "sh", "-c", script]);
+    assert_eq!(out, "0: n2\n1: n2\n2: n1\n3: n2\n4: n1\n");
+}
+
+#[test]
+fn a_step_waits_as_long_as_it_was_told() {
+    let cluster = cluster();
+    let script =
+        "mkfifo gate up; srun -N1 -n2 sh -c 'test $SLURM_PROCID = 1 || { echo >up; read x <gate; }' &
+read x <up; srun -I1 -N1 -n2 true; echo $?; srun -I600 -N1 -n2 echo waited & echo >gate; wait";
+    let said = cluster.run(&["salloc", "-Q", "-N1", "-n2", "sh", "-c", script]);
+    assert_eq!(said.out, "1\nwaited\nwaited\n", "{}", said.err);
+    let tried = |command: &[&str]| {
+        let mut command = cluster.command(command);
+        command.env("SLURM_EXIT_ERROR", "66").env("SLURM_EXIT_IMMEDIATE", "44");
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(tried(&["sbatch", "-p", "nosuch", "--wrap", "true"]), Some(66));
+    assert_eq!(tried(&["salloc", "-p", "nosuch", "true"]), Some(66));
+    assert_eq!(tried(&["srun", "-N", "x", "true"]), Some(255));
+    cluster.ok(&["sbatch", "-N2", "--exclusive", "--wrap", "sleep 600"]);
+    cluster.client().wait_for(2, "RUNNING");
+    assert_eq!(tried(&["salloc", "-I", "true"]), Some(44));
+}
+
+#[test]
 fn unbuffered_tasks_write_to_a_terminal() {
     let cluster = cluster();
     let script = "test -t 0 || test -t 2 || if test -t 1; then echo terminal; else echo pipe; fi";

@@ -36,6 +36,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         ("--nodelist", &wire.nodelist, length::NODES),
         ("--exclude", &wire.exclude, length::NODES),
         ("--distribution", &wire.distribution, length::TEXT),
+        ("--constraint", &wire.features, length::TEXT),
         ("--gres", wire.gres.as_deref().unwrap_or_default(), length::TEXT),
         ("--gpus", &wire.gpus, length::TEXT),
         ("--gpus-per-task", &wire.gpus_per_task, length::TEXT),
@@ -85,6 +86,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         relative: wire.relative,
         overlap: wire.overlap,
         no_kill: wire.no_kill,
+        features: read_if_set("--constraint", &wire.features)?.map(Box::new),
         submit_line: boxed(cut(&wire.submit_line, length::STEP_LINE)),
     })
 }

@@ -52,6 +52,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
     };
     let (wishes, login, mut spec) = compose(session, components, &argv).await?;
+    if let Some(directory) = &wishes.chdir {
+        let entered = std::fs::read_dir(place::directory(Some(directory))?).map(|_| ());
+        entered.with_context(|| format!("chdir({directory})"))?;
+    }
     spec.submit_line = [&["salloc".to_owned()], &words[..]].concat().join(" ");
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
     let kill = wishes.kill_command.as_deref().map(kill_signal).transpose()?;
@@ -155,7 +159,11 @@ async fn granted(
             tell(session, wishes, &format!("Nodes {} are ready for job", job.nodes));
             Ok((job, environment))
         }
-        Wait::Busy => Err(Failure::new("Unable to allocate resources: Requested nodes are busy").into()),
+        Wait::Busy => {
+            let code = session.env("SLURM_EXIT_IMMEDIATE").and_then(|code| code.parse().ok());
+            let text = "Unable to allocate resources: Requested nodes are busy".to_owned();
+            Err(Failure { text, code: code.unwrap_or(FAILURE) }.into())
+        }
         Wait::Interrupted(_) => {
             tell(session, wishes, &format!("Job allocation {id} has been revoked."));
             Err(Failure::new("Job aborted due to signal").into())
@@ -196,7 +204,8 @@ async fn run_command(
     }
     // INT and QUIT of the terminal reach the command as well; what it does about them is its own.
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
-    let mut command = Command::new(&argv[0]);
+    let directory = place::directory(wishes.chdir.as_deref())?;
+    let mut command = Command::new(place::program(&argv[0], &directory));
     for name in session.environment().keys().filter(|name| place::is_of_het_job(name)) {
         command.env_remove(name);
     }
@@ -205,7 +214,7 @@ async fn run_command(
         .envs(environment.login.into_iter().filter(|(name, _)| !session.environment().contains_key(name)))
         .envs(&wishes.advice)
         .envs(environment.job.into_iter().map(|variable| (variable.key, variable.value)));
-    command.current_dir(place::directory(wishes.chdir.as_deref())?);
+    command.current_dir(directory);
     let mut child = command.spawn().with_context(|| format!("Unable to find command \"{}\"", argv[0]))?;
     let mut told = false;
     loop {

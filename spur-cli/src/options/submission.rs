@@ -174,8 +174,6 @@ pub struct StepWishes {
     pub overlap: bool,
     /// `--no-kill`: it goes on without a node that fails.
     pub no_kill: bool,
-    /// `--immediate`.
-    pub immediate: bool,
     /// `--pty`.
     pub pty: bool,
     /// `--jobid`: the job to run in, as its user names it.

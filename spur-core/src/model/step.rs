@@ -11,6 +11,7 @@ use super::layout::Distribution;
 use crate::id::{NodeId, StepId};
 use crate::model::usage::Usage;
 use crate::text::exit::ExitCode;
+use crate::text::features::FeatureExpr;
 use crate::text::gres::GresSpec;
 use crate::text::time::Time;
 
@@ -34,6 +35,8 @@ pub struct StepSpec {
     pub nodelist: Vec<Arc<str>>,
     /// `-x`: node names it must not use.
     pub exclude: Vec<Arc<str>>,
+    /// `-C`: features that its nodes must have.
+    pub features: Option<Box<FeatureExpr>>,
     /// `-r`: index of the first node of the allocation to use.
     pub relative: Option<u32>,
     /// `--overlap`: other steps may use the same CPUs.

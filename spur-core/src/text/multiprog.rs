@@ -2,7 +2,7 @@
 //!
 //! A line is `RANKS PROGRAM ARGUMENTS`; ranks are `0`, `1-2,5` or, in the last line, `*` for the rest. `#` begins a
 //! comment where it begins a line, a backslash at the end of a line continues it, `'…'` keeps blanks together, and `\x` is
-//! `x`. In words `%t` stands for the rank of the task, `%o` for its place among the ranks of its line.
+//! `x`. In words `%t` stands for the rank of the task, `%o` for its place among the ranks of its line, but not in quotes.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,11 @@ struct Line {
     number: usize,
     /// As they are written; `None` for all that no other line names.
     ranks: Option<Vec<u32>>,
-    words: Vec<String>,
+    words: Vec<Word>,
 }
+
+/// A word in pieces, each with whether it stood in quotes.
+type Word = Vec<(bool, String)>;
 
 /// Tasks that run the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +77,7 @@ impl MultiProg {
             if words.len() < 2 {
                 return Err(wrong("No program is named".to_owned()));
             }
-            let ranks = ranks(&words.remove(0)).map_err(wrong)?;
+            let ranks = ranks(&fill(&words.remove(0), None)).map_err(wrong)?;
             lines.push(Line { number, ranks, words });
         }
         Ok(MultiProg { lines })
@@ -109,10 +112,12 @@ impl MultiProg {
                 }
             }
             let words = |rank: u32, place: u32| {
-                let own = line.words.iter().map(|word| fill(word, rank, place));
+                let own = line.words.iter().map(|word| fill(word, Some((rank, place))));
                 own.chain(more.iter().cloned()).collect::<Vec<_>>()
             };
-            if line.words.iter().any(|word| word.contains("%t") || word.contains("%o")) {
+            let is_own =
+                |(quoted, text): &(bool, String)| !quoted && (text.contains("%t") || text.contains("%o"));
+            if line.words.iter().flatten().any(is_own) {
                 let each = own.into_iter();
                 programs.extend(
                     each.map(|(rank, place)| Program { ranks: vec![rank], words: words(rank, place) }),
@@ -129,8 +134,13 @@ impl MultiProg {
     }
 }
 
-fn fill(word: &str, rank: u32, place: u32) -> String {
-    word.replace("%t", &rank.to_string()).replace("%o", &place.to_string())
+/// A word for a task of a rank and a place.
+fn fill(word: &Word, task: Option<(u32, u32)>) -> String {
+    let piece = |(quoted, text): &(bool, String)| match task.filter(|_| !quoted) {
+        Some((rank, place)) => text.replace("%t", &rank.to_string()).replace("%o", &place.to_string()),
+        None => text.clone(),
+    };
+    word.iter().map(piece).collect()
 }
 
 /// The ranks of a line; `None` for the rest.
@@ -153,23 +163,29 @@ fn ranks(text: &str) -> Result<Option<Vec<u32>>, String> {
 }
 
 /// The words of a line.
-fn split(line: &str) -> Result<Vec<String>, String> {
+fn split(line: &str) -> Result<Vec<Word>, String> {
     let mut words = Vec::new();
-    let mut word: Option<String> = None;
+    let mut word: Option<Word> = None;
+    let add = |word: &mut Option<Word>, quoted: bool, letter: Option<char>| {
+        let pieces = word.get_or_insert_default();
+        if pieces.last().is_none_or(|(last, _)| *last != quoted) {
+            pieces.push((quoted, String::new()));
+        }
+        pieces.last_mut().into_iter().for_each(|(_, text)| text.extend(letter));
+    };
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
         match letter {
             letter if letter.is_whitespace() => words.extend(word.take()),
             '\'' => loop {
-                let into = word.get_or_insert_default();
                 match letters.next() {
-                    Some('\'') => break,
-                    Some(letter) => into.push(letter),
+                    Some('\'') => break add(&mut word, true, None),
+                    Some(letter) => add(&mut word, true, Some(letter)),
                     None => return Err("A quote has no end".to_owned()),
                 }
             },
-            '\\' => word.get_or_insert_default().extend(letters.next()),
-            letter => word.get_or_insert_default().push(letter),
+            '\\' => add(&mut word, false, letters.next()),
+            letter => add(&mut word, false, Some(letter)),
         }
     }
     words.extend(word);
@@ -189,9 +205,9 @@ mod tests {
 
     #[test]
     fn tasks_have_programs_of_their_own() {
-        let text = "# who does what\n\n0 ./master 'a b' \\'c\n1-2,5 ./worker %t:%o \\\n  -v\n* ./rest %o\n";
+        let text = "# who does what\n\n0 ./master 'a %t' \\'c\n1-2,5 ./worker %t:%o \\\n  -v\n* ./rest %o\n";
         let expected = [
-            "[0] ./master|a b|'c|x",
+            "[0] ./master|a %t|'c|x",
             "[1] ./worker|1:0|-v|x",
             "[2] ./worker|2:1|-v|x",
             "[5] ./worker|5:2|-v|x",

@@ -22,7 +22,7 @@ use super::node::{self, Event, Launch, Node};
 use super::output::{Names, Outputs};
 use super::states::States;
 use super::{LaidOut, Run, bcast, programs, terminal, wish};
-use crate::options::submission::Submission;
+use crate::options::submission::{Export, Submission};
 use crate::place;
 use crate::session::{Session, whoami};
 
@@ -56,7 +56,7 @@ impl Run {
             outputs.give_away(is_same && matches!(&step.nodes[..], [only] if here(only)))
         };
         outputs.open(tasks)?;
-        let mut environment = place::exported(session.environment(), &wishes.export);
+        let mut environment = exported(session, &wishes.export);
         let own = environment.get(OsStr::new("LD_LIBRARY_PATH")).and_then(|own| own.to_str());
         if let Some(path) = bcast::library_path(job, &wishes, &step, own)? {
             environment.insert("LD_LIBRARY_PATH".into(), path.into());
@@ -142,6 +142,15 @@ impl Run {
     }
 }
 
+/// The user's own variables. With ALL they count more than what is said of them: so it is with srun, and not with sbatch.
+fn exported(session: &Session, export: &Export) -> place::Environment {
+    let mut environment = place::exported(session.environment(), export);
+    if matches!(export, Export::Some { all: true, .. }) {
+        environment.extend(session.environment().clone());
+    }
+    environment
+}
+
 /// The variables of the step, which count more than those of the user.
 fn environment_of_step(
     session: &Session,
@@ -164,6 +173,9 @@ fn environment_of_step(
     }
     if let Some(said) = wishes.advice.get(DISTRIBUTION).filter(|_| !is_dealt) {
         set(DISTRIBUTION, said.clone());
+    }
+    if wishes.step.overcommit {
+        set("SLURM_OVERCOMMIT", "1".to_owned());
     }
     for variable in [SamplingIntervals::VARIABLE, OomKillStep::VARIABLE] {
         if let Some(said) = wishes.advice.get(variable) {

@@ -40,6 +40,7 @@ use spur_proto::v1::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::commands::allocation::patience;
 use crate::commands::signals::Signals;
 use crate::commands::verbose;
 use crate::error::{FAILURE, Failure};
@@ -81,12 +82,7 @@ const TWICE: Duration = Duration::from_secs(1);
 /// # Errors
 /// Whatever keeps the step from being run to its end.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
-    let ended = run_step(session, &words).await;
-    let code = session.env("SLURM_EXIT_ERROR").and_then(|code| code.parse().ok()).unwrap_or(FAILURE);
-    ended.map_err(|error| if code == FAILURE { error } else { error.context(Failure::coded(code)) })
-}
-
-async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let words = &words[..];
     let mut wishes = Submission::default();
     let mut argv = match wishes.settle_line(&SRUN_LINE, words, &|name| session.env(name))? {
         Settled::Run(operands) => operands,
@@ -237,6 +233,8 @@ async fn create(
         connection.change_when_possible(request, async |mut controller, r| controller.create_step(r).await);
     let mut asked = std::pin::pin!(asked);
     let mut told = wishes.quiet;
+    let patience = patience(wishes).unwrap_or(Duration::MAX);
+    let mut over = std::pin::pin!(sleep(patience));
     loop {
         tokio::select! {
             step = &mut asked => {
@@ -248,6 +246,7 @@ async fn create(
             signal = signals.next() => {
                 bail!(Failure { text: "step creation was interrupted".to_owned(), code: 128 + signal.number() });
             }
+            () = &mut over => bail!("Unable to create step for job {job}: Requested nodes are busy"),
             () = sleep(QUIET_WAIT), if !told => {
                 told = true;
                 eprintln!(

@@ -108,6 +108,7 @@ fn of_step(session: &Session, mut wishes: Submission) -> Submission {
         wishes.spec.nodelist.clear();
     }
     wishes.spec.exclude.clear();
+    wishes.spec.features.clear();
     wishes
 }
 

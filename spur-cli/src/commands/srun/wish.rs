@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use spur_core::text::hostlist::HostList;
+use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::nodes::NodeCount;
 use spur_proto::v1::CreateStepRequest;
 
@@ -41,7 +41,15 @@ pub(super) fn request(
     let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
     let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse().ok());
     let arbitrary = is_arbitrary(session, &wishes)?;
-    let distribution = if arbitrary { ARBITRARY } else { over_nodes(&step.distribution)? };
+    if step.relative.is_some() && !(spec.nodelist.is_empty() && spec.exclude.is_empty()) {
+        bail!("-r,--relative not allowed with -w,--nodelist or -x,--exclude.");
+    }
+    let mut distribution = if arbitrary { ARBITRARY } else { over_nodes(&step.distribution)? }.to_owned();
+    if distribution == "plane" {
+        let size =
+            session.env("SLURM_DIST_PLANESIZE").context("--distribution=plane needs a size: plane=SIZE")?;
+        distribution = format!("plane={size}");
+    }
     let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
         (gres, "") => gres.clone(),
         (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
@@ -58,6 +66,7 @@ pub(super) fn request(
         nodelist: if arbitrary { String::new() } else { spec.nodelist.clone() },
         hosts: if arbitrary { hosts(session, &spec.nodelist)? } else { Vec::new() },
         exclude: spec.exclude.clone(),
+        features: spec.features.clone(),
         relative: step.relative,
         overlap: step.overlap,
         exact: step.exact,
@@ -65,8 +74,8 @@ pub(super) fn request(
         external: step.external,
         overcommit: step.overcommit,
         no_kill: step.no_kill,
-        immediate: step.immediate,
-        distribution: distribution.to_owned(),
+        immediate: wishes.immediate == Some(1),
+        distribution,
         memory_per_node_mb: spec.memory_per_node_mb,
         memory_per_cpu_mb: spec.memory_per_cpu_mb,
         gres,
@@ -98,9 +107,11 @@ pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Re
 }
 
 /// The part of `--distribution` that is about nodes: what stands before the first colon, without what comes after a
-/// comma (`Pack`, `NoPack`); empty for the default, `*`.
+/// comma, of which `Pack` makes blocks packed ones; empty for the default, `*`.
 fn over_nodes(said: &str) -> anyhow::Result<&str> {
-    let mut levels = said.split(',').next().unwrap_or_default().split(':');
+    let (levels, flags) = said.split_once(',').unwrap_or((said, ""));
+    let packs = flags.split(',').any(|flag| flag.eq_ignore_ascii_case("pack"));
+    let mut levels = levels.split(':');
     let nodes = levels.next().unwrap_or_default();
     for level in levels {
         if !["block", "cyclic", "fcyclic", "*"].contains(&level.to_ascii_lowercase().as_str()) {
@@ -109,8 +120,12 @@ fn over_nodes(said: &str) -> anyhow::Result<&str> {
             );
         }
     }
-    let is_default = nodes == "*" || nodes.eq_ignore_ascii_case("nopack");
-    Ok(if is_default { "" } else { nodes })
+    let is_default = nodes.is_empty() || nodes == "*" || nodes.eq_ignore_ascii_case("nopack");
+    Ok(match is_default || nodes.eq_ignore_ascii_case("block") {
+        true if packs => "pack",
+        _ if is_default => "",
+        _ => nodes,
+    })
 }
 
 /// The part of `--distribution` that is about sockets; empty for the default.
@@ -120,7 +135,7 @@ pub(super) fn over_sockets(said: &str) -> String {
 }
 
 /// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
-/// `SLURM_HOSTFILE` names.
+/// `SLURM_HOSTFILE` names. `NODES*COUNT` has each node so often.
 pub(super) fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<String>> {
     let text = match session.env("SLURM_HOSTFILE") {
         Some(path) if nodelist.is_empty() => {
@@ -130,8 +145,23 @@ pub(super) fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<Str
     };
     let mut hosts = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let list: HostList = line.parse().with_context(|| format!("the list of hosts: `{line}`"))?;
-        hosts.extend(list.iter().map(|host| host.to_string()));
+        let mut depth = 0_u32;
+        let parts = line.split(|letter| {
+            match letter {
+                '[' => depth += 1,
+                ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            letter == ',' && depth == 0
+        });
+        for part in parts {
+            let what = || format!("the list of hosts: `{line}`");
+            let (names, times) = part.rsplit_once('*').unwrap_or((part, "1"));
+            let list: HostList = names.parse().with_context(what)?;
+            let times: usize = times.parse().with_context(what)?;
+            let each = list.iter().flat_map(|host| std::iter::repeat_n(host, times.min(MAX_WRITTEN)));
+            hosts.extend(each.take(MAX_WRITTEN + 1));
+        }
     }
     if hosts.is_empty() {
         bail!("--distribution=arbitrary needs --nodelist, or SLURM_HOSTFILE, with a node for each task");
@@ -151,6 +181,9 @@ mod tests {
             ("block", "block"),
             ("cyclic:block", "cyclic"),
             ("*:fcyclic,NoPack", ""),
+            ("block,Pack", "pack"),
+            ("*:*:*,pack", "pack"),
+            ("cyclic,pack", "cyclic"),
             ("plane=4", "plane=4"),
         ] {
             assert_eq!(over_nodes(said).unwrap(), nodes, "{said}");

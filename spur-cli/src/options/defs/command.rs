@@ -62,8 +62,7 @@ pub(super) const OPTIONS: &[Def] = &[
         .env(&["SLURM_EXIT_ERROR"]),
     Def::variable("the exit code where --immediate fails", nothing)
         .only(SALLOC | SRUN)
-        .env(&["SLURM_EXIT_IMMEDIATE"])
-        .without_effect("it is an error like others, with the code of SLURM_EXIT_ERROR"),
+        .env(&["SLURM_EXIT_IMMEDIATE"]),
     Def::variable("Slurm's configuration", nothing)
         .only(JOB)
         .env(&["SLURM_CONF"])

@@ -183,7 +183,11 @@ pub(super) const AFFINITY: &[Def] = &[
         "distribution method for processes to nodes (type = block|cyclic|arbitrary)",
         |s, v| {
             s.step.distribution = distribution(v)?;
-            s.advise("SLURM_DISTRIBUTION", v);
+            let (how, size) = v.split_once('=').unwrap_or((v, ""));
+            s.advise("SLURM_DISTRIBUTION", how);
+            if !size.is_empty() {
+                s.advise("SLURM_DIST_PLANESIZE", size);
+            }
             Ok(())
         },
     )

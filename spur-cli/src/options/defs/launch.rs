@@ -34,9 +34,10 @@ pub(super) const OPTIONS: &[Def] = &[
         "kill the step if any task terminates with a non-zero exit code",
         |s, v| {
             s.step.kill_on_bad_exit = match v {
-                "" | "1" => true,
-                "0" => false,
-                other => return Err(format!("`{other}` is not known; say 0 or 1")),
+                "" => true,
+                number => {
+                    number.parse::<u32>().map_err(|_| format!("`{number}` is no number; say 0 or 1"))? > 0
+                }
             };
             Ok(())
         },
@@ -232,10 +233,7 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(SRUN)
     .env(&["SLURM_SRUN_REDUCE_TASK_EXIT_MSG"]),
-    Def::variable("the size of a plane", nothing)
-        .only(SRUN)
-        .env(&["SLURM_DIST_PLANESIZE"])
-        .without_effect("a plane has its size behind it: --distribution=plane=SIZE"),
+    Def::variable("the size of a plane", nothing).only(SRUN).env(&["SLURM_DIST_PLANESIZE"]),
     Def::variable("the job to run in", nothing).only(SRUN).env(&["SLURM_JOB_ID"]),
     Def::variable("messages of PMI 1", nothing)
         .only(SRUN)

@@ -240,7 +240,6 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(SBATCH | SALLOC)
     .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
     Def::value("immediate", Some('I'), "secs", "exit if resources not available in \"secs\"", |s, v| {
-        s.step.immediate = true;
         s.immediate = Some(number_or(v, 1)?);
         Ok(())
     })

@@ -2,7 +2,7 @@
 //!
 //! A step that names none of `-c`, `--exact`, `--exclusive` and `--overlap` has all CPUs of its nodes in the job, and waits
 //! until no other step uses any of them; one that names them has the share of its tasks, beside others. The job's own `-c`
-//! counts as named. Memory and devices count between steps that ask for them.
+//! counts as named, unless there are too many tasks for that. Memory and devices count between steps that ask for them.
 
 use std::sync::Arc;
 
@@ -47,8 +47,14 @@ struct Share {
 }
 
 impl Share {
-    fn of(job: &Job, wish: &StepSpec) -> Share {
-        let named = wish.cpus_per_task.or(job.spec.shape.cpus_per_task).map(|cpus| cpus.max(1));
+    /// The job's own `-c` counts where its CPUs suffice for as many for each of the tasks.
+    fn of(job: &Job, alloc: &Alloc, wish: &StepSpec) -> Share {
+        let suffices = |cpus: &u32| {
+            let tasks = wish.tasks.unwrap_or(1).max(u32::try_from(wish.hosts.len()).unwrap_or(u32::MAX));
+            u64::from(tasks) * u64::from(*cpus) <= alloc.cpus()
+        };
+        let inherited = job.spec.shape.cpus_per_task.filter(suffices);
+        let named = wish.cpus_per_task.or(inherited).map(|cpus| cpus.max(1));
         let exact = named.is_some() || wish.exact || wish.overlap;
         Share { named, whole: wish.whole || wish.external || !exact }
     }
@@ -96,7 +102,7 @@ pub(super) fn check(
         Phase::Pending(_) => return Err(Reject::Pending),
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
-    let share = Share::of(job, wish);
+    let share = Share::of(job, alloc, wish);
     let candidates = candidates(cluster, job, alloc, wish)?;
     let laid_out = lay_out(alloc, &candidates, &share, wish)?;
     let mut nodes = Vec::with_capacity(laid_out.len());
@@ -166,9 +172,12 @@ fn lay_out(
     let (most_nodes, tasks) = count(alloc, candidates, wish)?;
     let fewest = wish.nodes.unwrap_or(most_nodes).min(most_nodes);
     let how = wish.distribution.unwrap_or_default();
+    let packs = how == Distribution::Pack && wish.nodes.is_none();
     let spread = |rooms: &[Room]| {
-        let sizes = (fewest.max(1)..=most_nodes).rev();
-        sizes.map(|nodes| spread(rooms, nodes, tasks, how, wish.overcommit)).find_map(|found| found)
+        let on = |nodes| spread(rooms, nodes, tasks, how, wish.overcommit);
+        let sizes = fewest.max(1)..=most_nodes;
+        // Where nobody has said how many nodes there are, packed tasks have the fewest.
+        if packs { (1..=most_nodes).find_map(on) } else { sizes.rev().find_map(on) }
     };
     spread(&rooms(now)).ok_or_else(|| match spread(&rooms(ever)) {
         Some(_) => Reject::StepBusy,
@@ -208,7 +217,7 @@ fn fit(rooms: &[Room], order: &[usize], overcommit: bool) -> Option<Vec<(usize, 
     all.then(|| ranks.into_iter().enumerate().filter(|(_, ranks)| !ranks.is_empty()).collect())
 }
 
-/// The job's nodes that `-w`, `-x` and `-r` leave, in rank order.
+/// The job's nodes that `-w`, `-x`, `-C` and `-r` leave, in rank order.
 fn candidates<'a>(
     cluster: &Cluster,
     job: &Job,
@@ -237,12 +246,22 @@ fn candidates<'a>(
         let held = parts.filter(|held| held.node == part.node && held.exit.is_none());
         held.fold(usable, |free, held| free.difference(&held.cpus))
     };
+    let admits = |part: &NodeAlloc| {
+        let Some(features) = &wish.features else { return true };
+        let has = |name: &str| {
+            cluster.node(part.node).is_some_and(|node| node.shape.features.iter().any(|own| **own == *name))
+        };
+        features.admits(&has)
+    };
     let mut usable = Vec::new();
-    for part in &alloc.nodes[first..] {
+    for part in alloc.nodes[first..].iter().filter(|part| admits(part)) {
         let name = name(part).unwrap_or_default();
         if (wish.nodelist.is_empty() || wish.nodelist.contains(&name)) && !wish.exclude.contains(&name) {
             usable.push(Candidate { part, usable: cluster.task_cpus(job, part), free: free(part), name });
         }
+    }
+    if let Some(features) = wish.features.as_ref().filter(|_| usable.is_empty()) {
+        return Err(Reject::InvalidFeature(format!("none of the job's nodes has {features}")));
     }
     Ok(usable)
 }

@@ -271,7 +271,7 @@ impl ReplacementSearch<'_> {
         match self.need.slot {
             Slot::Node { .. } => 1,
             Slot::Task => part.tasks,
-            Slot::Gpu => part.gres.iter().map(gpus).sum(),
+            Slot::Gpu { .. } => part.gres.iter().map(gpus).sum(),
         }
     }
 

@@ -307,7 +307,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     /// Where a job counts GPUs and no number of them will do: without, and otherwise as it is or as near as can be.
     fn without_gpus(&self) -> Option<(String, JobSpec)> {
-        let by_gpus = self.request.is_some_and(|request| request.need.slot == Slot::Gpu);
+        let by_gpus = self.request.is_some_and(|request| matches!(request.need.slot, Slot::Gpu { .. }));
         let mut spec = self.spec.clone();
         spec.shape.gpus.drain(..).next().filter(|_| by_gpus)?;
         let words = "leave out --gpus".to_owned();

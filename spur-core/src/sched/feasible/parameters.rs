@@ -121,7 +121,7 @@ impl Parameter {
     /// How much of it a request asks for; `None` where that is nothing.
     pub(super) fn asked(self, spec: &JobSpec, request: Option<&Request>) -> Option<u64> {
         let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
-        let by_gpus = request.is_some_and(|request| request.need.slot == Slot::Gpu);
+        let by_gpus = request.is_some_and(|request| matches!(request.need.slot, Slot::Gpu { .. }));
         let asked = match self {
             Self::Slots => request.map_or(shape.tasks.map(u64::from), |request| Some(request.min_slots()))?,
             // Where nodes are what is counted, that is asked for already.
@@ -279,7 +279,7 @@ impl Parameter {
         let amount = || self.asked(spec, request).unwrap_or(0);
         match self {
             Self::Slots => {
-                let by_gpus = request.is_some_and(|request| request.need.slot == Slot::Gpu);
+                let by_gpus = request.is_some_and(|request| matches!(request.need.slot, Slot::Gpu { .. }));
                 let by_tasks = request.is_none_or(|request| request.slots.is_some());
                 match (&spec.shape.gpus[..], &spec.shape.nodes) {
                     ([gpus, ..], _) if by_gpus => format!("--gpus={}", plain(gpus)),
@@ -416,7 +416,7 @@ fn seconds(limit: TimeLimit) -> u64 {
 pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
     let slot = request.map(|request| (request.need.slot, request.slots.is_some()));
     match slot {
-        Some((Slot::Gpu, true)) => {
+        Some((Slot::Gpu { .. }, true)) => {
             let mut spec = spec.clone();
             if let Some(gpus) = spec.shape.gpus.first_mut() {
                 gpus.count = u64::from(size);

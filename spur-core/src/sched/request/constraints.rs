@@ -134,7 +134,7 @@ impl Wisher<'_> {
         let (gpus_per_slot, gpus_per_node) = match need.slot {
             _ if let Some((fewest, most)) = of_whole => (0, if fewest == most { most } else { 0 }),
             Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
-            Slot::Task | Slot::Gpu => (per_task, per_node),
+            Slot::Task | Slot::Gpu { .. } => (per_task, per_node),
         };
         let wish = Wish {
             asked: self.spec.fabric.as_deref().unwrap_or(&nothing),

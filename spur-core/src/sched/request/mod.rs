@@ -47,8 +47,11 @@ pub enum Slot {
     },
     /// A slot is one task.
     Task,
-    /// A slot is one GPU; every node has one task.
-    Gpu,
+    /// A slot is one GPU; every node has so many tasks.
+    Gpu {
+        /// Tasks on each node.
+        tasks: u32,
+    },
 }
 
 impl Slot {
@@ -58,7 +61,7 @@ impl Slot {
         match self {
             Slot::Node { .. } => "node",
             Slot::Task => "task",
-            Slot::Gpu => "GPU",
+            Slot::Gpu { .. } => "GPU",
         }
     }
 }
@@ -175,7 +178,7 @@ impl Request {
                 Err(_) if alone => self.on_one_node(shape),
                 Err(error) => return Err(error),
             },
-            // Otherwise each GPU is a slot, and every node has one task.
+            // Otherwise each GPU is a slot, and every node has one task, or as many as are said.
             (Some((min, max)), _)
                 if min == max && (each(min).is_ok() || shape.gpus.len() > 1 || by_node || too_few(min)) =>
             {
@@ -188,7 +191,7 @@ impl Request {
                         "--gpus of several types needs -N or -n to say how they are divided".to_owned(),
                     ));
                 };
-                self.need.slot = Slot::Gpu;
+                self.need.slot = Slot::Gpu { tasks: shape.tasks_per_node.unwrap_or(1) };
                 self.need.gres_per_task.push(GresSpec { count: 1, ..gpus.clone() });
                 let count = u32::try_from(gpus.count).unwrap_or(u32::MAX);
                 self.slots = Some(count);
@@ -312,7 +315,7 @@ impl Need {
             Slot::Node { .. } if self.whole => 1,
             Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
             Slot::Task => amount[CPUS] / u64::from(self.cpus_per_task),
-            Slot::Gpu => amount[GRES..].iter().sum(),
+            Slot::Gpu { .. } => amount[GRES..].iter().sum(),
         };
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
         let most = if self.slot == Slot::Task || by_sockets == 0 { most.min(by_sockets) } else { most };
@@ -372,7 +375,7 @@ impl Need {
         taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
         let nodes = match self.slot {
             Slot::Node { .. } => u64::from(slots),
-            Slot::Task | Slot::Gpu => 1,
+            Slot::Task | Slot::Gpu { .. } => 1,
         };
         taken[MEMORY] = match self.memory_per_node {
             u64::MAX => shape.memory_mb.checked_mul(nodes)?,
@@ -410,8 +413,8 @@ impl Need {
                 (u64::from(tasks) * u64::from(self.cpus_per_task)).max(u64::from(self.min_cpus))
             }
             Slot::Task => u64::from(self.cpus_per_task),
-            // The one task of a node may have many GPUs.
-            Slot::Gpu => 0,
+            // The tasks of a node may have many GPUs.
+            Slot::Gpu { .. } => 0,
         }
     }
 
@@ -429,7 +432,7 @@ impl Need {
     fn shares(&self, slots: u32) -> u32 {
         match self.slot {
             Slot::Node { tasks } => tasks.saturating_mul(slots),
-            Slot::Task | Slot::Gpu => slots,
+            Slot::Task | Slot::Gpu { .. } => slots,
         }
     }
 
@@ -437,9 +440,8 @@ impl Need {
     #[must_use]
     pub fn tasks(&self, slots: u32) -> u32 {
         match self.slot {
-            Slot::Node { tasks } => tasks,
+            Slot::Node { tasks } | Slot::Gpu { tasks } => tasks,
             Slot::Task => slots,
-            Slot::Gpu => 1,
         }
     }
 
@@ -479,7 +481,7 @@ impl Need {
         }
         match self.slot {
             Slot::Node { .. } => given.checked_mul(u64::from(slots)),
-            Slot::Task | Slot::Gpu => Some(given),
+            Slot::Task | Slot::Gpu { .. } => Some(given),
         }
     }
 }

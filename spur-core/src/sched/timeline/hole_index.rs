@@ -29,9 +29,9 @@ impl Measure {
     pub(crate) fn of(need: &Need) -> Self {
         let tasks = match need.slot {
             Slot::Node { tasks } => u64::from(tasks),
-            Slot::Task | Slot::Gpu => 1,
+            Slot::Task | Slot::Gpu { .. } => 1,
         };
-        let running = if need.slot == Slot::Gpu { 1 } else { tasks };
+        let running = u64::from(need.tasks(1));
         let cpus = (running * u64::from(need.cpus_per_task)).max(u64::from(need.min_cpus));
         // All the memory of a node can be any amount.
         let fixed = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node };

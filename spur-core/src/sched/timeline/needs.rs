@@ -179,8 +179,11 @@ mod tests {
     }
 
     fn need() -> impl Strategy<Value = Need> {
-        let slot =
-            prop_oneof![(1_u32..4).prop_map(|tasks| Slot::Node { tasks }), Just(Slot::Task), Just(Slot::Gpu)];
+        let slot = prop_oneof![
+            (1_u32..4).prop_map(|tasks| Slot::Node { tasks }),
+            Just(Slot::Task),
+            (1_u32..4).prop_map(|tasks| Slot::Gpu { tasks })
+        ];
         let memory = prop_oneof![0_u64..9, Just(u64::MAX)];
         let counts = (prop::option::of(0_u32..4), 1_u32..4, 0_u32..6, 0_u64..3, 0_u64..3);
         let asked = || prop::option::of(1_u32..3);

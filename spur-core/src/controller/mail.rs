@@ -1,10 +1,11 @@
 //! Mail that jobs ask for: who is told of what, in Slurm's words.
 
 use super::effect::Effect;
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Array, Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::phase::{EndState, Ended, Phase};
+use crate::text::exit::ExitCode;
 use crate::text::mail::{OF_TIME, has};
 
 /// Adds the mail that follows from `event`, which is applied already.
@@ -46,7 +47,8 @@ fn begun(cluster: &Cluster, job: JobId) -> Option<Effect> {
             return None;
         }
     }
-    Some(mail(job, "Began", &format!(", Queued time {}", clock(started.since(job.submitted)))))
+    let queued = format!(", Queued time {}", clock(started.since(job.submitted)));
+    Some(mail(job, "Began", if alone(job) { &queued } else { "" }))
 }
 
 fn time_used(cluster: &Cluster, job: JobId, percent: u8) -> Option<Effect> {
@@ -62,19 +64,37 @@ pub(super) fn hopeless(cluster: &Cluster, job: JobId) -> Option<Effect> {
     wanted(cluster, job, "INVALID_DEPEND").map(|job| mail(job, "Invalid dependency", ""))
 }
 
-/// Failed, for whoever wants to hear of failures; else ended.
+/// Failed, for whoever wants to hear of failures, which cancelled jobs are none; else ended.
 fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let record = cluster.job(job)?;
     let Phase::Ended(ended) = &record.phase else { return None };
-    if !alone(record) && !cluster.jobs().array(record.array_id())?.is_over() {
-        return None;
-    }
     let state = ended.outcome.state;
-    let failed = !matches!(state, EndState::Completed);
+    let mut failed = !matches!(state, EndState::Completed | EndState::Cancelled);
     let ran = ended.started.map_or(0, |started| ended.ended.since(started));
-    let how = format!(", Run time {}, {}{}", clock(ran), state.name(), exit(ended));
+    let mut how = format!(", Run time {}, {}{}", clock(ran), state.name(), exit(ended));
+    if !alone(record) {
+        let array = cluster.jobs().array(record.array_id()).filter(|array| array.is_over())?;
+        failed |= array.has_failed();
+        how = summary(cluster, array, state);
+    }
     let failure = || wanted(cluster, job, "FAIL").filter(|_| failed).map(|job| mail(job, "Failed", &how));
     failure().or_else(|| wanted(cluster, job, "END").map(|job| mail(job, "Ended", &how)))
+}
+
+/// How all tasks of an array ended of which the records are still there.
+fn summary(cluster: &Cluster, array: &Array, last: EndState) -> String {
+    let exits = array.records().filter_map(|id| match &cluster.job(id)?.phase {
+        Phase::Ended(ended) => Some(ended.outcome.exit),
+        _ => None,
+    });
+    let exits: Vec<ExitCode> = exits.collect();
+    if let Some(signal) = exits.iter().map(|exit| exit.signal).max().filter(|signal| *signal > 0) {
+        return format!(", Mixed, MaxSignal [{signal}]");
+    }
+    let codes = || exits.iter().map(|exit| exit.code);
+    let (least, most) = (codes().min().unwrap_or(0), codes().max().unwrap_or(0));
+    let state = if least == 0 && most > 0 { "Mixed" } else { last.name() };
+    format!(", {state}, ExitCode [{least}-{most}]")
 }
 
 fn exit(ended: &Ended) -> String {

@@ -170,7 +170,8 @@ fn warn(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
     }));
 }
 
-/// What a job with a grace time hears at its beginning: CONT, so that a stopped one hears the rest, and TERM.
+/// What a job with a grace time hears at its beginning: CONT, so that a stopped one hears the rest, and TERM. A batch script
+/// with steps under way sees these end, and has the grace time for what it does then; others hear it themselves.
 fn ask_to_leave(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
     let Some(job) = cluster.job(job) else { return };
     let Some(alloc) = job.phase.alloc() else { return };
@@ -181,7 +182,7 @@ fn ask_to_leave(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
             attempt,
             step: None,
             signal,
-            batch: true,
+            batch: job.steps.is_empty(),
             steps: true,
         })
     }));

@@ -461,7 +461,7 @@ fn state_of(completing: &Completing) -> &'static str {
 }
 
 fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
-    let (mut row, clock) = (requested(job), cluster.clock());
+    let (mut row, clock) = (requested(cluster, job), cluster.clock());
     row.submitted = clock.wall(job.submitted).0;
     let (mut exit, mut state) = (ExitCode::default(), job.phase.names().0);
     match &job.phase {
@@ -500,8 +500,10 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
 }
 
 /// What follows from the request alone.
-fn requested(job: &Job) -> JobRow {
+fn requested(cluster: &Cluster, job: &Job) -> JobRow {
     let spec = &*job.spec;
+    // Components of a het job have the files of the first.
+    let first = spec.het.as_ref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
     let mut row = JobRow {
         job_id: job.id.0,
         restarts: job.restarts,
@@ -527,17 +529,18 @@ fn requested(job: &Job) -> JobRow {
             Some(MemoryNeed::PerNode(mb) | MemoryNeed::PerCpu(mb)) => i64::try_from(mb).unwrap_or(i64::MAX),
             None => 0,
         },
+        req_memory_per_cpu: matches!(spec.shape.memory, Some(MemoryNeed::PerCpu(_))),
         req_tres: convert::requested_tres(&spec.shape).to_string(),
         het_job_id: spec.het.as_ref().map(|het| het.leader.0),
         het_job_offset: spec.het.as_ref().map(|het| het.offset),
         constraints: spec.shape.features.as_ref().map(ToString::to_string).unwrap_or_default(),
         ..JobRow::default()
     };
-    if let Some(batch) = &spec.batch {
+    if let Some(batch) = first.spec.batch.as_ref() {
         row.work_dir = batch.work_dir.to_string();
         row.std_in = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
-        row.std_out = convert::output_path(job, batch, batch.stdout.as_deref());
-        row.std_err = convert::output_path(job, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
+        row.std_out = convert::output_path(first, batch, batch.stdout.as_deref());
+        row.std_err = convert::output_path(first, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
     }
     if let Some(extra) = &spec.extra {
         let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();

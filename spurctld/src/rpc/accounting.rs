@@ -299,6 +299,7 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         array_tasks: job.array_tasks.unwrap_or_default(),
         cancelled_by: job.cancelled_by.map(|uid| uid.to_string()).unwrap_or_default(),
         req_memory_mb: u64::try_from(job.req_memory_mb).unwrap_or(0),
+        req_memory_per_cpu: job.req_memory_per_cpu,
         reason: job.reason,
         layout_tasks: 0,
         submit_line: job.submit_line,

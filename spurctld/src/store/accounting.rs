@@ -77,8 +77,10 @@ pub struct JobRow {
     pub req_nodes: u32,
     /// CPUs asked for.
     pub req_cpus: u32,
-    /// Memory asked for, in MiB, per node or per CPU as `req_tres` says.
+    /// Memory asked for, in MiB, of each node or of each CPU.
     pub req_memory_mb: i64,
+    /// Whether it is that of each CPU.
+    pub req_memory_per_cpu: bool,
     /// Trackable resources asked for, as Slurm writes them.
     pub req_tres: String,
     /// Nodes allocated.

@@ -1,5 +1,6 @@
 //! Jobs with their steps as `sacct --json` has them.
 
+use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
 use spur_proto::v1::{AccountingRow, Spread, Usage};
 
@@ -72,8 +73,8 @@ fn course(row: &AccountingRow, show: &Show) -> Value {
         "derived_exit_code": exit(row.derived_exit_code, row.derived_exit_signal, true),
         "exit_code": exit(row.exit_code, row.exit_signal, ended(row)),
         "failed_node": "",
-        "hold": row.priority == 0 && row.state == "PENDING",
-        "kill_request_user": row.cancelled_by,
+        "hold": row.state == "PENDING" && row.reason.starts_with("JobHeld"),
+        "kill_request_user": user(&row.cancelled_by),
         "priority": number(Some(row.priority)),
         "restart_cnt": row.restarts,
         "state": { "current": [row.state], "reason": row.reason },
@@ -93,11 +94,18 @@ fn course(row: &AccountingRow, show: &Show) -> Value {
     })
 }
 
+/// The name of a user who is given by number.
+fn user(uid: &str) -> String {
+    let known = uid.parse().ok().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok()?);
+    known.map_or_else(|| uid.to_owned(), |user| user.name)
+}
+
 fn span(us: u64) -> Value {
     json!({ "seconds": us / 1_000_000, "microseconds": us % 1_000_000 })
 }
 
 fn needs(row: &AccountingRow) -> Value {
+    let memory = |of_cpu: bool| number(Some(row.req_memory_mb).filter(|_| row.req_memory_per_cpu == of_cpu));
     json!({
         "allocation_nodes": row.nodes,
         "constraints": row.constraints,
@@ -105,8 +113,8 @@ fn needs(row: &AccountingRow) -> Value {
         "nodes": if row.nodelist.is_empty() { "None assigned" } else { &row.nodelist },
         "required": {
             "CPUs": row.req_cpus,
-            "memory_per_cpu": number(None::<u64>),
-            "memory_per_node": number(Some(row.req_memory_mb)),
+            "memory_per_cpu": memory(true),
+            "memory_per_node": memory(false),
         },
         "reservation": { "id": 0, "name": row.reservation, "requested": row.reservation },
         "segment_size": 0,

@@ -416,7 +416,7 @@ fn longest(partitions: &[&Partition], wall: TimeLimit, least: TimeLimit) -> Time
 }
 
 /// The limit of a job that asks for none: the shortest default of its partitions, so that it fits all of them.
-fn default_time(partitions: &[&Partition]) -> TimeLimit {
+pub(super) fn default_time(partitions: &[&Partition]) -> TimeLimit {
     let default = |partition: &&Partition| partition.config.default_time.unwrap_or(partition.config.max_time);
     partitions.iter().map(default).min().unwrap_or(TimeLimit::Unlimited)
 }

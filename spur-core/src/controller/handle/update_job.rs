@@ -94,6 +94,18 @@ fn of_het_job(
     Ok(Decision { changes: made, problems: Vec::new(), by })
 }
 
+/// Who has the default limit of his partitions, and waits for others that do not allow it, has their default, as with Slurm.
+fn default_limit(cluster: &Cluster, job: &Job, spec: &mut JobSpec) {
+    let of = |spec: &JobSpec| submit::partitions(cluster, spec).ok();
+    let Some((before, after)) = of(&job.spec).zip(of(spec)) else { return };
+    let longest = after.iter().map(|partition| partition.config.max_time).max();
+    if spec.time_limit == submit::default_time(&before)
+        && longest.is_some_and(|longest| spec.time_limit > longest)
+    {
+        spec.time_limit = submit::default_time(&after);
+    }
+}
+
 /// What the changes make of one record.
 fn changed(
     cluster: &Cluster,
@@ -118,6 +130,10 @@ fn changed(
             if *priority == 0 {
                 continue;
             }
+            // As with Slurm: whoever raises priorities releases nobody.
+            if pending.is_some_and(|pending| pending.hold.is_some()) {
+                return Err(Reject::Held);
+            }
             if !caller.operator
                 && let Some(nice) = as_nice(cluster, now, job, *priority)
             {
@@ -140,6 +156,9 @@ fn changed(
     }
     if changes.iter().any(|change| matches!(change, JobChange::Qos(_))) {
         requalify(cluster, caller, &mut spec)?;
+    }
+    if pending.is_some() && spec.partitions != job.spec.partitions && spec.time_limit == job.spec.time_limit {
+        default_limit(cluster, job, &mut spec);
     }
     if !caller.operator {
         let longer = longer(spec.time_limit, job.spec.time_limit);

@@ -50,7 +50,7 @@ columns! {
     job_id, restarts, array_job_id, array_task_id, array_tasks, het_job_id, het_job_offset, name, user,
     uid, group, gid, account, wckey, partition, qos, reservation, state, cancelled_by, reason, exit_code,
     exit_signal, derived_exit_code, derived_exit_signal, submitted, eligible, started, ended,
-    suspended_secs, time_limit_secs, priority, req_nodes, req_cpus, req_memory_mb, req_tres, alloc_nodes, alloc_cpus, alloc_tres,
+    suspended_secs, time_limit_secs, priority, req_nodes, req_cpus, req_memory_mb, req_memory_per_cpu, req_tres, alloc_nodes, alloc_cpus, alloc_tres,
     node_list, constraints, licenses, work_dir, submit_line, comment, admin_comment, system_comment,
     std_in, std_out, std_err,
 }

@@ -21,7 +21,7 @@ pub(super) const JOURNAL: Versions = &[
 pub(super) const ACCOUNTING: Versions = &[
     ("initial", include_str!("migrations/accounting/0001_initial.sql")),
     ("usage", include_str!("migrations/accounting/0002_usage.sql")),
-    ("derived exit signal", include_str!("migrations/accounting/0003_derived_exit_signal.sql")),
+    ("signals and memory", include_str!("migrations/accounting/0003_signals_and_memory.sql")),
 ];
 
 /// Brings the database at `path` to the newest version. One that is newer still is refused and left as it is.

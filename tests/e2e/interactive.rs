@@ -1,7 +1,8 @@
 //! Allocations that commands hold: `srun` outside of jobs, and `salloc`.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,6 +39,12 @@ fn await_word(stream: &mut impl Read, word: &str) -> String {
         text.push(char::from(byte[0]));
     }
     text
+}
+
+/// Makes a program of a script, where commands are called.
+fn program(cluster: &Cluster, name: &str, script: &str) {
+    std::fs::write(cluster.work(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(cluster.work(name), Permissions::from_mode(0o755)).unwrap();
 }
 
 /// The only job that has not ended.
@@ -90,10 +97,8 @@ fn files_of_srun_lie_where_it_was_called() {
 
 #[test]
 fn programs_are_found_where_a_command_was_called() {
-    use std::os::unix::fs::PermissionsExt;
     let cluster = cluster();
-    std::fs::write(cluster.work("own"), "#!/bin/sh\necho here\n").unwrap();
-    std::fs::set_permissions(cluster.work("own"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    program(&cluster, "own", "echo here");
     std::fs::write(cluster.work("roles"), "0 own\n").unwrap();
     for words in [&["srun", "own"][..], &["srun", "--multi-prog", "roles"], &["salloc", "-Q", "own"]] {
         assert_eq!(cluster.ok(words), "here\n", "{words:?}");
@@ -103,6 +108,28 @@ fn programs_are_found_where_a_command_was_called() {
         (said.err.as_str(), said.code),
         ("salloc: error: chdir(nowhere): No such file or directory\n", Some(1))
     );
+}
+
+#[test]
+fn programs_beside_a_step_end_it_or_are_ended() {
+    let cluster = cluster();
+    program(&cluster, "fails", "exit 3");
+    program(&cluster, "stays", "sleep 1000");
+    let said = cluster.run(&["srun", "--prolog=./fails", "echo", "ran"]);
+    assert_eq!((said.out.as_str(), said.code), ("", Some(1)));
+    assert_eq!(said.err, "srun: error: srun prolog failed rc = 3. Aborting step.\n");
+    assert_eq!(cluster.ok(&["srun", "--task-epilog=./stays", "echo", "ran"]), "ran\n");
+    // Without a terminal there is none to be had.
+    let said = cluster.run(&["srun", "--pty", "echo", "ran"]);
+    assert_eq!(said.out, "ran\n");
+    assert!(said.err.contains("disregarding --pty option"), "{}", said.err);
+    // What the command of an allocation has started ends with it.
+    let mut up = cluster.gate("up");
+    let salloc =
+        begin(&cluster, &["salloc", "-Q", "-KTERM", "sh", "-c", "sh -c 'echo >up; exec sleep 1000'; true"]);
+    up.wait();
+    cluster.ok(&["scancel", &only_job(&cluster).to_string()]);
+    end(salloc);
 }
 
 #[test]

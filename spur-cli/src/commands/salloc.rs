@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ use crate::session::Session;
 const WHILE_WAITING: &[u8] = &[1, 2, 3, 10, 12, 15];
 /// A wait so long is worth a bell.
 const LONG_WAIT: Duration = Duration::from_secs(10);
-/// What the job is called where it has neither name nor command.
+/// What the job is called where it has no name, whatever its command, as with Slurm.
 const NAMELESS: &str = "interactive";
 
 /// Runs `salloc`.
@@ -114,10 +113,8 @@ async fn compose(
     place::read_hosts(&mut first)?;
     let mut spec = first.clone().into_spec(&Here)?;
     if spec.name.is_empty() {
-        let base = argv.first().and_then(|program| Path::new(program).file_name());
-        let base = base.map(|name| name.to_string_lossy().into_owned());
-        let none = if first.no_shell { "no-shell" } else { NAMELESS };
-        spec.name = base.unwrap_or_else(|| none.to_owned());
+        let name = if first.no_shell { "no-shell" } else { NAMELESS };
+        name.clone_into(&mut spec.name);
     }
     spec.submit_host = place::hostname();
     spec.client = Some(Client {
@@ -202,7 +199,9 @@ async fn run_command(
     if argv.is_empty() {
         argv.push(shell());
     }
-    // INT and QUIT of the terminal reach the command as well; what it does about them is its own.
+    // At a terminal INT and QUIT reach the command as well, and what it does about them is its own. Elsewhere it has a group
+    // of its own, which signals reach with all that it has started.
+    let is_group = !std::io::stdin().is_terminal();
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
     let directory = place::directory(wishes.chdir.as_deref())?;
     let mut command = Command::new(place::program(&argv[0], &directory));
@@ -215,24 +214,27 @@ async fn run_command(
         .envs(&wishes.advice)
         .envs(environment.job.into_iter().map(|variable| (variable.key, variable.value)));
     command.current_dir(directory);
+    if is_group {
+        command.process_group(0);
+    }
     let mut child = command.spawn().with_context(|| format!("Unable to find command \"{}\"", argv[0]))?;
     let mut told = false;
     loop {
         tokio::select! {
             status = child.wait() => return status.context("cannot wait for the command"),
             signal = signals.next() => match signal {
-                Signal::INT | Signal::QUIT => {}
+                Signal::INT | Signal::QUIT if !is_group => {}
                 Signal::HUP => {
-                    pass_on(&child, signal);
-                    return Ok(ExitStatus::from_raw(i32::from(signal.number())));
+                    pass_on(&child, signal, is_group);
+                    return Ok(ExitStatus::from_raw(i32::from(FAILURE) << 8));
                 }
-                signal => pass_on(&child, signal),
+                signal => pass_on(&child, signal, is_group),
             },
             () = allocation.revoked(session), if !told => {
                 told = true;
                 tell(session, wishes, &format!("Job allocation {} has been revoked.", allocation.job));
                 if let Some(signal) = kill {
-                    end_command(&child, signal);
+                    end_command(&child, signal, is_group);
                 }
             }
         }
@@ -240,7 +242,7 @@ async fn run_command(
 }
 
 /// Ends the command, and whatever has the terminal.
-fn end_command(child: &Child, signal: Option<Signal>) {
+fn end_command(child: &Child, signal: Option<Signal>, is_group: bool) {
     let terminal = std::io::stdin();
     let front = rustix::termios::tcgetpgrp(&terminal).ok();
     if let Some(front) = front.filter(|front| *front != rustix::process::getpgrp()) {
@@ -248,16 +250,20 @@ fn end_command(child: &Child, signal: Option<Signal>) {
         let _ = rustix::process::kill_process_group(front, rustix::process::Signal::HUP);
     }
     let default = if front.is_some() { Signal::HUP } else { Signal::TERM };
-    pass_on(child, signal.unwrap_or(default));
+    pass_on(child, signal.unwrap_or(default), is_group);
 }
 
-fn pass_on(child: &Child, signal: Signal) {
+/// Sends a signal to the command, or to its group.
+fn pass_on(child: &Child, signal: Signal, is_group: bool) {
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     if let (Some(pid), Some(signal)) =
         (pid, rustix::process::Signal::from_named_raw(i32::from(signal.number())))
     {
         // It may have ended by itself.
-        let _ = rustix::process::kill_process(pid, signal);
+        let _ = match is_group {
+            true => rustix::process::kill_process_group(pid, signal),
+            false => rustix::process::kill_process(pid, signal),
+        };
     }
 }
 

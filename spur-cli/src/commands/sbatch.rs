@@ -158,6 +158,11 @@ fn tell(session: &mut Session, warnings: &[String], wishes: &Submission) {
     }
 }
 
+/// The file of a standard stream; empty for the default.
+fn file(said: Option<String>) -> String {
+    if said.as_deref() == Some("none") { "/dev/null".to_owned() } else { said.unwrap_or_default() }
+}
+
 /// The request as it goes to the controller.
 fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow::Result<JobSpec> {
     let mut spec = wishes.clone().into_spec(&Here)?;
@@ -176,9 +181,9 @@ fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow
         args: script.args,
         command: script.path,
         work_dir: place::directory(wishes.chdir.as_deref())?,
-        stdin: files.input.unwrap_or_default(),
-        stdout: files.output.unwrap_or_default(),
-        stderr: files.error.unwrap_or_default(),
+        stdin: file(files.input),
+        stdout: file(files.output),
+        stderr: file(files.error),
         append: files.append,
         umask: wishes.umask.unwrap_or_else(place::file_mask),
         limits: place::limits(&wishes.propagate),

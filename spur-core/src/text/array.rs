@@ -339,9 +339,11 @@ impl FromStr for ArraySpec {
     fn from_str(text: &str) -> Result<ArraySpec, ParseError> {
         let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
         // Slurm takes brackets, as it prints them: `[0-4]`, `[1-3]%2`, `1-3,[5-6]`.
-        let plain = text.replace(['[', ']'], "");
+        let plain = text.replace(['[', ']', ' '], "");
         let balanced = text.matches('[').count() == text.matches(']').count();
         let (tasks, limit) = match plain.split_once('%').filter(|_| balanced) {
+            // A limit that is not said is none.
+            Some((tasks, "")) => (tasks, None),
             Some((tasks, limit)) => {
                 let limit = integer32(limit).map_err(|e| refuse(format!("`%{limit}`: {e}")))?;
                 // Slurm reads a limit of zero as none.
@@ -373,6 +375,7 @@ mod tests {
         for (text, shown) in [
             ("0-15:4%2", "0-12:4%2"),
             ("1,3,5-7", "1,3,5-7"),
+            ("1, 3,5-7%", "1,3,5-7"),
             ("5-7,1,3,6", "1,3,5-7"),
             ("1-2,6-8,11", "1-2,6-8,11"),
             ("2-18:2", "2-18:2"),

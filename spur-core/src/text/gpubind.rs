@@ -57,9 +57,15 @@ impl FromStr for GpuBind {
         let said = ["verbose,", "v,"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
         let (kind, value) = said.split_once(':').unwrap_or((said, ""));
         let number = || value.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(wrong);
+        // `PLACE*TIMES` stands for so many tasks.
         let list = |one: fn(&str) -> Option<u64>| {
-            let items: Option<Vec<u64>> = value.split(',').map(one).collect();
-            items.filter(|items| !items.is_empty()).ok_or_else(wrong)
+            let mut items = Vec::new();
+            for item in value.split(',') {
+                let (place, times) = item.split_once('*').unwrap_or((item, "1"));
+                let times = times.parse::<u16>().map_err(|_| wrong())?;
+                items.extend(std::iter::repeat_n(one(place).ok_or_else(wrong)?, times.into()));
+            }
+            if items.is_empty() { Err(wrong()) } else { Ok(items) }
         };
         let any = |text: &str| match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -116,6 +122,7 @@ mod tests {
         assert_eq!(seen("verbose,single:2", 2), ["[0]", "[0]", "[1]", "[1]"]);
         assert_eq!(seen("per_task:2", 8), ["[0, 1]", "[2, 3]", "[4, 5]", "[6, 7]"]);
         assert_eq!(seen("map_gpu:3,0x1", 4), ["[3]", "[1]", "[3]", "[1]"]);
+        assert_eq!(seen("map_gpu:0*2,1*2", 4), ["[0]", "[0]", "[1]", "[1]"]);
         assert_eq!(seen("mask_gpu:0x3,4", 4), ["[0, 1]", "[2]", "[0, 1]", "[2]"]);
     }
 

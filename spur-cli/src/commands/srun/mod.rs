@@ -23,7 +23,7 @@ mod stdin;
 mod terminal;
 mod wish;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -98,6 +98,11 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
+    if wishes.step.pty && !std::io::stdin().is_terminal() {
+        session.error("ioctl(TIOCGWINSZ): Inappropriate ioctl for device");
+        session.error("Not using a pseudo-terminal, disregarding --pty option");
+        wishes.step.pty = false;
+    }
     let het =
         wishes.step.job.is_none() && group::is_inside(session) && session.env("SLURM_HET_SIZE").is_some();
     let components = components::are_in(&argv);
@@ -166,7 +171,13 @@ async fn run_in(
         }
     }
     if let Some((wishes, step)) = &first {
-        programs::beside(session, ("prolog", wishes.step.prolog.as_deref()), *step, argv).await;
+        let prolog = ("prolog", wishes.step.prolog.as_deref());
+        if let Some(failed) = programs::beside(session, prolog, *step, argv).await {
+            for (step, nodes) in all {
+                abandon(session, step, nodes, FAILURE).await;
+            }
+            bail!("srun prolog failed {failed}. Aborting step.");
+        }
     }
     let ended = match Party::launch(session, laid_out, argv) {
         Ok(mut party) => party.follow_through(session, signals).await,
@@ -178,7 +189,10 @@ async fn run_in(
         }
     };
     if let Some((wishes, step)) = &first {
-        programs::beside(session, ("epilog", wishes.step.epilog.as_deref()), *step, argv).await;
+        let epilog = ("epilog", wishes.step.epilog.as_deref());
+        if let Some(failed) = programs::beside(session, epilog, *step, argv).await {
+            session.error(&format!("srun epilog failed {failed}"));
+        }
     }
     ended
 }

@@ -83,14 +83,14 @@ pub(super) fn path(program: Option<&str>, session: &Session, directory: &str) ->
     found.unwrap_or(here).display().to_string()
 }
 
-/// Runs the prolog or epilog of a step here. What becomes of it changes nothing, as with Slurm.
+/// Runs the prolog or epilog of a step here; how it failed, if it did.
 pub(super) async fn beside(
     session: &mut Session,
     (which, program): (&str, Option<&str>),
     (job, step): (u32, u32),
     argv: &[String],
-) {
-    let Some(program) = program else { return };
+) -> Option<String> {
+    let program = program?;
     let mut command = tokio::process::Command::new(program);
     command.args(argv).stdin(Stdio::null()).env_clear().envs(session.environment());
     command.env("SLURM_JOB_ID", job.to_string()).env("SLURM_STEP_ID", step.to_string());
@@ -98,8 +98,8 @@ pub(super) async fn beside(
     // What the command has said so far comes before what the program says.
     let _ = std::io::Write::flush(&mut session.out);
     match command.status().await {
-        Ok(status) if status.success() => {}
-        Ok(status) => session.warn(&format!("--{which}={program}: {status}")),
-        Err(error) => session.warn(&format!("--{which}={program}: {error}")),
+        Ok(status) if status.success() => None,
+        Ok(status) => Some(status.code().map_or_else(|| status.to_string(), |code| format!("rc = {code}"))),
+        Err(error) => Some(format!("({program}: {error})")),
     }
 }

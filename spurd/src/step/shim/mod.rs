@@ -203,7 +203,8 @@ impl Shim {
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.mpi.as_ref().and_then(Mpi::due);
         let times = [self.kill_at, self.leave_at, self.notices_until, due, self.limit_at, self.write_at];
-        let deadline = times.into_iter().chain([self.look_at()]).flatten().min();
+        let epilogs = self.tasks.iter().map(|task| task.epilog.map(|(_, until)| until));
+        let deadline = times.into_iter().chain([self.look_at()]).chain(epilogs).flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -305,6 +306,7 @@ impl Shim {
         if self.look_at().is_some_and(|at| at <= Instant::now()) {
             self.look();
         }
+        self.end_late_epilogs();
         self.settle_mpi();
         if self.all_ended() {
             self.end_mpi();
@@ -578,7 +580,7 @@ impl Shim {
     /// Whether it is a process of spurstepd's own, which the step need not answer for.
     fn is_ours(&self, pid: Pid) -> bool {
         self.notices.contains(&pid)
-            || self.tasks.iter().any(|task| task.epilog == Some(pid))
+            || self.tasks.iter().any(|task| task.has_epilog(pid))
             || self.mpi.as_ref().and_then(Mpi::helper) == Some(pid)
     }
 
@@ -594,7 +596,7 @@ impl Shim {
             self.notices_until = self.notices_until.filter(|_| !self.notices.is_empty());
             return;
         }
-        if let Some(index) = self.tasks.iter().position(|task| task.epilog == Some(pid)) {
+        if let Some(index) = self.tasks.iter().position(|task| task.has_epilog(pid)) {
             return self.next_epilog(index);
         }
         if self.mpi_helper_ended(pid) {

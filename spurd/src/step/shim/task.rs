@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::process::Pid;
 use spur_core::text::exit::ExitCode;
@@ -22,8 +23,8 @@ pub(super) struct Task {
     /// Its process could not become the program.
     pub(super) failed: bool,
     pub(super) exit: Option<TaskExit>,
-    /// The task epilog, while it runs.
-    pub(super) epilog: Option<Pid>,
+    /// The task epilog, while it runs, and when it is killed.
+    pub(super) epilog: Option<(Pid, Instant)>,
     /// How many of its epilogs were begun.
     epilogs: usize,
     pub(super) stdout: Option<Outgoing>,
@@ -45,6 +46,11 @@ impl Task {
             stderr: None,
             stderr_file: None,
         }
+    }
+
+    /// Whether this process is its epilog.
+    pub(super) fn has_epilog(&self, pid: Pid) -> bool {
+        self.epilog.is_some_and(|(epilog, _)| epilog == pid)
     }
 
     pub(super) fn streams(&self) -> impl Iterator<Item = (Stream, &Outgoing)> {

@@ -123,16 +123,14 @@ pub(super) fn better(
         return found;
     }
     let judged = |placement: Placement| Some((standing(fabric, view, ask, &placement)?, placement));
-    // What is found already can only be bettered where something is wished for: with weights, lighter nodes, for which
-    // one constraint at a time is left out.
+    // What is found already can only be bettered where something is wished for: with weights, lighter nodes.
     let is_wish = |constraint: Constraint| matches!(constraint, Constraint::Mode | Constraint::Wishes);
-    let is_settled = !constraints.iter().any(|constraint| is_wish(*constraint));
-    if found.is_ok() && is_settled && view.weights.is_none() {
+    let is_settled = view.weights.is_none() && !constraints.iter().any(|constraint| is_wish(*constraint));
+    if found.is_ok() && is_settled {
         return found;
     }
-    let most_left_out = if found.is_ok() && is_settled { 1 } else { u32::MAX };
     let mut best = found.ok().and_then(judged);
-    for easier in easier(ask, &constraints, most_left_out) {
+    for easier in easier(ask, &constraints) {
         let answer = search(fabric, view, &easier.ask);
         if easier.is_looser && answer.is_err() && is_exact(&answer) {
             return Err(Missed::NONE);
@@ -143,7 +141,7 @@ pub(super) fn better(
         {
             best = Some(answer);
         }
-        if best.is_some() && is_settled && most_left_out > 1 {
+        if best.is_some() && is_settled {
             break;
         }
     }
@@ -157,14 +155,13 @@ struct Easier {
     is_looser: bool,
 }
 
-/// The questions to ask in place of one, without at most so many of its constraints: first without any, then with as many of
-/// them as can be, and wishes as musts.
-fn easier(ask: &Ask, constraints: &[Constraint], most_left_out: u32) -> Vec<Easier> {
+/// The questions to ask in place of one: first without any of its constraints, then with as many of them as can be, and wishes as
+/// musts.
+fn easier(ask: &Ask, constraints: &[Constraint]) -> Vec<Easier> {
     let count = u32::try_from(constraints.len()).unwrap_or(u32::MAX);
     let all = (1_u32 << count) - 1;
     let may = |set: &u32| count <= MOST_COMBINED || set.count_ones() <= 2 || *set == all;
-    let few = |set: &u32| set.count_ones() <= most_left_out;
-    let mut sets: Vec<u32> = (0..=all).filter(may).filter(few).collect();
+    let mut sets: Vec<u32> = (0..=all).filter(may).collect();
     sets.sort_by_key(|set| (*set != all, set.count_ones(), *set));
     let mut asks = Vec::new();
     for set in sets {

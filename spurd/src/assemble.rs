@@ -751,8 +751,8 @@ mod tests {
             change(order.batch.as_mut().unwrap());
             facts().batch(order).unwrap_err()
         };
-        let refused = with(|batch| batch.stdout = "%q".to_owned());
-        assert!(refused.contains("%q"), "{refused}");
+        let refused = with(|batch| batch.stdout = "\0".to_owned());
+        assert!(refused.contains("zero byte"), "{refused}");
         let refused = with(|batch| batch.limits = vec![v1::Limit { name: "NICE".to_owned(), soft: 1 }]);
         assert!(refused.contains("NICE"), "{refused}");
         assert!(facts().batch(v1::Launch::default()).is_err());

@@ -176,44 +176,45 @@ impl FromStr for FilePattern {
         if text.contains('\0') {
             return Err(refuse("it contains a zero byte".to_owned()));
         }
-        let pieces = if text.contains('\\') {
-            vec![Piece::Text(text.replace('\\', ""))]
-        } else {
-            pieces(text).map_err(refuse)?
-        };
+        let pieces =
+            if text.contains('\\') { vec![Piece::Text(text.replace('\\', ""))] } else { pieces(text) };
         Ok(FilePattern { text: text.to_owned(), pieces })
     }
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+/// As with Slurm what stands for nothing stays as it is, and no number is padded to more than ten digits.
+fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
         plain.push_str(before);
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        let (width, letter) = after.split_at(digits);
-        let letter = letter.chars().next().ok_or_else(|| format!("`%{after}` names no replacement"))?;
-        rest = &after[digits + letter.len_utf8()..];
-        if letter == '%' && width.is_empty() {
-            plain.push('%');
-            continue;
+        let (width, behind) = after.split_at(digits);
+        let letter = behind.chars().next();
+        let end = digits + letter.map_or(0, char::len_utf8);
+        rest = &after[end..];
+        match letter.and_then(Field::of_letter) {
+            Some(field) => {
+                let width =
+                    if width.is_empty() { 0 } else { width.parse().unwrap_or(MAX_WIDTH).min(MAX_WIDTH) };
+                if !plain.is_empty() {
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                }
+                pieces.push(Piece::Field { field, width });
+            }
+            None if letter == Some('%') && width.is_empty() => plain.push('%'),
+            None => {
+                plain.push('%');
+                plain.push_str(&after[..end]);
+            }
         }
-        let field = Field::of_letter(letter);
-        let field = field.ok_or_else(|| format!("there is no replacement `%{width}{letter}`"))?;
-        let width = if width.is_empty() { Some(0) } else { width.parse().ok() };
-        let width = width.filter(|&width| width <= MAX_WIDTH);
-        let width = width.ok_or_else(|| format!("a number is padded to at most {MAX_WIDTH} digits"))?;
-        if !plain.is_empty() {
-            pieces.push(Piece::Text(std::mem::take(&mut plain)));
-        }
-        pieces.push(Piece::Field { field, width });
     }
     plain.push_str(rest);
     if !plain.is_empty() {
         pieces.push(Piece::Text(plain));
     }
-    Ok(pieces)
+    pieces
 }
 
 serde_as_text!(FilePattern);
@@ -254,6 +255,10 @@ mod tests {
             ("\\%j.out", "%j.out"),
             ("plain", "plain"),
             ("%10j", "0000000128"),
+            ("%12j", "0000000128"),
+            ("out-%", "out-%"),
+            ("out-%3", "out-%3"),
+            ("%q-%3q-%4%%t", "%q-%3q-%4%5"),
         ] {
             assert_eq!(render(pattern, &context()), expected, "{pattern}");
         }
@@ -276,15 +281,7 @@ mod tests {
 
     #[test]
     fn refused() {
-        for (text, problem) in [
-            ("", "it is empty"),
-            ("out-%", "`%` names no replacement"),
-            ("out-%3", "`%3` names no replacement"),
-            ("out-%q", "there is no replacement `%q`"),
-            ("out-%4%", "there is no replacement `%4%`"),
-            ("out-%11j", "a number is padded to at most 10 digits"),
-            ("a\0b", "it contains a zero byte"),
-        ] {
+        for (text, problem) in [("", "it is empty"), ("a\0b", "it contains a zero byte")] {
             assert_eq!(text.parse::<FilePattern>().unwrap_err().problem, problem, "{text}");
         }
         let pattern: FilePattern = "%x-%4j.out".parse().unwrap();

@@ -117,7 +117,6 @@ mod tests {
         assert_eq!(of(Some("3")).unwrap().task(), Some(3));
         assert!(of(Some("4")).is_err_and(|error| error.to_string().contains("tasks 0 to 3")));
         assert!(matches!(of(Some("in-%t")), Ok(Input::Pattern(_))));
-        assert!(of(Some("in-%q")).is_err());
         assert!(of(Some("no-such-file")).is_err());
     }
 }

@@ -129,7 +129,7 @@ fn data(task: u32, offset: u64, text: &str) -> Output {
 }
 
 fn ended(task: u32, exit_code: u32, exit_signal: u32) -> Output {
-    Output::TaskEnded(TaskEnded { task, exit_code, exit_signal })
+    Output::TaskEnded(TaskEnded { task, exit_code, exit_signal, core_dumped: false })
 }
 
 fn failed() -> Output {

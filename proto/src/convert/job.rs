@@ -285,8 +285,15 @@ pub fn requested_tres(shape: &Shape) -> Tres {
     tres
 }
 
-/// The trackable resources that an allocation holds, or a part of it.
+/// The trackable resources that an allocation holds, and what is charged for them.
 pub fn allocated_tres(cluster: &Cluster, parts: &[NodeAlloc]) -> Tres {
+    let mut tres = held_tres(cluster, parts);
+    tres.set(TresKind::Billing, tres.get(&TresKind::Cpu));
+    tres
+}
+
+/// The trackable resources that an allocation holds, or a part of it.
+pub fn held_tres(cluster: &Cluster, parts: &[NodeAlloc]) -> Tres {
     let mut tres = Tres::default();
     let cpus = parts.iter().map(|part| u64::from(part.cpus.len())).sum();
     tres.set(TresKind::Cpu, cpus);
@@ -295,7 +302,6 @@ pub fn allocated_tres(cluster: &Cluster, parts: &[NodeAlloc]) -> Tres {
         tres.set(TresKind::Mem, memory);
     }
     tres.set(TresKind::Node, u64::from(count(parts.len())));
-    tres.set(TresKind::Billing, cpus);
     for part in parts {
         let Some(node) = cluster.node(part.node) else { continue };
         for held in &part.gres {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
 use spur_core::id::StepId;
+use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::idset::IdSet;
 use spur_core::model::job::{Job, MemoryNeed};
 use spur_core::model::phase::Phase;
-use spur_core::model::step::{Step, StepSpec};
+use spur_core::model::step::{Step, StepNode, StepSpec};
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::length;
+use spur_core::text::tres::Tres;
 
+use super::job::held_tres;
 use super::{BadField, boxed, cut, fits, narrow, read_if_set};
 use crate::v1;
 
@@ -148,7 +151,21 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
         submit_line: step.submit_line.as_deref().unwrap_or_default().to_owned(),
         layout: step.distribution.unwrap_or_default().name().to_owned(),
+        tres: tres_of_step(cluster, job, step).to_string(),
         ..base(step.id, &step.name)
     };
     batch.into_iter().chain(job.steps.iter().map(step)).collect()
+}
+
+/// The trackable resources of a step: where it named no memory, it may use the job's.
+pub fn tres_of_step(cluster: &Cluster, job: &Job, step: &Step) -> Tres {
+    let of_job = |node| job.phase.alloc().and_then(|alloc| alloc.on(node)).map_or(0, |alloc| alloc.memory_mb);
+    let part = |part: &StepNode| NodeAlloc {
+        node: part.node,
+        tasks: part.tasks,
+        cpus: part.cpus.clone(),
+        memory_mb: if part.memory_mb > 0 { part.memory_mb } else { of_job(part.node) },
+        gres: part.gres.clone(),
+    };
+    held_tres(cluster, &step.nodes.iter().map(part).collect::<Vec<_>>())
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::id::{Attempt, JobId, NodeId, StepId};
-use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
-use spur_core::model::step::{Step, StepNode, StepNodeEnd};
+use spur_core::model::step::{Step, StepNodeEnd};
 use spur_core::model::usage::Usage;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::Time;
 use spur_proto::convert::job as convert;
+use spur_proto::convert::step::tres_of_step;
 
 use crate::store::accounting::{Closing, JobRow, StepRow};
 
@@ -340,7 +340,7 @@ impl Rows {
             ended: end.map(|(_, at)| cluster.clock().wall(own.map_or(at, |own| own.at)).0),
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
-            alloc_tres: convert::allocated_tres(cluster, std::slice::from_ref(first)).to_string(),
+            alloc_tres: convert::held_tres(cluster, std::slice::from_ref(first)).to_string(),
             tasks: 1,
             suspended_secs: suspended(job, 0),
             node_list: HostList::from_names(cluster.names_of([first.node])).to_string(),
@@ -421,7 +421,7 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         ended: end.map(|(_, at)| cluster.clock().wall(at).0),
         alloc_nodes: u32::try_from(step.nodes.len()).unwrap_or(u32::MAX),
         alloc_cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
-        alloc_tres: convert::allocated_tres(cluster, &parts_of(job, step)).to_string(),
+        alloc_tres: tres_of_step(cluster, job, step).to_string(),
         tasks: u32::try_from(step.tasks()).unwrap_or(u32::MAX),
         suspended_secs: suspended(job, step.paused),
         node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
@@ -430,19 +430,6 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         submit_line: step.submit_line.as_deref().unwrap_or_default().to_owned(),
         ..used(usage)
     }
-}
-
-/// What a step has of its job: where it named no memory, it may use the job's.
-fn parts_of(job: &Job, step: &Step) -> Vec<NodeAlloc> {
-    let of_job = |node| job.phase.alloc().and_then(|alloc| alloc.on(node)).map_or(0, |alloc| alloc.memory_mb);
-    let part = |part: &StepNode| NodeAlloc {
-        node: part.node,
-        tasks: part.tasks,
-        cpus: part.cpus.clone(),
-        memory_mb: if part.memory_mb > 0 { part.memory_mb } else { of_job(part.node) },
-        gres: part.gres.clone(),
-    };
-    step.nodes.iter().map(part).collect()
 }
 
 /// Seconds that a job was suspended, without those that it was `before` and those of a suspension that lasts.

@@ -329,6 +329,7 @@ pub(super) fn task_ended(exit: TaskExit) -> Out {
         task: exit.global,
         exit_code: exit.status.code.into(),
         exit_signal: exit.status.signal.into(),
+        core_dumped: exit.core_dumped,
     })
 }
 

@@ -37,11 +37,14 @@ fn record(step: &Step, show: &Show) -> Record {
     // Of the script of a job Slurm says no more than this.
     let tres = match step.step_id.as_str() {
         "batch" => "(null)".to_owned(),
-        _ => format!("cpu={},node={nodes}", step.cpus),
+        _ => step.tres.clone(),
     };
     r.line([("TRES", tres)]);
     r.line([("ResvPorts", "(null)".into())]);
     r.line([("CPUFreqReq", "Default".into())]);
+    if !step.layout.is_empty() {
+        r.more("Dist", &step.layout);
+    }
     r.line([("SrunHost:Pid", "(null):0".into())]);
     r
 }

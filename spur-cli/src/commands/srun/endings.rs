@@ -53,7 +53,8 @@ const RT_MAX: usize = 64;
 pub(super) struct Ended {
     /// The number of the node among those of the step.
     pub node: usize,
-    exit: ExitCode,
+    /// How, and whether there is a core file.
+    how: (ExitCode, bool),
     tasks: IdSet,
     due: Instant,
 }
@@ -71,7 +72,7 @@ pub(super) struct Endings {
     untold: Vec<Ended>,
     /// Whether an end like the one that was told of last is passed over.
     reduced: bool,
-    last: Option<ExitCode>,
+    last: Option<(ExitCode, bool)>,
 }
 
 impl Endings {
@@ -80,11 +81,11 @@ impl Endings {
     }
 
     /// Takes note of a task.
-    pub(super) fn add(&mut self, node: usize, task: u32, exit: ExitCode) {
+    pub(super) fn add(&mut self, node: usize, task: u32, how: (ExitCode, bool)) {
         let task = IdSet::from_iter([task]);
-        match self.untold.iter_mut().find(|known| (known.node, known.exit) == (node, exit)) {
+        match self.untold.iter_mut().find(|known| (known.node, known.how) == (node, how)) {
             Some(known) => known.tasks.insert_all(&task),
-            None => self.untold.push(Ended { node, exit, tasks: task, due: Instant::now() + COLLECTED }),
+            None => self.untold.push(Ended { node, how, tasks: task, due: Instant::now() + COLLECTED }),
         }
     }
 
@@ -100,12 +101,12 @@ impl Endings {
         name: impl Fn(usize) -> &'a str,
         chosen: impl Fn(&Ended) -> bool,
     ) {
-        for Ended { node, exit, tasks, .. } in self.untold.extract_if(.., |ended| chosen(ended)) {
+        for Ended { node, how, tasks, .. } in self.untold.extract_if(.., |ended| chosen(ended)) {
             let word = if tasks.len() == 1 { "task" } else { "tasks" };
-            let line = format!("{}: {word} {tasks}: {}", name(node), ending(exit));
-            if exit.is_success() {
+            let line = format!("{}: {word} {tasks}: {}", name(node), ending(how));
+            if how.0.is_success() {
                 session.inform(&line);
-            } else if self.last.replace(exit) != Some(exit) || !self.reduced {
+            } else if self.last.replace(how) != Some(how) || !self.reduced {
                 session.error(&line);
             }
         }
@@ -113,12 +114,13 @@ impl Endings {
 }
 
 /// How a task ended, in Slurm's words.
-fn ending(exit: ExitCode) -> String {
+fn ending((exit, core_dumped): (ExitCode, bool)) -> String {
+    let core = if core_dumped { " (core dumped)" } else { "" };
     match (exit.code, usize::from(exit.signal)) {
         _ if exit == ExitCode::OUT_OF_MEMORY => "Out Of Memory".to_owned(),
         (0, 0) => "Completed".to_owned(),
         (code, 0) => format!("Exited with exit code {code}"),
-        (_, signal) if signal <= SIGNALS.len() => SIGNALS[signal - 1].to_owned(),
+        (_, signal) if signal <= SIGNALS.len() => format!("{}{core}", SIGNALS[signal - 1]),
         (_, signal) if (RT_MIN..=RT_MAX).contains(&signal) => format!("Real-time signal {}", signal - RT_MIN),
         (_, signal) => format!("Unknown signal {signal}"),
     }
@@ -135,7 +137,7 @@ mod tests {
         let mut session = Session::in_memory("srun", BTreeMap::new(), None);
         let mut endings = Endings::new(reduced);
         for (task, &(node, code)) in (0..).zip(ends) {
-            endings.add(node, task, ExitCode::exited(code));
+            endings.add(node, task, (ExitCode::exited(code), false));
         }
         let name = |node: usize| ["n1", "n2"][node];
         endings.tell(&mut session, name, |ended| ended.node == 1);
@@ -161,7 +163,9 @@ mod tests {
 
     #[test]
     fn endings_are_told_in_slurms_words() {
-        assert_eq!(ending(ExitCode::exited(3)), "Exited with exit code 3");
+        assert_eq!(ending((ExitCode::exited(3), false)), "Exited with exit code 3");
+        assert_eq!(ending((ExitCode::signaled(11), true)), "Segmentation fault (core dumped)");
+        assert_eq!(ending((ExitCode::OUT_OF_MEMORY, false)), "Out Of Memory");
         for (signal, words) in [
             (9, "Killed"),
             (10, "User defined signal 1"),
@@ -170,7 +174,7 @@ mod tests {
             (35, "Real-time signal 1"),
             (65, "Unknown signal 65"),
         ] {
-            assert_eq!(ending(ExitCode::signaled(signal)), words);
+            assert_eq!(ending((ExitCode::signaled(signal), false)), words);
         }
     }
 }

@@ -151,6 +151,15 @@ fn exported(session: &Session, export: &Export) -> place::Environment {
     environment
 }
 
+/// What was said here of the job, and its tasks find in their environment.
+const PASSED_ON: [&str; 5] = [
+    SamplingIntervals::VARIABLE,
+    OomKillStep::VARIABLE,
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_SOCKET",
+];
+
 /// The variables of the step, which count more than those of the user.
 fn environment_of_step(
     session: &Session,
@@ -177,7 +186,12 @@ fn environment_of_step(
     if wishes.step.overcommit {
         set("SLURM_OVERCOMMIT", "1".to_owned());
     }
-    for variable in [SamplingIntervals::VARIABLE, OomKillStep::VARIABLE] {
+    if !wishes.spec.name.is_empty() {
+        set("SLURM_JOB_NAME", wishes.spec.name.clone());
+    }
+    let debug = if wishes.quiet { 2 } else { u32::from(wishes.verbose) + 3 };
+    set("SRUN_DEBUG", debug.to_string());
+    for variable in PASSED_ON {
         if let Some(said) = wishes.advice.get(variable) {
             set(variable, said.clone());
         }

@@ -35,7 +35,7 @@ use spur_proto::client::{CallError, Connection};
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
     AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepNodeLayout, StepSignal,
-    StepTerminate,
+    StepTerminate, TaskEnded,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -528,7 +528,7 @@ impl Run {
                     self.hear(written);
                 }
             }
-            Event::Ended { task, code, signal } => self.task_ended(session, index, task, code, signal),
+            Event::Ended(ended) => self.task_ended(session, index, &ended),
             Event::Cancelled if self.killed => {}
             Event::Cancelled => self.tell_of_end(session),
             // Of several nodes that end the step the first knows the cause.
@@ -568,9 +568,10 @@ impl Run {
         }
     }
 
-    fn task_ended(&mut self, session: &mut Session, index: usize, task: u32, code: u32, signal: u32) {
+    fn task_ended(&mut self, session: &mut Session, index: usize, ended: &TaskEnded) {
         let small = |number| u8::try_from(number).unwrap_or(u8::MAX);
-        let exit = ExitCode { code: small(code), signal: small(signal) };
+        let exit = ExitCode { code: small(ended.exit_code), signal: small(ended.exit_signal) };
+        let task = ended.task;
         if exit == NO_FILES {
             // The node says which; and nothing has run.
             self.states.set(task, State::FailedToStart);
@@ -580,7 +581,7 @@ impl Run {
         let state = if exit.is_success() { State::Exited } else { State::ExitedAbnormally };
         self.states.set(task, state);
         if !exit.is_success() || self.wishes.verbose > 0 {
-            self.endings.add(index, task, exit);
+            self.endings.add(index, task, (exit, ended.core_dumped));
         }
         if !exit.is_success() {
             self.exit = states::worse(self.exit, exit);

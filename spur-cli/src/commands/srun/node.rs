@@ -18,7 +18,7 @@ use spur_proto::refusal;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
 use spur_proto::v1::steps_client::StepsClient;
-use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput};
+use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput, TaskEnded};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -51,7 +51,7 @@ pub(super) enum Event {
     /// A task has written something.
     Output { task: u32, stderr: bool, data: Bytes },
     /// A task has ended.
-    Ended { task: u32, code: u32, signal: u32 },
+    Ended(TaskEnded),
     /// The step cannot go on, and is to be ended on all nodes; why.
     Aborted(String),
     /// Somebody has asked for the end of the step.
@@ -307,8 +307,7 @@ impl Follower {
             Output::TaskEnded(ended) => {
                 if !self.ended.contains(&ended.task) {
                     self.ended.push(ended.task);
-                    let (task, code, signal) = (ended.task, ended.exit_code, ended.exit_signal);
-                    self.tell(Event::Ended { task, code, signal }).await;
+                    self.tell(Event::Ended(ended)).await;
                 }
             }
             Output::Aborted(why) => self.tell(Event::Aborted(why)).await,

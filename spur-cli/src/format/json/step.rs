@@ -23,7 +23,7 @@ pub fn step(step: &Step, show: &Show) -> Value {
             },
         },
         "tres": {
-            "allocation": format!("cpu={},node={}", step.cpus, nodes(step)),
+            "allocation": step.tres,
             "binding": "",
             "frequency": "",
             "per": { "cpu": "", "memory": "", "step": "", "node": "", "socket": "", "task": "" },
@@ -49,8 +49,4 @@ pub fn step(step: &Step, show: &Show) -> Value {
         "task": { "distribution": step.layout },
         "user": step.user,
     })
-}
-
-fn nodes(step: &Step) -> usize {
-    step.nodes.parse::<spur_core::text::hostlist::HostList>().map_or(0, |nodes| nodes.len())
 }

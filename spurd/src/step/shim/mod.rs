@@ -275,6 +275,10 @@ impl Shim {
             Source::Output(index, stream) => {
                 let filled = self.tasks[index].stream(stream).and_then(stream::Outgoing::fill);
                 if let Some((offset, bytes)) = filled {
+                    if bytes.is_empty() {
+                        // While there is a reader: whoever was killed has closed it.
+                        self.tell_of_memory();
+                    }
                     self.show(index, stream, offset, bytes);
                 }
             }
@@ -723,7 +727,10 @@ impl Shim {
             self.childless = false;
             self.notices.push(pid);
             self.notices_until.get_or_insert(Instant::now() + NOTICE_WAIT);
-        } else if let Some(stream) = task.stderr.as_mut().or(task.stdout.as_mut()) {
+            return;
+        }
+        let streams = self.tasks.iter_mut().filter_map(|task| task.stderr.as_mut().or(task.stdout.as_mut()));
+        if let Some(stream) = streams.into_iter().find(|stream| stream.is_read()) {
             stream.insert(line.as_bytes());
         }
     }

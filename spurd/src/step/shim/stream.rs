@@ -108,6 +108,11 @@ impl Outgoing {
         self.buffer.clear();
     }
 
+    /// Whether its reader has not been told of its end.
+    pub(super) fn is_read(&self) -> bool {
+        !self.end_sent
+    }
+
     /// True when nothing is left that a reader could still want.
     pub(super) fn done(&self) -> bool {
         self.pipe.is_none() && (self.end_taken || self.discarded)

@@ -52,8 +52,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     };
     let (wishes, login, mut spec) = compose(session, components, &argv).await?;
     if let Some(directory) = &wishes.chdir {
-        let entered = std::fs::read_dir(place::directory(Some(directory))?).map(|_| ());
-        entered.with_context(|| format!("chdir({directory})"))?;
+        // What lies in it can be asked for only where it can be entered.
+        let inside = std::fs::metadata(format!("{}/.", place::directory(Some(directory))?));
+        inside.with_context(|| format!("chdir({directory})"))?;
     }
     spec.submit_line = [&["salloc".to_owned()], &words[..]].concat().join(" ");
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;

@@ -7,16 +7,15 @@ use rustix::process::Signal;
 use super::Shim;
 use super::child::{self, Pipes, Plan};
 
-/// How long an epilog may run, as with Slurm.
+/// How long the user's own epilog may run, as with Slurm; the site's runs as long as it likes.
 const LONGEST: Duration = Duration::from_secs(5);
 
 impl Shim {
-    /// Kills the epilogs whose time is over, with what they have started in their sessions.
+    /// Kills the users' epilogs whose time is over, with what they have started in their sessions.
     pub(super) fn end_late_epilogs(&mut self) {
         let now = Instant::now();
         for (pid, until) in self.tasks.iter_mut().filter_map(|task| task.epilog.as_mut()) {
-            if *until <= now {
-                *until = now + LONGEST;
+            if until.take_if(|until| *until <= now).is_some() {
                 // It may have ended by itself.
                 let _ = rustix::process::kill_process_group(*pid, Signal::KILL);
             }
@@ -40,7 +39,8 @@ impl Shim {
             match child::spawn(&plan, Pipes::default()) {
                 Ok(child) => {
                     self.childless = false;
-                    self.tasks[index].epilog = Some((child.pid, Instant::now() + LONGEST));
+                    let is_own = self.order.own_task_epilog.as_deref() == Some(epilog);
+                    self.tasks[index].epilog = Some((child.pid, is_own.then(|| Instant::now() + LONGEST)));
                     return;
                 }
                 Err(error) => eprintln!("spurstepd: task epilog: {error}"),

@@ -203,7 +203,7 @@ impl Shim {
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.mpi.as_ref().and_then(Mpi::due);
         let times = [self.kill_at, self.leave_at, self.notices_until, due, self.limit_at, self.write_at];
-        let epilogs = self.tasks.iter().map(|task| task.epilog.map(|(_, until)| until));
+        let epilogs = self.tasks.iter().map(|task| task.epilog.and_then(|(_, until)| until));
         let deadline = times.into_iter().chain([self.look_at()]).chain(epilogs).flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());

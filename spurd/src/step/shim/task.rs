@@ -23,8 +23,8 @@ pub(super) struct Task {
     /// Its process could not become the program.
     pub(super) failed: bool,
     pub(super) exit: Option<TaskExit>,
-    /// The task epilog, while it runs, and when it is killed.
-    pub(super) epilog: Option<(Pid, Instant)>,
+    /// The task epilog, while it runs, and when it is killed, if it is.
+    pub(super) epilog: Option<(Pid, Option<Instant>)>,
     /// How many of its epilogs were begun.
     epilogs: usize,
     pub(super) stdout: Option<Outgoing>,

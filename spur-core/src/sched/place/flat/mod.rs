@@ -121,7 +121,7 @@ fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
         *classes[class_of(free.weight)?].rest.entry(free.takes).or_default() += 1;
     }
     if left > 0 {
-        wish(&mut classes, left)?;
+        share_out(&mut classes, left)?;
     }
     for (free, taken) in free.iter().zip(&mut taken).filter(|(_, taken)| !**taken) {
         if left == 0 {
@@ -175,7 +175,7 @@ impl Class {
 }
 
 /// Works out how few nodes of each class, of which the last is the lightest, hold so many slots.
-fn wish(classes: &mut [Class], slots: u64) -> Option<()> {
+fn share_out(classes: &mut [Class], slots: u64) -> Option<()> {
     let all =
         |class: &Class| class.rest.iter().flat_map(|(takes, count)| (0..*count).map(|_| *takes)).collect();
     let heavier = fewest_heavy_of_any(classes.iter().map(all).collect(), slots)?;

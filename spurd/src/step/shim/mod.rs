@@ -15,6 +15,7 @@ mod look;
 mod meter;
 mod mpi;
 mod namespace;
+mod notice;
 mod nursery;
 mod peers;
 mod pmi;
@@ -59,9 +60,6 @@ pub(crate) use self::tree::{Process, processes};
 
 /// How long a peer that does not read may keep spurstepd from ending, once everything else is done.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-
-/// How long a notice to the user may take, whose standard error may be a pipe that nobody reads.
-const NOTICE_WAIT: Duration = Duration::from_secs(5);
 
 /// Messages that may be on their way to a file that takes none; more are lost.
 const NOTICES: usize = 16;
@@ -714,25 +712,6 @@ impl Shim {
             self.kill_all();
         }
         empty
-    }
-
-    /// A line for the user in the step's standard error. Nothing waits for it: a process of its own writes it.
-    fn notice(&mut self, text: &str) {
-        let line = format!("{text}\n");
-        let Some(task) = self.tasks.first_mut() else { return };
-        let launched = self.launching.as_mut().filter(|launching| launching.index == 0);
-        if let Some(file) = task.stderr_file.as_mut().or_else(|| launched?.stderr()) {
-            // Without a process, or in a file that takes no more bytes, the notice is lost; the record has the facts.
-            let Ok(pid) = child::write_line(file, &line) else { return };
-            self.childless = false;
-            self.notices.push(pid);
-            self.notices_until.get_or_insert(Instant::now() + NOTICE_WAIT);
-            return;
-        }
-        let streams = self.tasks.iter_mut().filter_map(|task| task.stderr.as_mut().or(task.stdout.as_mut()));
-        if let Some(stream) = streams.into_iter().find(|stream| stream.is_read()) {
-            stream.insert(line.as_bytes());
-        }
     }
 
     /// The step is over: leaves the record and says so.

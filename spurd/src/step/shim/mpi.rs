@@ -423,7 +423,7 @@ impl Shim {
         let Some(Mpi { service: Service::Pmix(pmix), .. }) = &mut self.mpi else { return };
         if let Some(helper) = pmix.helper.take() {
             self.notices.push(helper.pid());
-            self.notices_until.get_or_insert(Instant::now() + super::NOTICE_WAIT);
+            self.notices_until.get_or_insert(Instant::now() + super::notice::NOTICE_WAIT);
         }
     }
 

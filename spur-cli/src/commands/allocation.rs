@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::commands::watch;
+use crate::error::{FAILURE, Failure};
 use crate::options::submission::Submission;
 use crate::session::Session;
 
@@ -49,6 +50,13 @@ pub(super) struct Allocation {
     quiet: bool,
     /// Whether it was said that the job's nodes are made ready.
     told: bool,
+}
+
+/// What is said where `--immediate` is over; `SLURM_EXIT_IMMEDIATE` is its exit code.
+pub(super) fn busy(session: &Session) -> Failure {
+    let code = session.env("SLURM_EXIT_IMMEDIATE").and_then(|code| code.parse().ok());
+    let text = "Unable to allocate resources: Requested nodes are busy".to_owned();
+    Failure { text, code: code.unwrap_or(FAILURE) }
 }
 
 /// For how long an allocation is waited for: `--immediate`, or for ever.

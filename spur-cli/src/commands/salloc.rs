@@ -18,7 +18,7 @@ use spur_proto::v1::{Client, Job, JobSpec, KeyValue};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::commands::allocation::{Allocation, Wait, patience};
+use crate::commands::allocation::{Allocation, Wait, busy, patience};
 use crate::commands::login;
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
@@ -157,11 +157,7 @@ async fn granted(
             tell(session, wishes, &format!("Nodes {} are ready for job", job.nodes));
             Ok((job, environment))
         }
-        Wait::Busy => {
-            let code = session.env("SLURM_EXIT_IMMEDIATE").and_then(|code| code.parse().ok());
-            let text = "Unable to allocate resources: Requested nodes are busy".to_owned();
-            Err(Failure { text, code: code.unwrap_or(FAILURE) }.into())
-        }
+        Wait::Busy => Err(busy(session).into()),
         Wait::Interrupted(_) => {
             tell(session, wishes, &format!("Job allocation {id} has been revoked."));
             Err(Failure::new("Job aborted due to signal").into())

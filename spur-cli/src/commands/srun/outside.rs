@@ -8,7 +8,7 @@ use spur_core::text::exit::ExitCode;
 use spur_proto::v1::{Client, JobSpec, SubmitRequest};
 
 use super::{run_in, wish};
-use crate::commands::allocation::{Allocation, Wait, patience};
+use crate::commands::allocation::{Allocation, Wait, busy, patience};
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
 use crate::error::{FAILURE, Failure};
@@ -142,11 +142,7 @@ async fn granted(
             session.set_env([("SLURM_SUBMIT_DIR".to_owned(), place::directory(None)?)]);
             Ok(())
         }
-        Wait::Busy => {
-            let code = session.env("SLURM_EXIT_IMMEDIATE").and_then(|code| code.parse().ok());
-            let text = "Unable to allocate resources: Requested nodes are busy".to_owned();
-            Err(Failure { text, code: code.unwrap_or(FAILURE) }.into())
-        }
+        Wait::Busy => Err(busy(session).into()),
         Wait::Interrupted(signal) => {
             session.inform(&format!("Job allocation {id} has been revoked"));
             let text = format!("job {id} was cancelled while it waited, by signal {signal}");

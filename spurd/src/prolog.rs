@@ -60,15 +60,12 @@ impl SiteProgram {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     async fn run(script: &str, limit: Duration) -> Result<(), String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("program");
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        spur_tests::write_program(&path, script);
         let environment = vec![("SLURM_JOB_ID".to_owned(), "42".to_owned())];
         SiteProgram { what: "prolog", path: Some(path), environment, limit, outlives: false }.run().await
     }

@@ -519,13 +519,9 @@ async fn every_task_gets_the_input_and_the_worst_status_counts() {
 #[tokio::test]
 async fn task_prolog_and_epilog_surround_the_task() {
     let node = Node::new();
-    let write = |name: &str, text: &str| {
-        fs::write(node.path(name), text).unwrap();
-        let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-        fs::set_permissions(node.path(name), mode).unwrap();
-    };
-    write("prolog", "#!/bin/sh\necho export ADDED=a b\necho unset GREETING\necho print printed\n");
-    write("epilog", "#!/bin/sh\necho epilog $SLURM_PROCID\n");
+    let prolog = "echo export ADDED=a b\necho unset GREETING\necho print printed";
+    spur_tests::write_program(node.path("prolog"), prolog);
+    spur_tests::write_program(node.path("epilog"), "echo epilog $SLURM_PROCID");
     let mut launch = node.batch("echo ${GREETING-none} $ADDED");
     launch.order.task_prolog = Some(node.path("prolog"));
     launch.order.task_epilog = Some(node.path("epilog"));

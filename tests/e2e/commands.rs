@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::cluster::{Cluster, Setup, said};
@@ -72,9 +71,8 @@ fn scontrol_reads_commands_line_by_line() {
 fn mail_tells_of_time_and_of_what_never_comes_true() {
     let mut cluster = Cluster::prepare(&Setup::default());
     let (program, mailbox) = (cluster.path("mail"), cluster.path("box"));
-    let script = format!("#!/bin/sh\necho \"$2 to $3: $SLURM_JOB_MAIL_TYPE\" >>{}\n", mailbox.display());
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = format!("echo \"$2 to $3: $SLURM_JOB_MAIL_TYPE\" >>{}\n", mailbox.display());
+    spur_tests::write_program(&program, &script);
     cluster.configure("controller", &format!("mail_prog = \"{}\"\n", program.display()));
     cluster.start_controller();
     cluster.start_node("n1");

@@ -1,7 +1,6 @@
 //! The site's program that looks after nodes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use crate::cluster::{Cluster, Setup};
 
@@ -11,12 +10,11 @@ fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
     let program = cluster.path("check");
     let sick = cluster.path("sick");
     let script = format!(
-        "#!/bin/sh\necho $SLURMD_NODENAME >>{}\n[ ! -e {} ] || scontrol update NodeName=$SLURMD_NODENAME State=DRAIN Reason=sick\n",
+        "echo $SLURMD_NODENAME >>{}\n[ ! -e {} ] || scontrol update NodeName=$SLURMD_NODENAME State=DRAIN Reason=sick\n",
         cluster.path("checked").display(),
         sick.display()
     );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    spur_tests::write_program(&program, &script);
     let lines = format!("health_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n", program.display());
     cluster.configure("agent", &lines);
     cluster.start_controller();
@@ -33,9 +31,8 @@ fn a_node_that_is_not_well_is_drained_by_the_sites_program() {
 fn a_busy_node_is_left_alone_where_only_idle_ones_are_looked_at() {
     let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
     let program = cluster.path("check");
-    let script = format!("#!/bin/sh\necho $SLURMD_NODENAME >>{}\n", cluster.work("looked").display());
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = format!("echo $SLURMD_NODENAME >>{}\n", cluster.work("looked").display());
+    spur_tests::write_program(&program, &script);
     let lines = format!(
         "health_check_program = \"{}\"\nhealth_check_interval = \"1s\"\n\
          health_check_node_state = [\"IDLE\"]\n",

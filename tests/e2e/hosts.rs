@@ -1,7 +1,6 @@
 //! Clusters whose site's programs do something to the hosts of nodes, and only note what they are told.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::cluster::{Cluster, Setup, program};
@@ -13,9 +12,8 @@ pub(crate) fn cluster(programs: &[&str], says: &str, keys: &str) -> Cluster {
     let mut power = format!("[power]\n{keys}\n");
     for name in programs {
         let script = cluster.path(name);
-        let text = format!("#!/bin/sh\nname={name}\n{says} >>{}\n", cluster.work("noted").display());
-        fs::write(&script, text).unwrap();
-        fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        let text = format!("name={name}\n{says} >>{}", cluster.work("noted").display());
+        spur_tests::write_program(&script, &text);
         power += &format!("{name} = \"{}\"\n", script.display());
     }
     let configuration = cluster.path("spur.toml");

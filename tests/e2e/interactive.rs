@@ -1,8 +1,7 @@
 //! Allocations that commands hold: `srun` outside of jobs, and `salloc`.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -43,8 +42,7 @@ fn await_word(stream: &mut impl Read, word: &str) -> String {
 
 /// Makes a program of a script, where commands are called.
 fn program(cluster: &Cluster, name: &str, script: &str) {
-    std::fs::write(cluster.work(name), format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(cluster.work(name), Permissions::from_mode(0o755)).unwrap();
+    spur_tests::write_program(cluster.work(name), script);
 }
 
 /// The only job that has not ended.

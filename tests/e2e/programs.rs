@@ -1,7 +1,5 @@
 //! The site's programs that the controller runs for jobs.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use crate::cluster::{Cluster, Setup, said};
 
@@ -22,8 +20,7 @@ fn cluster_with(prolog: &str, epilog: &str, controller: &str) -> Cluster {
     let mut lines = controller.to_owned();
     for (key, script) in [("prolog_slurmctld", prolog), ("epilog_slurmctld", epilog)] {
         let path = cluster.path(key);
-        fs::write(&path, format!("#!/bin/sh\n{}\n", script.replace("@", &work))).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        spur_tests::write_program(&path, &script.replace("@", &work));
         lines += &format!("{key} = \"{}\"\n", path.display());
     }
     cluster.configure("controller", &lines);

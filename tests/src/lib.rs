@@ -2,3 +2,24 @@
 //!
 //! `scripts` (what the controller decides), `sim` (a whole cluster in one thread), `journal` (old journals are read for ever),
 //! `e2e` (real daemons), `tidy` (what a machine can check of the code), and the crate `powerloss`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Makes a program of a shell script.
+///
+/// Another process writes it. A program that another thread starts meanwhile would inherit the open file of this one for
+/// a moment, and the kernel runs nothing that is open for writing ("Text file busy").
+///
+/// # Panics
+/// If it cannot be written.
+pub fn write_program(path: impl AsRef<Path>, script: &str) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path.as_ref()).stdin(Stdio::piped());
+    let mut child = install.spawn().expect("coreutils are there");
+    let text = format!("#!/bin/sh\n{script}\n");
+    child.stdin.take().expect("it is piped").write_all(text.as_bytes()).expect("install reads it");
+    let status = child.wait().expect("it is ours");
+    assert!(status.success(), "install {}: {status}", path.as_ref().display());
+}

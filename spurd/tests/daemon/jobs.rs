@@ -139,9 +139,7 @@ async fn prolog_and_epilog_surround_the_job_and_a_failure_is_the_nodes() {
     let mut world = World::new().await;
     let program = |name: &str, text: &str| {
         let path = world.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-        fs::set_permissions(&path, mode).unwrap();
+        spur_tests::write_program(&path, text);
         path.display().to_string()
     };
     let log = world.path("log").display().to_string();

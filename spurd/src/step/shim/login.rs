@@ -90,15 +90,12 @@ fn end(child: &mut Child) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     /// A shell that first does something of its own.
     fn shell(directory: &Path, first: &str) -> std::path::PathBuf {
         let path = directory.join("shell");
-        std::fs::write(&path, format!("#!/bin/sh\n{first}\nexec /bin/sh \"$@\"\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        spur_tests::write_program(&path, &format!("{first}\nexec /bin/sh \"$@\""));
         path
     }
 

@@ -28,6 +28,38 @@ fn an_ended_job_is_had_again_and_both_runs_are_accounted_for() {
 }
 
 #[test]
+fn jobs_are_listed_from_when_they_were_eligible() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.script("job.sh", "#!/bin/sh\nread x <gate\n");
+    let mut gate = cluster.gate("gate");
+    let first = cluster.sbatch(&["job.sh"]);
+    let after = cluster.sbatch(&["-d", &format!("afterok:{first}"), "--wrap", "true"]);
+    let later = cluster.sbatch(&["--begin=now+1hour", "--wrap", "true"]);
+    let held = cluster.sbatch(&["-H", "--wrap", "true"]);
+    cluster.client().wait_for(first, "RUNNING");
+    let listed = |words: &[&str]| {
+        let line = [&["sacct", "-n", "-P", "-X", "-a", "-o", "jobid,state"], words].concat();
+        cluster.rows(&line).join(" ")
+    };
+    assert_eq!(listed(&[]), format!("{first}|RUNNING"));
+    let soon = ["-S", "midnight", "-E", "now+2hours", "-s", "PD"];
+    assert_eq!(listed(&soon), format!("{first}|RUNNING {later}|PENDING"));
+    let named = format!("{after},{held}");
+    assert_eq!(listed(&["-j", &named]), format!("{after}|PENDING {held}|PENDING"));
+    gate.open();
+    cluster.client().wait_for(after, "COMPLETED");
+    // It was eligible when the other had ended, and not before.
+    let end = cluster.rows(&["sacct", "-n", "-P", "-X", "-j", &first.to_string(), "-o", "end"]);
+    let eligible = cluster.rows(&["sacct", "-n", "-P", "-X", "-j", &after.to_string(), "-o", "eligible"]);
+    assert!(eligible >= end, "{eligible:?} {end:?}");
+    let shown = cluster.ok(&["scontrol", "show", "job", &after.to_string()]);
+    assert!(shown.contains(&format!("EligibleTime={}", eligible[0])), "{shown}");
+    let priority =
+        cluster.rows(&["sacct", "-n", "-P", "-X", "-j", &format!("{later},{held}"), "-o", "priority"]);
+    assert_eq!(priority, ["0", "1000"], "held, and later");
+}
+
+#[test]
 fn a_task_that_was_cancelled_alone_is_gone_but_for_accounting() {
     let cluster = Cluster::start(&Setup::default());
     let array = cluster.sbatch(&["-H", "--array=0-3", "--wrap", "true"]);

@@ -12,7 +12,8 @@ fn accounts_are_known_in_small_letters() {
     let job = cluster.sbatch(&["-H", "-A", "Proj", "--wrap", "true"]);
     for account in ["proj", "PROJ"] {
         assert_eq!(cluster.ok(&["squeue", "-h", "-A", account, "-o", "%i %a"]), format!("{job} proj\n"));
-        let rows = cluster.ok(&["sacct", "-nXP", "-A", account, "-o", "jobid,account"]);
+        let held = job.to_string();
+        let rows = cluster.ok(&["sacct", "-nXP", "-A", account, "-o", "jobid,account", "-j", &held]);
         assert_eq!(rows, format!("{job}|proj\n"));
     }
 }

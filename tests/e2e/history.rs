@@ -139,7 +139,9 @@ fn accounting_that_is_ahead_shows_an_old_copy_and_keeps_its_rows() {
     cluster.ok(&["scontrol", "update", "NodeName=n1", "Foreign=END"]);
     let last = cluster.sbatch(&["--wait", "--wrap", "true"]);
     let waits = cluster.sbatch(&["--hold", "--array=1-3", "--wrap", "true"]);
-    let rows = |cluster: &Cluster| cluster.ok(&["sacct", "-X", "-n", "-P", "-o", "jobid,state"]);
+    // By their numbers: those that are held are in no window of time.
+    let all = (1..=waits).map(|job| job.to_string()).collect::<Vec<_>>().join(",");
+    let rows = |cluster: &Cluster| cluster.ok(&["sacct", "-X", "-n", "-P", "-o", "jobid,state", "-j", &all]);
     let with = |state: &str| {
         let of = |job| match job {
             _ if job == foreign => format!("{job}|CANCELLED\n"),

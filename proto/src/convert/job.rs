@@ -118,6 +118,12 @@ fn on_the_wall(message: &mut v1::Job, clock: &Clock) {
     }
 }
 
+/// When a job that waits no more became eligible; one that started before this was noted, as early as it can have been.
+fn started_eligible(job: &Job) -> Option<Time> {
+    let earliest = || job.spec.begin.map_or(job.submitted, |begin| begin.max(job.submitted));
+    job.was_eligible.or_else(|| job.phase.started().map(|_| earliest()))
+}
+
 /// What follows from the request alone.
 fn requested(job: &Job) -> v1::Job {
     let JobSpec { owner, shape, batch, .. } = &*job.spec;
@@ -142,8 +148,7 @@ fn requested(job: &Job) -> v1::Job {
         restarts: job.restarts,
         batch: batch.is_some(),
         submit_time: job.submitted.0,
-        // Of a job that has started this is the earliest it can have been; a pending one says it itself.
-        eligible_time: Some(spec.begin.map_or(job.submitted, |begin| begin.max(job.submitted)).0),
+        eligible_time: started_eligible(job).map(|at| at.0),
         deadline: spec.deadline.map(|deadline| deadline.0),
         time_limit: spec.time_limit.seconds(),
         time_min: spec.time_min.and_then(|limit| limit.seconds()),

@@ -167,6 +167,7 @@ impl Cluster {
             waits_for,
             never: false,
             phase: Phase::Pending(pending),
+            was_eligible: None,
             promised: None,
             steps: Vec::new(),
             next_step: crate::id::StepId(0),
@@ -272,6 +273,7 @@ impl Cluster {
             let pauses = Pauses::default();
             job.configuring = configuring.clone();
             let (started, warned, told, preempted) = (at, false, 0, None);
+            job.was_eligible = job.eligible();
             job.phase = Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses };
         });
         self.settle_waiting_for(id, at);
@@ -308,6 +310,7 @@ impl Cluster {
                 Phase::Completing(completing) => completing.ended,
                 Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => at,
             };
+            job.was_eligible = job.eligible();
             job.phase = Phase::Ended(Ended {
                 alloc: job.phase.alloc().cloned(),
                 started: job.phase.started(),
@@ -333,7 +336,7 @@ impl Cluster {
             if let Some(full) = job.full_limit.take() {
                 set_limit(job, full);
             }
-            job.promised = None;
+            (job.promised, job.was_eligible) = (None, None);
             job.steps.clear();
             job.next_step = crate::id::StepId(0);
             job.batch_end = None;

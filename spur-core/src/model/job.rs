@@ -482,6 +482,9 @@ pub struct Job {
     pub never: bool,
     /// Where it stands.
     pub phase: Phase,
+    /// When it became eligible, of a job that waits no more; a waiting one has it in its phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was_eligible: Option<Time>,
     /// The start promised to it when it was first at the head of the queue.
     #[serde(default)]
     pub promised: Option<Time>,
@@ -666,6 +669,17 @@ impl Job {
         let left = limit - limit * u64::from(percent) / 100;
         let left = i64::try_from(left).unwrap_or(i64::MAX);
         Some(((*started).max(Time(end.0.saturating_sub(left))), percent))
+    }
+
+    /// When nothing but resources kept it waiting any more, if that came.
+    #[must_use]
+    pub fn eligible(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Pending(pending) => pending.eligible,
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) | Phase::Ended(_) => {
+                self.was_eligible
+            }
+        }
     }
 
     /// Whether it may be considered by the planner at `now`: pending, not held, nothing to wait for.

@@ -437,7 +437,6 @@ fn suspended(job: &Job, before: u64) -> i64 {
     i64::try_from(job.phase.pauses().seconds.saturating_sub(before)).unwrap_or(i64::MAX)
 }
 
-/// The row of the run that a job is in.
 /// The state of an attempt that is ending. One that a request to requeue has ended was not cancelled; Slurm's accounting has a
 /// word for it.
 fn state_of(completing: &Completing) -> &'static str {
@@ -447,13 +446,14 @@ fn state_of(completing: &Completing) -> &'static str {
     }
 }
 
+/// The row of the run that a job is in.
 fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
     let (mut row, clock) = (requested(cluster, job), cluster.clock());
     row.submitted = clock.wall(job.submitted).0;
+    row.eligible = job.eligible().map(|at| clock.wall(at).0);
     let (mut exit, mut state) = (ExitCode::default(), job.phase.names().0);
     match &job.phase {
         Phase::Pending(pending) => {
-            row.eligible = pending.eligible.map(|at| clock.wall(at).0);
             row.reason = pending.hold.map(|hold| hold.reason().name().to_owned()).unwrap_or_default();
         }
         Phase::Running { .. } | Phase::Suspended(_) => {}

@@ -7,7 +7,8 @@ use spur_core::controller::Reject;
 use spur_core::id::{Attempt, JobId};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
-use spur_core::model::phase::EndState;
+use spur_core::model::phase::{EndState, Pending, Phase};
+use spur_core::sched;
 use spur_core::text::hostlist::HostList;
 use spur_proto::convert::usage::wire_usage;
 use spur_proto::convert::{BadField, reject};
@@ -25,6 +26,8 @@ use crate::store::accounting::{Closing, JobRow, Page, Query, StepRow};
 
 /// The state of jobs whose time stands still.
 const SUSPENDED: &str = "SUSPENDED";
+/// The state of jobs whose priority changes.
+const PENDING: &str = "PENDING";
 /// Names and numbers that one statement can hold, a job's number three times.
 const MOST_NAMES: usize = 30_000;
 /// Runs whose steps are read at once.
@@ -59,7 +62,11 @@ impl Desk {
             return Err(reject::status(&Reject::AccessDenied));
         }
         let shown = Shown { steps: !request.allocations_only, hosts, runaway: request.runaway };
-        let mut query = query(caller, request)?;
+        let now = {
+            let cluster = self.replica.read();
+            cluster.clock().wall(crate::clock::now(&cluster)).0
+        };
+        let mut query = query(caller, now, request)?;
         let hidden = self.replica.read().policy().jobs.hides(Private::Jobs, caller);
         query.only = hidden.then_some(caller.owner.uid);
         let (pages, outgoing) = mpsc::channel(AHEAD);
@@ -182,8 +189,10 @@ impl Desk {
             row.system_cpu_us = run.iter().map(|step| u64::try_from(step.system_cpu_us).unwrap_or(0)).sum();
             let of_steps = run.into_iter().filter(|_| steps).map(|step| step_row(&row, step));
             let mut all: Vec<v1::AccountingRow> = std::iter::once(row.clone()).chain(of_steps).collect();
-            if row.state == SUSPENDED {
-                self.stand_still(&mut all);
+            match row.state.as_str() {
+                SUSPENDED => self.stand_still(&mut all),
+                PENDING => self.prioritise(&mut all),
+                _ => {}
             }
             rows.extend(all);
         }
@@ -205,6 +214,19 @@ impl Desk {
             row.suspended_secs += lasts;
         }
     }
+
+    /// The priority of a job that waits changes with time; what is written is what was asked for.
+    fn prioritise(&self, rows: &mut [v1::AccountingRow]) {
+        let cluster = self.replica.read();
+        for row in rows.iter_mut().filter(|row| row.priority == 0) {
+            let job = cluster.job(JobId(row.job_id)).filter(|job| job.restarts == row.restarts);
+            if let Some(job) = job
+                && let Phase::Pending(Pending { hold: None, .. }) = &job.phase
+            {
+                row.priority = sched::first_priority(&cluster, job, crate::clock::now(&cluster));
+            }
+        }
+    }
 }
 
 fn attempt_of(run: &JobRow) -> Attempt {
@@ -220,7 +242,8 @@ fn ran_on(job: &JobRow, hosts: Option<&BTreeSet<String>>) -> bool {
     job.node_list.parse::<HostList>().is_ok_and(|list| list.iter().any(|name| hosts.contains(&name)))
 }
 
-fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, Status> {
+/// The query for a request that comes at `now`, in seconds.
+fn query(caller: &Caller, now: i64, request: v1::ListAccountingRequest) -> Result<Query, Status> {
     let ids = request.job_ids.iter().map(|written| {
         let problem = |_| BadField::new("--jobs", format!("`{written}` is not the number of a job"));
         numbered(written).map_err(problem)
@@ -254,7 +277,8 @@ fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, S
         names: request.names,
         states: request.states.iter().map(|state| state.to_ascii_uppercase()).collect(),
         not_before: request.start,
-        before: request.end,
+        // As with Slurm, what is not eligible yet is not in any time.
+        before: request.end.or(request.start.map(|_| now + 1)),
         open: request.runaway,
         ..Query::default()
     })

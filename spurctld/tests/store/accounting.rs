@@ -109,13 +109,16 @@ async fn queries_find_what_they_ask_for() {
 #[tokio::test]
 async fn states_are_those_of_the_window() {
     let accounting = Accounting::open(&directory("accounting-states").join("acct.db")).await.unwrap();
-    let mut rows: Vec<JobRow> = (1..=6).map(job).collect();
+    let mut rows: Vec<JobRow> = (1..=7).map(job).collect();
     rows[1].state = "FAILED".to_owned();
     (rows[2].state, rows[2].ended) = ("RUNNING".to_owned(), None);
     (rows[3].state, rows[3].started, rows[3].ended) = ("PENDING".to_owned(), None, None);
     // Cancelled before it began.
     (rows[4].state, rows[4].started) = ("CANCELLED".to_owned(), None);
     (rows[5].state, rows[5].ended) = ("SUSPENDED".to_owned(), None);
+    // Held.
+    (rows[6].state, rows[6].eligible) = ("PENDING".to_owned(), None);
+    (rows[6].started, rows[6].ended) = (None, None);
     accounting.write(1, rows, Vec::new()).await.unwrap();
     let hour = |hours: i64| hours * 3600;
     for (state, from, to, expected) in [
@@ -123,7 +126,7 @@ async fn states_are_those_of_the_window() {
         ("RUNNING", hour(1) + 10, hour(1) + 10, &[1]),
         ("RUNNING", hour(1) + 71, hour(2), &[]),
         ("RUNNING", hour(9), hour(9), &[3]),
-        ("PENDING", hour(1), hour(7), &[1, 2, 3, 4, 5, 6]),
+        ("PENDING", hour(1), hour(9), &[1, 2, 3, 4, 5, 6]),
         ("PENDING", hour(2) + 5, hour(2) + 5, &[2]),
         ("PENDING", hour(5) + 70, hour(5) + 70, &[4, 5]),
         ("FAILED", hour(1), hour(7), &[2]),

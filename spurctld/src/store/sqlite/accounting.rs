@@ -324,7 +324,7 @@ fn restrict_time(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
             sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
         }
         if let Some(time) = query.before {
-            sql.push(" AND coalesce(eligible, submitted) < ").push_bind(time);
+            sql.push(" AND coalesce(eligible, started) < ").push_bind(time);
         }
         return;
     }
@@ -333,7 +333,7 @@ fn restrict_time(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
     for state in &query.states {
         match state.as_str() {
             "PENDING" => {
-                sql.push(" OR (coalesce(eligible, submitted) <= ").push_bind(to);
+                sql.push(" OR (coalesce(eligible, started) <= ").push_bind(to);
                 sql.push(" AND coalesce(started, ended, ").push_bind(i64::MAX).push(") >= ").push_bind(from);
                 sql.push(")");
             }

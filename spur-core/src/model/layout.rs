@@ -54,8 +54,7 @@ pub struct Room {
 #[must_use]
 pub fn ranks(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Option<Vec<IdSet>> {
     let dealt = deal(rooms, tasks, how, overcommit)?;
-    let mut counts = vec![0_u32; rooms.len()];
-    dealt.iter().for_each(|&node| counts[node] += 1);
+    let counts = counts(rooms.len(), &dealt);
     let order = match how {
         Distribution::Block | Distribution::Pack => (0..rooms.len())
             .flat_map(|node| std::iter::repeat_n(node, counts[node] as usize))
@@ -64,6 +63,21 @@ pub fn ranks(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) ->
         Distribution::Cyclic | Distribution::Arbitrary => dealt,
     };
     Some(by_node(rooms.len(), &order))
+}
+
+/// How many of `tasks` tasks each node gets, of which it can run so many at most, when they are dealt evenly; `None` if there
+/// is not room enough.
+#[must_use]
+pub fn evenly(most: impl IntoIterator<Item = u32>, tasks: u32) -> Option<Vec<u32>> {
+    let rooms: Vec<Room> = most.into_iter().map(|most| Room { own: most, most }).collect();
+    deal(&rooms, tasks, Distribution::Block, false).map(|dealt| counts(rooms.len(), &dealt))
+}
+
+/// How often each of `nodes` nodes was dealt a task.
+fn counts(nodes: usize, dealt: &[usize]) -> Vec<u32> {
+    let mut counts = vec![0; nodes];
+    dealt.iter().for_each(|&node| counts[node] += 1);
+    counts
 }
 
 /// The ranks of each of `nodes` nodes, where `order` has the node of each rank.

@@ -205,7 +205,13 @@ impl Prospect {
         why: Why,
     ) -> Start {
         let need = &self.request().need;
-        let part = |part: &Part| start_part(need, part.node, part.slots, &part.taken);
+        let parts: Vec<&Part> = parts.iter().filter(|part| part.slots > 0).collect();
+        let nodes = parts.iter().map(|part| (&*inventory.nodes[part.node.index()].shape, &*part.taken));
+        let dealt = need.dealt(nodes, parts.iter().map(|part| part.slots).sum());
+        let part = |(at, part): (usize, &&Part)| match dealt.as_ref().map(|dealt| &dealt[at]) {
+            Some((slots, given)) => start_part(need, part.node, *slots, given),
+            None => start_part(need, part.node, part.slots, &part.taken),
+        };
         Start {
             attempt: candidate.attempt,
             task,
@@ -214,7 +220,7 @@ impl Prospect {
             partition: Arc::clone(inventory.partitions[self.partition].partition.name()),
             reservation: reservation.map(|reservation| Arc::clone(&reservation.name)),
             time_limit: None,
-            parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
+            parts: parts.iter().enumerate().map(part).collect(),
             exclusive: need.whole,
             why,
             rest: Vec::new(),
@@ -233,12 +239,11 @@ fn wants_the_same(one: &JobSpec, other: &JobSpec) -> bool {
 
 /// What is proposed on a node for so many slots, which take so much of it.
 pub(super) fn start_part(need: &Need, node: NodeId, slots: u32, taken: &[u64]) -> StartPart {
-    let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
     StartPart {
         node,
         tasks: need.tasks(slots),
         cpus: u32::try_from(taken[CPUS]).unwrap_or(u32::MAX),
-        memory_mb: if counted { taken[MEMORY] } else { 0 },
+        memory_mb: taken[MEMORY],
         gres: gres(taken),
     }
 }

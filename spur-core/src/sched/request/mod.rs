@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use crate::model::layout;
 use crate::model::node::{NodeGres, NodeShape, SHARD};
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
 use crate::text::gres::GresSpec;
@@ -334,6 +335,31 @@ impl Need {
             if fits(middle) { low = middle } else { high = middle - 1 }
         }
         low
+    }
+
+    /// How many tasks start on each of some nodes, and what they are given, where that is not what the placement says: it
+    /// only tells that they fit. Over nodes that are taken whole they are dealt evenly, as Slurm deals them. Of each node
+    /// its shape and what was found to be given of it.
+    pub(super) fn dealt<'a>(
+        &self,
+        nodes: impl Iterator<Item = (&'a NodeShape, &'a [u64])>,
+        tasks: u32,
+    ) -> Option<Vec<(u32, Given)>> {
+        if !self.whole || self.slot != Slot::Task {
+            return None;
+        }
+        // All but memory is given whole.
+        let amount = |(shape, given): (&'a NodeShape, &[u64])| {
+            let mut amount = Given::from_slice(given);
+            amount[MEMORY] = shape.memory_mb;
+            (shape, amount)
+        };
+        let nodes: Vec<(&NodeShape, Given)> = nodes.map(amount).collect();
+        let dealt = layout::evenly(nodes.iter().map(|(shape, amount)| self.slots(shape, amount)), tasks)?;
+        let given = |((shape, amount), tasks): (&(&NodeShape, Given), u32)| {
+            Some((tasks, self.takes(shape, amount, tasks)?))
+        };
+        nodes.iter().zip(dealt).map(given).collect()
     }
 
     /// Whether nodes are what is counted, at most one slot of each being taken.

@@ -6,6 +6,8 @@
 use super::{CommandLine, Layer, OptionError, Origin, Reader, Reading};
 
 const MARK: &str = "#SBATCH";
+/// Options that show something instead of running a job.
+const SHOWING: [&str; 5] = ["-V", "--version", "-h", "--help", "--usage"];
 
 /// What the script says, of each component of the job: a line `#SBATCH hetjob` begins the next one.
 ///
@@ -15,7 +17,9 @@ pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S
     let (mut layers, mut layer, mut reader) = (Vec::new(), Vec::new(), Reader::new(line));
     for (at, text) in directives(script) {
         let place = |option: &str| Origin::Script { line: at, option: option.to_owned() };
-        let words = words(text).map_err(|problem| OptionError::usage(place(""), problem))?;
+        let mut words = words(text).map_err(|problem| OptionError::usage(place(""), problem))?;
+        // `-V` comes from scripts for PBS. What only shows something says nothing in a script, as with Slurm.
+        words.retain(|word| !SHOWING.contains(&word.as_str()));
         if let [word] = &words[..]
             && matches!(word.as_str(), "hetjob" | "packjob")
         {

@@ -338,8 +338,9 @@ impl Submission {
 
     /// Sets the one amount of memory that was asked for, MiB: of each node, CPU or GPU.
     pub(super) fn memory(&mut self, node: Option<u64>, cpu: Option<u64>, gpu: Option<u64>) {
-        self.spec.memory_per_node_mb = node;
-        self.spec.memory_per_cpu_mb = cpu;
+        // None of a CPU is all of the node, as none of the node is.
+        self.spec.memory_per_node_mb = node.or(cpu.filter(|&none| none == 0));
+        self.spec.memory_per_cpu_mb = cpu.filter(|&some| some > 0);
         if gpu.is_some() || self.spec.cores.is_some() {
             self.cores().memory_per_gpu_mb = gpu;
         }

@@ -53,7 +53,7 @@ impl FromStr for MemoryMb {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<MemoryMb, ParseError> {
-        let kibi = number::with_unit(text, KIBI);
+        let kibi = number::with_unit(text.trim_start().trim_start_matches('+'), KIBI);
         kibi.map(|k| MemoryMb(k.div_ceil(1024))).map_err(|e| {
             let help = "write a number of megabytes or a number with K, M, G or T, e.g. `4096` or `4G`";
             ParseError::new("memory size", text, e.to_string(), help)

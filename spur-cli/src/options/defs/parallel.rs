@@ -119,7 +119,10 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_LICENSES", "SALLOC_LICENSES", "SLURM_LICENSES"]),
     Def::value("mail-type", None, "type", "notify on state change: BEGIN, END, FAIL or ALL", |s, v| {
         let (known, unknown) = mail::types(v);
-        s.spec.mail_type = known;
+        // What is said several times adds up, as with Slurm.
+        let new = known.split(',').filter(|event| !event.is_empty() && !mail::has(&s.spec.mail_type, event));
+        let all = s.spec.mail_type.split(',').filter(|event| !event.is_empty()).chain(new);
+        s.spec.mail_type = all.collect::<Vec<_>>().join(",");
         let told =
             |word| format!("--mail-type={word} has no effect: it is none of {}", mail::TYPES.join(", "));
         s.notes.extend(unknown.into_iter().map(told));

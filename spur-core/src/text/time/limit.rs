@@ -75,9 +75,10 @@ impl FromStr for TimeLimit {
 
 serde_as_text!(TimeLimit);
 
-/// Reads `[D-]H[:M[:S]]` behind a day count, or `M[:S]` or `H:M:S` without one, as seconds.
+/// Reads `D-[H[:M[:S]]]` with a day count, or `M[:S]` or `H:M:S` without one, as seconds.
 pub(super) fn clock_seconds(text: &str) -> Result<u64, String> {
     let (days, clock) = match text.split_once('-') {
+        Some((days, "")) => (Some(days), "0"),
         Some((days, clock)) => (Some(days), clock),
         None => (None, text),
     };
@@ -142,6 +143,7 @@ mod tests {
             ("1:60:15", 7215),
             ("0-1:60:15", 7215),
             ("1-0", 86400),
+            ("3-", 259_200),
             ("1-2", 93600),
             ("1-2:3", 93780),
             ("7-00:00:00", 604_800),
@@ -152,7 +154,7 @@ mod tests {
         for text in ["UNLIMITED", "infinite", "-1"] {
             assert_eq!(text.parse(), Ok(TimeLimit::Unlimited), "{text}");
         }
-        for text in ["", "60:", "60:-10", " 0:0:0 ", "1:2:3:4", "1-", "-2", "1-2-3", "5x", "1d"] {
+        for text in ["", "60:", "60:-10", " 0:0:0 ", "1:2:3:4", "-", "1-:30", "-2", "1-2-3", "5x", "1d"] {
             assert!(text.parse::<TimeLimit>().is_err(), "{text}");
         }
         assert!("99999999999999999-0".parse::<TimeLimit>().is_err());

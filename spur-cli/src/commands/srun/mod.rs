@@ -74,6 +74,10 @@ const TERM_WAIT: Duration = Duration::from_secs(5);
 const CANCEL_WAIT: u32 = 32;
 /// How a task ends whose files cannot be opened.
 const NO_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
+/// How long the controller may take to say whether the job is ending.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// What the controller says of a step whose job is ending.
+const JOB_IS_OVER: &str = "ESLURM_ALREADY_DONE";
 /// A second interrupt within this time ends the step.
 const TWICE: Duration = Duration::from_secs(1);
 
@@ -217,17 +221,25 @@ async fn abandon(session: &mut Session, (job_id, step_id): (u32, u32), nodes: Ve
     }
 }
 
-/// Has the controller end a step, on nodes that this command does not reach.
-async fn end_by_controller(session: &mut Session, job: u32, step: u32) {
+/// Has the controller end a step, on nodes that this command does not reach, too. Whether its job is ending already, which
+/// gives its steps the time that they have.
+async fn end_by_controller(session: &mut Session, job: u32, step: u32) -> bool {
     let request = CancelJobsRequest {
         steps: vec![format!("{job}.{step}")],
         signal: Some(Signal::KILL.number().into()),
         ..CancelJobsRequest::default()
     };
-    let Ok(connection) = session.connection() else { return };
+    let Ok(connection) = session.connection() else { return false };
     let asked = connection.change(request, async |mut controller, r| controller.cancel_jobs(r).await).await;
-    if let Err(error) = asked {
-        session.error(&format!("cannot end the step through the controller: {error}"));
+    match asked {
+        Ok(answer) => {
+            let errors = answer.problems.iter().flat_map(|problem| &problem.error);
+            errors.into_iter().any(|error| error.code == JOB_IS_OVER)
+        }
+        Err(error) => {
+            session.error(&format!("cannot end the step through the controller: {error}"));
+            false
+        }
     }
 }
 
@@ -278,7 +290,7 @@ fn not_created(job: u32, error: CallError) -> anyhow::Error {
         Some("ESLURM_INVALID_JOB_ID") => {
             anyhow!("Unable to confirm allocation for job {job}: {error}\n{expired}")
         }
-        Some("ESLURM_ALREADY_DONE") => anyhow!("Slurm job {job} has expired\n{expired}"),
+        Some(JOB_IS_OVER) => anyhow!("Slurm job {job} has expired\n{expired}"),
         _ => anyhow::Error::new(error).context(format!("Unable to create step for job {job}")),
     }
 }
@@ -664,8 +676,11 @@ impl Run {
             Signal::TERM | Signal::HUP | Signal::QUIT => {
                 session.inform("forcing job termination");
                 self.cancelled = true;
-                self.kill();
-                end_by_controller(session, self.job, self.step).await;
+                // The signal may be that of the job's end, of which the tasks were told as well: they have KillWait.
+                let job_ends = end_by_controller(session, self.job, self.step);
+                if !tokio::time::timeout(ANSWER_WAIT, job_ends).await.unwrap_or(false) {
+                    self.kill();
+                }
             }
             other => self.pass_on(other),
         }

@@ -32,6 +32,10 @@ pub(super) fn check(
             // What is stopped is to stay so.
             Phase::Suspended(suspended) if wish.signal == Signal::KILL => &suspended.alloc,
             Phase::Suspended(_) => return Err(Reject::Suspended),
+            // Steps of a job that is ending have been told, and have their time.
+            Phase::Completing(_) if wish.step.is_some_and(|step| step != StepId::BATCH) => {
+                return Err(Reject::AlreadyDone);
+            }
             Phase::Completing(completing) => &completing.alloc,
             Phase::Pending(_) => return Err(Reject::Pending),
             Phase::Ended(_) => return Err(Reject::AlreadyDone),

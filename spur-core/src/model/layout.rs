@@ -95,23 +95,29 @@ fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Opti
     let mut given = vec![0_u32; rooms.len()];
     let mut dealt = Vec::new();
     let mut left = tasks;
-    // Up to what is its own, then up to what there is, then beyond.
+    // Up to what is its own, then up to what there is, then beyond. Planes are laid without regard to what is whose.
+    let own = |node: usize| match how {
+        Distribution::Plane(_) => rooms[node].most,
+        _ => rooms[node].own.min(rooms[node].most),
+    };
     let caps: [&dyn Fn(usize) -> u32; 3] =
-        [&|node| rooms[node].own.min(rooms[node].most), &|node| rooms[node].most, &|_| {
-            if overcommit { u32::MAX } else { 0 }
-        }];
+        [&own, &|node| rooms[node].most, &|_| if overcommit { u32::MAX } else { 0 }];
     for cap in caps {
         while left > 0 {
             let before = left;
-            for (node, given) in given.iter_mut().enumerate() {
+            for node in 0..given.len() {
+                // Nodes behind it that have none yet are to have one, too.
+                let later = given[node + 1..].iter().fold(0, |later, given| later + u32::from(*given == 0));
                 let step = match how {
-                    _ if *given == 0 => 1,
-                    Distribution::Plane(size) => size.max(1),
-                    Distribution::Pack => u32::MAX,
-                    Distribution::Block | Distribution::Cyclic | Distribution::Arbitrary => 1,
+                    Distribution::Plane(size) => size.min(left.saturating_sub(later)).max(1),
+                    Distribution::Pack if given[node] > 0 => u32::MAX,
+                    Distribution::Pack
+                    | Distribution::Block
+                    | Distribution::Cyclic
+                    | Distribution::Arbitrary => 1,
                 };
-                let more = step.min(left).min(cap(node).saturating_sub(*given));
-                *given += more;
+                let more = step.min(left).min(cap(node).saturating_sub(given[node]));
+                given[node] += more;
                 left -= more;
                 dealt.extend(std::iter::repeat_n(node, more as usize));
             }
@@ -210,14 +216,17 @@ mod tests {
 
     #[test]
     fn tasks_are_laid_out_as_slurm_does() {
-        let cases: [(&[u32], u32, &str, &str); 15] = [
+        let cases: [(&[u32], u32, &str, &str); 18] = [
             (&[4, 2, 1], 7, "block", "0-3 | 4-5 | 6"),
             (&[4, 2, 1], 7, "cyclic", "0,3,5-6 | 1,4 | 2"),
             (&[4, 2, 1], 7, "plane=2", "0-1,5-6 | 2-3 | 4"),
             (&[4, 2, 1], 7, "pack", "0-3 | 4-5 | 6"),
             (&[4, 2, 1], 5, "block", "0-1 | 2-3 | 4"),
             (&[4, 2, 1], 5, "pack", "0-2 | 3 | 4"),
-            (&[4, 2, 1], 5, "plane=2", "0-1,4 | 2 | 3"),
+            (&[4, 2, 1], 5, "plane=2", "0-1 | 2-3 | 4"),
+            (&[4, 4], 6, "plane=2", "0-1,4-5 | 2-3"),
+            (&[4, 4, 4], 4, "plane=4", "0-1 | 2 | 3"),
+            (&[4, 4, 4], 10, "plane=3", "0-2,9 | 3-5 | 6-8"),
             (&[4, 2, 1], 3, "cyclic", "0 | 1 | 2"),
             (&[4, 2, 1], 8, "block", "none"),
             (&[2, 2], 4, "cyclic", "0,2 | 1,3"),

@@ -2,7 +2,7 @@
 //!
 //! A step that names none of `-c`, `--exact`, `--exclusive` and `--overlap` has all CPUs of its nodes in the job, and waits
 //! until no other step uses any of them; one that names them has the share of its tasks, beside others. The job's own `-c`
-//! counts as named, unless there are too many tasks for that. Memory and devices count between steps that ask for them.
+//! counts as named, unless the step would not fit with it. Memory and devices count between steps that ask for them.
 
 use std::sync::Arc;
 
@@ -47,13 +47,8 @@ struct Share {
 }
 
 impl Share {
-    /// The job's own `-c` counts where its CPUs suffice for as many for each of the tasks.
-    fn of(job: &Job, alloc: &Alloc, wish: &StepSpec) -> Share {
-        let suffices = |cpus: &u32| {
-            let tasks = wish.tasks.unwrap_or(1).max(u32::try_from(wish.hosts.len()).unwrap_or(u32::MAX));
-            u64::from(tasks) * u64::from(*cpus) <= alloc.cpus()
-        };
-        let inherited = job.spec.shape.cpus_per_task.filter(suffices);
+    /// `inherited` are the CPUs of each task that the job has named.
+    fn of(inherited: Option<u32>, wish: &StepSpec) -> Share {
         let named = wish.cpus_per_task.or(inherited).map(|cpus| cpus.max(1));
         let exact = named.is_some() || wish.exact || wish.overlap;
         Share { named, whole: wish.whole || wish.external || !exact }
@@ -102,9 +97,16 @@ pub(super) fn check(
         Phase::Pending(_) => return Err(Reject::Pending),
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
-    let share = Share::of(job, alloc, wish);
     let candidates = candidates(cluster, job, alloc, wish)?;
-    let laid_out = lay_out(alloc, &candidates, &share, wish)?;
+    let laid_out = |share: Share| {
+        let laid_out = lay_out(alloc, &candidates, &share, wish);
+        laid_out.map(|laid_out| (share, laid_out))
+    };
+    let inherited = job.spec.shape.cpus_per_task;
+    let (share, laid_out) = match laid_out(Share::of(inherited, wish)) {
+        Err(Reject::StepTooManyCpus(_)) if inherited.is_some() => laid_out(Share::of(None, wish))?,
+        tried => tried?,
+    };
     let mut nodes = Vec::with_capacity(laid_out.len());
     let mut gpus = wish.gpus.clone();
     let count = laid_out.len() as u64;
@@ -266,8 +268,8 @@ fn candidates<'a>(
     Ok(usable)
 }
 
-/// The most nodes that the step may use, and its tasks: `-n`, or one for each that the job has on these nodes, and at
-/// least one on each.
+/// The most nodes that the step may use, and its tasks: `-n`, or as many as find so many CPUs each as the step names, or one
+/// for each that the job has on these nodes, and at least one on each.
 fn count(alloc: &Alloc, candidates: &[Candidate<'_>], wish: &StepSpec) -> Result<(u32, u32), Reject> {
     let there = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
     if let Some(nodes) = wish.nodes.filter(|nodes| *nodes > there) {
@@ -282,8 +284,11 @@ fn count(alloc: &Alloc, candidates: &[Candidate<'_>], wish: &StepSpec) -> Result
         (Some(tasks), _) => tasks.max(1),
         (None, Some(each)) => each.saturating_mul(nodes).max(1),
         (None, None) => {
-            let used = candidates.iter().take(nodes as usize);
-            let tasks: u32 = used.map(|candidate| candidate.part.tasks.max(1)).sum();
+            let tasks = |candidate: &Candidate<'_>| match wish.cpus_per_task {
+                Some(each) => candidate.usable.len() / each.max(1),
+                None => candidate.part.tasks.max(1),
+            };
+            let tasks: u32 = candidates.iter().take(nodes as usize).map(tasks).sum();
             tasks.min(u32::try_from(alloc.cpus()).unwrap_or(u32::MAX)).max(1)
         }
     };

@@ -537,8 +537,12 @@ fn expand(pattern: &str, context: &PatternContext<'_>) -> Result<PathBuf, String
     Ok(pattern.render(context).into())
 }
 
+/// Names that mean nothing to a batch script: nobody stands behind its streams.
+const NOWHERE: [&str; 7] =
+    ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"];
+
 fn stdin(pattern: &str, context: &PatternContext<'_>) -> Result<Input, String> {
-    if pattern.is_empty() || pattern == "/dev/null" {
+    if pattern.is_empty() || NOWHERE.contains(&pattern) {
         return Ok(Input::Null);
     }
     expand(pattern, context).map(Input::File)
@@ -557,7 +561,7 @@ fn stderr(batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, Str
 }
 
 fn output(pattern: &str, batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
-    if pattern == "/dev/null" {
+    if NOWHERE.contains(&pattern) {
         return Ok(Output::Null);
     }
     Ok(Output::File { path: expand(pattern, context)?, append: batch.append.unwrap_or(false) })

@@ -57,6 +57,51 @@ fn ranks_follow_the_fabric() {
 }
 
 #[test]
+fn steps_of_a_cancelled_job_have_their_time() {
+    let cluster = Cluster::start(&Setup::default());
+    let (mut up, mut told, mut leave) = (cluster.gate("up"), cluster.gate("told"), cluster.gate("leave"));
+    let _never = cluster.gate("never");
+    cluster.script("task", "trap 'echo x >told; read x <leave; exit 5' TERM\necho x >up\nread x <never\n");
+    // `srun` hears the signal as well; the step is not to be killed for that.
+    cluster.script("job.sh", "#!/bin/sh\nsrun sh ./task\n");
+    let job = cluster.sbatch(&["job.sh"]).to_string();
+    up.wait();
+    cluster.ok(&["scancel", &job]);
+    told.wait();
+    leave.open();
+    let ended = ["sacct", "-n", "-P", "-o", "state,exitcode", "-j", &format!("{job}.0")];
+    cluster.wait_until(|cluster| cluster.ok(&ended) == "FAILED|5:0\n");
+}
+
+#[test]
+fn srun_has_the_scripts_mask_and_streams() {
+    let cluster = Cluster::start(&Setup::default());
+    let script = "umask 077; srun sh -c umask; srun -o /dev/stdout echo shown; srun -e /dev/stdout sh -c 'echo x >&2'\n\
+                  srun -o /dev/stderr echo told";
+    let (out, code, err) = batch(&cluster, &[], script);
+    assert_eq!((out.as_str(), code, err.as_str()), ("0077\nshown\nx\n", Some(0), "told\n"));
+    // Nobody stands behind the streams of a batch script.
+    let streams = ["-o", "/dev/stdout", "-e", "/dev/stderr", "--wrap", "exec >kept; echo kept"];
+    cluster.ok(&[&["sbatch", "--wait"], &streams[..]].concat());
+    assert_eq!(cluster.read("kept"), "kept\n");
+}
+
+#[test]
+fn steps_have_as_many_tasks_as_cpus_suffice_for() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let tasks = |options: &[&str], step: &str| {
+        let (out, code, err) = batch(&cluster, options, &format!("srun {step} sh -c 'echo $SLURM_NODEID'"));
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{options:?} {step}");
+        sorted(&out).join(" ")
+    };
+    assert_eq!(tasks(&["-N1", "-c4"], "-c2"), "0 0");
+    assert_eq!(tasks(&["-N1", "-c4"], "--ntasks-per-node=2"), "0 0", "not with the job's own -c");
+    assert_eq!(tasks(&["-N2", "-c2"], "-N1 -n2"), "0 0");
+    assert_eq!(tasks(&["-N2", "--exclusive", "-n4"], ""), "0 0 1 1");
+    assert_eq!(tasks(&["-N2", "--exclusive", "-n4"], "-n2 -m cyclic"), "0 1");
+}
+
+#[test]
 fn a_step_ends_as_its_tasks_do() {
     let cluster = four_nodes();
     let script = "srun sh -c 'exit $SLURM_PROCID'; echo $?\nsrun -n1 -N1 sh -c 'kill -9 $$'; echo $?\nsrun true; echo $?\nsrun -n1 -N1 /nowhere; echo $?";

@@ -1,5 +1,6 @@
 //! `sbatch`: submits a batch script.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -205,10 +206,8 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
     environment.insert("SLURM_PRIO_PROCESS".into(), place::niceness().to_string().into());
     environment.insert("SLURM_SUBMIT_DIR".into(), place::directory(None)?.into());
     environment.insert("SLURM_SUBMIT_HOST".into(), spec.submit_host.clone().into());
-    environment.insert(
-        "SLURM_UMASK".into(),
-        format!("{:04o}", wishes.umask.unwrap_or_else(place::file_mask)).into(),
-    );
+    // The script has it; what srun is told by this name would count more than what the script sets.
+    environment.remove(OsStr::new("SLURM_UMASK"));
     let login = wishes.login_environment.is_some() || wishes.export != Export::All;
     if login && wishes.export_file.is_none() {
         environment.insert(LOGIN_ENVIRONMENT.into(), "1".into());

@@ -205,7 +205,7 @@ pub struct StepWishes {
     /// `--gres`, if something was said.
     pub gres: Option<String>,
     /// `--gpu-bind`.
-    pub gpu_bind: GpuBind,
+    pub gpu_bind: Option<GpuBind>,
     /// `--multi-prog`.
     pub multi_prog: bool,
     /// `a : b`: how many tasks run each program, in the order of their ranks; the last has all that are left.
@@ -302,7 +302,7 @@ impl Submission {
         if let Some(each) = self.tasks_per_gpu
             && !["gpu-bind", "tres-bind"].iter().any(|option| self.said.contains_key(option))
         {
-            self.step.gpu_bind = GpuBind::Single(each);
+            self.step.gpu_bind = Some(GpuBind::Single(each));
         }
         if self.verbose > 0 {
             self.said.insert("verbose", None);

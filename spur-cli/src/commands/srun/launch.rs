@@ -91,7 +91,7 @@ impl Run {
             task_prolog: found(&wishes.step.task_prolog),
             task_epilog: found(&wishes.step.task_epilog),
             programs: own,
-            gpu_bind: if *bind == GpuBind::None { String::new() } else { bind.to_string() },
+            gpu_bind: bind.as_ref().map(GpuBind::to_string).unwrap_or_default(),
             files: Some(StepFiles {
                 stdin: wanted.pattern,
                 array_job_id: array.map(|(job, _)| job),

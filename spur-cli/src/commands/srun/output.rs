@@ -95,7 +95,7 @@ impl Outputs {
         let labelled = self.label.is_some();
         let own = |route: &Route| match route {
             Route::Files(pattern) if !labelled && (one_node || pattern.per_node() || pattern.per_task()) => {
-                pattern.to_string()
+                Some(pattern.to_string()).filter(|name| !is_here(name)).unwrap_or_default()
             }
             _ => String::new(),
         };
@@ -263,7 +263,14 @@ fn route(file: Option<&str>, option: &str) -> anyhow::Result<Route> {
     })
 }
 
+/// Whether a name means something of this command's own: `/dev/stdout`.
+fn is_here(name: &str) -> bool {
+    ["/dev/", "/proc/"].iter().any(|place| name.starts_with(place))
+}
+
 fn open(path: &Path, stream: &str, append: bool) -> anyhow::Result<File> {
+    // What `/dev/stdout` stands for is not emptied.
+    let append = append || path.to_str().is_some_and(is_here);
     let mut options = OpenOptions::new();
     options.create(true).append(append).write(true).truncate(!append);
     options.open(path).with_context(|| format!("Could not open {stream} file {}", path.display()))

@@ -217,7 +217,7 @@ pub(super) const AFFINITY: &[Def] = &[
                 return Err(format!("`{other}` is not known; known are g, n and v"));
             }
             if v.contains('g') {
-                s.step.gpu_bind = GpuBind::Closest;
+                s.step.gpu_bind = Some(GpuBind::Closest);
             }
             if v.contains('n') {
                 s.notes

@@ -113,7 +113,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_NTASKS_PER_GPU", "SALLOC_NTASKS_PER_GPU", "SLURM_NTASKS_PER_GPU"]),
     Def::value("gpu-bind", None, "type", "task to gpu binding options", |s, v| {
-        s.step.gpu_bind = parsed::<GpuBind>(v)?;
+        s.step.gpu_bind = Some(parsed::<GpuBind>(v)?);
         s.advise("SLURM_GPU_BIND", v);
         Ok(())
     })
@@ -127,9 +127,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_GPU_FREQ", "SALLOC_GPU_FREQ", "SLURM_GPU_FREQ"])
     .without_effect("frequencies are the system's"),
     Def::value("tres-bind", None, "list", "task to tres binding options, e.g. gres/gpu:closest", |s, v| {
-        if let Some(bind) = gpus_of_tres_bind(v)? {
-            s.step.gpu_bind = bind;
-        }
+        s.step.gpu_bind = gpus_of_tres_bind(v)?.or(s.step.gpu_bind.take());
         s.advise("SLURM_TRES_BIND", v);
         Ok(())
     })

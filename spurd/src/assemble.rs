@@ -107,6 +107,11 @@ impl NodeFacts {
         if given.iter().all(|(name, _)| name != "SLURM_TOPOLOGY_ADDR") {
             variables.extend(position("", "", &self.name));
         }
+        // Of the first node, where the script runs: threads that the job does not use do not count.
+        let usable = given.iter().find(|(name, _)| name == "SLURM_JOB_CPUS_PER_NODE");
+        if let Some(first) = usable.and_then(|(_, all)| all.split([',', '(']).next()) {
+            variables.push(("SLURM_CPUS_ON_NODE".to_owned(), first.to_owned()));
+        }
         variables.push(("ENVIRONMENT".to_owned(), "BATCH".to_owned()));
         variables.push(("HOSTNAME".to_owned(), self.name.clone()));
         variables.extend(scratch(&batch.environment));

@@ -58,6 +58,8 @@ pub struct Overrides {
     pub gres: Option<Vec<GresSpec>>,
     /// Devices that `[[gres]]` names, in place of those of their names that are found.
     pub devices: Vec<Device>,
+    /// The names and types of `[[gres]]`, also where there are no such devices.
+    pub declared: Vec<(String, String)>,
     /// Into how many shards the GPUs can be divided together; 0: they are given whole.
     pub shards: u32,
     /// Features.
@@ -126,7 +128,9 @@ impl Settings {
         let address = configured.map(|_| local.agent_address(&name));
         let (devices, wrong) = Device::declared(&local.devices, &name);
         wrong.iter().for_each(|why| tracing::warn!("a device is not counted: {why}"));
-        let shards = local.devices.iter().filter(|entry| entry.are_of(&name)).map(|entry| entry.shards).sum();
+        let own = || local.devices.iter().filter(|entry| entry.are_of(&name));
+        let (shards, declared) =
+            (own().map(|entry| entry.shards).sum(), own().filter(|entry| entry.shards == 0));
         Ok(Settings {
             config: Some(path),
             controllers,
@@ -145,6 +149,7 @@ impl Settings {
                 memory_mb: args.memory_mb,
                 gres: args.gres.clone(),
                 devices,
+                declared: declared.map(|entry| (entry.name.clone(), entry.kind.clone())).collect(),
                 shards,
                 features: args.features.clone(),
                 topology: args.topology.clone(),
@@ -207,7 +212,10 @@ impl Overrides {
             cpus: self.cpus.unwrap_or(found.cpus.threads.len() as u32),
             memory_mb: self.memory_mb.unwrap_or(found.memory_mb),
             tmp_disk_mb: found.tmp_disk_mb,
-            gres: self.gres.as_ref().map_or_else(|| counted(&devices, self.shards), |gres| named(gres)),
+            gres: self
+                .gres
+                .as_ref()
+                .map_or_else(|| counted(&devices, &self.declared, self.shards), |gres| named(gres)),
             features: self.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
             places: device::places(&devices),
             shared_gpus: false,
@@ -249,9 +257,19 @@ impl Overrides {
     }
 }
 
-/// How many devices there are, one entry for each name and type, and of the shards of GPUs.
-fn counted(devices: &[Device], shards: u32) -> Vec<NodeGres> {
+/// How many devices there are, one entry for each name and type, none of some that are `declared`, and of the shards of GPUs.
+fn counted(devices: &[Device], declared: &[(String, String)], shards: u32) -> Vec<NodeGres> {
+    let none = |(name, kind): &(String, String)| NodeGres {
+        name: name.as_str().into(),
+        kind: kind.as_str().into(),
+        count: 0,
+    };
     let mut gres: Vec<NodeGres> = Vec::new();
+    for entry in declared.iter().map(none) {
+        if !gres.contains(&entry) {
+            gres.push(entry);
+        }
+    }
     for Device { name, kind, .. } in devices {
         match gres.iter_mut().find(|entry| *entry.name == **name && *entry.kind == **kind) {
             Some(entry) => entry.count += 1,

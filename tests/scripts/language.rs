@@ -13,7 +13,7 @@ use spur_core::model::clock::Clock;
 use spur_core::model::config::Config;
 use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch, Extra, JobSpec, MemoryNeed, Shape};
-use spur_core::model::node::{NextState, Registration};
+use spur_core::model::node::{NextState, NodeGres, Registration};
 use spur_core::model::phase::Phase;
 use spur_core::model::reservation::ReservationAsk;
 use spur_core::model::step::StepSpec;
@@ -290,6 +290,12 @@ impl Session {
         let mut shape = configured.unwrap_or_default();
         if let Some(cpus) = get("cpus") {
             shape.cpus = cpus.parse().expect("CPUs");
+        }
+        if let Some(gres) = get("gres") {
+            let devices = gres.split(',').filter_map(|device| device.split_once(':'));
+            let count = |count: &str| count.parse().expect("a count");
+            let one = |(name, n): (&str, _)| NodeGres { name: name.into(), kind: "".into(), count: count(n) };
+            shape.gres = devices.map(one).collect();
         }
         let held = rest.iter().filter_map(|word| {
             let (key, value) = word.split_once('=')?;

@@ -104,10 +104,14 @@ async fn submit(session: &mut Session, request: SubmitRequest, wishes: &Submissi
     let answer = connection.change(request, async |mut controller, r| controller.submit(r).await).await;
     let answer = answer.context("Batch job submission failed")?;
     tell(session, &answer.warnings, wishes);
+    // Whoever names the cluster is told it.
+    let cluster = wishes.clusters.as_deref().filter(|names| !names.contains(',') && *names != "all");
     if wishes.parsable {
-        writeln!(session.out, "{}", answer.job_id)?;
+        let cluster = cluster.map(|name| format!(";{name}")).unwrap_or_default();
+        writeln!(session.out, "{}{cluster}", answer.job_id)?;
     } else if !wishes.quiet {
-        writeln!(session.out, "Submitted batch job {}", answer.job_id)?;
+        let cluster = cluster.map(|name| format!(" on cluster {name}")).unwrap_or_default();
+        writeln!(session.out, "Submitted batch job {}{cluster}", answer.job_id)?;
     }
     Ok(answer.job_id)
 }

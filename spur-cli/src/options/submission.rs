@@ -316,6 +316,9 @@ impl Submission {
         let nodes =
             self.spec.nodes.split(['-', ',']).next().and_then(|least| least.parse().ok()).unwrap_or(1_u32);
         let each = self.spec.tasks_per_node.take();
+        if let Some(each) = each {
+            self.advise("SLURM_NTASKS_PER_NODE", &each.to_string());
+        }
         let tasks = self.spec.tasks.take().or(each.map(|each| each.saturating_mul(nodes)));
         if self.spec.nodes.is_empty() && self.spec.nodelist.is_empty() {
             "1".clone_into(&mut self.spec.nodes);

@@ -56,8 +56,10 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     }
     env.set("SLURM_JOB_PARTITION", &alloc.partition);
     env.set("SLURM_CLUSTER_NAME", &cluster.policy().cluster_name);
-    env.set("SLURM_JOB_CPUS_PER_NODE", repeated(alloc.nodes.iter().map(|part| part.cpus.len())));
-    env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(|part| tasks_on(&spec.shape, part))));
+    let usable = |part: &NodeAlloc| cluster.task_cpus(job, part).len();
+    env.set("SLURM_JOB_CPUS_PER_NODE", repeated(alloc.nodes.iter().map(usable)));
+    let on_node = |part: &NodeAlloc| tasks_on(&spec.shape, part, usable(part));
+    env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(on_node)));
     env.set("SLURM_JOB_START_TIME", cluster.clock().wall(started).0);
     env.set("SLURM_JOB_UID", spec.owner.uid);
     env.set("SLURM_JOB_GID", spec.owner.gid);
@@ -185,10 +187,10 @@ pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
 }
 
 /// How many tasks a node of a job takes, for programs that start them without `srun`: where the job does not say how many
-/// it has, one for each CPU that it has there, or for each `--cpus-per-task` of them.
-fn tasks_on(shape: &Shape, part: &NodeAlloc) -> u32 {
+/// it has, one for each CPU that it can use there, or for each `--cpus-per-task` of them.
+fn tasks_on(shape: &Shape, part: &NodeAlloc, usable: u32) -> u32 {
     match (shape.tasks, shape.tasks_per_node) {
-        (None, None) => (part.cpus.len() / shape.cpus_per_task.unwrap_or(1).max(1)).max(1),
+        (None, None) => (usable / shape.cpus_per_task.unwrap_or(1).max(1)).max(1),
         _ => part.tasks,
     }
 }
@@ -254,11 +256,18 @@ mod tests {
             memory_mb: 0,
             gres: Box::default(),
         };
-        let shape = |tasks, cpus_per_task| Shape { tasks, cpus_per_task, ..Shape::default() };
-        assert_eq!(tasks_on(&shape(None, None), &part("0-3")), 4);
-        assert_eq!(tasks_on(&shape(None, Some(2)), &part("0-3")), 2);
-        assert_eq!(tasks_on(&shape(None, Some(3)), &part("0-1")), 1);
-        assert_eq!(tasks_on(&shape(Some(1), None), &part("0-3")), 1);
+        // Tasks and CPUs of each as asked for, CPUs that can be used of four.
+        for (tasks, cpus_per_task, usable, expected) in [
+            (None, None, 4, 4),
+            (None, Some(2), 4, 2),
+            (None, Some(3), 2, 1),
+            (None, Some(2), 2, 1),
+            (Some(1), None, 4, 1),
+        ] {
+            let shape = Shape { tasks, cpus_per_task, ..Shape::default() };
+            let asked = (tasks, cpus_per_task, usable);
+            assert_eq!(tasks_on(&shape, &part("0-3"), usable), expected, "{asked:?}");
+        }
     }
 
     #[test]

@@ -381,6 +381,9 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
             "--mem" => shape.memory = Some(MemoryNeed::PerNode(value.parse().unwrap())),
             "--mem-per-cpu" => shape.memory = Some(MemoryNeed::PerCpu(value.parse().unwrap())),
             "--mem-per-gpu" => shape.cores.get_or_insert_default().memory_per_gpu = value.parse().ok(),
+            "--threads-per-core" => {
+                shape.cores.get_or_insert_default().threads_per_core = value.parse().ok();
+            }
             "--mincpus" => shape.min_cpus = value.parse().unwrap(),
             "--gres" => shape.gres = value.parse::<GresList>().expect("gres").0,
             "--gpus" => shape.gpus = GresList::parse_gpus(value).expect("gpus").0,

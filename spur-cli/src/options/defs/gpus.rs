@@ -36,6 +36,12 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("gres", None, "list", "required generic resources on each node, e.g. gpu:2", |s, v| {
         let none = v.is_empty() || v.eq_ignore_ascii_case("none");
         s.spec.gres = if none { String::new() } else { parsed::<GresList>(v)?.to_string() };
+        if none && s.is_srun {
+            // What the job has said is not wanted for the step.
+            for said in [&mut s.spec.gpus, &mut s.spec.gpus_per_node, &mut s.spec.gpus_per_task] {
+                said.clear();
+            }
+        }
         s.step.gres = Some(s.spec.gres.clone());
         Ok(())
     })

@@ -9,7 +9,7 @@ use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::job::Job;
-use crate::model::node::{Health, Registration, SHARD};
+use crate::model::node::{Health, NodeGres, Registration, SHARD};
 use crate::model::phase::{EndState, Hold, Phase};
 use crate::model::reason::Reason;
 
@@ -146,7 +146,6 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
     Reply::Done
 }
 
-/// Whether the job still has something to do with the node.
 /// Refuses the name of a node to another host while something may still run on the one that has it: a daemon elsewhere
 /// cannot know that it does not, whatever a copied spool says. An operator who has the node down says that it is dead.
 ///
@@ -169,6 +168,7 @@ pub fn kept_by_host(cluster: &Cluster, node: &Node, registration: &Registration)
     }
 }
 
+/// Whether the job still has something to do with the node.
 fn holds(job: &Job, node: NodeId) -> bool {
     match &job.phase {
         Phase::Running { alloc, .. } => alloc.on(node).is_some(),
@@ -199,7 +199,11 @@ fn lacking(node: &Node, registration: &Registration) -> Option<String> {
     if have.memory_mb < want.memory_mb {
         return Some(format!("Low RealMemory: {} MiB found, {} configured", have.memory_mb, want.memory_mb));
     }
-    let short = want.gres.iter().filter(|gres| *gres.name != *SHARD).find(|gres| {
+    // What the node says nothing of is only counted, and no device: as many licenses of the node.
+    let is_device = |gres: &&NodeGres| {
+        *gres.name != *SHARD && (gres.is_gpu() || have.gres.iter().any(|other| other.name == gres.name))
+    };
+    let short = want.gres.iter().filter(is_device).find(|gres| {
         let found = have.gres.iter().filter(|other| other.name == gres.name && other.kind == gres.kind);
         found.map(|other| other.count).sum::<u32>() < gres.count
     })?;

@@ -406,7 +406,10 @@ impl Need {
         taken[MEMORY] = match self.memory_per_node {
             u64::MAX => shape.memory_mb.checked_mul(nodes)?,
             memory => {
-                let by_cpus = taken[CPUS].checked_mul(self.memory_per_cpu)?;
+                // Threads that the job does not use have none.
+                let threads = u64::from(shape.threads_per_core.max(1));
+                let used = taken[CPUS].checked_mul(self.cores.threads(shape).into())?.div_ceil(threads);
+                let by_cpus = used.checked_mul(self.memory_per_cpu)?;
                 let of_gpu = self.cores.memory_per_gpu.unwrap_or(0);
                 let by_gpus = of_gpu.checked_mul(self.gpus(slots))?;
                 memory.checked_mul(nodes)?.checked_add(by_cpus)?.checked_add(by_gpus)?

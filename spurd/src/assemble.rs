@@ -4,6 +4,7 @@
 //! variables are added that only the node knows. What cannot be carried out is refused with one sentence.
 
 mod gpus;
+mod streams;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,11 +15,12 @@ use spur_core::text::cpubind::{CpuBind, CpuBinding};
 use spur_core::text::jobid::StepRef;
 use spur_core::text::membind::{MemBindError, MemBinding};
 use spur_core::text::oom::OomKillStep;
-use spur_core::text::pattern::{FilePattern, PatternContext};
+use spur_core::text::pattern::PatternContext;
 use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::{convert, v1};
 
 use self::gpus::{HeldGpu, gpu_bind, gpus_of_task, visible};
+use self::streams::{expand, stderr, stdin, stdout};
 use crate::binding::{self, StepCpu};
 use crate::inventory::cpu::CpuPlace;
 use crate::inventory::device::Device;
@@ -535,41 +537,6 @@ fn with_variables(environment: &[u8], variables: &[(String, String)]) -> Vec<u8>
         all.extend_from_slice(format!("{name}={value}\0").as_bytes());
     }
     all
-}
-
-fn expand(pattern: &str, context: &PatternContext<'_>) -> Result<PathBuf, String> {
-    let pattern: FilePattern = pattern.parse().map_err(|error| format!("{error}"))?;
-    Ok(pattern.render(context).into())
-}
-
-/// Names that mean nothing to a batch script: nobody stands behind its streams.
-const NOWHERE: [&str; 7] =
-    ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"];
-
-fn stdin(pattern: &str, context: &PatternContext<'_>) -> Result<Input, String> {
-    if pattern.is_empty() || NOWHERE.contains(&pattern) {
-        return Ok(Input::Null);
-    }
-    expand(pattern, context).map(Input::File)
-}
-
-fn stdout(batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
-    let default = if context.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
-    output(if batch.stdout.is_empty() { default } else { &batch.stdout }, batch, context)
-}
-
-fn stderr(batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
-    if batch.stderr.is_empty() {
-        return Ok(Output::Stdout);
-    }
-    output(&batch.stderr, batch, context)
-}
-
-fn output(pattern: &str, batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
-    if NOWHERE.contains(&pattern) {
-        return Ok(Output::Null);
-    }
-    Ok(Output::File { path: expand(pattern, context)?, append: batch.append.unwrap_or(false) })
 }
 
 fn limits(wire: &[v1::Limit]) -> Result<Vec<Limit>, String> {

@@ -210,6 +210,12 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
     environment.insert("SLURM_PRIO_PROCESS".into(), place::niceness().to_string().into());
     environment.insert("SLURM_SUBMIT_DIR".into(), place::directory(None)?.into());
     environment.insert("SLURM_SUBMIT_HOST".into(), spec.submit_host.clone().into());
+    // That of the job in which this one is submitted.
+    if let Some(cpus) = environment.get_mut(OsStr::new("SLURM_CPUS_PER_TASK"))
+        && spec.cpus_per_task.is_none()
+    {
+        *cpus = "1".into();
+    }
     // The script has it; what srun is told by this name would count more than what the script sets.
     environment.remove(OsStr::new("SLURM_UMASK"));
     let login = wishes.login_environment.is_some() || wishes.export != Export::All;

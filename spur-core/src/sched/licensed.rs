@@ -35,7 +35,7 @@ pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
 fn left(cluster: &Cluster, realms: &Realms, now: Time, counts: impl Fn(&Job) -> bool) -> Licenses {
     let held = cluster.jobs().licensed().filter(|job| counts(job));
     let ends = held.filter_map(|job| {
-        let (_, end) = holding::until(cluster, job, &Limits, now, now)?;
+        let (_, end) = holding::until(cluster, job, &Limits, now)?;
         Some((end.max(now), job.id))
     });
     Licenses::new(cluster, realms, ends, now)

@@ -13,7 +13,6 @@ use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::fabric::DomainId;
-use crate::model::phase::Phase;
 use crate::sched::forecast::Forecast;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::constraints::Stage;
@@ -110,22 +109,12 @@ impl State {
         let mut held: Vec<Holds> = vec![Holds::new(); inventory.nodes.len()];
         let (mut ends, mut closed) = (Vec::new(), Vec::new());
         for job in cluster.jobs().active() {
-            let Some((alloc, end)) = holding::until(cluster, job, forecast, now, now) else { continue };
+            let Some((alloc, end)) = holding::until(cluster, job, forecast, now) else { continue };
             // What is past its time may end any moment.
             let end = end.max(now);
-            let still = |node: NodeId| match &job.phase {
-                Phase::Completing(completing) => completing.waiting.contains(&node),
-                Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => true,
-            };
-            for part in alloc.nodes.iter().filter(|part| still(part.node)) {
-                let full = rooms.amount(rooms.full(inventory.nodes[part.node.index()].class));
-                held[part.node.index()].push((end, holding::amount_on(cluster, job, alloc, part, full)));
-            }
-            let used = alloc.nodes.iter().map(|part| part.node);
-            for node in inventory.closes(&job.spec, &alloc.partition, used) {
-                let full = rooms.amount(rooms.full(inventory.nodes[node.index()].class));
-                held[node.index()].push((end, Amount::from_slice(full)));
-                closed.push((node, job.id));
+            for (node, amount) in holding::parts(cluster, inventory, job, alloc) {
+                held[node.index()].push((end, amount));
+                closed.extend(alloc.on(node).is_none().then_some((node, job.id)));
             }
             ends.push((end, job.id, Arc::clone(alloc)));
         }

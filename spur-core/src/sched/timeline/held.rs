@@ -9,9 +9,6 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
-use crate::model::alloc::Alloc;
-use crate::model::job::Job;
-use crate::model::phase::Phase;
 use crate::sched::forecast::Forecast;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
@@ -23,14 +20,12 @@ use crate::text::time::Time;
 const CHANGES_A_NODE: usize = 2;
 /// Amounts that are numbered before those that nothing has any more are forgotten.
 const MOST_ROOMS: usize = 4_096;
-/// The end of what may end at any moment.
-const ANY_MOMENT: Time = Time(i64::MIN);
 
 /// What a job holds of a node.
 pub(crate) type HeldPart = (NodeId, Arc<[u64]>);
 
 /// What is held, by node and by job.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Held {
     rooms: Rooms,
     nodes: Vec<OnNode>,
@@ -64,11 +59,32 @@ struct OnNode {
 }
 
 /// A job that holds something.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Holder {
     /// When it is planned to end.
     pub(crate) end: Time,
     pub(crate) parts: Vec<HeldPart>,
+}
+
+/// What a job holds by what the cluster says, with what it closes to others; `None` for nothing.
+fn holder(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    forecast: &dyn Forecast,
+    id: JobId,
+    now: Time,
+) -> Option<Holder> {
+    let job = cluster.job(id)?;
+    let (alloc, end) = holding::until(cluster, job, forecast, now)?;
+    // Nodes that are held together are mostly alike.
+    let mut last: Arc<[u64]> = Arc::default();
+    let parts = holding::parts(cluster, inventory, job, alloc).map(|(node, amount)| {
+        if *last != *amount {
+            last = Arc::from(&*amount);
+        }
+        (node, Arc::clone(&last))
+    });
+    Some(Holder { end, parts: parts.collect() })
 }
 
 impl Held {
@@ -92,18 +108,7 @@ impl Held {
             }
         }
         let entangled = holding::entangled(cluster).collect();
-        let mut held = Self {
-            rooms,
-            nodes,
-            jobs: BTreeMap::new(),
-            ends: BTreeSet::new(),
-            tasks: Vec::new(),
-            free,
-            entangled,
-            touched: Vec::new(),
-            changes: Vec::new(),
-            forgotten: 0,
-        };
+        let mut held = Self { rooms, nodes, free, entangled, ..Self::default() };
         for job in cluster.jobs().active() {
             held.sync_alone(cluster, inventory, forecast, job.id, now);
         }
@@ -145,18 +150,14 @@ impl Held {
         now: Time,
     ) -> bool {
         let given_up = self.give_up_tasks(id);
-        let job = cluster.job(id);
-        let Some((job, (alloc, end))) =
-            job.and_then(|job| Some((job, holding::until(cluster, job, forecast, now, ANY_MOMENT)?)))
-        else {
+        let Some(holder) = holder(cluster, inventory, forecast, id, now) else {
             return self.remove(id) | given_up;
         };
-        let parts = self.parts_of(cluster, inventory, job, alloc);
-        if self.jobs.get(&id).is_some_and(|known| known.end == end && known.parts == parts) {
+        if self.jobs.get(&id) == Some(&holder) {
             return given_up;
         }
         self.remove(id);
-        self.put(id, end, parts);
+        self.put(id, holder.end, holder.parts);
         true
     }
 
@@ -169,21 +170,12 @@ impl Held {
         (from, to): (JobId, JobId),
         now: Time,
     ) {
-        let job = cluster.job(to);
-        let Some((job, (alloc, end))) =
-            job.and_then(|job| Some((job, holding::until(cluster, job, forecast, now, ANY_MOMENT)?)))
-        else {
-            return;
-        };
-        let parts = self.parts_of(cluster, inventory, job, alloc);
-        let same = |(of, key): &(JobId, JobId)| {
-            let taken = self.jobs.get(key).filter(|_| *of == from);
-            taken.is_some_and(|holder| holder.end == end && holder.parts == parts)
-        };
+        let Some(holder) = holder(cluster, inventory, forecast, to, now) else { return };
+        let same = |(of, key): &(JobId, JobId)| *of == from && self.jobs.get(key) == Some(&holder);
         let Some(at) = self.tasks.iter().position(same) else { return };
         let (_, key) = self.tasks.remove(at);
         self.remove(key);
-        self.put(to, end, parts);
+        self.put(to, holder.end, holder.parts);
     }
 
     /// Takes amounts for a task of an array until a time. It has no number yet: until it has, it goes by one that no job
@@ -200,31 +192,6 @@ impl Held {
         let (gone, kept): (Vec<_>, Vec<_>) = self.tasks.drain(..).partition(|(of, _)| *of == from);
         self.tasks = kept;
         gone.iter().fold(false, |any, (_, key)| self.remove(*key) || any)
-    }
-
-    /// What a job has of each node, and what it closes to others.
-    fn parts_of(&self, cluster: &Cluster, inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<HeldPart> {
-        let waiting = match &job.phase {
-            Phase::Completing(completing) => Some(&completing.waiting),
-            Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => None,
-        };
-        let full = |node: NodeId| self.rooms.amount(self.rooms.full(inventory.nodes[node.index()].class));
-        let still = alloc.nodes.iter().filter(|part| waiting.is_none_or(|nodes| nodes.contains(&part.node)));
-        // Nodes that are held together are mostly alike.
-        let mut last: Arc<[u64]> = Arc::default();
-        let taken = still.map(|part| {
-            let amount = holding::amount_on(cluster, job, alloc, part, full(part.node));
-            if *last != *amount {
-                last = Arc::from(&*amount);
-            }
-            (part.node, Arc::clone(&last))
-        });
-        let used = alloc.nodes.iter().map(|part| part.node);
-        let closed = inventory
-            .closes(&job.spec, &alloc.partition, used)
-            .into_iter()
-            .map(|node| (node, full(node).into()));
-        taken.chain(closed).collect()
     }
 
     /// Takes amounts for a job until a time.
@@ -273,8 +240,7 @@ impl Held {
     pub(crate) fn correct(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
-            let planned =
-                cluster.job(*id).and_then(|job| holding::until(cluster, job, forecast, now, ANY_MOMENT));
+            let planned = cluster.job(*id).and_then(|job| holding::until(cluster, job, forecast, now));
             moved.extend(planned.filter(|(_, planned)| planned != end).map(|(_, planned)| (*id, planned)));
         }
         for (id, end) in &moved {

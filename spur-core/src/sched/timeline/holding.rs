@@ -19,21 +19,24 @@ use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
 use crate::sched::forecast::{ENDLESS, Forecast, Limits};
+use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, CLEAR, CPUS, GRES, MEMORY};
 use crate::text::time::Time;
 
-/// What a job was given, and when it is planned to end; what may end at any moment ends at `any_moment`.
+/// The end of what may end at any moment.
+const ANY_MOMENT: Time = Time(i64::MIN);
+
+/// What a job was given, and when it is planned to end, which may be a time that has passed.
 pub(crate) fn until<'a>(
     cluster: &Cluster,
     job: &'a Job,
     forecast: &dyn Forecast,
     now: Time,
-    any_moment: Time,
 ) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
         Phase::Running { alloc, .. } => Some((alloc, running_until(job, forecast, now))),
         Phase::Suspended(suspended) => Some((&suspended.alloc, back_until(cluster, job, suspended))),
-        Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(any_moment))),
+        Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(ANY_MOMENT))),
         Phase::Pending(_) | Phase::Ended(_) => None,
     }
 }
@@ -53,7 +56,7 @@ fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
     let since = suspended.pauses.last.unwrap_or(suspended.started);
     let unknown = (since + ENDLESS).min(by);
     let mine = cluster.claim_order(job);
-    let mut back = Time(i64::MIN);
+    let mut back = ANY_MOMENT;
     for part in suspended.alloc.nodes.iter().filter(|_| suspended.wanted.is_some()) {
         let Some(node) = cluster.node(part.node) else { return unknown };
         let lacking = part.cpus.difference(suspended.back_on(part.node));
@@ -81,20 +84,14 @@ fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
             back = back.max(end);
         }
     }
-    if back == Time(i64::MIN) || suspended.wanted.is_none() {
+    if back == ANY_MOMENT || suspended.wanted.is_none() {
         return unknown;
     }
     (back + job.remaining(back).seconds().unwrap_or(ENDLESS)).min(by)
 }
 
 /// What counts for a job on one of its nodes, of which `full` is everything.
-pub(crate) fn amount_on(
-    cluster: &Cluster,
-    job: &Job,
-    alloc: &Alloc,
-    part: &NodeAlloc,
-    full: &[u64],
-) -> Amount {
+fn amount_on(cluster: &Cluster, job: &Job, alloc: &Alloc, part: &NodeAlloc, full: &[u64]) -> Amount {
     let claims = cluster.jobs().claims().next().is_some();
     let here = cluster.node(part.node).filter(|_| claims);
     let cpus = here.map_or_else(|| own_cpus(job, part).len(), |node| counted(cluster, job, part, node));
@@ -153,6 +150,25 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
         counted.remove_all(&later.difference(&later.difference(after)));
     }
     counted.len()
+}
+
+/// What a started job has of each of its nodes that have not left it yet, and then what it closes to others.
+pub(crate) fn parts<'a>(
+    cluster: &'a Cluster,
+    inventory: &'a Inventory,
+    job: &'a Job,
+    alloc: &'a Alloc,
+) -> impl Iterator<Item = (NodeId, Amount)> + 'a {
+    let still = |part: &&NodeAlloc| match &job.phase {
+        Phase::Completing(completing) => completing.waiting.contains(&part.node),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => true,
+    };
+    let full =
+        |node: NodeId| inventory.rooms.amount(inventory.rooms.full(inventory.nodes[node.index()].class));
+    let held = alloc.nodes.iter().filter(still);
+    let held = held.map(move |part| (part.node, amount_on(cluster, job, alloc, part, full(part.node))));
+    let closed = inventory.closes(&job.spec, &alloc.partition, alloc.nodes.iter().map(|part| part.node));
+    held.chain(closed.into_iter().map(move |node| (node, Amount::from_slice(full(node)))))
 }
 
 /// What is held on one node by a job that is suspended, as an amount, with so many CPUs: it is still there.

@@ -515,9 +515,8 @@ fn fits_idle(
         let offers = [Offer::AtMost(Parameter::Slots, hold), Offer::Other(Parameter::Nodes)];
         return Err(Refused::new(RefusalKind::NodeConfig, text, offers));
     }
-    let wisher =
-        Wisher { inventory, partition: index, fabric: &eligible.fabric, spec, request, gather_with: &[] };
-    let stages = wisher.stages(Time::ZERO, Time::ZERO).map_err(|error| match error {
+    let stages = Wisher::stages_from_start(inventory, index, &eligible.fabric, spec, request);
+    let stages = stages.map_err(|error| match error {
         WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
         error => {
             let message = error.to_string();

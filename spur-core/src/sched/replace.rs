@@ -65,16 +65,8 @@ pub fn find(
     let partition = inventory.partition(&alloc.partition)?;
     let request = inventory.request(partition, &job.spec).ok()?;
     let fabric = fabric_for(&inventory, partition, &job.spec).ok()?;
-    let wisher = Wisher {
-        inventory: &inventory,
-        partition,
-        fabric,
-        spec: &job.spec,
-        request: &request,
-        gather_with: &[],
-    };
     // What had been waived when it started stays so.
-    let stages = wisher.stages(Time::ZERO, Time::ZERO).ok()?;
+    let stages = Wisher::stages_from_start(&inventory, partition, fabric, &job.spec, &request).ok()?;
     let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
     let stage = stages.iter().find(as_started).or(stages.last())?;
     let bounds = bounds(cluster, job, alloc, (fabric, stage.ask()));

@@ -16,7 +16,6 @@ use crate::sched::request::constraints::{Stage, Wisher};
 use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
-use crate::text::time::Time;
 
 use super::parameters::sized;
 use super::{Judge, Refusal, RefusalKind, Say, refuse};
@@ -116,15 +115,8 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
             let number = alternative.number;
             let eligible = EligibleNodes::new(number, inventory, index, fabric, &request.need, &filter)
                 .or_else(|error| refuse(RefusalKind::NodeName, error))?;
-            let wisher = Wisher {
-                inventory,
-                partition: index,
-                fabric: &eligible.fabric,
-                spec,
-                request: &request,
-                gather_with: &[],
-            };
-            let Ok(stages) = wisher.stages(Time::ZERO, Time::ZERO) else { continue };
+            let stages = Wisher::stages_from_start(inventory, index, fabric, spec, &request);
+            let Ok(stages) = stages else { continue };
             all.push(Prepared { request: request.clone(), eligible, stages, reserved: within.is_some() });
         }
     }

@@ -34,7 +34,7 @@ use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::timeline::holding::{amount_kept, amount_of};
 use crate::text::time::Time;
 
-use super::inventory::{Inventory, others_of_leaves};
+use super::inventory::Inventory;
 use super::place::{Ask, Placement, Strategy};
 use super::plan::Start;
 use super::planned_starts::Reservation;
@@ -472,12 +472,7 @@ impl Field {
             parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
         if claimant.wants_whole_leaves() {
-            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            parts.extend(others_of_leaves(fabric, &used).into_iter().map(|node| Part {
-                node,
-                slots: 0,
-                taken: capacity(&inventory.nodes[node.index()].shape).into(),
-            }));
+            inventory.close_leaves(fabric, &mut parts);
         }
         Some(Seat { placement, parts })
     }

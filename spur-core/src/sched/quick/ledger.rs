@@ -14,8 +14,8 @@ use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
 use crate::model::fabric::Pos;
+use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
-use crate::sched::inventory::{Inventory, others_of_leaves};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Need;
@@ -246,35 +246,6 @@ impl Space for Ledger {
         let now = self.now();
         let (hit, _) = self.search(query, stage, eligible, now..now + 1);
         if hit.is_some() { None } else { self.finder.show_now(&self.books, query, eligible, look) }
-    }
-
-    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
-        let books = &self.books;
-        let mut parts = Vec::with_capacity(hit.placement.shares.len());
-        // Nodes that are alike give the same.
-        let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
-        for (pos, slots) in &hit.placement.shares {
-            let node = hit.eligible.fabric.node(*pos);
-            let known = books.known_room(hit.realm, node, hit.start, hit.lasts);
-            let taken = match &last {
-                Some((room, like, taken)) if known == Some(*room) && like == slots => Arc::clone(taken),
-                _ => {
-                    let room = books.room(hit.realm, node, hit.start, hit.lasts, hit.starts);
-                    let taken = need.takes(&inventory.nodes[node.index()].shape, &room, *slots)?;
-                    let taken: Arc<[u64]> = Arc::from(&*taken);
-                    last = known.map(|room| (room, *slots, Arc::clone(&taken)));
-                    taken
-                }
-            };
-            parts.push(Part { node, slots: *slots, taken });
-        }
-        if hit.whole_leaves {
-            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&hit.eligible.fabric, &used) {
-                parts.push(Part { node, slots: 0, taken: books.held.full(node).into() });
-            }
-        }
-        Some(parts)
     }
 
     fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64) {

@@ -11,7 +11,7 @@ use crate::sched::inventory::amounts::ClassId;
 use crate::sched::inventory::{self, Inventory};
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
 use crate::sched::request::eligible_nodes::{Filter, known_features, named};
-use crate::sched::request::{Request, Slot};
+use crate::sched::request::{Request, Slot, gpus};
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
@@ -92,7 +92,21 @@ impl Stage {
     }
 }
 
-impl Wisher<'_> {
+impl<'a> Wisher<'a> {
+    /// The stages of a job that has not waited yet, wherever the job is that it wants to be near.
+    ///
+    /// # Errors
+    /// What can never be, with what would work.
+    pub(crate) fn stages_from_start(
+        inventory: &'a Inventory,
+        partition: usize,
+        fabric: &'a Fabric,
+        spec: &'a JobSpec,
+        request: &'a Request,
+    ) -> Result<Vec<Stage>, WishError> {
+        Self { inventory, partition, fabric, spec, request, gather_with: &[] }.stages(Time::ZERO, Time::ZERO)
+    }
+
     /// The stages of a job that has been eligible since `eligible`, from `now` on; at least one.
     ///
     /// # Errors
@@ -123,9 +137,6 @@ impl Wisher<'_> {
     fn resolve(&self, base: Ask, waited: u64) -> Result<Resolved, AskError> {
         let nothing = FabricAsk::default();
         let need = &self.request.need;
-        let gpus = |specs: &[crate::text::gres::GresSpec]| -> u64 {
-            specs.iter().filter(|spec| spec.name == "gpu").map(|spec| spec.count).sum()
-        };
         let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
         let config = self.inventory.topology(self.fabric);
         // Who has a node whole has all its devices.

@@ -476,16 +476,9 @@ impl Need {
 
     /// GPUs given for that many slots.
     fn gpus(&self, slots: u32) -> u64 {
-        let count = |specs: &[GresSpec]| -> u64 {
-            specs
-                .iter()
-                .filter(|spec| *spec.name == *"gpu")
-                .map(|spec| spec.count)
-                .fold(0, u64::saturating_add)
-        };
         let nodes = if self.counts_nodes() { u64::from(slots) } else { 1 };
-        let of_tasks = count(&self.gres_per_task).saturating_mul(u64::from(self.shares(slots)));
-        count(&self.gres_per_node).saturating_mul(nodes).saturating_add(of_tasks)
+        let of_tasks = gpus(&self.gres_per_task).saturating_mul(u64::from(self.shares(slots)));
+        gpus(&self.gres_per_node).saturating_mul(nodes).saturating_add(of_tasks)
     }
 
     /// CPUs given for that many slots: whole cores, all of them where the node is taken whole.
@@ -525,13 +518,23 @@ pub fn takes_whole_nodes(spec: &JobSpec, partition: &PartitionConfig) -> bool {
 }
 
 /// How many devices some specifications ask for together.
-fn devices(specs: &[GresSpec]) -> u64 {
-    specs.iter().map(|spec| spec.count).fold(0, u64::saturating_add)
+fn devices<'a>(specs: impl IntoIterator<Item = &'a GresSpec>) -> u64 {
+    specs.into_iter().map(|spec| spec.count).fold(0, u64::saturating_add)
+}
+
+/// How many GPUs some specifications ask for together.
+fn gpus(specs: &[GresSpec]) -> u64 {
+    devices(specs.iter().filter(|spec| spec.name == "gpu"))
 }
 
 /// Whether an entry of a node has devices of that name and kind.
 fn matches(gres: &NodeGres, spec: &GresSpec) -> bool {
-    *gres.name == *spec.name && spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
+    *gres.name == *spec.name && is_kind(gres, spec)
+}
+
+/// Whether the devices of an entry are of that kind, whatever their name.
+fn is_kind(gres: &NodeGres, spec: &GresSpec) -> bool {
+    spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
 }
 
 /// Adds devices to what is taken, so many so often; shards that are taken at once are of one GPU.
@@ -579,8 +582,7 @@ fn take_shards(
     spec: &GresSpec,
     count: u64,
 ) -> Option<()> {
-    let kind = |gres: &NodeGres| spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind);
-    let gpus = shape.gres.iter().enumerate().filter(|(at, gres)| shape.is_shared(*at) && kind(gres));
+    let gpus = shape.gres.iter().enumerate().filter(|(at, gres)| shape.is_shared(*at) && is_kind(gres, spec));
     let left = gpus.map(|(at, _)| (amount[GRES + at].saturating_sub(taken[GRES + at]), GRES + at));
     let (_, at) = left.filter(|(left, _)| *left >= count).min()?;
     taken[at] += count;

@@ -1,11 +1,12 @@
 //! What jobs need of the nodes and leaves that stand.
 
 use crate::id::NodeId;
+use crate::model::fabric::Fabric;
 use crate::model::job::{JobSpec, Sharing};
 use crate::sched::inventory::{Inventory, fabric_for, others_of_leaves};
-use crate::text::time::Time;
 
 use super::constraints::Wisher;
+use super::part::Part;
 use super::{BadRequest, Request};
 
 impl Inventory {
@@ -50,8 +51,7 @@ impl Inventory {
     /// Whether the job has whole leaves to itself at some time.
     fn has_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> bool {
         let Ok(fabric) = fabric_for(self, partition, spec) else { return false };
-        let wisher = Wisher { inventory: self, partition, fabric, spec, request, gather_with: &[] };
-        let stages = wisher.stages(Time::ZERO, Time::ZERO);
+        let stages = Wisher::stages_from_start(self, partition, fabric, spec, request);
         stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
     }
 
@@ -80,6 +80,15 @@ impl Inventory {
             return Vec::new();
         }
         others_of_leaves(fabric, &nodes.collect::<Vec<_>>())
+    }
+
+    /// Adds what a job that has whole leaves to itself keeps others from using beside its own parts.
+    pub(crate) fn close_leaves(&self, fabric: &Fabric, parts: &mut Vec<Part>) {
+        let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+        for node in others_of_leaves(fabric, &used) {
+            let full = self.rooms.full(self.nodes[node.index()].class);
+            parts.push(Part { node, slots: 0, taken: self.rooms.amount(full).into() });
+        }
     }
 }
 

@@ -62,11 +62,6 @@ pub(crate) trait Space {
     /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
     fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller);
 
-    /// What a placement takes of each node.
-    ///
-    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
-    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>>;
-
     /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for,
     /// `asked`: the realm it starts in and the licenses it wants.
     fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64);
@@ -193,6 +188,31 @@ pub(crate) trait Space {
     fn licensed(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
         let at = self.licenses().earliest(asked, from, seconds)?;
         (Second::of(at, self.now()) < Second::LAST).then_some(at)
+    }
+
+    /// What a placement takes of each node.
+    ///
+    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
+    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
+        let mut parts: Vec<Part> = Vec::with_capacity(hit.placement.shares.len());
+        // Nodes that are alike give the same.
+        let (mut last, mut taken) = (None, Arc::<[u64]>::default());
+        for (pos, slots) in &hit.placement.shares {
+            let node = hit.eligible.fabric.node(*pos);
+            let room = self.room(hit.realm, node, hit.start, hit.lasts, hit.starts)?;
+            if last.replace((room, *slots)) != Some((room, *slots)) {
+                let shape = &inventory.nodes[node.index()].shape;
+                let given = need.takes(shape, self.rooms().amount(room), *slots)?;
+                if *taken != *given {
+                    taken = Arc::from(&*given);
+                }
+            }
+            parts.push(Part { node, slots: *slots, taken: Arc::clone(&taken) });
+        }
+        if hit.whole_leaves {
+            inventory.close_leaves(&hit.eligible.fabric, &mut parts);
+        }
+        Some(parts)
     }
 
     /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free; not for one that wants

@@ -63,8 +63,6 @@ pub(super) struct State {
     rooms: Rooms,
     /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
     idle: Vec<RoomId>,
-    /// What was last worked out to be taken of a node: often the next takes the same.
-    taken: Arc<[u64]>,
     needs: Needs,
     domains: DomainTable,
     counters: Counters,
@@ -146,7 +144,6 @@ impl State {
             timelines,
             rooms,
             idle,
-            taken: Arc::default(),
             needs: Needs::default(),
             domains: DomainTable::default(),
             counters: Counters::new(inventory.nodes.len()),

@@ -7,8 +7,8 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
+use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
-use crate::sched::inventory::{Inventory, others_of_leaves};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
 use crate::sched::request::Need;
@@ -79,38 +79,6 @@ impl Space for State {
         }
         let (hit, _) = self.sweep(query, stage, eligible, self.now..self.now + 1);
         if hit.is_some() { None } else { look(self.counters.slots()) }
-    }
-
-    fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
-        let mut parts = Vec::with_capacity(hit.placement.shares.len());
-        let timeline = &self.timelines[hit.realm];
-        let stretch = timeline.stretch(hit.start, hit.start + hit.lasts);
-        // Nodes that are alike give the same.
-        let mut last: Option<(RoomId, u32)> = None;
-        for (pos, slots) in &hit.placement.shares {
-            let node = hit.eligible.fabric.node(*pos);
-            let mut room = timeline.room(&mut self.rooms, node, stretch)?;
-            if hit.starts {
-                room = self.rooms.common(room, self.idle[node.index()]);
-            }
-            if last != Some((room, *slots)) {
-                let shape = &inventory.nodes[node.index()].shape;
-                let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
-                if *self.taken != *taken {
-                    self.taken = Arc::from(&*taken);
-                }
-                last = Some((room, *slots));
-            }
-            parts.push(Part { node, slots: *slots, taken: Arc::clone(&self.taken) });
-        }
-        if hit.whole_leaves {
-            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&hit.eligible.fabric, &used) {
-                let full = self.rooms.amount(self.rooms.full(inventory.nodes[node.index()].class)).into();
-                parts.push(Part { node, slots: 0, taken: full });
-            }
-        }
-        Some(parts)
     }
 
     fn start(

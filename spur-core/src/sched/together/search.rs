@@ -10,8 +10,8 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
-use crate::sched::inventory::{Inventory, others_of_leaves};
 use crate::sched::place::{self, Ask, Mode, Placement, Slots, Strategy, View};
 use crate::sched::request::eligible_nodes::slots_by_position;
 use crate::sched::request::part::Part;
@@ -512,11 +512,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
         if asks.first().is_some_and(|ask| ask.whole_leaves) {
-            let nodes: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&eligible.fabric, &nodes) {
-                let full = self.rooms.full(self.inventory.nodes[node.index()].class);
-                parts.push(Part { node, slots: 0, taken: self.rooms.amount(full).into() });
-            }
+            self.inventory.close_leaves(&eligible.fabric, &mut parts);
         }
         Some(parts)
     }

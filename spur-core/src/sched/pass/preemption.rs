@@ -19,7 +19,6 @@ use crate::sched::prospect::Prospect;
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::counts::Counts;
 use crate::sched::request::part::Part;
-use crate::sched::space::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::sched::together::{Seat, nearness};
@@ -357,20 +356,9 @@ impl<S: Space> Walk<S> {
         for ((component, (prospect, eligible)), Seat { placement, parts }) in
             candidate.all().zip(seats).zip(way.seats)
         {
-            let stage = &prospect.stages[0];
-            let lasts = self.space.realms().lasts(prospect.realm, self.now, component.run_time);
-            let hit = Hit {
-                realm: prospect.realm,
-                lasts,
-                limit: None,
-                start: self.now,
-                starts: true,
-                placement,
-                lost: Vec::new(),
-                relaxed: stage.relaxed.clone(),
-                whole_leaves: stage.ask().whole_leaves,
-                eligible: Arc::clone(&prospect.eligible_sets[*eligible]),
-            };
+            let seen = (&prospect.stages[0], &prospect.eligible_sets[*eligible]);
+            let query = prospect.query(component, self.now + 1);
+            let hit = query.hit(self.space.realms(), seen, (self.now, true), (placement, Vec::new()));
             let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);
             start.why.exact &= way.exact;
             let place = explain::place(&hit);

@@ -14,7 +14,7 @@ use crate::id::NodeId;
 use crate::model::config::PreemptCost;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
-use crate::sched::together::{Member, Nearness, Seat, place_together};
+use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 
 use super::cost::{ComparedLoss, Loss};
 use super::first_set::{RoomTrial, good};
@@ -38,13 +38,6 @@ pub(super) struct Group<'a> {
     base: Vec<Vec<Option<RoomId>>>,
     budget: u64,
     exact: bool,
-}
-
-/// A set that will do.
-struct GroupVictims {
-    victims: Vec<usize>,
-    loss: Loss,
-    seats: Vec<Seat>,
 }
 
 impl<'a> Group<'a> {
@@ -80,8 +73,7 @@ impl<'a> Group<'a> {
         let mut best = self.found(&leaving, seats);
         self.branch(&order, &mut Vec::new(), Loss::default(), &mut best);
         best.victims.sort_unstable();
-        let GroupVictims { victims, loss, seats } = best;
-        Some(Choice { victims, loss, seats, exact: self.exact })
+        Some(Choice { exact: self.exact, ..best })
     }
 
     /// Positions where somebody still is when some leave: who is only suspended is, even if that frees all that there was.
@@ -131,14 +123,14 @@ impl<'a> Group<'a> {
         order
     }
 
-    fn found(&self, leaving: &[usize], seats: Vec<Seat>) -> GroupVictims {
+    fn found(&self, leaving: &[usize], seats: Vec<Seat>) -> Choice {
         let loss = leaving.iter().fold(Loss::default(), |loss, index| loss.and(self.victims[*index].loss));
-        GroupVictims { victims: leaving.to_vec(), loss, seats }
+        Choice { victims: leaving.to_vec(), loss, seats, exact: self.exact }
     }
 
     /// Decides about one after another of the order, beside those who are `leaving` already and make too little room, and
     /// keeps the cheapest set that will do.
-    fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut GroupVictims) {
+    fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut Choice) {
         let price = |loss: Loss| -> ComparedLoss { loss.price(self.by) };
         let Some((first, rest)) = order.split_first() else { return };
         if self.budget == 0 {
@@ -189,9 +181,8 @@ impl RoomTrial for Group<'_> {
         let mut left = self.budget;
         let found = place_together(inventory, &mut self.rooms, &members, self.near, &mut left);
         self.budget = left.min(self.budget.saturating_sub(ASKING));
-        let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
-        self.exact &= found.as_ref().map_or_else(|sure| *sure, |found| is_sure(&found.seats));
-        found.ok().map(|found| found.seats)
+        self.exact &= is_sure(&found);
+        found.ok()
     }
 
     /// The dearest stay first.

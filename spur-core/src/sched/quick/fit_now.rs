@@ -74,17 +74,8 @@ impl Finder {
         let found = search.walk(self, times);
         let gave_up = search.tries >= MAX_TRIES;
         self.in_doubt |= search.in_doubt || gave_up;
-        let hit = found.map(|(start, (placement, lost, starts))| Hit {
-            realm: query.realm,
-            start,
-            lasts: books.realms.lasts(query.realm, start, query.run_time),
-            limit: None,
-            starts,
-            placement,
-            lost,
-            relaxed: stage.relaxed.clone(),
-            whole_leaves: stage.ask().whole_leaves,
-            eligible: Arc::clone(eligible),
+        let hit = found.map(|(start, (placement, lost, starts))| {
+            query.hit(&books.realms, (stage, eligible), (start, starts), (placement, lost))
         });
         (hit, gave_up)
     }

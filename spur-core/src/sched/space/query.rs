@@ -7,6 +7,7 @@ use crate::sched::request::Request;
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::timeline::licenses::WantedLicenses;
+use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
 /// A job to find room for, in one partition.
@@ -55,6 +56,29 @@ impl Query<'_> {
     /// What it asks of licenses.
     pub(crate) fn asked(&self) -> [(usize, &WantedLicenses); 1] {
         [(self.realm, self.licenses)]
+    }
+
+    /// Room that was found for it from a time on, in one stage and through one of its sets of eligible nodes, with those
+    /// that lost; `starts` says whether it can start this moment.
+    pub(crate) fn hit(
+        &self,
+        realms: &Realms,
+        (stage, eligible): (&Stage, &Arc<EligibleNodes>),
+        (start, starts): (Time, bool),
+        (placement, lost): (Placement, Vec<Lost>),
+    ) -> Hit {
+        Hit {
+            realm: self.realm,
+            start,
+            lasts: realms.lasts(self.realm, start, self.run_time),
+            limit: None,
+            starts,
+            placement,
+            lost,
+            relaxed: stage.relaxed.clone(),
+            whole_leaves: stage.ask().whole_leaves,
+            eligible: Arc::clone(eligible),
+        }
     }
 
     /// The time before which a start is of interest next to one that was found: an equally early one only where it

@@ -212,28 +212,12 @@ impl State {
             judge.settle(found, &search, timeline, &mut self.counters)
         });
         let start = answer.unwrap_or_else(|| search.sweep(timeline, &mut self.counters, &mut judge));
-        let start = start.map(|start| start.time(self.now));
         let gave_up = judge.tries >= MAX_TRIES;
-        let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
-        let relaxed = stage.relaxed.clone();
-        let whole_leaves = stage.ask().whole_leaves;
-        let eligible = Arc::clone(eligible);
-        let (realm, lasts) = (query.realm, self.realms.lasts(query.realm, start, query.run_time));
-        (
-            Some(Hit {
-                realm,
-                start,
-                lasts,
-                limit: None,
-                starts,
-                placement,
-                lost,
-                relaxed,
-                whole_leaves,
-                eligible,
-            }),
-            gave_up,
-        )
+        let hit = start.zip(judge.hit).map(|(start, (placement, lost, starts))| {
+            let start = (start.time(self.now), starts);
+            query.hit(&self.realms, (stage, eligible), start, (placement, lost))
+        });
+        (hit, gave_up)
     }
 
     /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
@@ -264,19 +248,7 @@ impl State {
             }
             placed(eligible, &stage.asks, None, slots, names)
         });
-        let (placement, lost) = found?;
-        Some(Hit {
-            realm: query.realm,
-            start: self.now,
-            lasts: self.realms.lasts(query.realm, self.now, query.run_time),
-            limit: None,
-            starts: true,
-            placement,
-            lost,
-            relaxed: stage.relaxed.clone(),
-            whole_leaves: false,
-            eligible: Arc::clone(eligible),
-        })
+        Some(query.hit(&self.realms, (stage, eligible), (self.now, true), found?))
     }
 
     /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.

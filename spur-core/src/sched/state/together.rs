@@ -8,7 +8,7 @@ use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::space::Space;
 use crate::sched::timeline::licenses::{Asked, WantedLicenses};
-use crate::sched::together::{Member, Nearness, Seat, Together, place_together};
+use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 use crate::text::time::Time;
 
 use crate::sched::request::part::Part;
@@ -23,11 +23,9 @@ pub(crate) struct Place<'a> {
     pub(crate) eligible: &'a Arc<EligibleNodes>,
 }
 
-impl<'a> Place<'a> {
-    /// What the component asks for if it starts then.
-    fn stage(&self, at: Time) -> Option<&'a Stage> {
-        self.query.stages.iter().find(|stage| stage.from <= at && at < stage.until)
-    }
+/// What a component asks for if it starts then.
+fn stage<'a>(query: &Query<'a>, at: Time) -> Option<&'a Stage> {
+    query.stages.iter().find(|stage| stage.from <= at && at < stage.until)
 }
 
 /// The earliest moment before `until` at which all components fit at once, and where each then goes.
@@ -54,28 +52,15 @@ pub(crate) fn find_together(
         at = each_alone(space, places, &asked, run_time, at, until)?;
         let starts = at == space.now() && space.licenses().lacking(&asked, at, run_time).is_none();
         for starts in [starts, false] {
-            let together = at_once(space, inventory, places, near, at, starts, &mut budget);
-            let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
-            if !together.as_ref().map_or_else(|sure| *sure, |together| is_sure(&together.seats)) {
+            let found = at_once(space, inventory, places, near, at, starts, &mut budget);
+            if !is_sure(&found) {
                 space.doubt();
             }
-            if let Ok(together) = together {
-                let hits = places.iter().zip(together.seats).map(|(place, seat)| {
-                    let stage = place.stage(at).expect("it was placed by its stage at that time");
-                    let realm = place.query.realm;
-                    let hit = Hit {
-                        realm,
-                        lasts: space.realms().lasts(realm, at, place.query.run_time),
-                        limit: None,
-                        start: at,
-                        starts,
-                        placement: seat.placement,
-                        lost: Vec::new(),
-                        relaxed: stage.relaxed.clone(),
-                        whole_leaves: stage.ask().whole_leaves,
-                        eligible: Arc::clone(place.eligible),
-                    };
-                    (hit, seat.parts)
+            if let Ok(seats) = found {
+                let hits = places.iter().zip(seats).map(|(Place { query, eligible }, seat)| {
+                    let stage = stage(query, at).expect("it was placed by its stage at that time");
+                    let (realms, placed) = (space.realms(), (seat.placement, Vec::new()));
+                    (query.hit(realms, (stage, eligible), (at, starts), placed), seat.parts)
                 });
                 return Some(hits.collect());
             }
@@ -139,10 +124,10 @@ fn at_once(
     at: Time,
     starts: bool,
     budget: &mut u64,
-) -> Result<Together, bool> {
+) -> Result<Vec<Seat>, bool> {
     let mut members = Vec::with_capacity(places.len());
     for Place { query, eligible } in places {
-        let stage = Place { query: query.clone(), eligible }.stage(at).ok_or(true)?;
+        let stage = stage(query, at).ok_or(true)?;
         let rooms = (0..inventory.nodes.len()).map(|node| {
             let id = NodeId::at(node);
             let admits = eligible.admitted.contains(node);

@@ -60,12 +60,6 @@ pub(super) struct Seat {
     pub(super) parts: Vec<Part>,
 }
 
-/// Where all of them go.
-#[derive(Clone, Debug)]
-pub(super) struct Together {
-    pub(super) seats: Vec<Seat>,
-}
-
 /// Where the components shall be, as layers of one fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nearness {
@@ -129,7 +123,7 @@ pub(super) fn place_together(
     members: &[Member<'_>],
     near: &Nearness,
     budget: &mut u64,
-) -> Result<Together, bool> {
+) -> Result<Vec<Seat>, bool> {
     let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), *budget);
     let all = match (near.is_any(), members.first()) {
         (true, Some(first)) => Some(everywhere(&first.eligible.fabric)),
@@ -155,7 +149,12 @@ pub(super) fn place_together(
     *budget = search.budget;
     let Some(JointPlacement { mut seats, .. }) = found else { return Err(exact) };
     seats.iter_mut().for_each(|seat| seat.placement.exact &= exact);
-    Ok(Together { seats })
+    Ok(seats)
+}
+
+/// Whether it is certain that there is no better way than the one that was found, or none.
+pub(super) fn is_sure(found: &Result<Vec<Seat>, bool>) -> bool {
+    found.as_ref().map_or_else(|sure| *sure, |seats| seats.iter().all(|seat| seat.placement.exact))
 }
 
 /// The best way within some positions, where `prefer` is what is left of the preferred layers.

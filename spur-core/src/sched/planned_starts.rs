@@ -126,28 +126,6 @@ impl Reservations {
     }
 }
 
-/// Later starts of the plan before, which jobs keep where they would start no sooner.
-#[derive(Debug, Default)]
-pub(crate) struct Remembered {
-    /// The planned starts, by job and number.
-    made: Vec<Arc<Reservation>>,
-}
-
-impl Remembered {
-    pub(crate) fn new(reservations: &Reservations) -> Self {
-        let mut made: Vec<Arc<Reservation>> = reservations.iter().map(Arc::clone).collect();
-        made.sort_by_key(|made| (made.job, made.turn.number));
-        Self { made }
-    }
-
-    /// The planned starts of a job; of an array, of its tasks that waited.
-    pub(crate) fn of_job(&self, job: JobId) -> &[Arc<Reservation>] {
-        let first = self.made.partition_point(|made| made.job < job);
-        let after = self.made[first..].iter().take_while(|made| made.job == job).count();
-        &self.made[first..first + after]
-    }
-}
-
 impl FromIterator<Arc<Reservation>> for Reservations {
     fn from_iter<I: IntoIterator<Item = Arc<Reservation>>>(all: I) -> Self {
         let by_turn: BTreeMap<Turn, Arc<Reservation>> =

@@ -25,7 +25,7 @@ use crate::text::time::Time;
 
 use super::inventory::Inventory;
 use super::plan::{Plan, Preemption, Start};
-use super::planned_starts::{Remembered, Reservations};
+use super::planned_starts::Reservations;
 use super::queue::{Queue, Queued};
 use super::state::State;
 pub(super) use reservation::Kept;
@@ -113,7 +113,9 @@ impl Pass {
     /// This pass after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
     pub(super) fn after(mut self, plan: &Reservations, ground: u64) -> Self {
         if self.walk.reserves_all() && self.walk.inventory.ground == ground {
-            self.walk.remembered = Remembered::new(plan);
+            for made in plan.iter() {
+                self.walk.remembered.entry(made.job).or_default().push(Arc::clone(made));
+            }
         }
         self
     }

@@ -150,8 +150,9 @@ impl<S: Space> Walk<S> {
                 && made.partition == *partition
                 && made.within == within
         };
-        let known = self.remembered.of_job(candidate.attempt.job).iter().filter(is_same);
-        let known: Vec<Arc<Reservation>> = known.map(Arc::clone).collect();
+        let known = self.remembered.get(&candidate.attempt.job).into_iter().flatten().filter(is_same);
+        let mut known: Vec<Arc<Reservation>> = known.map(Arc::clone).collect();
+        known.sort_by_key(|made| made.turn.number);
         if known.iter().any(|made| Some(&*made.parts) == parts) {
             return None;
         }

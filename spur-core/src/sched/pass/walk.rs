@@ -9,7 +9,7 @@ use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Plan, Start};
-use crate::sched::planned_starts::{Remembered, Reservation, Reservations};
+use crate::sched::planned_starts::{Reservation, Reservations};
 use crate::sched::prospect::{EligibleSets, Prospect};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::request::part::Part;
@@ -50,8 +50,8 @@ pub(crate) struct Walk<S> {
     /// Reservations from an earlier pass that are kept, and how many there are by seat.
     pub(crate) known: Reservations,
     pub(crate) kept: Vec<usize>,
-    /// Where everybody has a reservation: those of the plan before.
-    pub(super) remembered: Remembered,
+    /// Where everybody has a reservation: those of the plan before, which jobs keep where they would start no sooner.
+    pub(super) remembered: BTreeMap<JobId, Vec<Arc<Reservation>>>,
     /// Reservations that were made.
     pub(crate) made: Vec<Arc<Reservation>>,
     /// Planned ends of these, and whose.
@@ -88,7 +88,7 @@ impl<S: Space> Walk<S> {
             eligible_sets: EligibleSets::default(),
             known: Reservations::default(),
             kept: vec![0; seats],
-            remembered: Remembered::default(),
+            remembered: BTreeMap::new(),
             made: Vec::new(),
             ends: BTreeMap::new(),
             ways,

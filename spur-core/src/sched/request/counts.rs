@@ -51,27 +51,26 @@ impl Counts {
 
     /// The smaller of each.
     pub(crate) fn min(self, other: Self) -> Self {
-        Self {
-            cpus: self.cpus.min(other.cpus),
-            nodes: self.nodes.min(other.nodes),
-            whole: self.whole.min(other.whole),
-            devices: self.devices.min(other.devices),
-        }
+        self.with(other, u64::min)
     }
 
     /// Adds counts to these.
     pub(crate) fn add(&mut self, other: Self) {
-        self.cpus += other.cpus;
-        self.nodes += other.nodes;
-        self.whole += other.whole;
-        self.devices += other.devices;
+        *self = self.with(other, |own, more| own + more);
     }
 
     /// Takes counts out of these.
     pub(crate) fn take(&mut self, other: Self) {
-        self.cpus -= other.cpus;
-        self.nodes -= other.nodes;
-        self.whole -= other.whole;
-        self.devices -= other.devices;
+        *self = self.with(other, |own, less| own - less);
+    }
+
+    /// Each count made of both.
+    fn with(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            cpus: join(self.cpus, other.cpus),
+            nodes: join(self.nodes, other.nodes),
+            whole: join(self.whole, other.whole),
+            devices: join(self.devices, other.devices),
+        }
     }
 }

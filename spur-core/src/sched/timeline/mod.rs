@@ -55,7 +55,7 @@ struct FreeStep {
 type Steps = SmallVec<[FreeStep; 10]>;
 
 /// What is free when, on every node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     begin: Time,
     nodes: Vec<Future>,
@@ -118,19 +118,11 @@ impl Timeline {
         Self {
             begin,
             nodes: vec![Future::default(); nodes],
-            screens: Vec::new(),
-            shelves: None,
-            stale: Vec::new(),
             shortest: length(shortest.max(1)),
             limited: FixedBitSet::with_capacity(nodes),
             standing: vec![None; nodes],
-            changed: Vec::new(),
             last_change: vec![0; nodes],
-            returns: 0,
-            gone: Vec::new(),
-            before: Vec::new(),
-            behind: Vec::new(),
-            scratch: Scratch::default(),
+            ..Self::default()
         }
     }
 
@@ -154,11 +146,9 @@ impl Timeline {
     /// The steps of a node as they are seen.
     #[inline]
     fn seen(&self, rooms: &mut Rooms, node: usize) -> Cow<'_, [FreeStep]> {
-        match self.screens.get(node) {
-            Some(screens) if !screens.is_empty() => {
-                Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin))
-            }
-            _ => Cow::Borrowed(&self.nodes[node].steps),
+        match self.screens_of(node) {
+            [] => Cow::Borrowed(&self.nodes[node].steps),
+            screens => Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin)),
         }
     }
 
@@ -172,11 +162,20 @@ impl Timeline {
         (self.second(from), self.second(to))
     }
 
+    /// What a node shows over its steps.
+    #[inline]
+    fn screens_of(&self, node: usize) -> &[Screen] {
+        self.screens.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a node shows nothing at some time from `from` to `to`.
+    fn hides(&self, node: usize, from: Time, to: Time) -> bool {
+        self.screens_of(node).iter().any(|screen| screen.hides(from, to))
+    }
+
     /// The nodes that show nothing at some time from `from` to `to`.
     pub(super) fn hidden(&self, from: Time, to: Time) -> FixedBitSet {
-        let hides = |screen: &Screen| !screen.shows_all && screen.from < to && from < screen.to;
-        let shown = self.screens.iter().enumerate();
-        shown.filter(|(_, screens)| screens.iter().any(hides)).map(|(node, _)| node).collect()
+        (0..self.screens.len()).filter(|node| self.hides(*node, from, to)).collect()
     }
 
     /// Makes the holes those of the steps. To be called before [`Timeline::holes`], or [`Timeline::holes_on`] of a node that
@@ -285,8 +284,7 @@ impl Timeline {
     /// Whether a node that is in service has exactly `room` throughout a stretch of time. One that is out of service
     /// has no steps, and nothing is planned there that could be in the way.
     pub(super) fn is_throughout(&self, node: u32, from: Time, to: Time, room: RoomId) -> bool {
-        let hides = |screen: &Screen| !screen.shows_all && screen.from < to && from < screen.to;
-        if self.screens.get(node as usize).is_some_and(|screens| screens.iter().any(hides)) {
+        if self.hides(node as usize, from, to) {
             return false;
         }
         let (from, to) = self.stretch(from, to);
@@ -353,16 +351,14 @@ impl Timeline {
     /// Notes a change. Where it is one of the beginning, and what the node has there is plain without its holes, these stay
     /// as they are until they are asked for: where jobs are only started, nobody ever asks.
     fn put_off(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
-        let future = &mut self.nodes[node];
-        if stale.near.0 > Second::BEGIN && future.stale.is_none() {
+        if stale.near.0 > Second::BEGIN && self.nodes[node].stale.is_none() {
             return self.settle_node(rooms, node, stale);
         }
-        let stale = future.stale.take().map_or(stale, |before| before.and(stale));
-        let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
-        let may_wait = stale.near.0 == Second::BEGIN && !is_screened;
-        let standing = may_wait.then(|| throughout(rooms, &future.steps)).flatten();
+        let stale = self.nodes[node].stale.take().map_or(stale, |before| before.and(stale));
+        let may_wait = stale.near.0 == Second::BEGIN && self.screens_of(node).is_empty();
+        let standing = may_wait.then(|| throughout(rooms, &self.nodes[node].steps)).flatten();
         let Some(room) = standing else { return self.settle_node(rooms, node, stale) };
-        future.stale = Some(stale);
+        self.nodes[node].stale = Some(stale);
         self.stale.push(u32::try_from(node).expect("nodes are numbered in u32"));
         self.limited.set(node, false);
         self.standing[node] = Some(room).filter(|room| rooms.usable(*room));
@@ -413,7 +409,7 @@ impl Timeline {
     /// Cuts a stretch of time of which nothing is left out of the only hole that is near; says whether that is so. What
     /// is left before and after it is as large as it can be: whatever had more room there would be near as well.
     fn cut(&mut self, node: usize, (from, to): Stretch) -> bool {
-        let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
+        let is_screened = !self.screens_of(node).is_empty();
         let holes = &mut self.nodes[node].holes;
         let mut near = holes.iter().enumerate().filter(|(_, hole)| is_near((from, to), hole.start, hole.end));
         let (Some((at, hole)), None, false) = (near.next(), near.next(), is_screened) else { return false };

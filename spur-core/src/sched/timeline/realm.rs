@@ -31,6 +31,13 @@ pub(crate) struct Screen {
     pub(crate) shows_all: bool,
 }
 
+impl Screen {
+    /// Whether it shows nothing at some time from `from` to `to`.
+    pub(super) fn hides(&self, from: Time, to: Time) -> bool {
+        !self.shows_all && self.from < to && from < self.to
+    }
+}
+
 /// The realms of one pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Realms {

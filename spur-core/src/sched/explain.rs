@@ -117,7 +117,7 @@ fn missing(inventory: &Inventory, eligible: &EligibleNodes, ask: &Ask) -> Option
     let required = ask.required.iter().map(|pos| eligible.fabric.node(*pos)).filter(out);
     let mut ids: Vec<NodeId> = required.collect();
     if ids.is_empty() {
-        let admitted = eligible.admitted.ones().map(|index| NodeId(u32::try_from(index).unwrap_or(u32::MAX)));
+        let admitted = eligible.admitted.ones().map(NodeId::at);
         ids = admitted.filter(out).collect();
         // Not those where it could not be anyway.
         let view = eligible.view(&eligible.idle);

@@ -12,7 +12,9 @@ use super::inventory::{Inventory, fabric_for};
 use super::place::{self, Ask, Placement, Strategy, View};
 use super::prospect::start_part;
 use super::request::constraints::{Stage, Wisher};
-use super::request::eligible_nodes::{EligibleNodes, Filter, alternatives, slots_by_position};
+use super::request::eligible_nodes::{
+    EligibleNodes, Filter, alternatives, positions_where, slots_by_position,
+};
 use super::request::{Given, Need, Slot};
 use super::together::nearness;
 use crate::cluster::{Cluster, Node};
@@ -200,7 +202,7 @@ impl ReplacementSearch<'_> {
     /// Every node that has room for so many slots of the job and may be given to it.
     fn candidates(&self, seats: &[Seat], slots: u32) -> Vec<Substitute> {
         let fabric = &*self.eligible.fabric;
-        let positions = self.bounds.clone().filter_map(|pos| u32::try_from(pos).ok()).map(Pos);
+        let positions = self.bounds.clone().map(Pos::at);
         let candidate = |pos: Pos| {
             let node = fabric.node(pos);
             let is_own = seats.iter().any(|(seat, _)| *seat == node);
@@ -293,16 +295,11 @@ impl ReplacementSearch<'_> {
 
     /// Positions that others have anything of, or will have what is kept for them.
     fn occupied(&self) -> FixedBitSet {
-        let fabric = &*self.eligible.fabric;
-        let mut occupied = FixedBitSet::with_capacity(fabric.len());
-        for index in 0..fabric.len() {
-            let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
-            let others =
-                |node: &Node| node.jobs.iter().any(|job| *job != self.job.id) || !node.nominees.is_empty();
-            let taken = self.cluster.node(node).is_some_and(others) || self.closed.contains(node.index());
-            occupied.set(index, taken);
-        }
-        occupied
+        let others =
+            |node: &Node| node.jobs.iter().any(|job| *job != self.job.id) || !node.nominees.is_empty();
+        positions_where(&self.eligible.fabric, |node| {
+            self.cluster.node(node).is_some_and(others) || self.closed.contains(node.index())
+        })
     }
 
     /// The record of the job with its new nodes.

@@ -41,6 +41,16 @@ impl Pos {
     pub fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The position of an index.
+    ///
+    /// # Panics
+    ///
+    /// Where no fabric is that long: positions are counted in u32.
+    #[must_use]
+    pub fn at(index: usize) -> Self {
+        Self(u32::try_from(index).expect("positions are u32"))
+    }
 }
 
 /// A level of the forest: 0 is the nodes, 1 the leaves or base blocks.

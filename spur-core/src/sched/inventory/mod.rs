@@ -159,7 +159,7 @@ impl Inventory {
     pub(super) fn gpus_on(&self, fabric: &Fabric) -> Option<&Arc<[u32]>> {
         let index = self.fabrics.iter().position(|(name, _)| **name == *fabric.name())?;
         let gpus = |index| {
-            let pos = Pos(u32::try_from(index).expect("positions are u32"));
+            let pos = Pos::at(index);
             self.nodes[fabric.node(pos).index()].shape.gpus()
         };
         Some(self.gpus[index].get_or_init(|| (0..fabric.len()).map(gpus).collect()))
@@ -178,7 +178,7 @@ pub(super) fn others_of_leaves(fabric: &Fabric, nodes: &[NodeId]) -> Vec<NodeId>
     leaves.sort_unstable();
     leaves.dedup();
     let positions = leaves.into_iter().flat_map(|leaf| fabric.domain(leaf).range());
-    let ids = positions.map(|index| fabric.node(Pos(u32::try_from(index).expect("positions are u32"))));
+    let ids = positions.map(|index| fabric.node(Pos::at(index)));
     ids.filter(|id| !nodes.contains(id)).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
@@ -17,6 +17,7 @@ use crate::sched::state::together::{Place, find_together};
 use crate::sched::timeline::licenses::{WantedLicenses, wanted};
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::together::{nearness, ways};
+use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
 use super::reservation::Planned;
@@ -279,15 +280,14 @@ impl<S: Space> Walk<S> {
         let out = out
             .flat_map(|eligible| eligible.admitted.ones())
             .filter(|node| !self.inventory.nodes[*node].available);
-        let mut out: Vec<crate::id::NodeId> =
-            out.map(|node| crate::id::NodeId(u32::try_from(node).unwrap_or(u32::MAX))).collect();
+        let mut out: Vec<NodeId> = out.map(NodeId::at).collect();
         out.sort_unstable();
         out.dedup();
         if out.is_empty() {
             let detail = "the components never fit the cluster together".to_owned();
             return Some((Reason::BadConstraints, detail));
         }
-        let names = crate::text::hostlist::HostList::from_names(self.inventory.names(out));
+        let names = HostList::from_names(self.inventory.names(out));
         Some((Reason::ReqNodeNotAvail, format!("{UNAVAILABLE}{names}")))
     }
 

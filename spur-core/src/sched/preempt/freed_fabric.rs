@@ -142,7 +142,7 @@ impl<'a> Clearing<'a> {
     fn occupied(&self) -> FixedBitSet {
         let fabric = self.freed.fabric();
         let somebody = |index: &usize| {
-            let node = fabric.node(Pos(u32::try_from(*index).expect("positions are u32")));
+            let node = fabric.node(Pos::at(*index));
             !self.freed.is_empty(node, self.free(node))
         };
         let mut occupied = FixedBitSet::with_capacity(fabric.len());

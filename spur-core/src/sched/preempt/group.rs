@@ -14,12 +14,13 @@ use crate::id::NodeId;
 use crate::model::config::PreemptCost;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
+use crate::sched::request::eligible_nodes::positions_where;
 use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 
 use super::cost::{ComparedLoss, Loss};
 use super::first_set::{RoomTrial, good};
 use super::freed_fabric::positive;
-use super::{Amount, Choice, Claimant, Victim, add, plus, pos};
+use super::{Amount, Choice, Claimant, Victim, add, plus};
 
 /// Steps that one question whether all components fit costs at least.
 const ASKING: u64 = 16;
@@ -83,18 +84,13 @@ impl<'a> Group<'a> {
         leaving: &[usize],
         cleared: &BTreeMap<NodeId, Amount>,
     ) -> FixedBitSet {
-        let fabric = &claimant.eligible.fabric;
         let staying = leaving.iter().map(|index| &self.victims[*index]).filter(|victim| victim.stays);
         let suspended: BTreeSet<NodeId> =
             staying.flat_map(|victim| victim.held.iter().map(|(node, _)| *node)).collect();
-        let somebody = |index: &usize| {
-            let node = fabric.node(pos(*index));
+        positions_where(&claimant.eligible.fabric, |node| {
             let free = cleared.get(&node).unwrap_or(&self.free[node.index()]);
             suspended.contains(&node) || positive(free) != capacity(&self.inventory.nodes[node.index()].shape)
-        };
-        let mut occupied = FixedBitSet::with_capacity(fabric.len());
-        occupied.extend((0..fabric.len()).filter(somebody));
-        occupied
+        })
     }
 
     /// The jobs that hold something where a component may run, in the order in which a cheap set is most likely to

@@ -363,7 +363,7 @@ impl Field {
         let Claimant { rank, request, eligible, asks, shut, .. } = *claimant;
         let freed = FreedFabric { inventory, eligible, request, asks, shut, free };
         let fabric = freed.fabric();
-        let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
+        let positions = || (0..fabric.len()).map(|index| fabric.node(Pos::at(index)));
         let base: Vec<u32> = positions().map(|node| freed.slots(node, &free[node.index()])).collect();
         if let Some(placement) = Clearing::new(freed, None, &base).place() {
             let seats = vec![self.seat(inventory, claimant, &[], placement, free)?];
@@ -396,7 +396,7 @@ impl Field {
             if room < request.min_slots() || nodes < u64::from(request.min_nodes()) {
                 continue;
             }
-            let here = range.clone().map(|index| fabric.node(pos(index)));
+            let here = range.clone().map(|index| fabric.node(Pos::at(index)));
             let here = here.flat_map(|node| &on_node[node.index()]);
             let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
             local.sort_unstable();
@@ -645,8 +645,4 @@ pub(super) fn claims(
     let closed = inventory.closes(spec, &nomination.partition, nomination.nodes());
     held.extend(closed.into_iter().map(|node| (node, full(node))));
     held
-}
-
-fn pos(index: usize) -> Pos {
-    Pos(u32::try_from(index).expect("positions are u32"))
 }

@@ -13,14 +13,13 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
-use crate::model::fabric::Pos;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Need;
 use crate::sched::request::constraints::Stage;
-use crate::sched::request::eligible_nodes::EligibleNodes;
+use crate::sched::request::eligible_nodes::{EligibleNodes, positions_where};
 use crate::sched::request::part::Part;
 use crate::sched::space::Space;
 use crate::sched::space::{Hit, Query};
@@ -129,15 +128,12 @@ impl Books {
         (at, seconds): (Time, u64),
         starts: bool,
     ) -> FixedBitSet {
-        let fabric = &eligible.fabric;
-        let free = |index: &usize| {
-            let node = fabric.node(Pos(u32::try_from(*index).expect("positions are u32")));
+        positions_where(&eligible.fabric, |node| {
             let full = self.held.full(node);
             let is_idle = self.held.rooms().amount(self.held.idle(node)) == full;
             let planned = || self.planned(realm, node, at, seconds).map_or(is_idle, |room| *room == *full);
-            (!starts || is_idle) && (!self.inventory.nodes[node.index()].available || planned())
-        };
-        (0..fabric.len()).filter(|index| !free(index)).collect()
+            (starts && !is_idle) || (self.inventory.nodes[node.index()].available && !planned())
+        })
     }
 }
 

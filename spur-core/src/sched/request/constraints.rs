@@ -241,7 +241,7 @@ impl<'a> Wisher<'a> {
             for (wanted, count) in features.counts() {
                 let mut set = FixedBitSet::with_capacity(fabric.len());
                 for index in 0..fabric.len() {
-                    let pos = Pos(u32::try_from(index).expect("positions are u32"));
+                    let pos = Pos::at(index);
                     let own = &self.inventory.nodes[fabric.node(pos).index()].shape.features;
                     let domains = fabric.features(pos);
                     let has = |name: &str| own.iter().any(|own| **own == *name) || domains.contains(name);

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::{Ask, BlockRule, Strategy};
 
-use super::eligible_nodes::{EligibleNodes, NOWHERE, pos};
+use super::eligible_nodes::{EligibleNodes, NOWHERE};
 
 /// What the domains of a layer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,10 @@ impl Domains {
         for index in 0..fabric.len() {
             let domain = match layer {
                 None => Some(0),
-                Some(Layer::NODE) => Some(fabric.node(pos(index)).0),
-                Some(layer) => fabric.domain_at(pos(index), layer).map(|id| id.0),
+                Some(Layer::NODE) => Some(fabric.node(Pos::at(index)).0),
+                Some(layer) => fabric.domain_at(Pos::at(index), layer).map(|id| id.0),
             };
-            let node = fabric.node(pos(index));
+            let node = fabric.node(Pos::at(index));
             if eligible.pos(node.0).is_some() {
                 of_node[node.index()] = domain.unwrap_or(NOWHERE);
             }

@@ -64,11 +64,11 @@ impl EligibleNodes {
         let admitted = filter.admitted(inventory, partition, fabric)?;
         let of_class = by_class(inventory, need);
         let idle = Arc::new(idle(inventory, fabric, &admitted, need, &of_class));
-        let weight = |index| inventory.nodes[fabric.node(pos(index)).index()].weight;
+        let weight = |index| inventory.nodes[fabric.node(Pos::at(index)).index()].weight;
         let weights = Weights::new((0..fabric.len()).map(weight).collect());
         let mut positions_of = vec![NOWHERE; inventory.nodes.len()];
         for index in 0..fabric.len() {
-            positions_of[fabric.node(pos(index)).index()] = pos(index).0;
+            positions_of[fabric.node(Pos::at(index)).index()] = Pos::at(index).0;
         }
         let mut seats = positions_of.clone();
         (0..)
@@ -339,13 +339,13 @@ fn idle(
         true => of_class[inventory.nodes[node.index()].class.index()],
         false => 0,
     };
-    let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
+    let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(Pos::at(index)))).collect();
     if need.counts_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
 }
 
 /// How jobs have fared at each position of a fabric, in millionths; `None` where no node was lost with any.
 fn performance(inventory: &Inventory, fabric: &Fabric) -> Option<Arc<[u32]>> {
-    let by_position = |index| inventory.nodes[fabric.node(pos(index)).index()].performance;
+    let by_position = |index| inventory.nodes[fabric.node(Pos::at(index)).index()].performance;
     let known: Arc<[u32]> = (0..fabric.len()).map(by_position).collect();
     known.iter().any(|share| *share < Past::default().performance()).then_some(known)
 }
@@ -367,6 +367,9 @@ fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
     Slots::whole(fabric, open(slots))
 }
 
-pub(super) fn pos(index: usize) -> Pos {
-    Pos(u32::try_from(index).expect("positions are u32"))
+/// The positions of a fabric of whose nodes something holds.
+pub(crate) fn positions_where(fabric: &Fabric, holds: impl Fn(NodeId) -> bool) -> FixedBitSet {
+    let mut positions = FixedBitSet::with_capacity(fabric.len());
+    positions.extend((0..fabric.len()).filter(|index| holds(fabric.node(Pos::at(*index)))));
+    positions
 }

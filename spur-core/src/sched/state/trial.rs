@@ -2,11 +2,11 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::fabric::{DomainId, Fabric};
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Ask, Lost, Placement, Slots, View};
 use crate::sched::request::Need;
-use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes};
+use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes, positions_where};
 use crate::sched::timeline::Timeline;
 use crate::sched::timeline::free_for_ever::Earliest;
 use crate::sched::timeline::free_now::Counts;
@@ -162,17 +162,9 @@ pub(super) fn occupied(
     (at, run_time): (Time, u64),
     starts: bool,
 ) -> FixedBitSet {
-    let free = |index: usize| {
-        let node = fabric.node(position(index));
+    positions_where(fabric, |node| {
         let idle = idle[node.index()];
         let full = rooms.full(rooms.class_of(idle));
-        timeline.is_throughout(node.0, at, at + run_time, full) && (!starts || idle == full)
-    };
-    let mut occupied = FixedBitSet::with_capacity(fabric.len());
-    occupied.extend((0..fabric.len()).filter(|index| !free(*index)));
-    occupied
-}
-
-fn position(index: usize) -> Pos {
-    Pos(u32::try_from(index).expect("positions are u32"))
+        !timeline.is_throughout(node.0, at, at + run_time, full) || (starts && idle != full)
+    })
 }

@@ -141,7 +141,7 @@ impl Counters {
         let needed = at.after(search.duration);
         let fabric = &search.eligible.fabric;
         for index in fabric.domain(domain).range() {
-            let pos = position(index);
+            let pos = Pos::at(index);
             let node = fabric.node(pos).0;
             if search.eligible.pos(node).is_none() {
                 continue;
@@ -530,8 +530,4 @@ pub(crate) enum Verdict {
     No,
     /// It is not worth going on.
     GiveUp,
-}
-
-fn position(index: usize) -> Pos {
-    Pos(u32::try_from(index).expect("positions are u32"))
 }

@@ -345,9 +345,8 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             {
                 continue;
             }
-            let theirs = |pos: &usize| {
-                other.eligible.admitted.contains(eligible.fabric.node(Pos(number(*pos))).index())
-            };
+            let theirs =
+                |pos: &usize| other.eligible.admitted.contains(eligible.fabric.node(Pos::at(*pos)).index());
             let left: FixedBitSet = own.ones().filter(|pos| !theirs(pos)).collect();
             rest.intersect_with(&left);
             if !sets.contains(&left) {
@@ -591,11 +590,7 @@ fn cost(member: &Member<'_>, bounds: &Bounds<'_>) -> u64 {
 /// The positions of a fabric, within some of them.
 pub(super) fn positions(fabric: &Fabric, within: Option<&FixedBitSet>) -> impl Iterator<Item = Pos> {
     let all = if within.is_none() { fabric.len() } else { 0 };
-    within.into_iter().flat_map(FixedBitSet::ones).chain(0..all).map(|index| Pos(number(index)))
-}
-
-fn number(index: usize) -> u32 {
-    u32::try_from(index).expect("positions and nodes are numbered in u32")
+    within.into_iter().flat_map(FixedBitSet::ones).chain(0..all).map(Pos::at)
 }
 
 /// The best first, each once.

@@ -6,7 +6,7 @@ use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::plan::{Start, UNAVAILABLE, Waiting};
+use crate::sched::plan::UNAVAILABLE;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
@@ -20,17 +20,19 @@ use crate::sched::together::{nearness, ways};
 use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
-use super::reservation::Planned;
 use super::walk::{EXPLAINED, Walk};
 use crate::sched::space::Space;
+
+/// Where a job or one component is to be: through which of its prospects, and what it takes there.
+pub(super) type Seat<'a> = (&'a Prospect, Hit, Vec<Part>);
 
 /// What was found for a het job.
 struct JointStart<'a> {
     start: Time,
     /// Whether it can start this moment.
     starts: bool,
-    /// By component: which of its prospects, and where.
-    seats: Vec<(&'a Prospect, Hit, Vec<Part>)>,
+    /// By component.
+    seats: Vec<Seat<'a>>,
 }
 
 impl<S: Space> Walk<S> {
@@ -43,15 +45,14 @@ impl<S: Space> Walk<S> {
             match self.prospects(component) {
                 Ok(found) => prospects.push(found),
                 Err(problem) => {
-                    self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new());
-                    return;
+                    return self.wait(candidate, Reason::BadConstraints, problem, None);
                 }
             }
         }
         if self.starts_as_nominated(candidate) {
             return;
         }
-        let reserves = known.is_empty() && self.reserves_together(&prospects);
+        let reserves = known.is_empty() && prospects.iter().flatten().any(|prospect| self.reserves(prospect));
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
         let until = if reserves { Time::MAX } else { self.now + 1 };
         let found = match strict {
@@ -59,18 +60,23 @@ impl<S: Space> Walk<S> {
             false => self.names_rivals(|walk| walk.earliest_together(candidate, &prospects, until)),
         };
         match found {
-            Err(problem) => self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new()),
-            Ok(Some(found)) if found.starts => self.start_together(candidate, &found),
-            Ok(_) if self.clears_the_way_together(candidate, &prospects) => {}
+            Err(problem) => self.wait(candidate, Reason::BadConstraints, problem, None),
+            Ok(Some(found)) if found.starts => self.start(candidate, &found.seats),
+            Ok(_) if self.clears_the_way(candidate, &prospects) => {}
             Ok(found) => {
-                self.hold_back_together(candidate, &prospects, known, found.filter(|_| reserves), reserves);
+                let found = found.filter(|_| reserves);
+                self.hold_back(candidate, &prospects, known, found.is_some(), |walk| {
+                    let seats = found.into_iter().flat_map(|found| found.seats);
+                    let all = (0..).zip(candidate.all()).zip(seats);
+                    let book =
+                        |((number, component), (prospect, hit, parts)): ((_, &Candidate), Seat<'_>)| {
+                            let turn = Turn { key: candidate.key, number };
+                            walk.reservation(component, turn, prospect, &hit, parts)
+                        };
+                    all.map(book).collect::<Vec<_>>()
+                });
             }
         }
-    }
-
-    /// Whether a het job that has to wait gets a reservation: if it does in any of its partitions.
-    fn reserves_together(&self, prospects: &[Vec<Prospect>]) -> bool {
-        prospects.iter().flatten().any(|prospect| self.reserves(prospect))
     }
 
     /// The earliest start of all components before a time, with all of their time or with less.
@@ -145,90 +151,14 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Proposes the starts of all components as one.
-    fn start_together(&mut self, candidate: &Queued, found: &JointStart<'_>) {
-        let groups: Vec<usize> = found.seats.iter().map(|(prospect, ..)| self.seat_of(prospect)).collect();
-        let job = candidate.attempt.job;
-        let backfilled = groups.iter().any(|group| self.comes_before(candidate, *group));
-        for group in &groups {
-            self.heads[*group].take_if(|head| *head == job);
-        }
-        let mut starts = Vec::with_capacity(found.seats.len());
-        for (component, (prospect, hit, parts)) in candidate.all().zip(&found.seats) {
-            let start = self.proposal((candidate, component), prospect, hit, parts, backfilled);
-            starts.push(Start { time_limit: shorter_time::limit(hit), ..start });
-        }
-        self.plan.starts.extend(Start::as_one(starts));
-    }
-
-    /// Says why a het job waits, and reserves what was found for all its components.
-    fn hold_back_together(
-        &mut self,
-        candidate: &Queued,
-        prospects: &[Vec<Prospect>],
-        known: Vec<Arc<Reservation>>,
-        found: Option<JointStart<'_>>,
-        reserves: bool,
-    ) {
-        let job = candidate.attempt.job;
-        if !known.is_empty() {
-            for known in known {
-                self.space.reserve(&known);
-                self.remember_known(known);
-            }
-            return;
-        }
-        let behind = prospects.iter().flatten().find_map(|prospect| self.head_of(prospect));
-        let shares = |(component, prospects): (&Candidate, &Vec<Prospect>)| {
-            prospects.iter().any(|prospect| self.shares_in_window(component, prospect))
-        };
-        self.wavers |= found.is_none() && candidate.all().zip(prospects).any(shares);
-        if found.is_none()
-            && let Some((reason, detail)) = self.never_together(candidate, prospects, reserves)
-        {
-            self.wait_together(candidate, reason, &detail, Vec::new());
-            return;
-        }
-        // Who waits for what cannot be in time holds up nobody.
-        if reserves
-            && found.is_none()
-            && let Some(detail) = shorter_time::too_late(candidate)
-        {
-            self.wait_together(candidate, Reason::Resources, &detail, Vec::new());
-            return;
-        }
-        let (reason, detail) = match self.deep {
-            true => self.why_not_together(candidate, prospects, behind),
-            false => (Reason::None, String::new()),
-        };
-        let mut planned = Vec::new();
-        let seats = found.into_iter().flat_map(|found| found.seats);
-        for ((number, component), (prospect, hit, parts)) in (0..).zip(candidate.all()).zip(seats) {
-            let turn = Turn { key: candidate.key, number };
-            planned.push(self.reservation(component, turn, prospect, &hit, parts));
-        }
-        let start = planned.first().map(|planned| planned.made.start);
-        let (reason, detail) = self.or_begin_time(candidate, start, (reason, detail));
-        for prospect in prospects.iter().flatten() {
-            // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = planned.is_empty() && self.space.realms().window(prospect.realm).is_some();
-            let seat = self.seat_of(prospect);
-            if !in_vain {
-                self.sit(job, seat);
-                self.raise_floor(seat, start);
-            }
-        }
-        self.wait_together(candidate, reason, &detail, planned);
-    }
-
     /// Why a het job waits.
-    fn why_not_together(
+    pub(super) fn why_not_together<P: AsRef<[Prospect]>>(
         &mut self,
         candidate: &Candidate,
-        prospects: &[Vec<Prospect>],
+        prospects: &[P],
         behind: Option<JobId>,
     ) -> (Reason, String) {
-        let ahead = self.not_begun(prospects.iter().flatten());
+        let ahead = self.not_begun(prospects.iter().flat_map(AsRef::as_ref));
         let lacks = self.space.lacks_license(&asked(candidate, prospects), longest(candidate));
         let reason = match behind {
             _ if ahead.is_some() => Reason::Reservation,
@@ -242,17 +172,21 @@ impl<S: Space> Walk<S> {
     }
 
     /// The license of which there are at no time enough for all components, in a sentence.
-    fn never_licensed_together(&self, candidate: &Candidate, prospects: &[Vec<Prospect>]) -> Option<String> {
+    fn never_licensed_together<P: AsRef<[Prospect]>>(
+        &self,
+        candidate: &Candidate,
+        prospects: &[P],
+    ) -> Option<String> {
         let (asked, longest) = (asked(candidate, prospects), longest(candidate));
         let found = self.space.licenses().earliest(&asked, self.now, longest);
         if found.is_none() { self.space.lacks_license(&asked, longest) } else { None }
     }
 
     /// Why the components fit at no time, if they do not.
-    fn never_together(
+    pub(super) fn never_together<P: AsRef<[Prospect]>>(
         &mut self,
         candidate: &Candidate,
-        prospects: &[Vec<Prospect>],
+        prospects: &[P],
         reserves: bool,
     ) -> Option<(Reason, String)> {
         if reserves && let Some(detail) = self.never_licensed_together(candidate, prospects) {
@@ -260,7 +194,7 @@ impl<S: Space> Walk<S> {
         }
         // Whether one fits only after the time that plans know of.
         let mut is_beyond = false;
-        for (offset, of) in prospects.iter().enumerate() {
+        for (offset, of) in prospects.iter().map(AsRef::as_ref).enumerate() {
             let component = candidate.all().nth(offset);
             let never = match reserves {
                 true => !self.fits_some_day(candidate, offset, of),
@@ -276,7 +210,7 @@ impl<S: Space> Walk<S> {
         if !reserves || is_beyond || shorter_time::too_late(candidate).is_some() {
             return None;
         }
-        let out = prospects.iter().flatten().flat_map(|prospect| &prospect.eligible_sets);
+        let out = prospects.iter().flat_map(AsRef::as_ref).flat_map(|prospect| &prospect.eligible_sets);
         let out = out
             .flat_map(|eligible| eligible.admitted.ones())
             .filter(|node| !self.inventory.nodes[*node].available);
@@ -299,10 +233,10 @@ impl<S: Space> Walk<S> {
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.
-    pub(super) fn missing_together(
+    pub(super) fn missing_together<P: AsRef<[Prospect]>>(
         &mut self,
         candidate: &Candidate,
-        prospects: &[Vec<Prospect>],
+        prospects: &[P],
         behind: Option<JobId>,
     ) -> String {
         self.explained += 1;
@@ -310,7 +244,7 @@ impl<S: Space> Walk<S> {
             return String::new();
         }
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
-            let Some(prospect) = of.first() else { continue };
+            let Some(prospect) = of.as_ref().first() else { continue };
             let query = prospect.query(component, self.now + 1);
             if let Some((misfit, free)) = self.space.misfit(&query) {
                 let fabric = &prospect.plain().fabric;
@@ -325,38 +259,14 @@ impl<S: Space> Walk<S> {
             (None, None) => "each component fits by itself, and all do not fit together".to_owned(),
         }
     }
-
-    /// Notes that all components wait.
-    pub(super) fn wait_together(
-        &mut self,
-        candidate: &Queued,
-        reason: Reason,
-        detail: &str,
-        planned: Vec<Planned>,
-    ) {
-        let mut planned = planned.into_iter();
-        self.wait(candidate, reason, detail.to_owned(), planned.next());
-        for component in &candidate.rest {
-            let job = component.attempt.job;
-            let said = planned.next().map_or_else(
-                || Waiting::of(job),
-                |Planned { made, said }| {
-                    self.remember(made);
-                    said
-                },
-            );
-            if self.deep {
-                let detail = detail.to_owned();
-                let waiting = Waiting { priority: candidate.priority, reason, detail, ..said };
-                self.plan.waiting.push(waiting);
-            }
-        }
-    }
 }
 
 /// What the components want of licenses, each in the realm it would rather be in.
-fn asked<'a>(candidate: &'a Candidate, prospects: &[Vec<Prospect>]) -> Vec<(usize, &'a WantedLicenses)> {
-    let realms = prospects.iter().map(|of| of.first().map_or(OPEN, |prospect| prospect.realm));
+fn asked<'a, P: AsRef<[Prospect]>>(
+    candidate: &'a Candidate,
+    prospects: &[P],
+) -> Vec<(usize, &'a WantedLicenses)> {
+    let realms = prospects.iter().map(|of| of.as_ref().first().map_or(OPEN, |prospect| prospect.realm));
     candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
 }
 

@@ -143,7 +143,7 @@ impl<S: Space> Walk<S> {
         if let Some(by) = taken.first() {
             // What else there is for it is found out when the controller has agreed.
             let detail = format!("job {by} takes over the nodes that were kept for it");
-            self.wait_together(candidate, Reason::Priority, &detail, Vec::new());
+            self.wait(candidate, Reason::Priority, detail, None);
             return true;
         }
         let components = candidate.all().zip(&turns);
@@ -180,23 +180,18 @@ impl<S: Space> Walk<S> {
         true
     }
 
-    /// Finds out who would have to leave for a job that does not fit, and proposes it; false if nobody can.
-    pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospect]) -> bool {
-        let alone = [prospects];
-        let Some((seats, way)) = self.cheapest_way(candidate, &alone) else { return false };
-        let detail = self.missing(candidate, prospects, None, false);
-        self.propose_way(candidate, detail, &seats, way);
-        true
-    }
-
-    /// Proposes who makes way for all components of a het job; says whether somebody does.
-    pub(super) fn clears_the_way_together(
+    /// Finds out who would have to leave for a job that does not fit, with all its components, and proposes it; false if
+    /// nobody can.
+    pub(super) fn clears_the_way<P: AsRef<[Prospect]>>(
         &mut self,
         candidate: &Queued,
-        prospects: &[Vec<Prospect>],
+        prospects: &[P],
     ) -> bool {
         let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
-        let detail = self.missing_together(candidate, prospects, None);
+        let detail = match prospects {
+            [own] => self.missing(candidate, own.as_ref(), None, false),
+            _ => self.missing_together(candidate, prospects, None),
+        };
         self.propose_way(candidate, detail, &seats, way);
         true
     }

@@ -15,11 +15,9 @@ use crate::sched::planned_starts::Reservation;
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{self, Candidate, Queued};
 use crate::sched::shorter_time;
-use crate::sched::space::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::timeline::start_bounds::{Family, Size};
-use crate::text::time::Time;
 
 use super::reservation::Planned;
 use super::walk::{EXPLAINED, Walk};
@@ -32,83 +30,95 @@ fn kept_out(by: &Site) -> (Reason, String) {
 }
 
 impl<S: Space> Walk<S> {
-    /// Says why a job waits, and reserves what was found for it.
-    pub(super) fn hold_back(
+    /// Says why a job waits, of which each component has its prospects, and reserves what was found for it, if anything was:
+    /// `plan` books that.
+    pub(super) fn hold_back<P: AsRef<[Prospect]>, M: IntoIterator<Item = Planned>>(
         &mut self,
         candidate: &Queued,
-        prospects: &[Prospect],
-        known: Option<Arc<Reservation>>,
-        found: Option<(usize, Hit)>,
+        prospects: &[P],
+        known: Vec<Arc<Reservation>>,
+        is_found: bool,
+        plan: impl FnOnce(&mut Self) -> M,
     ) {
-        if let Some(known) = known {
-            self.space.reserve(&known);
-            self.remember_known(known);
+        if !known.is_empty() {
+            for known in known {
+                self.space.reserve(&known);
+                self.remember_known(known);
+            }
             return;
         }
-        let behind = prospects.iter().find_map(|prospect| self.head_of(prospect));
-        let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect));
-        let never =
-            if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(candidate, prospects) };
+        let all = || prospects.iter().flat_map(AsRef::as_ref);
+        let behind = all().find_map(|prospect| self.head_of(prospect));
+        let reserves = all().any(|prospect| self.reserves(prospect));
         // What there is no room for in a window may find some when others end early.
-        let shares = |prospect: &Prospect| self.shares_in_window(candidate, prospect);
-        self.wavers |= found.is_none() && prospects.iter().any(shares);
-        if never && let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
-            let (reason, detail) = kept_out(barring);
-            self.wait(candidate, reason, detail, None);
-            return;
-        }
-        if never && let Some((reason, detail)) = prospect::never(&self.inventory, prospects) {
-            let (reason, detail) = self.limit(candidate, reason).unwrap_or((reason, detail));
-            self.wait(candidate, reason, detail, None);
-            return;
-        }
-        if never && let Some(detail) = self.never_licensed(candidate, prospects) {
-            self.wait(candidate, Reason::Licenses, detail, None);
-            return;
-        }
-        // Who waits for what cannot be in time holds up nobody.
-        if could_reserve
-            && found.is_none()
-            && let Some(detail) = shorter_time::too_late(candidate)
-        {
-            self.wait(candidate, Reason::Resources, detail, None);
-            return;
-        }
-        let (reason, detail) = match self.deep {
-            true => self.why_not(candidate, prospects, behind),
-            false => (Reason::None, String::new()),
+        let shares = |(component, prospects): (&Candidate, &P)| {
+            prospects.as_ref().iter().any(|prospect| self.shares_in_window(component, prospect))
         };
-        let planned = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], hit));
-        let made = planned.as_ref().map(|planned| &planned.made);
+        self.wavers |= !is_found && candidate.all().zip(prospects).any(shares);
+        let never = match prospects {
+            [own] => self.never(candidate, own.as_ref(), is_found, reserves),
+            _ if is_found => None,
+            _ => self.never_together(candidate, prospects, reserves),
+        };
+        // Who waits for what cannot be in time holds up nobody.
+        let late = || shorter_time::too_late(candidate).filter(|_| reserves && !is_found);
+        let never = never.or_else(|| Some((Reason::Resources, late()?)));
+        if let Some((reason, detail)) = never {
+            return self.wait(candidate, reason, detail, None);
+        }
+        let why = match prospects {
+            _ if !self.deep => (Reason::None, String::new()),
+            [own] => self.why_not(candidate, own.as_ref(), behind),
+            _ => self.why_not_together(candidate, prospects, behind),
+        };
+        let planned: Vec<Planned> = plan(self).into_iter().collect();
+        let made = planned.first().map(|planned| &*planned.made);
         let start = made.map(|made| made.start);
-        let (reason, detail) = self.or_begin_time(candidate, start, (reason, detail));
-        for prospect in prospects {
-            let seat = self.seat_of(prospect);
-            // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = made.is_none() && self.space.realms().window(prospect.realm).is_some();
-            let blocks = made.is_none_or(|made| {
-                *made.partition == **self.inventory.partitions[prospect.partition].partition.name()
-                    && self.realm_of(made) == Some(prospect.realm)
-            });
-            if !in_vain && (blocks || self.is_strict()) {
-                self.sit(candidate.attempt.job, seat);
-            }
-            if !in_vain {
-                self.raise_floor(seat, start);
-            }
+        // One that is planned for just the time from which on it may begin waits for that.
+        let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
+        let (reason, detail) = if waits_for_itself { (Reason::BeginTime, String::new()) } else { why };
+        for prospect in all() {
+            self.sit_behind(candidate, prospect, made);
         }
         self.wait(candidate, reason, detail, planned);
     }
 
-    /// Why a job waits; one that is planned for just the time from which on it may begin waits for that.
-    pub(super) fn or_begin_time(
-        &self,
-        candidate: &Candidate,
-        start: Option<Time>,
-        why: (Reason, String),
-    ) -> (Reason, String) {
-        let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
-        if waits_for_itself { (Reason::BeginTime, String::new()) } else { why }
+    /// Makes a job that waits, and for which this later start was made, keep others waiting in the seat of a prospect.
+    fn sit_behind(&mut self, candidate: &Queued, prospect: &Prospect, made: Option<&Reservation>) {
+        // Who does not fit into what is left of a reservation keeps nobody else out of it.
+        if made.is_none() && self.space.realms().window(prospect.realm).is_some() {
+            return;
+        }
+        let seat = self.seat_of(prospect);
+        let is_there = |made: &Reservation| {
+            *made.partition == **self.inventory.partitions[prospect.partition].partition.name()
+                && self.realm_of(made) == Some(prospect.realm)
+        };
+        if !candidate.rest.is_empty() || made.is_none_or(is_there) || self.is_strict() {
+            self.sit(candidate.attempt.job, seat);
+        }
+        self.raise_floor(seat, made.map(|made| made.start));
+    }
+
+    /// Why a job of one component fits at no time, if it does not.
+    fn never(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        is_found: bool,
+        reserves: bool,
+    ) -> Option<(Reason, String)> {
+        let fits = if reserves { is_found } else { !self.deep || !self.lacks_nodes(candidate, prospects) };
+        if fits {
+            return None;
+        }
+        if let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
+            return Some(kept_out(barring));
+        }
+        if let Some((reason, detail)) = prospect::never(&self.inventory, prospects) {
+            return self.limit(candidate, reason).or(Some((reason, detail)));
+        }
+        Some((Reason::Licenses, self.never_licensed(candidate, prospects)?))
     }
 
     /// The limit that forbids a job for good, in the words in which it would be refused: of its partition, or of the cluster.
@@ -122,7 +132,7 @@ impl<S: Space> Walk<S> {
 
     /// Whether a job has to be over with its reservation and may have what others wait for: nodes, or licenses, which are
     /// everybody's.
-    pub(super) fn shares_in_window(&self, candidate: &Candidate, prospect: &Prospect) -> bool {
+    fn shares_in_window(&self, candidate: &Candidate, prospect: &Prospect) -> bool {
         let realms = self.space.realms();
         let shares = realms.bounds(prospect.realm).is_none() || !wanted(&candidate.spec).is_empty();
         shares && realms.window(prospect.realm).is_some()
@@ -201,18 +211,22 @@ impl<S: Space> Walk<S> {
         Some(format!("reservation {} has not begun", names.join(", ")))
     }
 
-    /// Notes that a job waits, and the promise made to the head of the queue.
+    /// Notes that a job waits with all its components, and the promise made to the head of the queue.
     pub(super) fn wait(
         &mut self,
         candidate: &Queued,
         reason: Reason,
         detail: String,
-        planned: Option<Planned>,
+        planned: impl IntoIterator<Item = Planned>,
     ) {
         let job = candidate.attempt.job;
-        let (made, mut waiting) =
-            planned.map_or((None, Waiting::of(job)), |Planned { made, said }| (Some(made), said));
-        (waiting.priority, waiting.reason, waiting.detail) = (candidate.priority, reason, detail);
+        let (priority, mut planned) = (candidate.priority, planned.into_iter());
+        let mut next = |component: &Candidate| {
+            let said = |Planned { made, said }| (Some(made), said);
+            let (made, said) = planned.next().map_or((None, Waiting::of(component.attempt.job)), said);
+            (made, Waiting { priority, reason, detail: detail.clone(), ..said })
+        };
+        let (made, waiting) = next(candidate);
         let open = &self.heads[..self.inventory.partitions.len()];
         let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
@@ -225,11 +239,10 @@ impl<S: Space> Walk<S> {
             // What hangs on a job that should have ended by now cannot be promised.
             self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }
-        if let Some(made) = made {
-            self.remember(made);
-        }
-        if self.deep && !candidate.told {
-            self.plan.waiting.push(waiting);
+        let rest = candidate.rest.iter().map(next);
+        for (made, waiting) in std::iter::once((made, waiting)).chain(rest) {
+            made.into_iter().for_each(|made| self.remember(made));
+            self.plan.waiting.extend((self.deep && !candidate.told).then_some(waiting));
         }
     }
 

@@ -20,6 +20,7 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::Time;
 
+use super::het::Seat;
 use super::preemption::Ways;
 use crate::sched::space::Space;
 
@@ -135,18 +136,22 @@ impl<S: Space> Walk<S> {
             return None;
         }
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
-        let waited = match self.search(&candidate, &prospects, known.is_some()) {
-            Some((index, hit)) if hit.starts && candidate.waits == 0 => {
-                let (hit, parts) = self.seated(&candidate, &prospects[index], hit);
-                match &parts {
-                    Some(parts) => self.start(&candidate, &prospects[index], &hit, parts),
-                    None => self.hold_back(&candidate, &prospects, known, None),
-                }
-                parts.is_none()
+        let own = [&*prospects];
+        let mut found = self.search(&candidate, &prospects, known.is_some());
+        let starts = found.take_if(|(_, hit)| hit.starts && candidate.waits == 0);
+        let waited = match starts.map(|(index, hit)| (index, self.seated(&candidate, &prospects[index], hit)))
+        {
+            Some((index, (hit, Some(parts)))) => {
+                self.start(&candidate, &[(&prospects[index], hit, parts)]);
+                false
             }
-            _ if candidate.waits == 0 && self.clears_the_way(&candidate, &prospects) => false,
-            found => {
-                self.hold_back(&candidate, &prospects, known, found);
+            None if candidate.waits == 0 && self.clears_the_way(&candidate, &own) => false,
+            _ => {
+                let known = known.into_iter().collect();
+                self.hold_back(&candidate, &own, known, found.is_some(), |walk| {
+                    let (index, hit) = found?;
+                    walk.reserve(&candidate, &prospects[index], hit)
+                });
                 true
             }
         };
@@ -216,13 +221,19 @@ impl<S: Space> Walk<S> {
         best
     }
 
-    /// Starts a job.
-    fn start(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
-        let seat = self.seat_of(prospect);
-        let backfilled = self.comes_before(candidate, seat);
-        let start = self.proposal((candidate, candidate), prospect, hit, parts, backfilled);
-        self.heads[seat].take_if(|head| *head == candidate.attempt.job);
-        self.plan.starts.push(Start { time_limit: shorter_time::limit(hit), ..start });
+    /// Starts a job with all its components.
+    pub(super) fn start(&mut self, candidate: &Queued, found: &[Seat<'_>]) {
+        let seats: Vec<usize> = found.iter().map(|(prospect, ..)| self.seat_of(prospect)).collect();
+        let backfilled = seats.iter().any(|seat| self.comes_before(candidate, *seat));
+        for seat in seats {
+            self.heads[seat].take_if(|head| *head == candidate.attempt.job);
+        }
+        let propose = |(component, (prospect, hit, parts)): (&Candidate, &Seat<'_>)| {
+            let start = self.proposal((candidate, component), prospect, hit, parts, backfilled);
+            Start { time_limit: shorter_time::limit(hit), ..start }
+        };
+        let start = Start::as_one(candidate.all().zip(found).map(propose));
+        self.plan.starts.extend(start);
         self.throttle.count(candidate);
     }
 

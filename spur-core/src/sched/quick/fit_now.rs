@@ -11,15 +11,15 @@ use crate::model::fabric::Pos;
 use crate::sched::inventory::amounts::{Amount, CPUS, RoomId};
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::domains::{DomainTable, Domains, Kind};
-use crate::sched::request::eligible_nodes::{EligibleNodes, NOWHERE, slots_by_position};
+use crate::sched::request::eligible_nodes::{EligibleNodes, NOWHERE, slots_by_position, with_others};
 use crate::sched::timeline::needs::Needs;
-use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
+use crate::sched::timeline::start_bounds::StartBounds;
 use crate::text::time::Time;
 
-use super::super::place::{self, Lost, Placement, Slots, View};
-use super::super::request::Need;
+use super::super::place::{Lost, Placement, Slots};
 use super::super::space::{Hit, Query};
-use super::super::state::{MAX_TRIES, RIVALS};
+use super::super::state::MAX_TRIES;
+use super::super::state::trial::placed;
 use super::idle_counts::Sights;
 use super::ledger::Books;
 
@@ -29,7 +29,7 @@ const MOST_NEEDS: usize = 4_096;
 /// What has been found out about needs, domains and sizes.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
-    needs: Needs,
+    pub(super) needs: Needs,
     domains: DomainTable,
     pub(super) start_bounds: StartBounds,
     tally: Tally,
@@ -41,24 +41,9 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Forgets what was found about rooms: their numbers mean something else now.
-    pub(super) fn forget_rooms(&mut self) {
-        self.needs.forget_rooms();
-    }
-
     /// Whether requests have asked for too many different things.
     pub(super) fn is_full(&self) -> bool {
         self.needs.count() > MOST_NEEDS
-    }
-
-    /// The number of a need: equal needs have the same.
-    pub(super) fn need(&mut self, need: &Need) -> usize {
-        self.needs.number(need)
-    }
-
-    /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
-    pub(super) fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
-        (&mut self.start_bounds, self.needs.smaller())
     }
 
     /// The earliest start in a stretch of time, and whether the search for it was given up.
@@ -91,11 +76,6 @@ impl Finder {
         let mut search =
             FitNow { books, query, stage: &query.stages[0], eligible, tries: 0, in_doubt: false };
         search.see_now(self, |_, _, slots, _| look(slots))
-    }
-
-    /// Slots of a numbered room.
-    fn slots_of(&mut self, books: &Books, need: (usize, &Need), room: RoomId) -> u32 {
-        self.needs.known(need.0).slots(books.held.rooms(), need.1, room)
     }
 }
 
@@ -189,25 +169,17 @@ impl FitNow<'_> {
         let (books, eligible) = (self.books, self.eligible);
         let need = (self.query.need, &self.query.request.need);
         let mut sights = std::mem::take(&mut finder.sights);
-        let slots = sights
-            .of(&books.held, eligible, need, |node| finder.slots_of(books, need, books.held.idle(node)));
+        let slots = sights.of(&books.held, eligible, need, |node| self.idle_slots(finder, node));
         let special = books.ahead.special().chain(books.overdue.keys().copied());
         let special = special.filter(|node| self.may_use(*node));
-        let mut before: Vec<(Pos, u32)> = Vec::new();
         let mut held: Vec<(Pos, u32)> = Vec::new();
-        for (node, pos) in special.filter_map(|node| Some((node, eligible.pos(node.0)?))) {
-            let planned = self.slots_at(finder, node, books.now);
-            before.push((pos, slots.put(&eligible.fabric, pos, planned)));
-            let free = finder.slots_of(books, need, books.held.idle(node));
-            if free < planned {
-                held.push((pos, free));
-            }
-        }
-        slots.sum_up(&eligible.fabric);
-        let seen = look(self, finder, slots, &held);
-        for (pos, had) in before.into_iter().rev() {
-            slots.put(&eligible.fabric, pos, had);
-        }
+        let others = special.filter_map(|node| Some((node, eligible.pos(node.0)?))).map(|(node, pos)| {
+            let (planned, free) = (self.slots_at(finder, node, books.now), self.idle_slots(finder, node));
+            held.extend((free < planned).then_some((pos, free)));
+            (pos, planned)
+        });
+        let others: Vec<(Pos, u32)> = others.collect();
+        let seen = with_others(&eligible.fabric, slots, others, |slots| look(self, finder, slots, &held));
         finder.sights = sights;
         seen
     }
@@ -224,13 +196,8 @@ impl FitNow<'_> {
         if held.is_empty() {
             return self.place(finder, slots, now, true);
         }
-        let planned: Vec<(Pos, u32)> =
-            held.iter().map(|&(pos, free)| (pos, slots.put(fabric, pos, free))).collect();
-        slots.sum_up(fabric);
-        let found = self.place(finder, slots, now, true);
-        for (pos, had) in planned.into_iter().rev() {
-            slots.put(fabric, pos, had);
-        }
+        let held = held.iter().copied();
+        let found = with_others(fabric, slots, held, |slots| self.place(finder, slots, now, true));
         slots.sum_up(fabric);
         found.or_else(|| self.place(finder, slots, now, false))
     }
@@ -244,7 +211,7 @@ impl FitNow<'_> {
         until: Time,
     ) -> Option<PlacedAt> {
         tally.grew = false;
-        let (held, need) = (&self.books.held, (self.query.need, &self.query.request.need));
+        let held = &self.books.held;
         // Where something is planned, or shut, what a node has follows from all of the job's time.
         let planned = self.books.ahead.nodes();
         let special: FixedBitSet = planned.ones().filter(|node| self.may_use(NodeId::at(*node))).collect();
@@ -271,7 +238,7 @@ impl FitNow<'_> {
                     }
                     // Whoever is the last to leave leaves all there is.
                     if let Some(room) = held.known_at(*node, at) {
-                        tally.set(domains, *node, finder.slots_of(self.books, need, room));
+                        tally.set(domains, *node, self.slots_of(finder, room));
                         continue;
                     }
                     let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
@@ -320,17 +287,27 @@ impl FitNow<'_> {
         all
     }
 
+    /// Slots of a numbered room.
+    fn slots_of(&self, finder: &mut Finder, room: RoomId) -> u32 {
+        let known = finder.needs.known(self.query.need);
+        known.slots(self.books.held.rooms(), &self.query.request.need, room)
+    }
+
+    /// Slots of what nobody holds of a node.
+    fn idle_slots(&self, finder: &mut Finder, node: NodeId) -> u32 {
+        self.slots_of(finder, self.books.held.idle(node))
+    }
+
     /// Slots of a node from a time on.
     fn slots_at(&self, finder: &mut Finder, node: NodeId, at: Time) -> u32 {
-        let need = (self.query.need, &self.query.request.need);
         if at > self.books.now {
             if let Some(room) = self.books.known_room(self.query.realm, node, at, self.query.run_time) {
-                return finder.slots_of(self.books, need, room);
+                return self.slots_of(finder, room);
             }
             let room = self.books.planned(self.query.realm, node, at, self.query.run_time);
             return room.map_or(0, |room| self.slots_in(node, &room));
         }
-        let idle = finder.slots_of(self.books, need, self.books.held.idle(node));
+        let idle = self.idle_slots(finder, node);
         // What is planned leaves no more, unless somebody should have gone by now.
         if idle == 0 && !self.books.overdue.contains_key(&node) {
             return 0;
@@ -356,10 +333,8 @@ impl FitNow<'_> {
             return self.place(finder, &self.slots(tally.nodes()), at, false);
         }
         let mut held_back = false;
-        let need = (self.query.need, &self.query.request.need);
-        let books = self.books;
         let free = tally.nodes().map(|(node, slots)| {
-            let free = finder.slots_of(books, need, books.held.idle(node)).min(slots);
+            let free = self.idle_slots(finder, node).min(slots);
             held_back |= free < slots;
             (node, free)
         });
@@ -390,22 +365,13 @@ impl FitNow<'_> {
         at: Time,
         starts: bool,
     ) -> Option<(Placement, Vec<Lost>, bool)> {
-        let fabric = &self.eligible.fabric;
         let minds = self.stage.ask().minds_others(self.query.run_time);
         let occupied =
             minds.map(|seconds| self.books.occupied(self.query.realm, self.eligible, (at, seconds), starts));
-        let view = View { occupied: occupied.as_ref(), ..self.eligible.view(slots) };
-        for ask in &self.stage.asks {
-            let placed = place::place(fabric, &view, ask);
-            self.in_doubt |= !placed.as_ref().map_or_else(|misfit| misfit.exact, |placed| placed.exact);
-            if let Ok(placement) = placed {
-                let names = starts && finder.names_rivals;
-                let lost =
-                    if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
-                return Some((placement, lost, starts));
-            }
-        }
-        None
+        let names = starts && finder.names_rivals;
+        let (found, is_sure) = placed(self.eligible, &self.stage.asks, occupied.as_ref(), slots, names);
+        self.in_doubt |= !is_sure;
+        found.map(|(placement, lost)| (placement, lost, starts))
     }
 }
 

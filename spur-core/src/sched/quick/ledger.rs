@@ -208,7 +208,7 @@ impl Space for Ledger {
     }
 
     fn need(&mut self, need: &Need) -> usize {
-        self.finder.need(need)
+        self.finder.needs.number(need)
     }
 
     fn doubt(&mut self) {
@@ -216,7 +216,8 @@ impl Space for Ledger {
     }
 
     fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
-        self.finder.start_bounds()
+        let finder = &mut *self.finder;
+        (&mut finder.start_bounds, finder.needs.smaller())
     }
 
     fn search(

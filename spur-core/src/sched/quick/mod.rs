@@ -57,7 +57,7 @@ pub(super) struct Quick {
 }
 
 /// What is remembered of the last pass, and of what has happened since.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Memory {
     /// By component of partitions: the first job that has to wait.
     heads: Vec<Option<Head>>,
@@ -97,18 +97,8 @@ impl Quick {
         now: Time,
     ) -> Self {
         let ledger = Ledger::new(inventory, Held::new(cluster, inventory, forecast, now), now);
-        let memory = Memory {
-            heads: vec![None; inventory.partitions.len()],
-            planned: Vec::new(),
-            kept: Vec::new(),
-            changed: BTreeSet::new(),
-            split: Vec::new(),
-            settled: false,
-            was_cut: false,
-            replanned: true,
-            nominated: BTreeSet::new(),
-            stirred: false,
-        };
+        let heads = vec![None; inventory.partitions.len()];
+        let memory = Memory { heads, replanned: true, ..Memory::default() };
         Self { inventory: Arc::clone(inventory), ledger, eligible_sets: EligibleSets::default(), memory }
     }
 
@@ -234,7 +224,7 @@ impl Quick {
         }
         memory.settled &= !books.held.correct(cluster, forecast, now);
         if books.held.tidy(inventory) {
-            self.ledger.finder.forget_rooms();
+            self.ledger.finder.needs.forget_rooms();
         }
         let before = std::mem::replace(&mut books.now, now);
         // What is kept for a job is held until it has started, and for its time from then on.

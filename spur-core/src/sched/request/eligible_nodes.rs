@@ -367,6 +367,23 @@ fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
     Slots::whole(fabric, open(slots))
 }
 
+/// Shows `look` slots with other numbers at some positions, and puts back what these had.
+pub(crate) fn with_others<T>(
+    fabric: &Fabric,
+    slots: &mut Slots,
+    others: impl IntoIterator<Item = (Pos, u32)>,
+    look: impl FnOnce(&mut Slots) -> T,
+) -> T {
+    let others = others.into_iter().map(|(pos, other)| (pos, slots.put(fabric, pos, other)));
+    let before: Vec<(Pos, u32)> = others.collect();
+    slots.sum_up(fabric);
+    let seen = look(slots);
+    for (pos, had) in before.into_iter().rev() {
+        slots.put(fabric, pos, had);
+    }
+    seen
+}
+
 /// The positions of a fabric of whose nodes something holds.
 pub(crate) fn positions_where(fabric: &Fabric, holds: impl Fn(NodeId) -> bool) -> FixedBitSet {
     let mut positions = FixedBitSet::with_capacity(fabric.len());

@@ -2,7 +2,7 @@
 
 mod space;
 pub(super) mod together;
-mod trial;
+pub(super) mod trial;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,8 +39,6 @@ use trial::{Trial, placed};
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
 pub(super) const MAX_TRIES: u32 = 1_000;
-/// Domains that lost, named with a start.
-pub(super) const RIVALS: usize = 3;
 /// Nodes that something is planned on, up to which a start now is looked for without a sweep.
 const MANY_LIMITED: usize = 256;
 
@@ -246,7 +244,7 @@ impl State {
             if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
                 return None;
             }
-            placed(eligible, &stage.asks, None, slots, names)
+            placed(eligible, &stage.asks, None, slots, names).0
         });
         Some(query.hit(&self.realms, (stage, eligible), (self.now, true), found?))
     }

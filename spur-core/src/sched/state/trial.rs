@@ -15,7 +15,10 @@ use crate::sched::timeline::second::Second;
 use crate::sched::timeline::sweep::{Counters, SweepCaller, SweepRequest, Verdict};
 use crate::text::time::Time;
 
-use super::{MAX_TRIES, RIVALS};
+use super::MAX_TRIES;
+
+/// Domains that lost, named with a start.
+const RIVALS: usize = 3;
 
 /// Tries to place a job at the times a sweep comes up with.
 pub(super) struct Trial<'a> {
@@ -82,26 +85,32 @@ impl Trial<'_> {
                 starts,
             )
         });
-        let (placement, lost) =
-            placed(self.eligible, self.asks, occupied.as_ref(), slots, starts && self.names_rivals)?;
-        Some((placement, lost, starts))
+        let names = starts && self.names_rivals;
+        let (found, _) = placed(self.eligible, self.asks, occupied.as_ref(), slots, names);
+        found.map(|(placement, lost)| (placement, lost, starts))
     }
 }
 
-/// The best placement there is, and if `names` is set, those that lost.
-pub(super) fn placed(
+/// The best placement there is, and if `names` is set, those that lost; and whether it is sure that there is none better, or
+/// none.
+pub(crate) fn placed(
     eligible: &EligibleNodes,
     asks: &[Ask],
     occupied: Option<&FixedBitSet>,
     slots: &Slots,
     names: bool,
-) -> Option<(Placement, Vec<Lost>)> {
+) -> (Option<(Placement, Vec<Lost>)>, bool) {
     let fabric = &eligible.fabric;
     let view = View { occupied, ..eligible.view(slots) };
-    let mut asks = asks.iter();
-    let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
-    let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
-    Some((placement, lost))
+    let mut is_sure = true;
+    let found = asks.iter().find_map(|ask| {
+        let placed = place::place(fabric, &view, ask);
+        is_sure &= placed.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
+        let placement = placed.ok()?;
+        let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        Some((placement, lost))
+    });
+    (found, is_sure)
 }
 
 impl Counts for Trial<'_> {

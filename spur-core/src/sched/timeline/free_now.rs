@@ -10,10 +10,9 @@ use std::sync::Arc;
 use crate::model::fabric::Pos;
 use crate::sched::inventory::amounts::RoomId;
 use crate::sched::place::Slots;
-use crate::sched::request::eligible_nodes::EligibleNodes;
+use crate::sched::request::eligible_nodes::{EligibleNodes, with_others};
 use crate::sched::timeline::Timeline;
 
-use super::holes::Hole;
 use super::second::{Second, length};
 
 /// One set of eligible nodes.
@@ -105,36 +104,12 @@ impl FreeNow {
             FreeSlots { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
         sight.follow(eligible, timeline, counts, &mut self.changed);
-        let mut before: Vec<(Pos, u32)> = Vec::new();
-        for node in timeline.limited() {
-            let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end >= needed;
-            before.extend(set(eligible, &mut sight.slots, node, timeline, suits, counts));
-        }
-        sight.slots.sum_up(&eligible.fabric);
-        let answer = look(&sight.slots);
-        for (pos, slots) in before {
-            sight.slots.put(&eligible.fabric, pos, slots);
-        }
-        answer
+        // Of nodes that something is planned on, the best of their holes.
+        let limited = timeline.limited().filter_map(|node| {
+            let holes = timeline.holes_on(node).iter();
+            let suits = holes.filter(|hole| hole.start == Second::BEGIN && hole.end >= needed);
+            Some((eligible.pos(node)?, suits.map(|hole| counts.slots(hole.room)).max().unwrap_or(0)))
+        });
+        with_others(&eligible.fabric, &mut sight.slots, limited, |slots| look(slots))
     }
-}
-
-/// Gives a node the slots of the best of some of its holes; what it had before, if that was something else.
-fn set(
-    eligible: &EligibleNodes,
-    slots: &mut Slots,
-    node: u32,
-    timeline: &Timeline,
-    suits: impl Fn(&Hole) -> bool,
-    counts: &mut impl Counts,
-) -> Option<(Pos, u32)> {
-    let pos = eligible.pos(node)?;
-    let holes = timeline.holes_on(node).iter().filter(|hole| suits(hole));
-    let after = holes.map(|hole| counts.slots(hole.room)).max().unwrap_or(0);
-    let before = slots.at(pos);
-    if before == after {
-        return None;
-    }
-    slots.put(&eligible.fabric, pos, after);
-    Some((pos, before))
 }

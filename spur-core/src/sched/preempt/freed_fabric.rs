@@ -10,8 +10,8 @@ use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::capacity;
 use crate::sched::place::{self, Ask, Placement, Slots, View};
+use crate::sched::request::Request;
 use crate::sched::request::eligible_nodes::{EligibleNodes, slots_by_position};
-use crate::sched::request::{Need, Request};
 
 use super::{Amount, Victim};
 
@@ -34,10 +34,6 @@ impl FreedFabric<'_> {
         &self.eligible.fabric
     }
 
-    fn need(&self) -> &Need {
-        &self.request.need
-    }
-
     /// How many slots a node has if so much is free there.
     pub(super) fn slots(&self, node: NodeId, free: &[i64]) -> u32 {
         let known = &self.inventory.nodes[node.index()];
@@ -45,7 +41,7 @@ impl FreedFabric<'_> {
         if shut || !known.available || !self.eligible.admitted.contains(node.index()) {
             return 0;
         }
-        self.need().slots(&known.shape, &positive(free))
+        self.request.need.slots(&known.shape, &positive(free))
     }
 
     /// Slots that are missing where there are so many nodes with so many slots.
@@ -57,12 +53,6 @@ impl FreedFabric<'_> {
     /// The nodes of a domain, or all there are.
     pub(super) fn range(&self, domain: Option<DomainId>) -> Range<usize> {
         domain.map_or(0..self.fabric().len(), |id| self.fabric().domain(id).range())
-    }
-
-    /// Whether nothing at all is held of a node.
-    fn is_empty(&self, node: NodeId, free: &[i64]) -> bool {
-        let full = capacity(&self.inventory.nodes[node.index()].shape);
-        positive(free) == full
     }
 }
 
@@ -85,7 +75,7 @@ impl<'a> Clearing<'a> {
     pub(super) fn new(freed: FreedFabric<'a>, domain: Option<DomainId>, base: &[u32]) -> Self {
         let range = freed.range(domain);
         let slots = (0..base.len()).map(|index| if range.contains(&index) { base[index] } else { 0 });
-        let slots = slots_by_position(freed.fabric(), freed.need(), slots.collect());
+        let slots = slots_by_position(freed.fabric(), &freed.request.need, slots.collect());
         Self { freed, domain, slots, changed: BTreeMap::new() }
     }
 
@@ -114,17 +104,12 @@ impl<'a> Clearing<'a> {
         }
     }
 
-    /// The number of nodes and of slots.
-    fn counts(&self) -> (u64, u64) {
-        match self.domain {
-            Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),
-            None => (self.slots.nodes() as u64, self.slots.total()),
-        }
-    }
-
     /// Slots that the job lacks by count alone; with enough of them it may still not fit.
     pub(super) fn missing(&self) -> u64 {
-        self.freed.missing(self.counts())
+        self.freed.missing(match self.domain {
+            Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),
+            None => (self.slots.nodes() as u64, self.slots.total()),
+        })
     }
 
     /// Where the job would be put.
@@ -143,15 +128,11 @@ impl<'a> Clearing<'a> {
         let fabric = self.freed.fabric();
         let somebody = |index: &usize| {
             let node = fabric.node(Pos::at(*index));
-            !self.freed.is_empty(node, self.free(node))
+            let free = self.changed.get(&node).unwrap_or(&self.freed.free[node.index()]);
+            positive(free) != capacity(&self.freed.inventory.nodes[node.index()].shape)
         };
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
         occupied.extend(self.freed.range(self.domain).filter(somebody));
         occupied
-    }
-
-    /// What is free of a node.
-    pub(super) fn free(&self, node: NodeId) -> &Amount {
-        self.changed.get(&node).unwrap_or(&self.freed.free[node.index()])
     }
 }

@@ -25,7 +25,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
 use crate::model::config::{Policy, PreemptBy, PreemptCost};
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::model::job::Job;
+use crate::model::job::{Job, JobSpec};
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
@@ -160,22 +160,19 @@ impl Field {
         if policy.by == PreemptBy::None {
             return Self::default();
         }
-        let full = inventory.nodes.iter().map(|node| signed(&capacity(&node.shape)));
+        let free = (0..inventory.nodes.len()).map(|index| full(inventory, NodeId::at(index)));
         let mut field = Self {
             policy: Arc::clone(whole),
             by: policy.cost,
             by_domain: policy.topology,
-            free: full.collect(),
+            free: free.collect(),
             ..Self::default()
         };
         for job in cluster.jobs().active() {
             let Some(alloc) = job.phase.alloc().filter(|_| stays(&job.phase)) else { continue };
             let mut held = held(inventory, job, alloc);
             field.take(&held);
-            if job.phase.preempted().is_some() {
-                continue;
-            }
-            if job.spec.is_follower() {
+            if job.phase.preempted().is_some() || job.spec.is_follower() {
                 continue;
             }
             if let Some(manner) = precedence::manner(cluster, job, now) {
@@ -341,12 +338,9 @@ impl Field {
             add(&mut self.free, &kept.held);
             self.displaced.insert(*job, by);
         }
-        let (gone, stay) = std::mem::take(&mut self.victims)
-            .into_iter()
-            .partition(|victim| way.victims.contains(&victim.attempt));
-        self.victims = stay;
-        let gone: Vec<Victim> = gone;
-        gone.iter().for_each(|victim| add(&mut self.free, &victim.held));
+        for victim in self.victims.extract_if(.., |victim| way.victims.contains(&victim.attempt)) {
+            add(&mut self.free, &victim.held);
+        }
         let parts = way.seats.iter().flat_map(|seat| &seat.parts);
         let held: Vec<_> = parts.map(|part| (part.node, signed(&part.taken))).collect();
         self.take(&held);
@@ -566,7 +560,7 @@ fn amount(part: &StartPart, length: usize) -> Amount {
 
 /// What a start takes of one node.
 fn of_part(inventory: &Inventory, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
-    let full = signed(&capacity(&inventory.nodes[part.node.index()].shape));
+    let full = full(inventory, part.node);
     (part.node, if exclusive { full } else { amount(part, full.len()) })
 }
 
@@ -581,7 +575,7 @@ fn stays(phase: &Phase) -> bool {
 fn cpus_of(inventory: &Inventory, job: &Job) -> Vec<(NodeId, Amount)> {
     let Some(alloc) = job.phase.alloc() else { return Vec::new() };
     let of_part = |part: &NodeAlloc| {
-        let full = signed(&capacity(&inventory.nodes[part.node.index()].shape));
+        let full = full(inventory, part.node);
         let kept = signed(&amount_kept(part, 0, full.len()));
         let held = on_node(job, alloc, part, full);
         (part.node, held.iter().zip(&kept).map(|(held, kept)| held - kept).collect())
@@ -606,24 +600,15 @@ fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
 
 /// What a started job keeps others from using. One that is suspended has no nodes to itself.
 fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
-    let full = |node: NodeId| signed(&capacity(&inventory.nodes[node.index()].shape));
-    let mut held = Vec::with_capacity(alloc.nodes.len());
-    for part in &alloc.nodes {
-        held.push((part.node, on_node(job, alloc, part, full(part.node))));
-    }
-    let nodes = alloc.nodes.iter().map(|part| part.node);
-    let closed = inventory.closes(&job.spec, &alloc.partition, nodes);
-    held.extend(closed.into_iter().map(|node| (node, full(node))));
-    held
+    let parts = alloc.nodes.iter();
+    let own = parts.map(|part| (part.node, on_node(job, alloc, part, full(inventory, part.node))));
+    let closed = inventory.closes(&job.spec, &alloc.partition, alloc.nodes.iter().map(|part| part.node));
+    own.chain(closed.into_iter().map(|node| (node, full(inventory, node)))).collect()
 }
 
 /// What must be free for a job to start on what is kept for it. One that has nodes to itself may find suspended jobs there,
 /// which have no CPUs, and gets what they have not.
-pub(super) fn needs(
-    inventory: &Inventory,
-    spec: &crate::model::job::JobSpec,
-    nomination: &Nomination,
-) -> Vec<(NodeId, Amount)> {
+pub(super) fn needs(inventory: &Inventory, spec: &JobSpec, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
     let mut needs = claims(inventory, spec, nomination);
     for ((_, need), part) in needs.iter_mut().zip(&nomination.parts) {
         let mut least = amount(part, need.len());
@@ -636,13 +621,15 @@ pub(super) fn needs(
 /// What a nomination keeps others from using.
 pub(super) fn claims(
     inventory: &Inventory,
-    spec: &crate::model::job::JobSpec,
+    spec: &JobSpec,
     nomination: &Nomination,
 ) -> Vec<(NodeId, Amount)> {
-    let full = |node: NodeId| signed(&capacity(&inventory.nodes[node.index()].shape));
-    let parts = nomination.parts.iter();
-    let mut held: Vec<_> = parts.map(|part| of_part(inventory, part, nomination.exclusive)).collect();
+    let own = nomination.parts.iter().map(|part| of_part(inventory, part, nomination.exclusive));
     let closed = inventory.closes(spec, &nomination.partition, nomination.nodes());
-    held.extend(closed.into_iter().map(|node| (node, full(node))));
-    held
+    own.chain(closed.into_iter().map(|node| (node, full(inventory, node)))).collect()
+}
+
+/// Everything that a node has.
+fn full(inventory: &Inventory, node: NodeId) -> Amount {
+    signed(&capacity(&inventory.nodes[node.index()].shape))
 }

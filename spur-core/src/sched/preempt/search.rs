@@ -106,39 +106,14 @@ impl<'a> VictimSearch<'a> {
     /// The cheapest set that costs less than `limit`. `budget` is what is left of it; 0 afterwards means that there
     /// may be a cheaper one.
     pub(super) fn run(&self, limit: Option<ComparedLoss>, budget: &mut u64) -> Option<VictimSet> {
-        let first = self.good(budget)?;
+        let order: Vec<usize> = (0..self.local.len()).collect();
+        let (leaving, placed) = first_set::good(&mut InDomain { search: self, budget }, &order)?;
+        let first = self.found(&leaving, placed);
         let bound = self.bound.map(|bound| bound.price(self.by));
         let is_best = bound.is_some_and(|bound| first.loss.price(self.by) <= bound);
         let beaten = limit.is_some_and(|limit| bound.is_none_or(|bound| bound >= limit));
         let best = if is_best || beaten { first } else { self.better(first, limit, budget) };
         limit.is_none_or(|limit| best.loss.price(self.by) < limit).then_some(best)
-    }
-
-    /// A set that will do.
-    fn good(&self, budget: &mut u64) -> Option<VictimSet> {
-        let order: Vec<usize> = (0..self.local.len()).collect();
-        let (leaving, placed) = first_set::good(&mut InDomain { search: self, budget }, &order)?;
-        Some(self.found(&leaving, placed))
-    }
-
-    /// Leaves out those who hold nothing where the job goes. A job that wants whole leaves also needs the rest of
-    /// them, so that nobody is left out then.
-    fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
-        if self.freed.asks.iter().any(|ask| ask.whole_leaves) {
-            return;
-        }
-        let mut nodes: Vec<NodeId> =
-            placement.shares.iter().map(|(pos, _)| self.freed.fabric().node(*pos)).collect();
-        nodes.sort_unstable();
-        let touches =
-            |at: &usize| self.victim(*at).held.iter().any(|(node, _)| nodes.binary_search(node).is_ok());
-        leaving.retain(touches);
-    }
-
-    fn place_without(&self, leaving: &[usize]) -> Option<Placement> {
-        let mut clearing = self.as_it_is();
-        leaving.iter().for_each(|at| clearing.clear(self.victim(*at)));
-        clearing.place()
     }
 
     fn found(&self, leaving: &[usize], placement: Placement) -> VictimSet {
@@ -225,11 +200,23 @@ impl RoomTrial for InDomain<'_, '_> {
     type Seats = Placement;
 
     fn seats(&mut self, leaving: &[usize]) -> Option<Placement> {
-        self.search.place_without(leaving)
+        let mut clearing = self.search.as_it_is();
+        leaving.iter().for_each(|at| clearing.clear(self.search.victim(*at)));
+        clearing.place()
     }
 
+    /// Those stay who hold nothing where the job goes. A job that wants whole leaves also needs the rest of them, so that
+    /// everybody leaves then.
     fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
-        self.search.spare(leaving, placement);
+        let freed = &self.search.freed;
+        if freed.asks.iter().any(|ask| ask.whole_leaves) {
+            return;
+        }
+        let mut nodes: Vec<NodeId> =
+            placement.shares.iter().map(|(pos, _)| freed.fabric().node(*pos)).collect();
+        nodes.sort_unstable();
+        let held = |at: &usize| self.search.victim(*at).held.iter();
+        leaving.retain(|at| held(at).any(|(node, _)| nodes.binary_search(node).is_ok()));
     }
 
     fn goes_on(&mut self) -> bool {

@@ -56,7 +56,7 @@ impl JointSearch<'_, '_> {
     }
 
     /// Fewest nodes and slots that a member asks for.
-    fn asks_for(&self, member: usize) -> (u64, u64) {
+    pub(super) fn asks_for(&self, member: usize) -> (u64, u64) {
         let ask = self.members[member].asks.last();
         let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
         (nodes, ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes))

@@ -19,7 +19,6 @@ use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 
-use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Layer};
 use crate::model::job::JobSpec;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
@@ -147,7 +146,7 @@ pub(super) fn place_together(
     };
     let exact = search.exact;
     *budget = search.budget;
-    let Some(JointPlacement { mut seats, .. }) = found else { return Err(exact) };
+    let mut seats = found.ok_or(exact)?.placed.into_iter().map(|placed| placed.seat).collect::<Vec<_>>();
     seats.iter_mut().for_each(|seat| seat.placement.exact &= exact);
     Ok(seats)
 }
@@ -235,11 +234,6 @@ fn everywhere(fabric: &Fabric) -> FixedBitSet {
     let mut set = FixedBitSet::with_capacity(fabric.len());
     set.insert_range(..);
     set
-}
-
-/// Nodes that are used by some seats, without those that are only closed to others.
-fn used(seats: &[Seat]) -> impl Iterator<Item = NodeId> + '_ {
-    seats.iter().flat_map(|seat| &seat.parts).filter(|part| part.slots > 0).map(|part| part.node)
 }
 
 /// Every way to choose one of so many for each component, the first choices first.

@@ -17,7 +17,7 @@ use crate::sched::request::eligible_nodes::slots_by_position;
 use crate::sched::request::part::Part;
 
 use super::rank::{fit, locality};
-use super::{Member, Seat, used};
+use super::{Member, Seat};
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
@@ -28,12 +28,12 @@ const MOST_POSITIONS: usize = 64;
 
 /// One component placed, and how it compares.
 #[derive(Clone, Debug)]
-struct PlacedComponent {
+pub(super) struct PlacedComponent {
     /// Whether it is known to be allowed; otherwise only that there is room for it.
     allowed: bool,
     locality: Vec<i64>,
     fit: Vec<u64>,
-    seat: Seat,
+    pub(super) seat: Seat,
 }
 
 /// All of them placed, and how that compares.
@@ -41,23 +41,29 @@ struct PlacedComponent {
 pub(super) struct JointPlacement {
     /// Domains of each preferred layer that they touch together.
     pub(super) near: Vec<u32>,
-    localities: Vec<Vec<i64>>,
-    fits: Vec<Vec<u64>>,
-    pub(super) seats: Vec<Seat>,
+    pub(super) placed: Vec<PlacedComponent>,
 }
 
 impl JointPlacement {
     /// Whether it comes before another.
     pub(super) fn is_better_than(&self, other: &JointPlacement) -> bool {
-        let shares = |found: &JointPlacement| -> Vec<Vec<(Pos, u32)>> {
-            found.seats.iter().map(|seat| seat.placement.shares.clone()).collect()
+        let (mine, theirs) = (&self.placed, &other.placed);
+        let fits = || mine.iter().map(|own| &own.fit).cmp(theirs.iter().map(|other| &other.fit));
+        let shares = |of: &[PlacedComponent]| -> Vec<Vec<(Pos, u32)>> {
+            of.iter().map(|placed| placed.seat.placement.shares.clone()).collect()
         };
-        let head = (&self.near, &self.localities, &self.fits);
-        match head.cmp(&(&other.near, &other.localities, &other.fits)) {
-            std::cmp::Ordering::Equal => shares(self) < shares(other),
-            order => order.is_lt(),
-        }
+        self.near
+            .cmp(&other.near)
+            .then_with(|| localities(mine).cmp(localities(theirs)))
+            .then_with(fits)
+            .then_with(|| shares(mine).cmp(&shares(theirs)))
+            .is_lt()
     }
+}
+
+/// How local each component is.
+fn localities(placed: &[PlacedComponent]) -> impl Iterator<Item = &Vec<i64>> {
+    placed.iter().map(|placed| &placed.locality)
 }
 
 /// How a component is confined.
@@ -81,9 +87,7 @@ pub(super) struct JointSearch<'a, 'r> {
     open: Vec<Slots>,
     /// The slots of every room, by member.
     known: Vec<Vec<u32>>,
-    seats: Vec<Seat>,
-    localities: Vec<Vec<i64>>,
-    fits: Vec<Vec<u64>>,
+    placed: Vec<PlacedComponent>,
     /// How local the members have to be, if a way is known where they are.
     worst: Option<Vec<Vec<i64>>>,
     pub(super) budget: u64,
@@ -110,9 +114,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             left: members.iter().map(|member| member.rooms.clone()).collect(),
             open: Vec::with_capacity(members.len()),
             known: vec![Vec::new(); members.len()],
-            seats: Vec::new(),
-            localities: Vec::new(),
-            fits: Vec::new(),
+            placed: Vec::new(),
             worst: None,
             budget,
             exact: true,
@@ -128,7 +130,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
 
     /// Looks from now on for nothing that comes behind what was found, where no layer is preferred to it.
     pub(super) fn beat(&mut self, found: &JointPlacement) {
-        self.worst = self.prefer.is_empty().then(|| found.localities.clone());
+        self.worst = self.prefer.is_empty().then(|| localities(&found.placed).cloned().collect());
     }
 
     /// The fabric that nearness is about.
@@ -142,9 +144,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 
     fn has_enough_for(&mut self, member: usize, within: Option<&FixedBitSet>) -> bool {
-        let ask = self.members[member].asks.last();
-        let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
-        let slots = ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes);
+        let (nodes, slots) = self.asks_for(member);
         let slots_seen = &self.open[member];
         let (mut open, mut total) = (0, 0);
         for pos in positions(&self.members[member].eligible.fabric, within) {
@@ -176,11 +176,12 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
         let mut best = None;
         self.dive(within, &mut best);
-        if best.as_ref().is_some_and(|best: &JointPlacement| best.localities == alone) {
+        let is_best = |best: &JointPlacement| localities(&best.placed).eq(&alone);
+        if best.as_ref().is_some_and(is_best) {
             return best;
         }
         self.branch(within, &alone, &mut best, Self::confined);
-        if best.as_ref().is_some_and(|best| best.localities == alone || self.is_settled(best, within)) {
+        if best.as_ref().is_some_and(|best| is_best(best) || self.is_settled(best, within)) {
             return best;
         }
         self.branch(within, &alone, &mut best, Self::every_share);
@@ -192,8 +193,8 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     fn is_settled(&self, best: &JointPlacement, within: Option<&FixedBitSet>) -> bool {
         let takes_any = |ask: &Ask| !ask.contiguous && ask.required.is_empty() && ask.counts.is_empty();
         let is_plain = |member: &Member<'_>| !member.eligible.weighs() && member.asks.iter().all(takes_any);
-        let is_in_leaf = |(member, seat): (&Member<'_>, &Seat)| {
-            let holder = seat.placement.common.map(|id| member.eligible.fabric.domain(id).layer());
+        let is_in_leaf = |(member, placed): (&Member<'_>, &PlacedComponent)| {
+            let holder = placed.seat.placement.common.map(|id| member.eligible.fabric.domain(id).layer());
             let [ask] = member.asks else { return false };
             member.need.whole
                 && holder == Some(Layer::LEAF)
@@ -204,7 +205,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         };
         let before_last = self.members.len().saturating_sub(1);
         self.members.iter().all(is_plain)
-            && self.members.iter().zip(&best.seats).take(before_last).all(is_in_leaf)
+            && self.members.iter().zip(&best.placed).take(before_last).all(is_in_leaf)
             && self.leaves_are_alike(within)
     }
 
@@ -229,16 +230,14 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     /// Everybody where he likes best, one after another.
     fn dive(&mut self, within: Option<&FixedBitSet>, best: &mut Option<JointPlacement>) {
         let mut undo = Vec::new();
-        let mut placed = 0;
-        while placed < self.members.len() {
-            let Some(option) = self.try_one(placed, Bounds::Within(within)) else { break };
-            undo.extend(self.enter(placed, option));
-            placed += 1;
+        for member in 0..self.members.len() {
+            let Some(option) = self.try_one(member, Bounds::Within(within)) else { break };
+            undo.extend(self.enter(member, option));
         }
-        if placed == self.members.len() {
+        if self.placed.len() == self.members.len() {
             *best = Some(self.found());
         }
-        (0..placed).for_each(|_| self.leave_last());
+        self.placed.clear();
         self.restore(undo);
     }
 
@@ -250,26 +249,24 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         best: &mut Option<JointPlacement>,
         options: fn(&mut Self, usize, Option<&FixedBitSet>) -> Vec<PlacedComponent>,
     ) {
-        let member = self.seats.len();
+        let member = self.placed.len();
         if member == self.members.len() {
             let found = self.found();
-            if best.as_ref().is_none_or(|best| found.localities < best.localities) {
+            if best.as_ref().is_none_or(|best| localities(&found.placed).lt(localities(&best.placed))) {
                 *best = Some(found);
             }
             return;
         }
         for option in options(self, member, within) {
-            let mut bound = self.localities.clone();
-            bound.push(option.locality.clone());
-            bound.extend_from_slice(&alone[member + 1..]);
-            if best.as_ref().is_some_and(|best| bound >= best.localities) {
+            let bound = localities(&self.placed).chain([&option.locality]).chain(&alone[member + 1..]);
+            if best.as_ref().is_some_and(|best| bound.ge(localities(&best.placed))) {
                 // Those behind it are no better.
                 return;
             }
             if self.leaves_enough(member, &option, within) && self.is_allowed(member, &option) {
                 let undo = self.enter(member, option);
                 self.branch(within, alone, best, options);
-                self.leave_last();
+                self.placed.pop();
                 self.restore(undo);
             }
         }
@@ -284,7 +281,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     ) -> bool {
         let undo = self.enter(member, offer.clone());
         let enough = (member + 1..self.members.len()).all(|other| self.has_enough_for(other, within));
-        self.leave_last();
+        self.placed.pop();
         self.restore(undo);
         enough
     }
@@ -464,7 +461,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         let occupied = occupied.as_ref().map(|occupied| {
             let mut occupied = occupied.clone();
             occupied.grow(fabric.len());
-            used(&self.seats)
+            used(&self.placed)
                 .filter_map(|node| fabric.pos(node))
                 .for_each(|pos| occupied.insert(pos.index()));
             occupied
@@ -527,16 +524,8 @@ impl<'a, 'r> JointSearch<'a, 'r> {
                 self.leave(other, part.node, after);
             }
         }
-        self.localities.push(option.locality);
-        self.fits.push(option.fit);
-        self.seats.push(option.seat);
+        self.placed.push(option);
         undo
-    }
-
-    fn leave_last(&mut self) {
-        self.localities.pop();
-        self.fits.pop();
-        self.seats.pop();
     }
 
     fn restore(&mut self, undo: Vec<Undo>) {
@@ -561,19 +550,20 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             Vec::new()
         } else {
             let fabric = &self.members[0].eligible.fabric;
-            let mut positions: Vec<Pos> = used(&self.seats).filter_map(|node| fabric.pos(node)).collect();
+            let mut positions: Vec<Pos> = used(&self.placed).filter_map(|node| fabric.pos(node)).collect();
             positions.sort_unstable();
             positions.dedup();
             let spans = fabric.spans(&positions);
             self.prefer.iter().map(|layer| spans[layer.index()]).collect()
         };
-        JointPlacement {
-            near,
-            localities: self.localities.clone(),
-            fits: self.fits.clone(),
-            seats: self.seats.clone(),
-        }
+        JointPlacement { near, placed: self.placed.clone() }
     }
+}
+
+/// Nodes that are used by some components, without those that are only closed to others.
+fn used(placed: &[PlacedComponent]) -> impl Iterator<Item = NodeId> + '_ {
+    let parts = placed.iter().flat_map(|placed| &placed.seat.parts);
+    parts.filter(|part| part.slots > 0).map(|part| part.node)
 }
 
 /// What one try costs: the positions that are looked at, and what comes with it for every domain.

@@ -23,7 +23,7 @@ use crate::sched::request::eligible_nodes::{
 use crate::sched::timeline::licenses::wanted;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
-use crate::text::nearest;
+use crate::text::nearest::nearest;
 use crate::text::time::{Time, TimeLimit};
 
 use self::lacking::{counted, devices, too_large};
@@ -92,16 +92,21 @@ pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> 
 /// The limit that a request hits in the first of its partitions, if it can never be honoured there as it is configured, and
 /// whether that is the partition's or the cluster's; nothing is said of what would work.
 pub(super) fn limit(inventory: &Inventory, spec: &JobSpec) -> Option<(Reason, String)> {
-    let index = spec.partitions.iter().find_map(|name| inventory.partition(name))?;
+    let (index, partition) = inventory.partitions_of(spec).next()?;
     let judge = Judge::new(inventory);
-    let text = judge.judge(index, spec, None, Say::Nearest).err()?.into_text();
-    let has_limit = inventory.partitions[index].partition.config.max_nodes.is_some();
+    let text = judge.judge(index, spec, None, Say::Nearest).err()?.text;
+    let has_limit = partition.config.max_nodes.is_some();
     let is_partitions = has_limit && judge.without_limits().judge(index, spec, None, Say::Nearest).is_ok();
     Some((if is_partitions { Reason::PartitionConfig } else { Reason::BadConstraints }, text))
 }
 
 fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
     Err(Refusal { kind, message, works: Vec::new(), waits: None })
+}
+
+/// What may have been meant with a word, as the end of a sentence; nothing if nothing known is near.
+pub(super) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
 /// How much of a refusal is wanted.
@@ -150,15 +155,15 @@ impl<'a> Judge<'a> {
             // What no administrator can help counts more than what one can.
             let (refused, waits) = match self.without_limits().whole(spec, Say::Nearest) {
                 Ok(_) => {
-                    let reason = limited.reason();
+                    let reason = limited.reason;
                     (limited, Some(reason))
                 }
                 Err(never) => (never, None),
             };
-            let index = spec.partitions.iter().find_map(|name| self.inventory.partition(name));
-            let request = index.and_then(|index| self.inventory.request(index, spec).ok());
+            let first = self.inventory.partitions_of(spec).next();
+            let request = first.and_then(|(index, _)| self.inventory.request(index, spec).ok());
             let again = |spec: &JobSpec, say| self.whole(spec, say).map(|_| ());
-            let floor = index.map_or(1, |index| self.inventory.partitions[index].partition.config.min_nodes);
+            let floor = first.map_or(1, |(_, partition)| partition.config.min_nodes);
             let shapes = || self.inventory.nodes.iter().map(|node| &node.shape);
             let site = Site {
                 nodes: self.inventory.nodes.len(),
@@ -205,9 +210,8 @@ impl<'a> Judge<'a> {
     /// Judges a request in the first of the partitions that works, on the nodes of a reservation where one is given.
     fn in_partitions(&self, spec: &JobSpec, within: Option<usize>, say: Say) -> Result<Vec<String>, Refused> {
         let mut first = None;
-        for name in &spec.partitions {
-            let Some(index) = self.inventory.partition(name) else { continue };
-            let partition = &self.inventory.partitions[index].partition;
+        for (index, partition) in self.inventory.partitions_of(spec) {
+            let name = partition.name();
             let holds =
                 |within: usize| partition.nodes.iter().any(|node| self.reservations[within].holds(*node));
             let judged = match within.is_some_and(|within| !holds(within)) {
@@ -323,8 +327,7 @@ fn licenses(inventory: &Inventory, spec: &JobSpec) -> Result<(), Refused> {
     for (at, (name, count)) in wanted(spec).iter().enumerate() {
         let has = known.iter().find(|(known, _)| **known == **name).map(|(_, has)| *has);
         let Some(has) = has else {
-            let near = nearest::nearest(name, known.iter().map(|(known, _)| &**known));
-            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let near = meant(name, known.iter().map(|(known, _)| &**known));
             refuse(RefusalKind::License, format!("--licenses={name}: there is no such license{near}"))?;
             continue;
         };
@@ -424,9 +427,7 @@ fn hosts(
     let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
     for name in &names {
         let Some(id) = fabric.pos_named(name).map(|pos| fabric.node(pos)) else {
-            let known = inventory.nodes.iter().map(|node| &*node.name);
-            let near = nearest::nearest(name, known)
-                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let near = meant(name, inventory.nodes.iter().map(|node| &*node.name));
             return refuse(RefusalKind::NodeName, format!("{option}: there is no node {name}{near}"));
         };
         if option == "-w" && !partition.members.contains(id.index()) {
@@ -452,8 +453,7 @@ fn features(
             if let Err(ambiguous @ LookupError::Ambiguous { .. }) = fabric.find(name) {
                 return refuse(RefusalKind::Features, format!("--constraint: {ambiguous}"));
             }
-            let near = nearest::nearest(name, known)
-                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let near = meant(name, known);
             let message =
                 format!("--constraint: no node of partition {} has feature {name}{near}", partition.name());
             return refuse(RefusalKind::Features, message);
@@ -472,8 +472,7 @@ fn wishes(inventory: &Inventory, fabric: &Fabric, spec: &JobSpec) -> Result<(), 
     };
     let unknown = wish.and_then(|wish| wish.names().into_iter().find(|name| !is_known(name)));
     let Some(name) = unknown else { return Ok(()) };
-    let near = nearest::nearest(name, nodes().map(|feature| &**feature))
-        .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let near = meant(name, nodes().map(|feature| &**feature));
     refuse(RefusalKind::Prefer, format!("--prefer: no node has feature {name}{near}"))
 }
 

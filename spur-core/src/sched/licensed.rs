@@ -7,6 +7,7 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::{Time, TimeLimit};
 
+use super::feasible::meant;
 use super::forecast::{ENDLESS, Limits};
 use super::timeline::holding;
 use super::timeline::licenses::{Licenses, WantedLicenses, wanted};
@@ -55,8 +56,7 @@ pub fn check(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Str
             }
             Some(_) => {}
             None => {
-                let near = crate::text::nearest::nearest(name, known.iter().map(|(known, _)| &**known));
-                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                let near = meant(name, known.iter().map(|(known, _)| &**known));
                 return Err(format!("Licenses={name}: there is no such license{near}"));
             }
         }

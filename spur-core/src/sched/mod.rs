@@ -144,8 +144,8 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
 #[must_use]
 pub fn fewest_nodes(cluster: &Cluster, spec: &JobSpec) -> u32 {
     let inventory = cluster.standing(Inventory::new);
-    let partitions = spec.partitions.iter().filter_map(|name| inventory.partition(name));
-    partitions.filter_map(|partition| inventory.fewest_nodes(partition, spec)).min().unwrap_or(1)
+    let partitions = inventory.partitions_of(spec);
+    partitions.filter_map(|(index, _)| inventory.fewest_nodes(index, spec)).min().unwrap_or(1)
 }
 
 /// What is kept from one pass to the next.
@@ -201,24 +201,26 @@ impl Planner {
 
     /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
     pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-        let inventory = cluster.standing(Inventory::new);
-        let knows_all = self.knows_all(cluster);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, forecast, now, &self.subject);
-        if kept.quick.is_none() {
-            kept.line.take_changes();
-        }
-        let forecast = Prudent { by: forecast, firm: kept.firm };
-        let pass = Pass::new(cluster, inventory, &kept.line, &forecast, now);
-        let pass = pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()));
+        let pass = self.begin_by(cluster, now, Some(forecast));
         self.finish(pass)
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.
     pub fn begin(&mut self, cluster: &Cluster, now: Time) -> Pass {
+        self.begin_by(cluster, now, None)
+    }
+
+    /// Begins a deep pass by a forecast of the caller's, or its own.
+    fn begin_by(&mut self, cluster: &Cluster, now: Time, forecast: Option<&dyn Forecast>) -> Pass {
         let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, &self.recent, now, &self.subject);
-        let forecast = Prudent { by: &self.recent, firm: kept.firm };
+        let forecast = forecast.unwrap_or(&self.recent);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, forecast, now, &self.subject);
+        // A quick pass that knows nothing yet looks at everybody.
+        if kept.quick.is_none() {
+            kept.line.take_changes();
+        }
+        let forecast = Prudent { by: forecast, firm: kept.firm };
         let pass = Pass::new(cluster, inventory, &kept.line, &forecast, now);
         pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()))
     }

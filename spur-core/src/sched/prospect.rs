@@ -112,9 +112,7 @@ impl EligibleSets {
         let choices = Arc::clone(&candidate.choices);
         Ok(Prospect { realm, partition, choices, choice, need, eligible_sets, wishes, stages, barred_by })
     }
-}
 
-impl EligibleSets {
     /// The prospects of another job that wants the same, if they are kept.
     pub(super) fn prospects_like(&self, candidate: &Candidate) -> Option<Arc<[Prospect]>> {
         let same = |(spec, prospects): &&(Arc<JobSpec>, Arc<[Prospect]>)| {

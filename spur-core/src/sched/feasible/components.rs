@@ -105,9 +105,10 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
         Some(bound) if !bound.is_empty() => bound.into_iter().map(Some).collect(),
         _ => vec![None],
     };
-    let partitions = spec.partitions.iter().filter_map(|name| inventory.partition(name));
-    for (index, within) in partitions.flat_map(|index| places.iter().map(move |within| (index, *within))) {
-        let most = if limits { inventory.partitions[index].partition.config.max_nodes } else { None };
+    let partitions = inventory.partitions_of(spec);
+    let all_places = partitions.flat_map(|known| places.iter().map(move |within| (known, *within)));
+    for ((index, partition), within) in all_places {
+        let most = if limits { partition.config.max_nodes } else { None };
         let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX));
         let (Ok(request), Ok(fabric)) = (request, fabric_for(inventory, index, spec)) else { continue };
         for alternative in alternatives(spec, fabric) {

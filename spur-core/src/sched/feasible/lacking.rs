@@ -7,32 +7,26 @@ use crate::sched::inventory::Inventory;
 use crate::sched::place;
 use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::EligibleNodes;
-use crate::text::nearest;
 
-use super::RefusalKind;
 use super::mend::{Offer, Refused};
 use super::parameters::{Of, Parameter};
+use super::{RefusalKind, meant};
 
 /// All devices have to be on some node. Whoever asks for others did not mean them, so nothing near is offered.
 pub(super) fn devices(inventory: &Inventory, shape: &Shape) -> Result<(), Refused> {
-    let gets_gpus = || {
-        let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
-        asked.any(|gres| gres.name == "gpu" && gres.count > 0)
-    };
-    if shape.gets_shards() && gets_gpus() {
+    let all = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
+    let mut asked = all.filter(|gres| gres.count > 0);
+    if shape.gets_shards() && asked.clone().any(|gres| gres.name == "gpu") {
         let text = "a job has GPUs or shards of them, not both".to_owned();
         return Err(Refused::new(RefusalKind::Gres, text, []));
     }
     let shared = inventory.nodes.iter().any(|node| node.shape.shared_gpus);
     let named = || inventory.nodes.iter().flat_map(|node| &node.shape.gres).map(|gres| &*gres.name);
     let known = || named().chain(shared.then_some(SHARD));
-    let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
-    let Some(gres) = asked.find(|gres| gres.count > 0 && known().all(|name| *name != *gres.name)) else {
+    let Some(gres) = asked.find(|gres| known().all(|name| *name != *gres.name)) else {
         return Ok(());
     };
-    let near = nearest::nearest(&gres.name, known());
-    let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-    let text = format!("{gres}: no node has {}{near}", gres.name);
+    let text = format!("{gres}: no node has {}{}", gres.name, meant(&gres.name, known()));
     Err(Refused::new(RefusalKind::Gres, text, []))
 }
 

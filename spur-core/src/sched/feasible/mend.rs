@@ -61,10 +61,11 @@ impl Site {
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
     kind: RefusalKind,
-    text: String,
+    /// The limit alone.
+    pub(super) text: String,
     offers: Vec<Offer>,
     /// Why a job waits that only this keeps from running, where it is a limit that an administrator can raise.
-    reason: Reason,
+    pub(super) reason: Reason,
 }
 
 /// What may mend a request.
@@ -98,11 +99,6 @@ impl Refused {
         Self { reason, ..self }
     }
 
-    /// Why a job waits that only this keeps from running.
-    pub(super) fn reason(&self) -> Reason {
-        self.reason
-    }
-
     /// What can never be placed.
     pub(super) fn never(kind: RefusalKind, spec: &JobSpec, never: Never) -> Self {
         let Never { text, nearest, multiples } = never;
@@ -112,11 +108,6 @@ impl Refused {
         });
         let multiples = Parameter::multiples(spec).filter(|_| multiples).map(Offer::Other);
         Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Parameter::Nodes)]))
-    }
-
-    /// The limit alone.
-    pub(super) fn into_text(self) -> String {
-        self.text
     }
 
     /// The refusal of a part of the cluster.

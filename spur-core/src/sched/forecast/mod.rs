@@ -191,10 +191,6 @@ impl Recent {
         runs.push_front(Run { seconds: ran, ..asked(spec) });
     }
 
-    fn predicted(&self, job: &Job) -> u64 {
-        self.guessed(job, |guess| guess.likely)
-    }
-
     fn guessed(&self, job: &Job, which: impl Fn(&Guess) -> u64) -> u64 {
         let request = requested(&job.spec);
         self.jobs.get(&job.id).map_or(request, |guess| which(guess).clamp(1, request))
@@ -203,7 +199,7 @@ impl Recent {
 
 impl Forecast for Recent {
     fn run_time(&self, job: &Job) -> u64 {
-        self.predicted(job)
+        self.guessed(job, |guess| guess.likely)
     }
 
     fn weighed_time(&self, job: &Job) -> u64 {
@@ -211,7 +207,7 @@ impl Forecast for Recent {
     }
 
     fn end(&self, job: &Job, started: Time, now: Time) -> Time {
-        let (predicted, request) = (self.predicted(job), requested(&job.spec));
+        let (predicted, request) = (self.run_time(job), requested(&job.spec));
         corrected(self.correct, predicted, request, now.since(started))
             .map_or(started + request, |run| started + run)
     }

@@ -42,14 +42,7 @@ pub(super) struct ScenePartition {
     /// Partitions that share nodes have the same number: a job that waits in one may keep jobs of the other waiting.
     pub(super) component: usize,
     /// The classes of its nodes, each once, and how many nodes there are of each.
-    classes: Vec<(ClassId, u32)>,
-}
-
-impl ScenePartition {
-    /// The classes of its nodes, each once, and how many nodes there are of each.
-    pub(super) fn classes(&self) -> &[(ClassId, u32)] {
-        &self.classes
-    }
+    pub(super) classes: Vec<(ClassId, u32)>,
 }
 
 /// What priorities are measured against.
@@ -147,6 +140,15 @@ impl Inventory {
     /// The number of the partition of that name.
     pub(super) fn partition(&self, name: &str) -> Option<usize> {
         self.partitions.iter().position(|inventory| &**inventory.partition.name() == name)
+    }
+
+    /// The partitions that a job names, as far as there are such, with their numbers.
+    pub(super) fn partitions_of<'a>(
+        &'a self,
+        spec: &'a JobSpec,
+    ) -> impl Iterator<Item = (usize, &'a Partition)> + Clone {
+        let known = spec.partitions.iter().filter_map(|name| self.partition(name));
+        known.map(|index| (index, &self.partitions[index].partition))
     }
 
     /// How a fabric was configured; a flat one has no configuration.

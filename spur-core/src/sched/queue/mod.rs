@@ -227,8 +227,8 @@ impl Ranked {
 
 /// The priority that a job begins with when nothing but room keeps it waiting.
 pub(super) fn first_priority(inventory: &Inventory, job: &Job, now: Time) -> u32 {
-    let partitions = job.spec.partitions.iter().filter_map(|name| inventory.partition(name));
-    let factors = partitions.map(|index| inventory.partitions[index].partition.config.priority_job_factor);
+    let partitions = inventory.partitions_of(&job.spec);
+    let factors = partitions.map(|(_, partition)| partition.config.priority_job_factor);
     let facts = facts(inventory, job, now, factors.max().unwrap_or(0));
     priority::multifactor(&inventory.policy.scheduler, &inventory.scale, &facts, now)
 }
@@ -297,8 +297,7 @@ impl Measure {
             return Err(obstacle);
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
-        for index in job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name)) {
-            let partition = &self.inventory.partitions[index].partition;
+        for (index, partition) in self.inventory.partitions_of(&job.spec) {
             if starts(partition, &job.spec) {
                 first = first.or(Some(index));
                 tier = partition.config.priority_tier.max(tier);
@@ -331,8 +330,7 @@ impl Measure {
 
     /// How far a job, or one component, reaches where jobs make others leave.
     fn reach(&self, job: &Job) -> u32 {
-        let configs = job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name));
-        let configs = configs.map(|index| &self.inventory.partitions[index].partition.config);
+        let configs = self.inventory.partitions_of(&job.spec).map(|(_, partition)| &partition.config);
         let tiers =
             self.inventory.partitions.iter().map(|inventory| inventory.partition.config.priority_tier);
         precedence::reach(&self.inventory.policy, tiers, job.spec.qos.as_deref(), configs)
@@ -384,8 +382,7 @@ impl Measure {
 
     /// Why none of a job's partitions starts it.
     fn closed(&self, job: &Job) -> Obstacle {
-        let known = job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name));
-        let mut known = known.map(|index| &self.inventory.partitions[index].partition);
+        let mut known = self.inventory.partitions_of(&job.spec).map(|(_, partition)| partition);
         let open = known.clone().filter(|partition| partition.starts()).map(|open| &open.config);
         let limit = |config: &PartitionConfig| {
             config.limit(&job.spec).map(|limit| (limit.reason(), limit.sentence(config, &job.spec)))
@@ -424,11 +421,7 @@ impl Measure {
     fn candidate(&mut self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
         let mut choices = Vec::with_capacity(job.spec.partitions.len());
         let mut problem = String::new();
-        for index in job.spec.partitions.iter().filter_map(|name| self.inventory.partition(name)) {
-            let partition = &self.inventory.partitions[index].partition;
-            if !starts(partition, &job.spec) {
-                continue;
-            }
+        for (index, _) in self.inventory.partitions_of(&job.spec).filter(|(_, of)| starts(of, &job.spec)) {
             match self.inventory.request(index, &job.spec) {
                 Ok(request) => choices.push((index, request)),
                 Err(error) => problem = error.to_string(),

@@ -42,10 +42,9 @@ pub(crate) fn priorities(
         whole.cpus = whole.cpus.saturating_add(cpus);
     }
     let (policy, scale) = (&inventory.policy.scheduler, &inventory.scale);
-    let partitions = job.spec.partitions.iter().filter_map(|name| inventory.partition(name));
+    let partitions = inventory.partitions_of(&job.spec);
     partitions
-        .map(|index| {
-            let partition = &inventory.partitions[index].partition;
+        .map(|(_, partition)| {
             let facts = Facts { partition_factor: partition.config.priority_job_factor, ..whole };
             PartPriority {
                 partition: Arc::clone(partition.name()),

@@ -212,11 +212,11 @@ impl<'a> Wisher<'a> {
     fn admitted(&self) -> Vec<(ClassId, u32)> {
         let (partition, shape) = (&self.inventory.partitions[self.partition], &self.spec.shape);
         if shape.features.is_none() && shape.exclude.is_none() {
-            return partition.classes().to_vec();
+            return partition.classes.clone();
         }
         // Who excludes what means nothing is refused elsewhere.
         let Ok(admitted) = Filter::of(shape).admitted(self.inventory, self.partition, self.fabric) else {
-            return partition.classes().to_vec();
+            return partition.classes.clone();
         };
         inventory::count_classes(admitted.ones().map(|node| self.inventory.nodes[node].class))
     }

@@ -10,7 +10,7 @@ pub(super) mod counts;
 pub(super) mod domains;
 pub(super) mod eligible_nodes;
 pub(super) mod part;
-mod whole_leaves;
+pub(super) mod whole_leaves;
 
 use smallvec::SmallVec;
 
@@ -537,7 +537,8 @@ fn is_kind(gres: &NodeGres, spec: &GresSpec) -> bool {
     spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
 }
 
-/// Adds devices to what is taken, so many so often; shards that are taken at once are of one GPU.
+/// Adds devices to what is taken, so many so often, from the entries that match, in their order; shards that are taken at once
+/// are of one GPU. Of GPUs that may be shared it takes those of which nobody has a shard, with all their shards.
 fn take_devices(
     shape: &NodeShape,
     amount: &[u64],
@@ -548,20 +549,8 @@ fn take_devices(
     if spec.name == SHARD {
         return (0..times).try_for_each(|_| take_shards(shape, amount, taken, spec, count));
     }
-    take_gres(shape, amount, taken, spec, count.checked_mul(times)?)
-}
-
-/// Adds `count` devices to what is taken, from the entries that match, in their order. Of GPUs that may be shared it takes
-/// those of which nobody has a shard, with all their shards.
-fn take_gres(
-    shape: &NodeShape,
-    amount: &[u64],
-    taken: &mut [u64],
-    spec: &GresSpec,
-    count: u64,
-) -> Option<()> {
     let shared = shape.shared_gpus && spec.name == "gpu";
-    let mut left = count;
+    let mut left = count.checked_mul(times)?;
     for (entry, gres) in shape.gres.iter().enumerate() {
         if matches(gres, spec) {
             let each = if shared { u64::from(gres.count).max(1) } else { 1 };

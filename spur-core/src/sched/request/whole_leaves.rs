@@ -16,7 +16,7 @@ impl Inventory {
         let request = self.request(index, spec).ok()?;
         let slots =
             |class| request.need.slots(self.rooms.shape(class), self.rooms.amount(self.rooms.full(class)));
-        let kinds = partition.classes().iter().map(|(class, count)| (slots(*class), *count)).collect();
+        let kinds = partition.classes.iter().map(|(class, count)| (slots(*class), *count)).collect();
         let fewest = fewest_nodes(kinds, request.min_slots())?;
         Some(fewest.max(request.min_nodes()))
     }

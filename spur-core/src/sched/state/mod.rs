@@ -52,7 +52,7 @@ const MOST_LOOKS: usize = 50_000;
 type Holds = SmallVec<[(Time, Amount); 1]>;
 
 /// What is free when, what is free now, and what has been found out about rooms.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     now: Time,
     realms: Realms,
@@ -80,7 +80,7 @@ pub(super) struct State {
 }
 
 /// Nodes on which nothing runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Unused {
     /// The nodes that jobs close by having whole leaves to themselves.
     closed: Vec<(NodeId, JobId)>,
@@ -142,18 +142,12 @@ impl State {
             timelines,
             rooms,
             idle,
-            needs: Needs::default(),
-            domains: DomainTable::default(),
             counters: Counters::new(inventory.nodes.len()),
-            free_for_ever: FreeForEver::default(),
-            canvas: Canvas::default(),
-            start_bounds: StartBounds::default(),
             licenses,
-            standing: FreeNow::default(),
             overdue,
-            names_rivals: false,
             ends,
             unused: Unused { closed, open: None, looks: MOST_LOOKS },
+            ..Self::default()
         }
     }
 

@@ -340,9 +340,7 @@ impl Held {
 
     /// What a node has when so much of it is held.
     pub(crate) fn left(&self, node: NodeId, sum: &[u64]) -> Amount {
-        let class = self.rooms.class_of(self.nodes[node.index()].idle);
-        let full = self.rooms.amount(self.rooms.full(class));
-        full.iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
+        self.full(node).iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
     }
 
     /// What a node has from a time on, as far as running jobs go.

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, RoomId, Rooms};
-use crate::sched::request::{Need, Slot};
+use crate::sched::request::Need;
 
 use super::holes::{Hole, Holes};
 use super::second::FOR_EVER;
@@ -27,21 +27,15 @@ pub(crate) struct Measure {
 impl Measure {
     /// What one slot takes at least; a node may make more of it.
     pub(crate) fn of(need: &Need) -> Self {
-        let tasks = match need.slot {
-            Slot::Node { tasks } => u64::from(tasks),
-            Slot::Task | Slot::Gpu { .. } => 1,
-        };
         let running = u64::from(need.tasks(1));
         let cpus = (running * u64::from(need.cpus_per_task)).max(u64::from(need.min_cpus));
         // All the memory of a node can be any amount.
         let fixed = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node };
-        let per_node = need.gres_per_node.iter().map(|spec| spec.count);
-        let per_task = need.gres_per_task.iter().map(|spec| spec.count.saturating_mul(tasks));
         Self {
             idle: need.whole,
             cpus,
             memory: fixed.saturating_add(cpus.saturating_mul(need.memory_per_cpu)),
-            devices: per_node.chain(per_task).fold(0, u64::saturating_add),
+            devices: need.devices_of_node().saturating_add(need.devices_of_slot()),
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn wanted(spec: &JobSpec) -> &WantedLicenses {
 }
 
 /// What there is of one license at a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Stock {
     /// What everybody may use; below zero where more is held than there is beside what is reserved.
     open: i64,
@@ -96,7 +96,7 @@ type Ahead = (usize, u64, i64);
 type Demands<'a> = SmallVec<[(&'a str, &'a License, Demand); 2]>;
 
 /// One license: how many there are from which time on, and how many nobody holds at this moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct License {
     /// What is free from which time on; the first step is now.
     steps: Vec<(Time, Stock)>,
@@ -151,13 +151,8 @@ impl Licenses {
     /// Licenses over time where no job runs.
     pub(crate) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
         let license = |count: &u32| {
-            let stock = Stock { open: i64::from(*count), shares: SmallVec::new() };
-            License {
-                steps: vec![(now, stock.clone())],
-                idle: stock,
-                owners: SmallVec::new(),
-                ahead: Vec::new(),
-            }
+            let idle = Stock { open: i64::from(*count), ..Stock::default() };
+            License { steps: vec![(now, idle.clone())], idle, ..License::default() }
         };
         let known = configured.iter().map(|(name, count)| (Arc::clone(name), license(count))).collect();
         let ends = |realm| realms.end(realm).unwrap_or(Time::MAX);

@@ -39,7 +39,7 @@ impl Screen {
 }
 
 /// The realms of one pass.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Realms {
     reservations: Arc<[Arc<Reservation>]>,
     /// By reservation: when it is in force.

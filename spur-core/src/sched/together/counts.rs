@@ -6,6 +6,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::sched::inventory::amounts::{CPUS, RoomId};
+use crate::sched::request::whole_leaves::fewest_nodes;
 
 use super::search::{JointSearch, positions};
 
@@ -21,7 +22,7 @@ impl JointSearch<'_, '_> {
         let count = self.members.len();
         let nodes = self.nodes_within(within);
         // By member, by slots that a node has for it: how many such nodes there are.
-        let mut rows: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); count];
+        let mut rows: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); count];
         let mut cpus: BTreeMap<u64, u64> = BTreeMap::new();
         for &node in &nodes {
             let mut most = 0;
@@ -63,17 +64,11 @@ impl JointSearch<'_, '_> {
     }
 
     /// The fewest nodes that a member can be on, the largest first; `None` where there are not enough.
-    fn least_nodes(&self, member: usize, row: &BTreeMap<u32, u64>) -> Option<u64> {
-        let (nodes, mut slots) = self.asks_for(member);
-        let by_nodes = self.members[member].need.counts_nodes();
-        let mut fewest = 0;
-        for (has, count) in row.iter().rev().filter(|(has, _)| **has > 0) {
-            let each = if by_nodes { 1 } else { u64::from(*has) };
-            let used = slots.div_ceil(each).min(*count);
-            slots = slots.saturating_sub(used * each);
-            fewest += used;
-        }
-        (slots == 0).then_some(fewest.max(nodes))
+    fn least_nodes(&self, member: usize, row: &BTreeMap<u32, u32>) -> Option<u64> {
+        let (nodes, slots) = self.asks_for(member);
+        let most = if self.members[member].need.counts_nodes() { 1 } else { u32::MAX };
+        let kinds = row.iter().map(|(has, count)| ((*has).min(most), *count)).collect();
+        Some(u64::from(fewest_nodes(kinds, slots)?).max(nodes))
     }
 
     /// Whether there are CPUs for those that share nodes beside those of the nodes that others have whole, which are the

@@ -70,10 +70,7 @@ pub fn check(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Str
         |job: &Job| job.phase.alloc().and_then(|alloc| alloc.reservation.as_ref()) == Some(&made.name);
     let beside_jobs = left(cluster, &realms, now, |job| !within(job));
     for (name, count) in &made.licenses {
-        let least = |licenses: &Licenses| {
-            let windows = made.windows(now).into_iter();
-            windows.map(|(from, to)| licenses.least(OPEN, name, from.max(now), to)).min().unwrap_or(i64::MAX)
-        };
+        let least = |licenses: &Licenses| least_during(licenses, made, now, name).unwrap_or(i64::MAX);
         let spare = least(&beside_others);
         if spare < i64::from(*count) {
             let names: Vec<&str> = others
@@ -108,10 +105,7 @@ pub fn short_of(cluster: &Cluster, now: Time, table: &[(Arc<str>, u32)]) -> Vec<
     let licenses = Licenses::unused(&counts, &realms, now);
     let fewer = known.iter().filter(|(name, count)| total(name) < *count);
     let sentence = |(name, _): &(Arc<str>, u32)| {
-        let least = |one: &Reservation| {
-            let windows = one.windows(now).into_iter();
-            windows.map(|(from, to)| licenses.least(OPEN, name, from.max(now), to)).min().unwrap_or(0)
-        };
+        let least = |one: &Reservation| least_during(&licenses, one, now, name).unwrap_or(0);
         let short = all.iter().filter(|one| one.license(name) > 0).map(|one| (&*one.name, least(one)));
         let short: Vec<(&str, i64)> = short.filter(|(_, least)| *least < 0).collect();
         let most = i64::from(total(name)) - short.iter().map(|(_, least)| *least).min()?;
@@ -124,6 +118,12 @@ pub fn short_of(cluster: &Cluster, now: Time, table: &[(Arc<str>, u32)]) -> Vec<
         ))
     };
     fewer.filter_map(sentence).collect()
+}
+
+/// What is left of a license for everybody while a reservation is in force; `None` if it never is.
+fn least_during(licenses: &Licenses, made: &Reservation, now: Time, name: &str) -> Option<i64> {
+    let windows = made.windows(now).into_iter();
+    windows.map(|(from, to)| licenses.least(OPEN, name, from.max(now), to)).min()
 }
 
 fn too_many(name: &str, count: u32, spare: i64, whom: &str, besides: &str) -> String {

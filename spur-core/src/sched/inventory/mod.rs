@@ -114,7 +114,10 @@ impl Inventory {
             ),
             partition: partition.clone(),
             component,
-            classes: classes(partition, &nodes),
+            classes: {
+                let nodes = partition.nodes.iter().map(|id| &nodes[id.index()]);
+                count_classes(nodes.filter(|node| node.configured).map(|node| node.class))
+            },
         });
         let partitions = partitions.collect();
         let fabrics = cluster.topologies().iter();
@@ -218,12 +221,6 @@ fn scale(cluster: &Cluster) -> PriorityScale {
         partition_factor: factors.max().unwrap_or(0),
         qos_priority: cluster.policy().qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
     }
-}
-
-/// The classes of the nodes of a partition, and how many there are of each.
-fn classes(partition: &Partition, nodes: &[SceneNode]) -> Vec<(ClassId, u32)> {
-    let configured = partition.nodes.iter().map(|id| &nodes[id.index()]).filter(|node| node.configured);
-    count_classes(configured.map(|node| node.class))
 }
 
 /// Each class once, and how often it comes.

@@ -68,13 +68,6 @@ struct Standing {
     components: SmallVec<[usize; 2]>,
 }
 
-impl Standing {
-    /// Whether it stands as it stood `before`, only with fewer tasks.
-    fn is_rest_of(&self, before: &Self) -> bool {
-        self.key == before.key && self.ranked.is_rest_of(&before.ranked)
-    }
-}
-
 /// What is different about the line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
@@ -183,8 +176,11 @@ impl PendingOrder {
             let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
             let row = job.and_then(|job| self.enter(cluster, job, forecast, now));
             // That tasks of an array have started changes nothing for those that wait on. That their time has come does.
-            let rest = !due.contains(&id)
-                && before.zip(self.standing.get(&id)).is_some_and(|(before, rest)| rest.is_rest_of(&before));
+            let is_rest_of = |before: Standing| {
+                let mut now = self.standing.get(&id).into_iter();
+                now.any(|now| now.key == before.key && now.ranked.is_rest_of(&before.ranked))
+            };
+            let rest = !due.contains(&id) && before.is_some_and(is_rest_of);
             if was_there && !rest {
                 self.changes.left.insert(id);
             }

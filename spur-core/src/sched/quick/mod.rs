@@ -59,8 +59,8 @@ pub(super) struct Quick {
 /// What is remembered of the last pass, and of what has happened since.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By component of partitions: the first job that has to wait.
-    heads: Vec<Option<Head>>,
+    /// By component of partitions: the first job that has to wait, by its place in the queue when it was found to.
+    heads: Vec<Option<Key>>,
     /// Where these are planned, those of which that is known.
     planned: Vec<Arc<Reservation>>,
     /// By seat: how many reservations are kept.
@@ -79,13 +79,6 @@ struct Memory {
     nominated: BTreeSet<JobId>,
     /// Whether something has happened by which others may be asked to leave.
     stirred: bool,
-}
-
-/// The first job that has to wait.
-#[derive(Clone, Debug)]
-struct Head {
-    key: Key,
-    job: JobId,
 }
 
 impl Quick {
@@ -259,7 +252,7 @@ impl Memory {
             if head.as_ref().map(|head| head.job) == job {
                 continue;
             }
-            *head = job.and_then(|job| Some(Head { key: line.key(job)?, job }));
+            *head = job.and_then(|job| line.key(job));
         }
         if keeps {
             // One that has a later start is started wherever it fits, which is not how that is looked for.
@@ -287,9 +280,9 @@ impl Memory {
     fn still_holds(&self, inventory: &Inventory, line: &PendingOrder, changes: &Changes, now: Time) -> bool {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
         // What could not be planned may be possible at another moment.
-        let is_planned = |head: &Head| self.planned.iter().any(|made| made.turn.key.job == head.job);
+        let is_planned = |head: &Key| self.planned.iter().any(|made| made.turn.key.job == head.job);
         // Those who arrived may have pushed a head out of what a depth lets in, also where they run elsewhere.
-        let beyond = |head: &Head| line.key(head.job).is_some_and(|key| line.is_beyond(&key));
+        let beyond = |head: &Key| line.key(head.job).is_some_and(|key| line.is_beyond(&key));
         // Who is left out by a depth may be somebody else now.
         let arrived = line.has_shares() && !changes.arrived.is_empty();
         let others = changes.resorted || arrived || !changes.left.is_empty();
@@ -320,7 +313,7 @@ impl Memory {
     /// Whether a job stands before the head of one of its components, or before one that is planned in several.
     fn comes_first(&self, inventory: &Inventory, line: &PendingOrder, job: JobId) -> bool {
         let Some((key, candidate)) = line.key(job).zip(line.candidate(job)) else { return false };
-        let is_before = |head: &Head| line.key(head.job).is_some_and(|head| key < head);
+        let is_before = |head: &Key| line.key(head.job).is_some_and(|head| key < head);
         let mut planned = self.planned.iter();
         if planned.any(|made| {
             let spreads = made.spec.het.is_some() || inventory.may_close(&made.spec);
@@ -343,7 +336,7 @@ impl Memory {
     /// The start to be promised to the first of all that have to wait, if none ever was.
     fn promise(&self, line: &PendingOrder, forecast: &dyn Forecast, now: Time) -> Option<(JobId, Time)> {
         let heads = self.heads.iter().flatten();
-        let first = heads.min_by_key(|head| line.key(head.job).unwrap_or(head.key))?;
+        let first = heads.min_by_key(|head| line.key(head.job).unwrap_or(**head))?;
         let start = self.planned.iter().find(|made| made.job == first.job).and_then(|made| made.told);
         // What hangs on a job that should have ended by now cannot be promised.
         let start = start.filter(|start| *start > now)?;

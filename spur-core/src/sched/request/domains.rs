@@ -41,26 +41,21 @@ impl Domains {
         let fabric = &eligible.fabric;
         let nodes = eligible.seats().len();
         let mut of_node = vec![NOWHERE; nodes];
-        for index in 0..fabric.len() {
+        for pos in (0..fabric.len()).map(Pos::at) {
+            let node = fabric.node(pos);
             let domain = match layer {
                 None => Some(0),
-                Some(Layer::NODE) => Some(fabric.node(Pos::at(index)).0),
-                Some(layer) => fabric.domain_at(Pos::at(index), layer).map(|id| id.0),
+                Some(Layer::NODE) => Some(node.0),
+                Some(layer) => fabric.domain_at(pos, layer).map(|id| id.0),
             };
-            let node = fabric.node(Pos::at(index));
             if eligible.pos(node.0).is_some() {
                 of_node[node.index()] = domain.unwrap_or(NOWHERE);
             }
         }
-        let (kind, ids) = match layer {
-            None => (Kind::Whole, Vec::new()),
-            Some(Layer::NODE) => (Kind::Nodes, Vec::new()),
-            Some(layer) => (Kind::Domains, fabric.domains_covering(layer)),
-        };
-        let count = match kind {
-            Kind::Whole => 1,
-            Kind::Nodes => nodes,
-            Kind::Domains => fabric.domain_count(),
+        let (kind, ids, count) = match layer {
+            None => (Kind::Whole, Vec::new(), 1),
+            Some(Layer::NODE) => (Kind::Nodes, Vec::new(), nodes),
+            Some(layer) => (Kind::Domains, fabric.domains_covering(layer), fabric.domain_count()),
         };
         let are_leaves =
             kind == Kind::Domains && ids.iter().all(|id| fabric.domain(*id).children().is_empty());

@@ -97,18 +97,7 @@ impl EligibleNodes {
             true => Arc::clone(&self.idle),
             false => Arc::new(idle(inventory, &self.fabric, &self.admitted, need, &of_class)),
         };
-        Self {
-            outline: self.outline,
-            fabric: Arc::clone(&self.fabric),
-            admitted: Arc::clone(&self.admitted),
-            idle,
-            of_class,
-            is_whole: need.counts_whole_nodes(),
-            weights: self.weights.clone(),
-            performance: self.performance.clone(),
-            positions: Arc::clone(&self.positions),
-            seats: Arc::clone(&self.seats),
-        }
+        Self { idle, of_class, is_whole: need.counts_whole_nodes(), ..self.clone() }
     }
 
     /// These slots of nodes, by position, on a canvas that is used again and again.

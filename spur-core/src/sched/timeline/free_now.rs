@@ -34,31 +34,6 @@ pub(crate) struct FreeNow {
     changed: Vec<(Pos, u32)>,
 }
 
-impl FreeSlots {
-    /// Sees what was booked since it last did, except above the leaves.
-    fn follow(
-        &mut self,
-        eligible: &EligibleNodes,
-        timeline: &Timeline,
-        counts: &mut impl Counts,
-        changed: &mut Vec<(Pos, u32)>,
-    ) {
-        let (standing, open) = (timeline.standing(), self.slots.open());
-        let only_shrunk = timeline.returns() == self.returns;
-        let nodes = timeline.changes_since(self.followed).iter();
-        changed.clear();
-        changed.extend(nodes.filter_map(|node| Some((eligible.pos(*node)?, *node))).filter(|(pos, _)| {
-            // What had none of what has only shrunk still has none.
-            !only_shrunk || open.contains(pos.index())
-        }));
-        for (_, node) in changed.iter_mut() {
-            *node = standing[*node as usize].map_or(0, |room| counts.slots(room));
-        }
-        self.slots.put_all(&eligible.fabric, changed);
-        (self.followed, self.returns) = (timeline.changes(), timeline.returns());
-    }
-}
-
 /// The beginning of a timeline, and how long it is looked at.
 pub(crate) struct Moment<'a> {
     pub(crate) realm: usize,
@@ -103,7 +78,20 @@ impl FreeNow {
             }
             FreeSlots { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
-        sight.follow(eligible, timeline, counts, &mut self.changed);
+        // What was booked since it was looked at last.
+        let (changed, open) = (&mut self.changed, sight.slots.open());
+        let only_shrunk = timeline.returns() == sight.returns;
+        let nodes = timeline.changes_since(sight.followed).iter();
+        changed.clear();
+        changed.extend(nodes.filter_map(|node| Some((eligible.pos(*node)?, *node))).filter(|(pos, _)| {
+            // What had none of what has only shrunk still has none.
+            !only_shrunk || open.contains(pos.index())
+        }));
+        for (_, node) in changed.iter_mut() {
+            *node = standing[*node as usize].map_or(0, |room| counts.slots(room));
+        }
+        sight.slots.put_all(&eligible.fabric, changed);
+        (sight.followed, sight.returns) = (timeline.changes(), timeline.returns());
         // Of nodes that something is planned on, the best of their holes.
         let limited = timeline.limited().filter_map(|node| {
             let holes = timeline.holes_on(node).iter();

@@ -78,10 +78,7 @@ struct Chunk {
 
 impl Chunk {
     fn new(holes: Vec<Hole>) -> Self {
-        let first = holes.first().map(Hole::key).unwrap_or_default();
-        let mut chunk = Self { first, reach: Reach::default(), holes };
-        chunk.measure();
-        chunk
+        Self { first: holes.first().map(Hole::key).unwrap_or_default(), reach: Reach::of(&holes), holes }
     }
 
     fn measure(&mut self) {
@@ -103,6 +100,17 @@ impl Block {
         let mut block = Self { first, reach: Reach::default(), chunks };
         block.measure();
         block
+    }
+
+    /// Joins a small chunk with the next one, if that is small as well.
+    fn merge(&mut self, at: usize) {
+        let Some(next) = self.chunks.get(at + 1) else { return };
+        if self.chunks[at].holes.len() + next.holes.len() <= FULL / 2 {
+            let next = self.chunks.remove(at + 1);
+            let chunk = &mut self.chunks[at];
+            chunk.holes.extend(next.holes);
+            chunk.reach = chunk.reach.join(next.reach);
+        }
     }
 
     fn measure(&mut self) {
@@ -292,19 +300,6 @@ fn roomy<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut list = Vec::with_capacity(FULL + 1);
     list.extend(items);
     list
-}
-
-impl Block {
-    /// Joins a small chunk with the next one, if that is small as well.
-    fn merge(&mut self, at: usize) {
-        let Some(next) = self.chunks.get(at + 1) else { return };
-        if self.chunks[at].holes.len() + next.holes.len() <= FULL / 2 {
-            let next = self.chunks.remove(at + 1);
-            let chunk = &mut self.chunks[at];
-            chunk.holes.extend(next.holes);
-            chunk.reach = chunk.reach.join(next.reach);
-        }
-    }
 }
 
 #[cfg(test)]

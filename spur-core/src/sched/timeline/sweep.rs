@@ -249,30 +249,6 @@ impl Counters {
         let before = self.slots.put(&search.eligible.fabric, pos, slots);
         self.is_stale = true;
         self.lasts(node, until);
-        self.recount(search, node, before, slots);
-    }
-
-    /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
-    #[inline]
-    fn offer(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) -> bool {
-        let Some(pos) = search.eligible.pos(hole.node) else { return false };
-        let Some(before) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return false };
-        self.is_stale = true;
-        self.lasts(hole.node, hole.end);
-        // As `recount` does, for what only grows.
-        let domain = search.domains.of_node[hole.node as usize];
-        if domain != NOWHERE {
-            let sum = &mut self.sums[domain as usize];
-            let had = search.enough(*sum);
-            *sum = (sum.0 + u32::from(before == 0), sum.1 + u64::from(slots - before));
-            self.enough += u32::from(!had && search.enough(*sum));
-        }
-        search.helps(before, slots)
-    }
-
-    /// Counts for the domain of a node that it has so many slots, and had others before.
-    #[inline]
-    fn recount(&mut self, search: &SweepRequest<'_>, node: u32, before: u32, slots: u32) {
         let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
@@ -283,6 +259,24 @@ impl Counters {
         sum.1 = sum.1 - u64::from(before) + u64::from(slots);
         let has = search.enough(*sum);
         self.enough = self.enough - u32::from(had) + u32::from(has);
+    }
+
+    /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
+    #[inline]
+    fn offer(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) -> bool {
+        let Some(pos) = search.eligible.pos(hole.node) else { return false };
+        let Some(before) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return false };
+        self.is_stale = true;
+        self.lasts(hole.node, hole.end);
+        // As in `set`, for what only grows.
+        let domain = search.domains.of_node[hole.node as usize];
+        if domain != NOWHERE {
+            let sum = &mut self.sums[domain as usize];
+            let had = search.enough(*sum);
+            *sum = (sum.0 + u32::from(before == 0), sum.1 + u64::from(slots - before));
+            self.enough += u32::from(!had && search.enough(*sum));
+        }
+        search.helps(before, slots)
     }
 
     /// Sums up what every domain has, if that has changed.

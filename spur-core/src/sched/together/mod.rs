@@ -134,10 +134,9 @@ pub(super) fn place_together(
             let mut best: Option<JointPlacement> = None;
             for unit in units(fabric, layer) {
                 let within = of_units(fabric, std::slice::from_ref(&unit));
-                take_better(
-                    &mut best,
-                    search.has_enough(&within).then(|| gather(&mut search, &near.prefer, Some(&within))),
-                );
+                if search.has_enough(&within) {
+                    take_better(&mut best, gather(&mut search, &near.prefer, Some(&within)));
+                }
                 best.iter().for_each(|best| search.beat(best));
             }
             best
@@ -185,7 +184,7 @@ fn gather(
             let mut set = of_units(&fabric, &some);
             set.intersect_with(within);
             if search.has_enough(&set) {
-                take_better(&mut best, Some(gather(search, rest, Some(&set))));
+                take_better(&mut best, gather(search, rest, Some(&set)));
             }
             if !next_choice(&mut chosen, units.len()) {
                 break;
@@ -199,10 +198,10 @@ fn gather(
     Some(base)
 }
 
-fn take_better(best: &mut Option<JointPlacement>, other: Option<Option<JointPlacement>>) {
-    let Some(Some(other)) = other else { return };
-    if best.as_ref().is_none_or(|best| other.is_better_than(best)) {
-        *best = Some(other);
+fn take_better(best: &mut Option<JointPlacement>, other: Option<JointPlacement>) {
+    let is_better = |other: &JointPlacement| best.as_ref().is_none_or(|best| other.is_better_than(best));
+    if other.as_ref().is_some_and(is_better) {
+        *best = other;
     }
 }
 

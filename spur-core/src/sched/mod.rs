@@ -59,8 +59,6 @@ pub use queue::priority;
 pub use queue::shown::PartPriority;
 pub use subject::Subject;
 
-use std::sync::Arc;
-
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
@@ -68,7 +66,7 @@ use crate::model::config::Backfill;
 use crate::model::job::{Job, JobSpec};
 use crate::text::time::Time;
 
-use forecast::{Forecast, Prudent, Recent};
+use forecast::{Forecast, Prudent, Recent, Scene};
 use inventory::Inventory;
 use plan::Plan;
 use queue::pending_order::{self, PendingOrder};
@@ -78,9 +76,9 @@ use quick::Quick;
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     let inventory = cluster.standing(Inventory::new);
-    let Kept { line, firm, .. } = Kept::new(cluster, &inventory, forecast, now, &Subject::default());
-    let forecast = Prudent { by: forecast, firm };
-    Pass::new(cluster, inventory, &line, &forecast, now).finish().0
+    let scene = Scene { cluster, inventory: &inventory, forecast, now };
+    let Kept { line, firm, .. } = Kept::new(scene, &Subject::default());
+    Pass::new(Scene { forecast: &Prudent { by: forecast, firm }, ..scene }, &line).finish().0
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
@@ -120,10 +118,11 @@ fn foretell_up_to(
     last: impl FnOnce(&PendingOrder) -> Option<JobId>,
 ) -> Plan {
     let inventory = cluster.standing(Inventory::new);
-    let Kept { line, firm, .. } = Kept::new(cluster, &inventory, forecast, now, &Subject::default());
+    let scene = Scene { cluster, inventory: &inventory, forecast, now };
+    let Kept { line, firm, .. } = Kept::new(scene, &Subject::default());
     let Some(last) = last(&line) else { return Plan::default() };
-    let forecast = Prudent { by: forecast, firm };
-    Pass::foretelling(cluster, inventory, &line, &forecast, now, last).beginning(begins).finish().0
+    let scene = Scene { forecast: &Prudent { by: forecast, firm }, ..scene };
+    Pass::foretelling(scene, &line, last).beginning(begins).finish().0
 }
 
 /// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for
@@ -215,13 +214,14 @@ impl Planner {
         let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
         let forecast = forecast.unwrap_or(&self.recent);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, forecast, now, &self.subject);
+        let scene = Scene { cluster, inventory: &inventory, forecast, now };
+        let kept = Kept::of(&mut self.kept, knows_all, scene, &self.subject);
         // A quick pass that knows nothing yet looks at everybody.
         if kept.quick.is_none() {
             kept.line.take_changes();
         }
-        let forecast = Prudent { by: forecast, firm: kept.firm };
-        let pass = Pass::new(cluster, inventory, &kept.line, &forecast, now);
+        let forecast = &Prudent { by: forecast, firm: kept.firm };
+        let pass = Pass::new(Scene { forecast, ..scene }, &kept.line);
         pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()))
     }
 
@@ -243,17 +243,37 @@ impl Planner {
     /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
     /// deep pass said of them.
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
+        self.start_by(cluster, now, None, QUICK_SEARCHES)
+    }
+
+    /// Starts what fits now by a forecast of the caller's, or its own, with so many searches for somebody to make way.
+    fn start_by(
+        &mut self,
+        cluster: &Cluster,
+        now: Time,
+        forecast: Option<&dyn Forecast>,
+        searches: u32,
+    ) -> Plan {
+        let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
-        let (kept, forecast) = (&mut self.kept, &self.recent);
-        start_now(
-            kept,
-            &mut self.reservations,
-            knows_all,
-            cluster,
-            forecast,
-            (now, QUICK_SEARCHES),
-            &self.subject,
-        )
+        let forecast = forecast.unwrap_or(&self.recent);
+        let scene = Scene { cluster, inventory: &inventory, forecast, now };
+        let Kept { line, quick, firm } = Kept::of(&mut self.kept, knows_all, scene, &self.subject);
+        let scene = Scene { forecast: &Prudent { by: forecast, firm: *firm }, ..scene };
+        let changes = line.take_changes();
+        // What it knows is not kept up to date while it does not serve.
+        let kept = quick.take();
+        if Quick::serves(cluster, line, searches) {
+            let kept = kept.unwrap_or_else(|| Quick::new(scene));
+            let (kept, plan) = kept.pass(scene, (line, &changes), searches, &mut self.reservations);
+            *quick = Some(kept);
+            return plan;
+        }
+        let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
+        let known = if keeps { std::mem::take(&mut self.reservations) } else { Reservations::default() };
+        let (plan, made) = Pass::quick(scene, line, &known).finish();
+        self.reservations = made;
+        plan
     }
 
     /// What [`Planner::start_now`] is to decide, and the reservations it is to leave: found by looking at everything. Nothing
@@ -261,12 +281,13 @@ impl Planner {
     #[must_use]
     pub fn start_now_slowly(&self, cluster: &Cluster, now: Time) -> (Plan, Reservations) {
         let inventory = cluster.standing(Inventory::new);
-        let Kept { line, firm, .. } = Kept::new(cluster, &inventory, &self.recent, now, &Subject::default());
-        let forecast = Prudent { by: &self.recent, firm };
+        let scene = Scene { cluster, inventory: &inventory, forecast: &self.recent, now };
+        let Kept { line, firm, .. } = Kept::new(scene, &Subject::default());
+        let forecast = &Prudent { by: &self.recent, firm };
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let none = Reservations::default();
         let known = if keeps { &self.reservations } else { &none };
-        Pass::quick(cluster, inventory, &line, &forecast, now, known).finish()
+        Pass::quick(Scene { forecast, ..scene }, &line, known).finish()
     }
 
     /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
@@ -274,15 +295,15 @@ impl Planner {
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         let knows_all = self.knows_all(cluster);
         let inventory = cluster.standing(Inventory::new);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &inventory, forecast, now, &self.subject);
+        let scene = Scene { cluster, inventory: &inventory, forecast, now };
+        let kept = Kept::of(&mut self.kept, knows_all, scene, &self.subject);
         if cluster.policy().scheduler.backfill == Backfill::Conservative
             || !Quick::serves(cluster, &kept.line, SEARCHES)
         {
             let plan = self.plan(cluster, now, forecast);
             return Plan { waiting: Vec::new(), ..plan };
         }
-        let (kept, reservations) = (&mut self.kept, &mut self.reservations);
-        start_now(kept, reservations, true, cluster, forecast, (now, SEARCHES), &self.subject)
+        self.start_by(cluster, now, Some(forecast), SEARCHES)
     }
 
     /// Names the job that is looked at, by whatever pass of this planner.
@@ -321,67 +342,33 @@ impl Kept {
     fn of<'a>(
         kept: &'a mut Option<Self>,
         knows_all: bool,
-        cluster: &Cluster,
-        inventory: &Arc<Inventory>,
-        forecast: &dyn Forecast,
-        now: Time,
+        scene: Scene<'_>,
         subject: &Subject,
     ) -> &'a mut Self {
         // It is large, so it stays where it is.
         kept.take_if(|kept| {
-            let serves = knows_all && kept.line.is_of(inventory);
+            let serves = knows_all && kept.line.is_of(scene.inventory);
             if serves {
-                kept.line.refresh(cluster, &Prudent { by: forecast, firm: kept.firm }, now);
+                let forecast = &Prudent { by: scene.forecast, firm: kept.firm };
+                kept.line.refresh(Scene { forecast, ..scene });
             }
-            !serves || kept.firm != kept.should_be_firm(forecast)
+            !serves || kept.firm != kept.should_be_firm(scene.forecast)
         });
-        kept.get_or_insert_with(|| Self::new(cluster, inventory, forecast, now, subject))
+        kept.get_or_insert_with(|| Self::new(scene, subject))
     }
 
-    fn new(
-        cluster: &Cluster,
-        inventory: &Arc<Inventory>,
-        forecast: &dyn Forecast,
-        now: Time,
-        subject: &Subject,
-    ) -> Self {
-        let line =
-            |firm| PendingOrder::new(cluster, inventory, &Prudent { by: forecast, firm }, now, subject);
+    fn new(scene: Scene<'_>, subject: &Subject) -> Self {
+        let line = |firm| {
+            let forecast = &Prudent { by: scene.forecast, firm };
+            PendingOrder::new(Scene { forecast, ..scene }, subject)
+        };
         let kept = Self { line: line(false), quick: None, firm: false };
-        if kept.should_be_firm(forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
+        if kept.should_be_firm(scene.forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
     }
 
     fn should_be_firm(&self, forecast: &dyn Forecast) -> bool {
         !forecast.is_firm() && (self.line.is_overdue() || self.line.has_reservations())
     }
-}
-
-fn start_now(
-    kept: &mut Option<Kept>,
-    reservations: &mut Reservations,
-    knows_all: bool,
-    cluster: &Cluster,
-    forecast: &dyn Forecast,
-    (now, searches): (Time, u32),
-    subject: &Subject,
-) -> Plan {
-    let inventory = cluster.standing(Inventory::new);
-    let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &inventory, forecast, now, subject);
-    let forecast = &Prudent { by: forecast, firm: *firm };
-    let changes = line.take_changes();
-    // What it knows is not kept up to date while it does not serve.
-    let kept = quick.take();
-    if Quick::serves(cluster, line, searches) {
-        let kept = kept.unwrap_or_else(|| Quick::new(cluster, &inventory, forecast, now));
-        let (kept, plan) = kept.pass((cluster, line, &changes), forecast, (now, searches), reservations);
-        *quick = Some(kept);
-        return plan;
-    }
-    let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
-    let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
-    let (plan, made) = Pass::quick(cluster, inventory, line, forecast, now, &known).finish();
-    *reservations = made;
-    plan
 }
 
 /// The next moment after `now` at which a plan would turn out differently although nothing happens: a begin time, a

@@ -14,6 +14,7 @@ use crate::id::JobId;
 use crate::model::config::{Correct, Predict};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{EndState, Phase};
+use crate::sched::inventory::Inventory;
 use crate::sched::request::least;
 use crate::text::time::Time;
 
@@ -44,6 +45,15 @@ pub trait Forecast {
 
     /// Whether nothing ever runs longer than it is planned to.
     fn is_firm(&self) -> bool;
+}
+
+/// What plans are made from: a cluster at some time, what stands of it, and how long its jobs are planned to run.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) inventory: &'a Arc<Inventory>,
+    pub(super) forecast: &'a dyn Forecast,
+    pub(super) now: Time,
 }
 
 /// Plans by time limits.

@@ -15,15 +15,13 @@ pub(super) mod walk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
-use crate::sched::forecast::Forecast;
+use crate::sched::forecast::Scene;
 use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
-use super::inventory::Inventory;
 use super::plan::{Plan, Preemption, Start};
 use super::planned_starts::Reservations;
 use super::queue::{Queue, Queued};
@@ -57,15 +55,8 @@ pub struct Pass {
 impl Pass {
     /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
     /// and nobody behind it is looked at. Without backfill nobody starts before those before him.
-    pub(super) fn foretelling(
-        cluster: &Cluster,
-        inventory: Arc<Inventory>,
-        line: &PendingOrder,
-        forecast: &dyn Forecast,
-        now: Time,
-        job: JobId,
-    ) -> Self {
-        let mut pass = Self::of(cluster, inventory, forecast, now, line.queue(now, Some(job)), None);
+    pub(super) fn foretelling(scene: Scene<'_>, line: &PendingOrder, job: JobId) -> Self {
+        let mut pass = Self::of(scene, line.queue(scene.now, Some(job)), None);
         if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
             pass.walk.foretell_strictly();
         }
@@ -81,15 +72,8 @@ impl Pass {
     /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
     /// would otherwise be overtaken by everybody. `known` reservations are kept as they are. Nothing is said of jobs that
     /// wait.
-    pub(super) fn quick(
-        cluster: &Cluster,
-        inventory: Arc<Inventory>,
-        line: &PendingOrder,
-        forecast: &dyn Forecast,
-        now: Time,
-        known: &Reservations,
-    ) -> Self {
-        let mut pass = Self::of(cluster, inventory, forecast, now, line.queue(now, None), Some(known));
+    pub(super) fn quick(scene: Scene<'_>, line: &PendingOrder, known: &Reservations) -> Self {
+        let mut pass = Self::of(scene, line.queue(scene.now, None), Some(known));
         pass.walk.subject = line.subject.clone();
         pass.walk.plan.waiting.clear();
         pass.walk.plan.report.partial = true;
@@ -98,14 +82,8 @@ impl Pass {
     }
 
     /// Begins a pass: collects the queue and what is known of the future.
-    pub(super) fn new(
-        cluster: &Cluster,
-        inventory: Arc<Inventory>,
-        line: &PendingOrder,
-        forecast: &dyn Forecast,
-        now: Time,
-    ) -> Self {
-        let mut pass = Self::of(cluster, inventory, forecast, now, line.queue(now, None), None);
+    pub(super) fn new(scene: Scene<'_>, line: &PendingOrder) -> Self {
+        let mut pass = Self::of(scene, line.queue(scene.now, None), None);
         pass.walk.subject = line.subject.clone();
         pass
     }
@@ -121,19 +99,12 @@ impl Pass {
     }
 
     /// A pass over a queue: a quick one beside what is known.
-    fn of(
-        cluster: &Cluster,
-        inventory: Arc<Inventory>,
-        forecast: &dyn Forecast,
-        now: Time,
-        queue: Queue,
-        known: Option<&Reservations>,
-    ) -> Self {
+    fn of(scene: Scene<'_>, queue: Queue, known: Option<&Reservations>) -> Self {
         let deep = known.is_none();
         let known = || known.into_iter().flat_map(Reservations::iter);
         let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
         let shortest = all.map(|candidate| candidate.shortest).min().unwrap_or(1);
-        let realms = Realms::new(&inventory.reservations, now);
+        let realms = Realms::new(&scene.inventory.reservations, scene.now);
         let mut wanted = BTreeSet::from([OPEN, realms.unshut()]);
         if !realms.is_single() {
             let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
@@ -141,15 +112,15 @@ impl Pass {
             wanted.extend(known().filter_map(|made| realms.named(made.within.as_deref()?)));
         }
         let searches = if deep { preemption::SEARCHES } else { preemption::QUICK_SEARCHES };
-        let mut state = State::new(cluster, &inventory, forecast, now, shortest, (realms, &wanted));
-        let ways = preemption::Ways::new(cluster, &inventory, forecast, searches, &mut state);
-        let mut walk = Walk::new(inventory, state, ways, forecast.is_firm(), deep);
+        let mut state = State::new(scene, shortest, (realms, &wanted));
+        let ways = preemption::Ways::new(scene, searches, &mut state);
+        let mut walk = Walk::new(Arc::clone(scene.inventory), state, ways, scene.forecast.is_firm(), deep);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });
         walk.plan.report.truncated = queue.truncated;
         Self {
-            seq: cluster.seq(),
+            seq: scene.cluster.seq(),
             walk,
             queue: queue.candidates.into_iter(),
             later: Vec::new(),

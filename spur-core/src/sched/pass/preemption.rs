@@ -10,7 +10,7 @@ use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::forecast::{ENDLESS, Forecast};
+use crate::sched::forecast::{ENDLESS, Scene};
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::precedence::Rank;
@@ -63,13 +63,10 @@ struct Turn {
 impl Ways {
     /// Looks at who may leave, and books what is kept for jobs that wait.
     pub(crate) fn new(
-        cluster: &Cluster,
-        inventory: &Inventory,
-        forecast: &dyn Forecast,
+        Scene { cluster, inventory, forecast, now }: Scene<'_>,
         searches: u32,
         space: &mut impl Space,
     ) -> Self {
-        let now = space.now();
         let mut nominated = BTreeMap::new();
         for (job, nomination) in cluster.jobs().nominated() {
             let part = |(node, amount): (_, Vec<i64>)| {

@@ -18,7 +18,7 @@ use crate::model::reason::Reason;
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
-use super::forecast::Forecast;
+use super::forecast::Scene;
 use super::inventory::Inventory;
 use super::plan::Waiting;
 use super::precedence;
@@ -279,13 +279,8 @@ impl Measure {
     }
 
     /// A pending job with what its place follows from, or what else than room keeps it waiting.
-    pub(super) fn rank(
-        &mut self,
-        cluster: &Cluster,
-        job: &Job,
-        forecast: &dyn Forecast,
-        now: Time,
-    ) -> Result<Ranked, Obstacle> {
+    pub(super) fn rank(&mut self, scene: Scene<'_>, job: &Job) -> Result<Ranked, Obstacle> {
+        let Scene { cluster, forecast, now, .. } = scene;
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
         if let Some(obstacle) = obstacle(cluster, job, pending, now) {
             return Err(obstacle);
@@ -311,7 +306,7 @@ impl Measure {
             ..facts(&self.inventory, job, pending.eligible.unwrap_or(job.submitted), factor)
         };
         let candidate = self.candidate(cluster, job, &facts).and_then(|first| {
-            let rest = self.rest(cluster, job, forecast, &mut facts)?;
+            let rest = self.rest(scene, job, &mut facts)?;
             Ok(Arc::new(Candidate { rest, ..first }))
         });
         // A het job makes only those leave whom every component could.
@@ -340,9 +335,8 @@ impl Measure {
     /// whole and ran as long as the longest of them.
     fn rest(
         &mut self,
-        cluster: &Cluster,
+        Scene { cluster, forecast, .. }: Scene<'_>,
         leader: &Job,
-        forecast: &dyn Forecast,
         facts: &mut Facts,
     ) -> Result<Box<[Candidate]>, Obstacle> {
         let mut rest = Vec::new();

@@ -25,7 +25,7 @@ use crate::cluster::event::Event;
 use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, PreemptBy};
 use crate::model::job::JobSpec;
-use crate::sched::forecast::Forecast;
+use crate::sched::forecast::{Forecast, Scene};
 use crate::sched::queue::chunks::{Key, Place};
 use crate::sched::queue::pending_order::{Changes, PendingOrder};
 use crate::sched::timeline::held::Held;
@@ -50,7 +50,6 @@ const MOST_LENSES: usize = 1_024;
 /// What quick passes keep.
 #[derive(Debug)]
 pub(super) struct Quick {
-    inventory: Arc<Inventory>,
     ledger: Ledger,
     eligible_sets: EligibleSets,
     memory: Memory,
@@ -83,16 +82,11 @@ struct Memory {
 
 impl Quick {
     /// Begins with a cluster of which nothing is known.
-    pub(super) fn new(
-        cluster: &Cluster,
-        inventory: &Arc<Inventory>,
-        forecast: &dyn Forecast,
-        now: Time,
-    ) -> Self {
-        let ledger = Ledger::new(inventory, Held::new(cluster, inventory, forecast, now), now);
-        let heads = vec![None; inventory.partitions.len()];
+    pub(super) fn new(scene: Scene<'_>) -> Self {
+        let ledger = Ledger::new(scene.inventory, Held::new(scene), scene.now);
+        let heads = vec![None; scene.inventory.partitions.len()];
         let memory = Memory { heads, replanned: true, ..Memory::default() };
-        Self { inventory: Arc::clone(inventory), ledger, eligible_sets: EligibleSets::default(), memory }
+        Self { ledger, eligible_sets: EligibleSets::default(), memory }
     }
 
     /// Whether a pass over what has changed can find everything: not where a job may be planned in a reservation of nodes and
@@ -142,24 +136,25 @@ impl Quick {
     /// `reservations` are those of the last pass, and then of this one.
     pub(super) fn pass(
         mut self,
-        (cluster, line, changes): (&Cluster, &PendingOrder, &Changes),
-        forecast: &dyn Forecast,
-        (now, searches): (Time, u32),
+        scene: Scene<'_>,
+        (line, changes): (&PendingOrder, &Changes),
+        searches: u32,
         reservations: &mut Reservations,
     ) -> (Self, Plan) {
-        let touched = self.catch_up(cluster, forecast, now);
-        let Self { inventory, mut ledger, eligible_sets, mut memory } = self;
-        memory.settled &= memory.still_holds(&inventory, line, changes, now);
+        let Scene { cluster, inventory, forecast, now } = scene;
+        let touched = self.catch_up(scene);
+        let Self { mut ledger, eligible_sets, mut memory } = self;
+        memory.settled &= memory.still_holds(inventory, line, changes, now);
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
         ledger.begin(cluster, memory.planned.iter().chain(known.iter()));
         let reaches = |job: &JobId| line.get(*job).is_some_and(|ranked| ranked.at_least().reach > 0);
         let preempts = !memory.settled || changes.arrived.iter().any(reaches);
         let ways = match preempts && (precedence::may_preempt(cluster) || !memory.nominated.is_empty()) {
-            true => Ways::new(cluster, &inventory, forecast, searches, &mut ledger),
+            true => Ways::new(scene, searches, &mut ledger),
             false => Ways::default(),
         };
-        let mut walk = Walk::new(Arc::clone(&inventory), ledger, ways, forecast.is_firm(), false);
+        let mut walk = Walk::new(Arc::clone(inventory), ledger, ways, forecast.is_firm(), false);
         walk.subject = line.subject.clone();
         walk.eligible_sets = eligible_sets;
         if keeps {
@@ -180,7 +175,7 @@ impl Quick {
             round.everybody();
         }
         let mut walk = round.walk;
-        memory.learn(&inventory, line, &mut walk, keeps);
+        memory.learn(inventory, line, &mut walk, keeps);
         let Walk { space: ledger, eligible_sets, mut plan, known, .. } = walk;
         if keeps {
             *reservations = known;
@@ -190,7 +185,7 @@ impl Quick {
         }
         plan.report.truncated = line.is_cut();
         plan.report.partial = true;
-        let mut quick = Self { inventory, ledger, eligible_sets, memory };
+        let mut quick = Self { ledger, eligible_sets, memory };
         quick.tidy();
         (quick, plan)
     }
@@ -205,17 +200,18 @@ impl Quick {
     }
 
     /// Makes what is held what it is now; says on which nodes that is something else than before.
-    fn catch_up(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> BTreeSet<NodeId> {
-        let (memory, books, inventory) = (&mut self.memory, &mut self.ledger.books, &self.inventory);
+    fn catch_up(&mut self, scene: Scene<'_>) -> BTreeSet<NodeId> {
+        let Scene { cluster, inventory, now, .. } = scene;
+        let (memory, books) = (&mut self.memory, &mut self.ledger.books);
         for split in std::mem::take(&mut memory.split) {
-            books.held.hand_over(cluster, inventory, forecast, split, now);
+            books.held.hand_over(scene, split);
         }
         memory.changed.extend(std::mem::take(&mut memory.nominated));
         for job in std::mem::take(&mut memory.changed) {
-            let moved = books.held.sync(cluster, inventory, forecast, job, now);
+            let moved = books.held.sync(scene, job);
             memory.settled &= !moved;
         }
-        memory.settled &= !books.held.correct(cluster, forecast, now);
+        memory.settled &= !books.held.correct(scene);
         if books.held.tidy(inventory) {
             self.ledger.finder.needs.forget_rooms();
         }

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::fabric::DomainId;
-use crate::sched::forecast::Forecast;
+use crate::sched::forecast::Scene;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::domains::{DomainTable, layer};
@@ -30,7 +29,7 @@ use crate::sched::timeline::start_bounds::StartBounds;
 use crate::sched::timeline::sweep::{Counters, SweepRequest};
 use crate::text::time::Time;
 
-use super::inventory::{Inventory, SceneNode};
+use super::inventory::SceneNode;
 use super::place::Slots;
 use super::space::{Hit, Query};
 use super::timeline::Timeline;
@@ -94,10 +93,7 @@ impl State {
     /// Looks at what runs now and when it is planned to end, for those who plan in some realms. Room that is free for
     /// less than `shortest` seconds is of no use to anybody.
     pub(super) fn new(
-        cluster: &Cluster,
-        inventory: &Inventory,
-        forecast: &dyn Forecast,
-        now: Time,
+        Scene { cluster, inventory, forecast, now }: Scene<'_>,
         shortest: u64,
         (realms, wanted): (Realms, &BTreeSet<usize>),
     ) -> Self {

@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
-use crate::sched::forecast::Forecast;
+use crate::sched::forecast::Scene;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::counts::Counts;
@@ -67,13 +66,7 @@ pub(crate) struct Holder {
 }
 
 /// What a job holds by what the cluster says, with what it closes to others; `None` for nothing.
-fn holder(
-    cluster: &Cluster,
-    inventory: &Inventory,
-    forecast: &dyn Forecast,
-    id: JobId,
-    now: Time,
-) -> Option<Holder> {
+fn holder(Scene { cluster, inventory, forecast, now }: Scene<'_>, id: JobId) -> Option<Holder> {
     let job = cluster.job(id)?;
     let (alloc, end) = holding::until(cluster, job, forecast, now)?;
     // Nodes that are held together are mostly alike.
@@ -89,7 +82,8 @@ fn holder(
 
 impl Held {
     /// What is held on a cluster.
-    pub(crate) fn new(cluster: &Cluster, inventory: &Inventory, forecast: &dyn Forecast, now: Time) -> Self {
+    pub(crate) fn new(scene: Scene<'_>) -> Self {
+        let Scene { cluster, inventory, .. } = scene;
         let rooms = inventory.rooms.clone();
         let nodes = inventory.nodes.iter().enumerate().map(|(index, node)| {
             let full = rooms.full(node.class);
@@ -110,21 +104,15 @@ impl Held {
         let entangled = holding::entangled(cluster).collect();
         let mut held = Self { rooms, nodes, free, entangled, ..Self::default() };
         for job in cluster.jobs().active() {
-            held.sync_alone(cluster, inventory, forecast, job.id, now);
+            held.sync_alone(scene, job.id);
         }
         held
     }
 
     /// Makes what one job holds what the cluster says; says whether that made a difference.
-    pub(crate) fn sync(
-        &mut self,
-        cluster: &Cluster,
-        inventory: &Inventory,
-        forecast: &dyn Forecast,
-        id: JobId,
-        now: Time,
-    ) -> bool {
-        let mut moved = self.sync_alone(cluster, inventory, forecast, id, now);
+    pub(crate) fn sync(&mut self, scene: Scene<'_>, id: JobId) -> bool {
+        let cluster = scene.cluster;
+        let mut moved = self.sync_alone(scene, id);
         if self.entangled.is_empty() && cluster.jobs().claims().next().is_none() {
             return moved;
         }
@@ -136,23 +124,14 @@ impl Held {
         let nodes = all.filter_map(|(_, node)| cluster.node(*node));
         others.extend(nodes.flat_map(|node| node.jobs.iter().copied()));
         for other in others {
-            moved |= self.sync_alone(cluster, inventory, forecast, other, now);
+            moved |= self.sync_alone(scene, other);
         }
         moved
     }
 
-    fn sync_alone(
-        &mut self,
-        cluster: &Cluster,
-        inventory: &Inventory,
-        forecast: &dyn Forecast,
-        id: JobId,
-        now: Time,
-    ) -> bool {
+    fn sync_alone(&mut self, scene: Scene<'_>, id: JobId) -> bool {
         let given_up = self.give_up_tasks(id);
-        let Some(holder) = holder(cluster, inventory, forecast, id, now) else {
-            return self.remove(id) | given_up;
-        };
+        let Some(holder) = holder(scene, id) else { return self.remove(id) | given_up };
         if self.jobs.get(&id) == Some(&holder) {
             return given_up;
         }
@@ -162,15 +141,8 @@ impl Held {
     }
 
     /// What was taken for a task of an array that waited in the record `from` is now its own.
-    pub(crate) fn hand_over(
-        &mut self,
-        cluster: &Cluster,
-        inventory: &Inventory,
-        forecast: &dyn Forecast,
-        (from, to): (JobId, JobId),
-        now: Time,
-    ) {
-        let Some(holder) = holder(cluster, inventory, forecast, to, now) else { return };
+    pub(crate) fn hand_over(&mut self, scene: Scene<'_>, (from, to): (JobId, JobId)) {
+        let Some(holder) = holder(scene, to) else { return };
         let same = |(of, key): &(JobId, JobId)| *of == from && self.jobs.get(key) == Some(&holder);
         let Some(at) = self.tasks.iter().position(same) else { return };
         let (_, key) = self.tasks.remove(at);
@@ -237,7 +209,7 @@ impl Held {
     }
 
     /// The jobs whose planned end has come and whose end is now planned for another time. They are put right.
-    pub(crate) fn correct(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> bool {
+    pub(crate) fn correct(&mut self, Scene { cluster, forecast, now, .. }: Scene<'_>) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
             let planned = cluster.job(*id).and_then(|job| holding::until(cluster, job, forecast, now));

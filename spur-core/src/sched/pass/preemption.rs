@@ -26,7 +26,7 @@ use crate::text::time::Time;
 
 use super::het::combinations;
 use super::walk::Walk;
-use crate::sched::space::Space;
+use crate::sched::space::{Aspect, Space};
 
 /// Searches for victims in one deep pass: a count, so that many waiting jobs of a high rank do not hold it up. What was
 /// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
@@ -348,9 +348,9 @@ impl<S: Space> Walk<S> {
         for ((component, (prospect, eligible)), Seat { placement, parts }) in
             candidate.all().zip(seats).zip(way.seats)
         {
-            let seen = (&prospect.stages[0], &prospect.eligible_sets[*eligible]);
-            let query = prospect.query(component, self.now + 1);
-            let hit = query.hit(self.space.realms(), seen, (self.now, true), (placement, Vec::new()));
+            let (stage, eligible) = (&prospect.stages[0], &prospect.eligible_sets[*eligible]);
+            let aspect = Aspect { query: &prospect.query(component, self.now + 1), stage, eligible };
+            let hit = aspect.hit(self.space.realms(), (self.now, true), (placement, Vec::new()));
             let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);
             start.why.exact &= way.exact;
             let place = explain::place(&hit);

@@ -17,7 +17,7 @@ use crate::sched::timeline::start_bounds::StartBounds;
 use crate::text::time::Time;
 
 use super::super::place::{Lost, Placement, Slots};
-use super::super::space::{Hit, Query};
+use super::super::space::{Aspect, Hit, Query};
 use super::super::state::MAX_TRIES;
 use super::super::state::trial::placed;
 use super::idle_counts::Sights;
@@ -50,17 +50,15 @@ impl Finder {
     pub(super) fn search(
         &mut self,
         books: &Books,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
+        aspect: Aspect<'_>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let mut search = FitNow { books, query, stage, eligible, tries: 0, in_doubt: false };
+        let mut search = FitNow::new(books, aspect);
         let found = search.walk(self, times);
         let gave_up = search.tries >= MAX_TRIES;
         self.in_doubt |= search.in_doubt || gave_up;
         let hit = found.map(|(start, (placement, lost, starts))| {
-            query.hit(&books.realms, (stage, eligible), (start, starts), (placement, lost))
+            aspect.hit(&books.realms, (start, starts), (placement, lost))
         });
         (hit, gave_up)
     }
@@ -69,13 +67,10 @@ impl Finder {
     pub(super) fn show_now<T>(
         &mut self,
         books: &Books,
-        query: &Query<'_>,
-        eligible: &Arc<EligibleNodes>,
+        aspect: Aspect<'_>,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
-        let mut search =
-            FitNow { books, query, stage: &query.stages[0], eligible, tries: 0, in_doubt: false };
-        search.see_now(self, |_, _, slots, _| look(slots))
+        FitNow::new(books, aspect).see_now(self, |_, _, slots, _| look(slots))
     }
 }
 
@@ -94,7 +89,11 @@ struct FitNow<'a> {
 /// A time with what was found then.
 type PlacedAt = (Time, (Placement, Vec<Lost>, bool));
 
-impl FitNow<'_> {
+impl<'a> FitNow<'a> {
+    fn new(books: &'a Books, Aspect { query, stage, eligible }: Aspect<'a>) -> Self {
+        Self { books, query, stage, eligible, tries: 0, in_doubt: false }
+    }
+
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
     fn walk(
         &mut self,

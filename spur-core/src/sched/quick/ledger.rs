@@ -18,11 +18,10 @@ use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Need;
-use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::{EligibleNodes, positions_where};
 use crate::sched::request::part::Part;
 use crate::sched::space::Space;
-use crate::sched::space::{Hit, Query};
+use crate::sched::space::{Aspect, Hit};
 use crate::sched::timeline::held::{Held, Holder};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::{OPEN, Realms};
@@ -220,29 +219,17 @@ impl Space for Ledger {
         (&mut finder.start_bounds, finder.needs.smaller())
     }
 
-    fn search(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        times: Range<Time>,
-    ) -> (Option<Hit>, bool) {
-        let found = self.finder.search(&self.books, query, stage, eligible, times);
+    fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool) {
+        let found = self.finder.search(&self.books, aspect, times);
         // Jobs may end unseen in leaves that one wants to itself.
-        self.books.restless |= stage.ask().whole_leaves || std::mem::take(&mut self.finder.in_doubt);
+        self.books.restless |= aspect.stage.ask().whole_leaves || std::mem::take(&mut self.finder.in_doubt);
         found
     }
 
-    fn show_now<T>(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        look: impl FnOnce(&Slots) -> Option<T>,
-    ) -> Option<T> {
+    fn show_now<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> Option<T>) -> Option<T> {
         let now = self.now();
-        let (hit, _) = self.search(query, stage, eligible, now..now + 1);
-        if hit.is_some() { None } else { self.finder.show_now(&self.books, query, eligible, look) }
+        let (hit, _) = self.search(aspect, now..now + 1);
+        if hit.is_some() { None } else { self.finder.show_now(&self.books, aspect, look) }
     }
 
     fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64) {

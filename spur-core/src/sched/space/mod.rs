@@ -19,7 +19,6 @@ use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Misfit, Slots, View};
 use crate::sched::planned_starts::Reservation;
 use crate::sched::request::Need;
-use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, WantedLicenses};
@@ -28,7 +27,7 @@ use crate::sched::timeline::second::Second;
 use crate::sched::timeline::start_bounds::{Family, Size, Smaller, StartBounds};
 use crate::text::time::Time;
 
-pub(crate) use query::{Hit, Query};
+pub(crate) use query::{Aspect, Hit, Query};
 
 /// How many nodes are idle and not there for a job.
 #[derive(Debug, Default)]
@@ -84,25 +83,13 @@ pub(crate) trait Space {
     /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
     fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet>;
 
-    /// The earliest start of a job in a stretch of time, in one stage and through one set of eligible nodes, and whether
-    /// the search for it was given up. Only the room in the query's realm counts, not licenses.
-    fn search(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        times: Range<Time>,
-    ) -> (Option<Hit>, bool);
+    /// The earliest start of a job in a stretch of time, and whether the search for it was given up. Only the room in the
+    /// query's realm counts, not licenses.
+    fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool);
 
-    /// Shows `look` the slots that are planned to be free at this moment, for as long as a job runs, in one stage and through
-    /// one set of eligible nodes; nothing if it is found to fit before they are known.
-    fn show_now<T>(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        look: impl FnOnce(&Slots) -> Option<T>,
-    ) -> Option<T>;
+    /// Shows `look` the slots that are planned to be free at this moment, for as long as a job runs; nothing if it is found to
+    /// fit before they are known.
+    fn show_now<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> Option<T>) -> Option<T>;
 
     /// What a node has in a realm for so many seconds; for a start at this moment no more than nobody holds.
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId>;
@@ -133,7 +120,7 @@ pub(crate) trait Space {
                 if stage.from.max(query.from).max(self.now()) >= until {
                     break;
                 }
-                let found = self.find_at(query, stage, eligible, until);
+                let found = self.find_at(Aspect { query, stage, eligible }, until);
                 if found.as_ref().is_some_and(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
                     best = found;
                 }
@@ -143,13 +130,8 @@ pub(crate) trait Space {
     }
 
     /// The earliest start in one stage through one set of eligible nodes, beginning where earlier searches have shown it may lie.
-    fn find_at(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        until: Time,
-    ) -> Option<Hit> {
+    fn find_at(&mut self, aspect: Aspect<'_>, until: Time) -> Option<Hit> {
+        let Aspect { query, stage, eligible } = aspect;
         let (nodes, slots) = (query.request.min_nodes(), query.request.min_slots());
         let size = Size { nodes, slots, run_time: query.run_time };
         let family = Family::of(eligible.outline, stage.ask()).filter(|_| query.request.sizes.is_none());
@@ -162,7 +144,7 @@ pub(crate) trait Space {
             if from >= until {
                 return None;
             }
-            let (hit, gave_up) = self.search(query, stage, eligible, from..until);
+            let (hit, gave_up) = self.search(aspect, from..until);
             let learns = begin == self.now() && !gave_up && query.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 let earliest = hit.as_ref().map_or(until, |hit| hit.start);
@@ -221,7 +203,7 @@ pub(crate) trait Space {
         let (stage, eligible, now) = (query.stages.first()?, query.plain, self.now());
         let whole = stage.ask().whole_leaves;
         let occupied = whole.then(|| self.occupied(query.realm, eligible, (now, query.run_time), true));
-        self.show_now(query, stage, eligible, |slots| {
+        self.show_now(Aspect { query, stage, eligible }, |slots| {
             let view = View { occupied: occupied.as_ref(), ..eligible.view(slots) };
             let say = |ask| place::place_or_say(&eligible.fabric, &view, ask).err();
             let (least, larger) = stage.asks.split_last()?;
@@ -258,7 +240,7 @@ pub(crate) trait Space {
         }
         let (stage, eligible) = (query.stages.first()?, query.plain);
         let (query, now) = (Query { realm: self.realms().unshut(), ..*query }, self.now());
-        let (hit, _) = self.search(&query, stage, eligible, now..now + 1);
+        let (hit, _) = self.search(Aspect { query: &query, stage, eligible }, now..now + 1);
         let hit = hit.filter(|hit| hit.starts)?;
         let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.eligible.fabric.node(*pos));
         let bars = |node| barring.iter().find(|barring| barring.holds(node));

@@ -31,6 +31,37 @@ pub(crate) struct Query<'a> {
     pub(crate) until: Time,
 }
 
+/// A query in one stage, and through one of its sets of eligible nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Aspect<'a> {
+    pub(crate) query: &'a Query<'a>,
+    pub(crate) stage: &'a Stage,
+    pub(crate) eligible: &'a Arc<EligibleNodes>,
+}
+
+impl Aspect<'_> {
+    /// Room that was found from a time on, with those that lost; `starts` says whether the job can start this moment.
+    pub(crate) fn hit(
+        &self,
+        realms: &Realms,
+        (start, starts): (Time, bool),
+        (placement, lost): (Placement, Vec<Lost>),
+    ) -> Hit {
+        Hit {
+            realm: self.query.realm,
+            start,
+            lasts: realms.lasts(self.query.realm, start, self.query.run_time),
+            limit: None,
+            starts,
+            placement,
+            lost,
+            relaxed: self.stage.relaxed.clone(),
+            whole_leaves: self.stage.ask().whole_leaves,
+            eligible: Arc::clone(self.eligible),
+        }
+    }
+}
+
 /// Room that was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
@@ -56,29 +87,6 @@ impl Query<'_> {
     /// What it asks of licenses.
     pub(crate) fn asked(&self) -> [(usize, &WantedLicenses); 1] {
         [(self.realm, self.licenses)]
-    }
-
-    /// Room that was found for it from a time on, in one stage and through one of its sets of eligible nodes, with those
-    /// that lost; `starts` says whether it can start this moment.
-    pub(crate) fn hit(
-        &self,
-        realms: &Realms,
-        (stage, eligible): (&Stage, &Arc<EligibleNodes>),
-        (start, starts): (Time, bool),
-        (placement, lost): (Placement, Vec<Lost>),
-    ) -> Hit {
-        Hit {
-            realm: self.realm,
-            start,
-            lasts: realms.lasts(self.realm, start, self.run_time),
-            limit: None,
-            starts,
-            placement,
-            lost,
-            relaxed: stage.relaxed.clone(),
-            whole_leaves: stage.ask().whole_leaves,
-            eligible: Arc::clone(eligible),
-        }
     }
 
     /// The time before which a start is of interest next to one that was found: an equally early one only where it

@@ -14,9 +14,8 @@ use crate::model::alloc::Alloc;
 use crate::model::fabric::DomainId;
 use crate::sched::forecast::Scene;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
-use crate::sched::request::constraints::Stage;
 use crate::sched::request::domains::{DomainTable, layer};
-use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes};
+use crate::sched::request::eligible_nodes::Canvas;
 use crate::sched::timeline::free_for_ever::FreeForEver;
 use crate::sched::timeline::free_now::{Counts, FreeNow, Moment};
 use crate::sched::timeline::holding;
@@ -31,7 +30,7 @@ use crate::text::time::Time;
 
 use super::inventory::SceneNode;
 use super::place::Slots;
-use super::space::{Hit, Query};
+use super::space::{Aspect, Hit};
 use super::timeline::Timeline;
 use trial::{Trial, placed};
 
@@ -148,13 +147,8 @@ impl State {
     }
 
     /// The earliest start in a stretch of time, and whether the search for it was given up.
-    fn sweep(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        times: std::ops::Range<Time>,
-    ) -> (Option<Hit>, bool) {
+    fn sweep(&mut self, aspect: Aspect<'_>, times: std::ops::Range<Time>) -> (Option<Hit>, bool) {
+        let Aspect { query, stage, eligible } = aspect;
         let domains = self.domains.of(eligible, stage.ask());
         self.timelines[query.realm].settle(&mut self.rooms);
         let timeline = &self.timelines[query.realm];
@@ -202,50 +196,47 @@ impl State {
         let start = answer.unwrap_or_else(|| search.sweep(timeline, &mut self.counters, &mut judge));
         let gave_up = judge.tries >= MAX_TRIES;
         let hit = start.zip(judge.hit).map(|(start, (placement, lost, starts))| {
-            let start = (start.time(self.now), starts);
-            query.hit(&self.realms, (stage, eligible), start, (placement, lost))
+            aspect.hit(&self.realms, (start.time(self.now), starts), (placement, lost))
         });
         (hit, gave_up)
     }
 
     /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
     /// constraints look at slots alone.
-    fn stands(&self, realm: usize, stage: &Stage) -> bool {
+    fn stands(&self, Aspect { query, stage, .. }: Aspect<'_>) -> bool {
         !self.overdue
             && stage.ask().minds_others(1).is_none()
-            && self.timelines[realm].limits_few(MANY_LIMITED)
+            && self.timelines[query.realm].limits_few(MANY_LIMITED)
     }
 
     /// Whether it is worth looking at this moment by itself for a job that was planned in another way.
-    fn is_in_sight(&self, query: &Query<'_>, stage: &Stage, eligible: &EligibleNodes) -> bool {
+    fn is_in_sight(&self, aspect: Aspect<'_>) -> bool {
+        let Aspect { query, eligible, .. } = aspect;
         let pays = self.standing.knows(query.realm, eligible, query.need)
             || self.timelines[query.realm].limits_few(FEW_LIMITED);
-        pays && self.stands(query.realm, stage)
+        pays && self.stands(aspect)
     }
 
     /// A start at this moment.
-    fn look(&mut self, query: &Query<'_>, stage: &Stage, eligible: &Arc<EligibleNodes>) -> Option<Hit> {
+    fn look(&mut self, aspect: Aspect<'_>) -> Option<Hit> {
+        let Aspect { query, stage, eligible } = aspect;
         let domains = self.domains.of(eligible, stage.ask());
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
         let min_slots = query.request.min_slots();
         let names = self.names_rivals;
-        let found = self.at_once(query, eligible, |slots| {
+        let found = self.at_once(aspect, |slots| {
             let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
             if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
                 return None;
             }
             placed(eligible, &stage.asks, None, slots, names).0
         });
-        Some(query.hit(&self.realms, (stage, eligible), (self.now, true), found?))
+        Some(aspect.hit(&self.realms, (self.now, true), found?))
     }
 
     /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
-    fn at_once<T>(
-        &mut self,
-        query: &Query<'_>,
-        eligible: &Arc<EligibleNodes>,
-        look: impl FnOnce(&Slots) -> T,
-    ) -> T {
+    fn at_once<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> T) -> T {
+        let Aspect { query, eligible, .. } = aspect;
         let realm = query.realm;
         let moment = Moment { realm, timeline: &self.timelines[realm], run_time: query.run_time };
         let need = &query.request.need;

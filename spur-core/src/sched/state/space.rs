@@ -12,7 +12,6 @@ use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
 use crate::sched::request::Need;
-use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::space::{Aside, Space};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
@@ -22,7 +21,7 @@ use crate::text::time::Time;
 
 use super::trial::occupied;
 use crate::sched::request::part::Part;
-use crate::sched::space::{Hit, Query};
+use crate::sched::space::{Aspect, Hit, Query};
 
 use super::State;
 
@@ -53,31 +52,19 @@ impl Space for State {
         (&mut self.start_bounds, self.needs.smaller())
     }
 
-    fn search(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        times: Range<Time>,
-    ) -> (Option<Hit>, bool) {
+    fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool) {
         let is_now = times.start == self.now && times.end == self.now + 1;
-        if is_now && self.stands(query.realm, stage) {
-            return (self.look(query, stage, eligible), false);
+        match is_now && self.stands(aspect) {
+            true => (self.look(aspect), false),
+            false => self.sweep(aspect, times),
         }
-        self.sweep(query, stage, eligible, times)
     }
 
-    fn show_now<T>(
-        &mut self,
-        query: &Query<'_>,
-        stage: &Stage,
-        eligible: &Arc<EligibleNodes>,
-        look: impl FnOnce(&Slots) -> Option<T>,
-    ) -> Option<T> {
-        if self.is_in_sight(query, stage, eligible) {
-            return self.at_once(query, eligible, look);
+    fn show_now<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> Option<T>) -> Option<T> {
+        if self.is_in_sight(aspect) {
+            return self.at_once(aspect, look);
         }
-        let (hit, _) = self.sweep(query, stage, eligible, self.now..self.now + 1);
+        let (hit, _) = self.sweep(aspect, self.now..self.now + 1);
         if hit.is_some() { None } else { look(self.counters.slots()) }
     }
 

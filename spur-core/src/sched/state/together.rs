@@ -12,7 +12,7 @@ use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 use crate::text::time::Time;
 
 use crate::sched::request::part::Part;
-use crate::sched::space::{Hit, Query};
+use crate::sched::space::{Aspect, Hit, Query};
 
 /// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
 const MOST_MOMENTS: u32 = 200;
@@ -59,8 +59,9 @@ pub(crate) fn find_together(
             if let Ok(seats) = found {
                 let hits = places.iter().zip(seats).map(|(Place { query, eligible }, seat)| {
                     let stage = stage(query, at).expect("it was placed by its stage at that time");
-                    let (realms, placed) = (space.realms(), (seat.placement, Vec::new()));
-                    (query.hit(realms, (stage, eligible), (at, starts), placed), seat.parts)
+                    let placed = (seat.placement, Vec::new());
+                    let aspect = Aspect { query, stage, eligible };
+                    (aspect.hit(space.realms(), (at, starts), placed), seat.parts)
                 });
                 return Some(hits.collect());
             }
@@ -105,7 +106,8 @@ fn alone(space: &mut impl Space, place: &Place<'_>, from: Time, until: Time) -> 
         if times.is_empty() {
             continue;
         }
-        if let (Some(hit), _) = space.search(&place.query, stage, place.eligible, times) {
+        let aspect = Aspect { query: &place.query, stage, eligible: place.eligible };
+        if let (Some(hit), _) = space.search(aspect, times) {
             return Some(hit.start);
         }
     }

@@ -36,22 +36,20 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
     let judge = Judge::new(&inventory);
     let limits = specs.iter().all(|spec| judge.whole(spec, Say::Nearest).is_ok());
     let parts = specs.iter().map(|spec| prepared(&inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
-    let mut rooms = inventory.rooms.clone();
-    let all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
-    let trial =
-        |rooms: &mut Rooms, near: Option<&Nearness>| idle_together(&inventory, rooms, specs, &all, near);
-    let asked = match trial(&mut rooms, None)? {
+    let fabric = Arc::clone(&parts[0][0].eligible.fabric);
+    let rooms = inventory.rooms.clone();
+    let mut all = Components { inventory: &inventory, rooms, specs: specs.to_vec(), parts };
+    let asked = match all.when_idle(None)? {
         Idle::Fits(warnings) => return Ok(warnings),
         // A search that was cut short is no refusal.
         Idle::Unknown => return Ok(Vec::new()),
         Idle::Never(near) => near,
     };
-    let Some(must) = asked.must else { return too_many(&inventory, &mut rooms, specs, &parts) };
-    let fabric = &parts[0][0].eligible.fabric;
+    let Some(must) = asked.must else { return all.too_many() };
     let (top, name) = (fabric.top().0, |layer: Layer| fabric.layer_name(layer).to_owned());
     for higher in (must.0 + 1..=top).map(Layer) {
         let near = Nearness { must: Some(higher), ..Nearness::default() };
-        if let Ok(Idle::Fits(_)) = trial(&mut rooms, Some(&near)) {
+        if let Ok(Idle::Fits(_)) = all.when_idle(Some(&near)) {
             let message = format!(
                 "--het-gather=must:{}: no {0} can hold all {} components together; ask for less, or must:{}",
                 name(must),
@@ -62,8 +60,8 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
         }
     }
     let layer = name(must);
-    match trial(&mut rooms, Some(&Nearness::default()))? {
-        Idle::Never(_) => too_many(&inventory, &mut rooms, specs, &parts),
+    match all.when_idle(Some(&Nearness::default()))? {
+        Idle::Never(_) => all.too_many(),
         Idle::Fits(_) | Idle::Unknown => refuse(
             RefusalKind::Topology,
             format!(
@@ -73,6 +71,14 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
             ),
         ),
     }
+}
+
+/// All components of a job, each with every way in which it may be placed.
+struct Components<'a> {
+    inventory: &'a Inventory,
+    rooms: Rooms,
+    specs: Vec<Arc<JobSpec>>,
+    parts: Vec<Vec<Prepared>>,
 }
 
 /// A component in one of its partitions, seen through one of its sets of eligible nodes.
@@ -124,46 +130,90 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
     if all.is_empty() { refuse(RefusalKind::NodeConfig, "it fits no partition".to_owned()) } else { Ok(all) }
 }
 
-/// Whether an idle cluster could hold all components at once: the first choice of each component that works, and under
-/// what is asked for when everything has relaxed. `near` replaces what `--het-gather` says.
-fn idle_together(
-    inventory: &Inventory,
-    rooms: &mut Rooms,
-    specs: &[Arc<JobSpec>],
-    parts: &[&[Prepared]],
-    near: Option<&Nearness>,
-) -> Result<Idle, Refusal> {
-    let mut answer = None;
-    for way in ways(&parts.iter().map(|parts| parts.len()).collect::<Vec<_>>()) {
-        let chosen: Vec<&Prepared> = way.iter().zip(parts).map(|(at, parts)| &parts[*at]).collect();
-        let found = match near {
-            Some(near) => Ok(near.clone()),
-            None => nearness(&specs[0], chosen.iter().map(|part| &*part.eligible.fabric)),
-        };
-        let found = match found {
-            Ok(near) => near,
-            Err(error) => {
-                answer = answer.or(Some(refuse(RefusalKind::Topology, error)));
-                continue;
+impl Components<'_> {
+    /// Whether an idle cluster could hold all components at once: the first choice of each component that works, and under
+    /// what is asked for when everything has relaxed. `near` replaces what `--het-gather` says.
+    fn when_idle(&mut self, near: Option<&Nearness>) -> Result<Idle, Refusal> {
+        let Self { inventory, rooms, specs, parts } = self;
+        let mut answer = None;
+        for way in ways(&parts.iter().map(Vec::len).collect::<Vec<_>>()) {
+            let chosen: Vec<&Prepared> = way.iter().zip(&*parts).map(|(at, parts)| &parts[*at]).collect();
+            let found = match near {
+                Some(near) => Ok(near.clone()),
+                None => nearness(&specs[0], chosen.iter().map(|part| &*part.eligible.fabric)),
+            };
+            let found = match found {
+                Ok(near) => near,
+                Err(error) => {
+                    answer = answer.or(Some(refuse(RefusalKind::Topology, error)));
+                    continue;
+                }
+            };
+            let mut exact = true;
+            for first in [true, false] {
+                let members: Vec<Member<'_>> =
+                    chosen.iter().map(|part| idle_member(inventory, part, first)).collect();
+                let mut budget = members.iter().map(|member| member.asks[0].budget).max().unwrap_or(0);
+                match place_together(inventory, rooms, &members, &found, &mut budget) {
+                    Ok(_) => return Ok(Idle::Fits(found.warnings)),
+                    Err(certain) => exact &= certain,
+                }
             }
-        };
-        let mut exact = true;
-        for first in [true, false] {
-            let members: Vec<Member<'_>> =
-                chosen.iter().map(|part| idle_member(inventory, part, first)).collect();
-            let mut budget = members.iter().map(|member| member.asks[0].budget).max().unwrap_or(0);
-            match place_together(inventory, rooms, &members, &found, &mut budget) {
-                Ok(_) => return Ok(Idle::Fits(found.warnings)),
-                Err(certain) => exact &= certain,
+            let never = if exact { Idle::Never(found) } else { Idle::Unknown };
+            match answer {
+                Some(Ok(Idle::Unknown)) => {}
+                _ => answer = Some(Ok(never)),
             }
         }
-        let never = if exact { Idle::Never(found) } else { Idle::Unknown };
-        match answer {
-            Some(Ok(Idle::Unknown)) => {}
-            _ => answer = Some(Ok(never)),
-        }
+        answer.unwrap_or(Ok(Idle::Unknown))
     }
-    answer.unwrap_or(Ok(Idle::Unknown))
+
+    /// Says what they want together and, where they are few, how much less of each alone would do.
+    fn too_many<T>(&mut self) -> Result<T, Refusal> {
+        let parts = &self.parts;
+        let wants = parts.iter().filter_map(|parts| parts.first()).map(|part| {
+            let (unit, slots) = (part.request.unit(), part.request.min_slots());
+            format!("{slots} {unit}{}", if slots == 1 { "" } else { "s" })
+        });
+        let wants = wants.collect::<Vec<_>>().join(" and ");
+        let has = parts.iter().flatten().map(|part| part.eligible.idle.nodes()).max().unwrap_or(0);
+        let sized = if parts.len() > MOST_SIZED { 0 } else { parts.len() };
+        let reserved = parts.iter().flatten().any(|part| part.reserved);
+        let places = if reserved { "reservations" } else { "partitions" };
+        let fewer = (0..sized).filter_map(|at| Some(format!("≤ {} in component {at}", self.fewer(at)?)));
+        let fewer: Vec<String> = fewer.collect();
+        let offer = if fewer.is_empty() { "for less".to_owned() } else { fewer.join(", or ") };
+        let message = format!(
+            "the components fit one by one and never all at once: they want {wants}, and their {places} have {has} nodes; \
+         ask {offer}"
+        );
+        refuse(RefusalKind::NodeConfig, message)
+    }
+
+    /// The largest size of one component with which all would fit, the others being as they are, found by halving.
+    fn fewer(&mut self, at: usize) -> Option<u32> {
+        let request = self.parts[at].first()?.request.clone();
+        let spec = Arc::clone(&self.specs[at]);
+        let mut fits = |size: u32| {
+            let smaller = sized(&spec, Some(&request), size);
+            // It has to be possible by itself, too.
+            if !Judge::new(self.inventory).works(&smaller) {
+                return false;
+            }
+            let Ok(part) = prepared(self.inventory, &smaller, true) else { return false };
+            self.specs[at] = Arc::new(smaller);
+            let asked = std::mem::replace(&mut self.parts[at], part);
+            let found = self.when_idle(None);
+            (self.specs[at], self.parts[at]) = (Arc::clone(&spec), asked);
+            matches!(found, Ok(Idle::Fits(_)))
+        };
+        let (mut low, mut high) = (0, u32::try_from(request.min_slots()).ok()?.saturating_sub(1));
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        (low > 0).then_some(low)
+    }
 }
 
 fn idle_member<'a>(inventory: &Inventory, part: &'a Prepared, first: bool) -> Member<'a> {
@@ -178,66 +228,6 @@ fn idle_member<'a>(inventory: &Inventory, part: &'a Prepared, first: bool) -> Me
         rooms: inventory.nodes.iter().enumerate().map(room).collect(),
         occupied: Some(FixedBitSet::with_capacity(part.eligible.fabric.len())),
     }
-}
-
-/// Says what they want together and, where they are few, how much less of each alone would do.
-fn too_many<T>(
-    inventory: &Inventory,
-    rooms: &mut Rooms,
-    specs: &[Arc<JobSpec>],
-    parts: &[Vec<Prepared>],
-) -> Result<T, Refusal> {
-    let wants = parts.iter().filter_map(|parts| parts.first()).map(|part| {
-        let (unit, slots) = (part.request.unit(), part.request.min_slots());
-        format!("{slots} {unit}{}", if slots == 1 { "" } else { "s" })
-    });
-    let wants = wants.collect::<Vec<_>>().join(" and ");
-    let has = parts.iter().flatten().map(|part| part.eligible.idle.nodes()).max().unwrap_or(0);
-    let sized = if parts.len() > MOST_SIZED { 0 } else { parts.len() };
-    let fewer = (0..sized).filter_map(|at| {
-        let most = fewer(inventory, rooms, specs, parts, at)?;
-        Some(format!("≤ {most} in component {at}"))
-    });
-    let fewer: Vec<String> = fewer.collect();
-    let offer = if fewer.is_empty() { "for less".to_owned() } else { fewer.join(", or ") };
-    let reserved = parts.iter().flatten().any(|part| part.reserved);
-    let places = if reserved { "reservations" } else { "partitions" };
-    let message = format!(
-        "the components fit one by one and never all at once: they want {wants}, and their {places} have {has} nodes; \
-         ask {offer}"
-    );
-    refuse(RefusalKind::NodeConfig, message)
-}
-
-/// The largest size of one component with which all would fit, the others being as they are, found by halving.
-fn fewer(
-    inventory: &Inventory,
-    rooms: &mut Rooms,
-    specs: &[Arc<JobSpec>],
-    parts: &[Vec<Prepared>],
-    at: usize,
-) -> Option<u32> {
-    let request = &parts[at].first()?.request;
-    let mut specs = specs.to_vec();
-    let original = Arc::clone(&specs[at]);
-    let mut fits = |size: u32| {
-        let smaller = sized(&original, Some(request), size);
-        // It has to be possible by itself, too.
-        if !Judge::new(inventory).works(&smaller) {
-            return false;
-        }
-        let Ok(part) = prepared(inventory, &smaller, true) else { return false };
-        specs[at] = Arc::new(smaller);
-        let mut all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
-        all[at] = &part;
-        matches!(idle_together(inventory, rooms, &specs, &all, None), Ok(Idle::Fits(_)))
-    };
-    let (mut low, mut high) = (0, u32::try_from(request.min_slots()).ok()?.saturating_sub(1));
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if fits(middle) { low = middle } else { high = middle - 1 }
-    }
-    (low > 0).then_some(low)
 }
 
 /// All components together may want more of a license than there is.

@@ -88,7 +88,7 @@ pub struct Preemption {
 }
 
 /// A job that does not start now.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waiting {
     /// Which.
     pub job: JobId,
@@ -113,16 +113,7 @@ impl Waiting {
     /// A job of which nothing more is known.
     #[must_use]
     pub fn of(job: JobId) -> Self {
-        Self {
-            job,
-            priority: 0,
-            reason: Reason::None,
-            detail: String::new(),
-            start: None,
-            nodes: Vec::new(),
-            place: None,
-            after: None,
-        }
+        Self { job, ..Self::default() }
     }
 
     /// The whole sentence: what is missing, and when and where the job is planned to start. `render` writes a time as

@@ -213,13 +213,8 @@ impl Rooms {
         if self.within(other, one) {
             return other;
         }
-        let mut both = std::mem::take(&mut self.scratch);
-        both.clear();
-        let pairs = self.amount(one).iter().zip(self.amount(other));
-        both.extend(pairs.map(|(one, other)| *one.min(other)));
-        let id = self.intern(self.class_of(one), &both);
-        self.scratch = both;
-        id
+        let other = Amount::from_slice(self.amount(other));
+        self.of_both(one, &other, |_, one, other| one.min(other))
     }
 }
 

@@ -9,45 +9,38 @@ use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::capacity;
-use crate::sched::place::{self, Ask, Placement, Slots, View};
-use crate::sched::request::Request;
-use crate::sched::request::eligible_nodes::{EligibleNodes, slots_by_position};
+use crate::sched::place::{self, Placement, Slots, View};
+use crate::sched::request::eligible_nodes::slots_by_position;
 
-use super::{Amount, Victim};
+use super::{Amount, Claimant, Victim};
 
 /// Where a job looks for room: its nodes, what it asks for, and what is free without anybody leaving.
 #[derive(Clone, Copy)]
 pub(super) struct FreedFabric<'a> {
     pub(super) inventory: &'a Inventory,
-    pub(super) eligible: &'a EligibleNodes,
-    pub(super) request: &'a Request,
-    /// The sizes that will do, the largest first.
-    pub(super) asks: &'a [Ask],
-    /// Nodes that are reserved for others meanwhile.
-    pub(super) shut: Option<&'a FixedBitSet>,
+    pub(super) claimant: &'a Claimant<'a>,
     /// What every node has free.
     pub(super) free: &'a [Amount],
 }
 
 impl FreedFabric<'_> {
     pub(super) fn fabric(&self) -> &Fabric {
-        &self.eligible.fabric
+        &self.claimant.eligible.fabric
     }
 
     /// How many slots a node has if so much is free there.
     pub(super) fn slots(&self, node: NodeId, free: &[i64]) -> u32 {
-        let known = &self.inventory.nodes[node.index()];
-        let shut = self.shut.is_some_and(|shut| shut.contains(node.index()));
-        if shut || !known.available || !self.eligible.admitted.contains(node.index()) {
+        if !self.claimant.may_use(self.inventory, node) {
             return 0;
         }
-        self.request.need.slots(&known.shape, &positive(free))
+        self.claimant.request.need.slots(&self.inventory.nodes[node.index()].shape, &positive(free))
     }
 
     /// Slots that are missing where there are so many nodes with so many slots.
     pub(super) fn missing(&self, (nodes, slots): (u64, u64)) -> u64 {
-        let nodes = u64::from(self.request.min_nodes()).saturating_sub(nodes);
-        self.request.min_slots().saturating_sub(slots).max(nodes)
+        let request = self.claimant.request;
+        let nodes = u64::from(request.min_nodes()).saturating_sub(nodes);
+        request.min_slots().saturating_sub(slots).max(nodes)
     }
 
     /// The nodes of a domain, or all there are.
@@ -75,7 +68,7 @@ impl<'a> Clearing<'a> {
     pub(super) fn new(freed: FreedFabric<'a>, domain: Option<DomainId>, base: &[u32]) -> Self {
         let range = freed.range(domain);
         let slots = (0..base.len()).map(|index| if range.contains(&index) { base[index] } else { 0 });
-        let slots = slots_by_position(freed.fabric(), &freed.request.need, slots.collect());
+        let slots = slots_by_position(freed.fabric(), &freed.claimant.request.need, slots.collect());
         Self { freed, domain, slots, changed: BTreeMap::new() }
     }
 
@@ -118,9 +111,10 @@ impl<'a> Clearing<'a> {
             return None;
         }
         let fabric = self.freed.fabric();
-        let occupied = self.freed.asks.iter().find_map(|ask| ask.minds_others(1)).map(|_| self.occupied());
-        let view = View { occupied: occupied.as_ref(), ..self.freed.eligible.view(&self.slots) };
-        self.freed.asks.iter().find_map(|ask| place::place(fabric, &view, ask).ok())
+        let occupied =
+            self.freed.claimant.asks.iter().find_map(|ask| ask.minds_others(1)).map(|_| self.occupied());
+        let view = View { occupied: occupied.as_ref(), ..self.freed.claimant.eligible.view(&self.slots) };
+        self.freed.claimant.asks.iter().find_map(|ask| place::place(fabric, &view, ask).ok())
     }
 
     /// Positions where somebody still is.

@@ -219,8 +219,6 @@ fn room(
     node: NodeId,
     free: &[i64],
 ) -> Option<RoomId> {
-    let known = &inventory.nodes[node.index()];
-    let shut = claimant.shut.is_some_and(|shut| shut.contains(node.index()));
-    let may = known.available && !shut && claimant.eligible.admitted.contains(node.index());
-    may.then(|| rooms.intern(known.class, &positive(free)))
+    let class = inventory.nodes[node.index()].class;
+    claimant.may_use(inventory, node).then(|| rooms.intern(class, &positive(free)))
 }

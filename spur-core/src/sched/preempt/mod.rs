@@ -81,6 +81,12 @@ pub(super) struct Claimant<'a> {
 }
 
 impl Claimant<'_> {
+    /// Whether it may run on a node at all.
+    fn may_use(&self, inventory: &Inventory, node: NodeId) -> bool {
+        let shut = self.shut.is_some_and(|shut| shut.contains(node.index()));
+        inventory.nodes[node.index()].available && !shut && self.eligible.admitted.contains(node.index())
+    }
+
     fn wants_whole_leaves(&self) -> bool {
         self.asks.iter().any(|ask| ask.whole_leaves)
     }
@@ -354,8 +360,8 @@ impl Field {
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
     fn cheapest(&self, inventory: &Inventory, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
-        let Claimant { rank, request, eligible, asks, shut, .. } = *claimant;
-        let freed = FreedFabric { inventory, eligible, request, asks, shut, free };
+        let Claimant { rank, request, asks, .. } = *claimant;
+        let freed = FreedFabric { inventory, claimant, free };
         let fabric = freed.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(Pos::at(index)));
         let base: Vec<u32> = positions().map(|node| freed.slots(node, &free[node.index()])).collect();
@@ -433,14 +439,14 @@ impl Field {
     /// the fabric as a whole.
     fn domains(&self, freed: &FreedFabric<'_>) -> Vec<Option<DomainId>> {
         let fabric = freed.fabric();
-        let flat = freed.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);
+        let flat = freed.claimant.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);
         if flat || fabric.roots().is_empty() {
             return vec![None];
         }
         if !self.by_domain {
             return fabric.roots().iter().copied().map(Some).collect();
         }
-        let highest = freed.asks.first().and_then(|ask| ask.must).unwrap_or(fabric.top());
+        let highest = freed.claimant.asks.first().and_then(|ask| ask.must).unwrap_or(fabric.top());
         let highest = highest.max(Layer::LEAF);
         fabric.domains().filter(|(_, domain)| domain.layer() <= highest).map(|(id, _)| Some(id)).collect()
     }

@@ -89,7 +89,7 @@ impl<'a> VictimSearch<'a> {
     /// have left: what is missing is what was missing at first, less the shares of those who leave.
     fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
         let lot = |index: usize| lots.get(index).copied().unwrap_or(Lot::Open);
-        let missing = if self.freed.request.need.whole {
+        let missing = if self.freed.claimant.request.need.whole {
             let all = self.missing.saturating_mul(UNIT);
             let leave = || (0..lots.len()).filter(|index| lots[*index] == Lot::Leaves);
             Missing {
@@ -209,7 +209,7 @@ impl RoomTrial for InDomain<'_, '_> {
     /// everybody leaves then.
     fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
         let freed = &self.search.freed;
-        if freed.asks.iter().any(|ask| ask.whole_leaves) {
+        if freed.claimant.asks.iter().any(|ask| ask.whole_leaves) {
             return;
         }
         let mut nodes: Vec<NodeId> =
@@ -244,7 +244,7 @@ fn shares(
             on_node.entry(*node).or_default().push(at);
         }
     }
-    let closes_leaves = freed.asks.iter().any(|ask| ask.whole_leaves);
+    let closes_leaves = freed.claimant.asks.iter().any(|ask| ask.whole_leaves);
     for (node, here) in on_node {
         let pos = freed.fabric().pos(node).filter(|pos| range.contains(&pos.index()));
         let Some(pos) = pos else { continue };
@@ -255,14 +255,14 @@ fn shares(
                 free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
             }
         }
-        let most = if freed.request.need.counts_nodes() { 1 } else { u32::MAX };
+        let most = if freed.claimant.request.need.counts_nodes() { 1 } else { u32::MAX };
         let now = base[pos.index()].min(most);
         let gain = u64::from(freed.slots(node, &free).min(most).saturating_sub(now)) * UNIT;
         let work: u64 = here.iter().map(|at| shares[*at].loss.work).sum();
         let count = here.len() as u64;
         for at in &here {
             let share = &mut shares[*at];
-            let (equal, by_work) = match (freed.request.need.whole, work) {
+            let (equal, by_work) = match (freed.claimant.request.need.whole, work) {
                 (false, _) => (gain, gain),
                 (true, 0) => (gain.div_ceil(count), gain.div_ceil(count)),
                 (true, work) => {

@@ -260,7 +260,8 @@ fn steps(
     let mut at_once = room;
     let mut steps: SmallVec<[(Time, RoomId); 4]> = SmallVec::new();
     for (end, amount) in held.iter().rev() {
-        if !end.is_never() && *end > now {
+        // Of several ends at one time the last has all the room.
+        if !end.is_never() && *end > now && steps.last().is_none_or(|(at, _)| at != end) {
             steps.push((*end, room));
         }
         room = rooms.minus(room, amount);
@@ -270,13 +271,5 @@ fn steps(
     }
     steps.push((now, at_once));
     steps.reverse();
-    // Of several ends at one time the last has all the room.
-    steps.dedup_by(|next, step| {
-        let same = next.0 == step.0;
-        if same {
-            step.1 = next.1;
-        }
-        same
-    });
     (room, steps)
 }

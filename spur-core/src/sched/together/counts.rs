@@ -126,15 +126,9 @@ impl JointSearch<'_, '_> {
     ) -> bool {
         let mut members = members.to_vec();
         members.sort_unstable();
-        let pairs = members
-            .iter()
-            .enumerate()
-            .flat_map(|(at, one)| members[at + 1..].iter().map(|other| (*one, *other)));
-        pairs.collect::<Vec<_>>().into_iter().all(|pair| {
-            let apart = known.get(&pair).copied().unwrap_or_else(|| self.two_are_apart(pair, nodes));
-            known.insert(pair, apart);
-            apart
-        })
+        let all = members.iter().enumerate();
+        let mut pairs = all.flat_map(|(at, one)| members[at + 1..].iter().map(|other| (*one, *other)));
+        pairs.all(|pair| *known.entry(pair).or_insert_with(|| self.two_are_apart(pair, nodes)))
     }
 
     /// Whether one slot of a member leaves no slot to another that is placed after it, on whatever node.

@@ -75,9 +75,9 @@ impl Nearness {
     ///
     /// # Errors
     /// A must for a layer that is not there.
-    pub(super) fn of(wish: Option<&HetGather>, fabric: &Fabric) -> Result<Self, String> {
+    fn of(wish: &HetGather, fabric: &Fabric) -> Result<Self, String> {
         let mut nearness = Self::default();
-        for clause in wish.into_iter().flat_map(|wish| &wish.clauses) {
+        for clause in &wish.clauses {
             let Some(layer) = fabric.layer(&clause.layer) else {
                 let known = fabric.layer_names();
                 let near = nearest(&clause.layer, known.iter().map(String::as_str));
@@ -265,6 +265,6 @@ pub(super) fn nearness<'a>(
             other.name()
         )),
         Some(_) => Ok(Nearness::default()),
-        None => Nearness::of(Some(wish), first),
+        None => Nearness::of(wish, first),
     }
 }

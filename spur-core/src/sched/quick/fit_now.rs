@@ -53,10 +53,10 @@ impl Finder {
         aspect: Aspect<'_>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let mut search = FitNow::new(books, aspect);
-        let found = search.walk(self, times);
+        let mut search = FitNow::new(books, self, aspect);
+        let found = search.walk(times);
         let gave_up = search.tries >= MAX_TRIES;
-        self.in_doubt |= search.in_doubt || gave_up;
+        self.in_doubt |= gave_up;
         let hit = found.map(|(start, (placement, lost, starts))| {
             aspect.hit(&books.realms, (start, starts), (placement, lost))
         });
@@ -70,64 +70,60 @@ impl Finder {
         aspect: Aspect<'_>,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
-        FitNow::new(books, aspect).see_now(self, |_, _, slots, _| look(slots))
+        FitNow::new(books, self, aspect).see_now(|_, slots, _| look(slots))
     }
 }
 
 /// A search for nodes on which a job fits now.
 struct FitNow<'a> {
     books: &'a Books,
+    finder: &'a mut Finder,
     query: &'a Query<'a>,
     stage: &'a Stage,
     eligible: &'a Arc<EligibleNodes>,
     /// Times at which the job was tried.
     tries: u32,
-    /// Whether not all ways to place it were weighed at one of them.
-    in_doubt: bool,
 }
 
 /// A time with what was found then.
 type PlacedAt = (Time, (Placement, Vec<Lost>, bool));
 
 impl<'a> FitNow<'a> {
-    fn new(books: &'a Books, Aspect { query, stage, eligible }: Aspect<'a>) -> Self {
-        Self { books, query, stage, eligible, tries: 0, in_doubt: false }
+    fn new(books: &'a Books, finder: &'a mut Finder, aspect: Aspect<'a>) -> Self {
+        let Aspect { query, stage, eligible } = aspect;
+        Self { books, finder, query, stage, eligible, tries: 0 }
     }
 
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
-    fn walk(
-        &mut self,
-        finder: &mut Finder,
-        Range { start: from, end: until }: Range<Time>,
-    ) -> Option<PlacedAt> {
-        let domains = finder.domains.of(self.eligible, self.stage.ask());
+    fn walk(&mut self, Range { start: from, end: until }: Range<Time>) -> Option<PlacedAt> {
+        let domains = self.finder.domains.of(self.eligible, self.stage.ask());
         let wanted = (
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             self.query.request.min_slots(),
         );
         let is_seen = self.sees_now(&domains) && from == self.books.now;
         if is_seen {
-            let found = self.look_now(finder, &domains, wanted);
+            let found = self.look_now(&domains, wanted);
             if found.is_some() || until == from + 1 {
                 return found.map(|found| (from, found));
             }
         }
-        let mut tally = std::mem::take(&mut finder.tally);
+        let mut tally = std::mem::take(&mut self.finder.tally);
         let counts_nodes = self.query.request.need.counts_nodes();
         tally.begin(self.books.inventory.nodes.len(), &domains, wanted, counts_nodes);
         for index in self.eligible.admitted.ones() {
             let node = NodeId::at(index);
             if self.books.held.is_open(node) {
-                let slots = self.slots_at(finder, node, from);
+                let slots = self.slots_at(node, from);
                 tally.set(&domains, node, slots);
             }
         }
-        let found = if is_seen { None } else { self.look(finder, &tally, from) };
+        let found = if is_seen { None } else { self.look(&tally, from) };
         let found = match found {
             Some(found) => Some((from, found)),
-            None => self.go_on(finder, &mut tally, &domains, from, until),
+            None => self.go_on(&mut tally, &domains, from, until),
         };
-        finder.tally = tally;
+        self.finder.tally = tally;
         found
     }
 
@@ -138,14 +134,9 @@ impl<'a> FitNow<'a> {
     }
 
     /// Tries to place the job at this moment on what its set of eligible nodes sees, if some domain has enough.
-    fn look_now(
-        &mut self,
-        finder: &mut Finder,
-        domains: &Domains,
-        wanted: (u32, u64),
-    ) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn look_now(&mut self, domains: &Domains, wanted: (u32, u64)) -> Option<(Placement, Vec<Lost>, bool)> {
         let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
-        self.see_now(finder, |search, finder, slots, held| {
+        self.see_now(|search, slots, held| {
             let has_enough = match domains.kind {
                 Kind::Whole | Kind::Nodes => enough(slots.all()),
                 Kind::Domains => domains.ids.iter().any(|id| enough((slots.nodes_of(*id), slots.of(*id)))),
@@ -154,63 +145,48 @@ impl<'a> FitNow<'a> {
                 return None;
             }
             search.tries += 1;
-            search.place_now(finder, slots, held)
+            search.place_now(slots, held)
         })
     }
 
     /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where
     /// that is more than nobody holds, with what they have indeed.
-    fn see_now<T>(
-        &mut self,
-        finder: &mut Finder,
-        look: impl FnOnce(&mut Self, &Finder, &mut Slots, &[(Pos, u32)]) -> T,
-    ) -> T {
+    fn see_now<T>(&mut self, look: impl FnOnce(&mut Self, &mut Slots, &[(Pos, u32)]) -> T) -> T {
         let (books, eligible) = (self.books, self.eligible);
         let need = (self.query.need, &self.query.request.need);
-        let mut sights = std::mem::take(&mut finder.sights);
-        let slots = sights.of(&books.held, eligible, need, |node| self.idle_slots(finder, node));
+        let mut sights = std::mem::take(&mut self.finder.sights);
+        let slots = sights.of(&books.held, eligible, need, |node| self.idle_slots(node));
         let special = books.ahead.special().chain(books.overdue.keys().copied());
-        let special = special.filter(|node| self.may_use(*node));
+        let special = special.filter(|node| books.held.is_open(*node));
         let mut held: Vec<(Pos, u32)> = Vec::new();
         let others = special.filter_map(|node| Some((node, eligible.pos(node.0)?))).map(|(node, pos)| {
-            let (planned, free) = (self.slots_at(finder, node, books.now), self.idle_slots(finder, node));
+            let (planned, free) = (self.slots_at(node, books.now), self.idle_slots(node));
             held.extend((free < planned).then_some((pos, free)));
             (pos, planned)
         });
         let others: Vec<(Pos, u32)> = others.collect();
-        let seen = with_others(&eligible.fabric, slots, others, |slots| look(self, finder, slots, &held));
-        finder.sights = sights;
+        let seen = with_others(&eligible.fabric, slots, others, |slots| look(self, slots, &held));
+        self.finder.sights = sights;
         seen
     }
 
     /// Places the job on what nobody holds, or else on what should be free by now; `held` are positions where that is more,
     /// with what they have indeed.
-    fn place_now(
-        &mut self,
-        finder: &Finder,
-        slots: &mut Slots,
-        held: &[(Pos, u32)],
-    ) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn place_now(&mut self, slots: &mut Slots, held: &[(Pos, u32)]) -> Option<(Placement, Vec<Lost>, bool)> {
         let (fabric, now) = (&self.eligible.fabric, self.books.now);
         if held.is_empty() {
-            return self.place(finder, slots, now, true);
+            return self.place(slots, now, true);
         }
         let held = held.iter().copied();
-        let found = with_others(fabric, slots, held, |slots| self.place(finder, slots, now, true));
+        let found = with_others(fabric, slots, held, |slots| self.place(slots, now, true));
         slots.sum_up(fabric);
-        found.or_else(|| self.place(finder, slots, now, false))
+        found.or_else(|| self.place(slots, now, false))
     }
 
-    fn go_on(
-        &mut self,
-        finder: &mut Finder,
-        tally: &mut Tally,
-        domains: &Domains,
-        from: Time,
-        until: Time,
-    ) -> Option<PlacedAt> {
+    fn go_on(&mut self, tally: &mut Tally, domains: &Domains, from: Time, until: Time) -> Option<PlacedAt> {
         tally.grew = false;
-        let held = &self.books.held;
+        let books = self.books;
+        let held = &books.held;
         // Where something is planned, or shut, what a node has follows from all of the job's time.
         let planned = self.books.ahead.nodes();
         let special: FixedBitSet = planned.ones().filter(|node| self.may_use(NodeId::at(*node))).collect();
@@ -231,13 +207,13 @@ impl<'a> FitNow<'a> {
                         continue;
                     }
                     if special.contains(node.index()) {
-                        let slots = self.slots_at(finder, *node, at);
+                        let slots = self.slots_at(*node, at);
                         tally.set(domains, *node, slots);
                         continue;
                     }
                     // Whoever is the last to leave leaves all there is.
                     if let Some(room) = held.known_at(*node, at) {
-                        tally.set(domains, *node, self.slots_of(finder, room));
+                        tally.set(domains, *node, self.slots_of(room));
                         continue;
                     }
                     let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
@@ -248,7 +224,7 @@ impl<'a> FitNow<'a> {
             }
             while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
                 if special.contains(node.index()) {
-                    let slots = self.slots_at(finder, node, at);
+                    let slots = self.slots_at(node, at);
                     tally.set(domains, node, slots);
                 }
             }
@@ -256,11 +232,11 @@ impl<'a> FitNow<'a> {
                 continue;
             }
             for node in special.ones().map(NodeId::at) {
-                let slots = self.slots_at(finder, node, at);
+                let slots = self.slots_at(node, at);
                 tally.set(domains, node, slots);
             }
             tally.grew = false;
-            if let Some(found) = self.look(finder, tally, at) {
+            if let Some(found) = self.look(tally, at) {
                 return Some((at, found));
             }
             if self.tries >= MAX_TRIES {
@@ -287,26 +263,26 @@ impl<'a> FitNow<'a> {
     }
 
     /// Slots of a numbered room.
-    fn slots_of(&self, finder: &mut Finder, room: RoomId) -> u32 {
-        let known = finder.needs.known(self.query.need);
+    fn slots_of(&mut self, room: RoomId) -> u32 {
+        let known = self.finder.needs.known(self.query.need);
         known.slots(self.books.held.rooms(), &self.query.request.need, room)
     }
 
     /// Slots of what nobody holds of a node.
-    fn idle_slots(&self, finder: &mut Finder, node: NodeId) -> u32 {
-        self.slots_of(finder, self.books.held.idle(node))
+    fn idle_slots(&mut self, node: NodeId) -> u32 {
+        self.slots_of(self.books.held.idle(node))
     }
 
     /// Slots of a node from a time on.
-    fn slots_at(&self, finder: &mut Finder, node: NodeId, at: Time) -> u32 {
+    fn slots_at(&mut self, node: NodeId, at: Time) -> u32 {
         if at > self.books.now {
             if let Some(room) = self.books.known_room(self.query.realm, node, at, self.query.run_time) {
-                return self.slots_of(finder, room);
+                return self.slots_of(room);
             }
             let room = self.books.planned(self.query.realm, node, at, self.query.run_time);
             return room.map_or(0, |room| self.slots_in(node, &room));
         }
-        let idle = self.idle_slots(finder, node);
+        let idle = self.idle_slots(node);
         // What is planned leaves no more, unless somebody should have gone by now.
         if idle == 0 && !self.books.overdue.contains_key(&node) {
             return 0;
@@ -323,24 +299,25 @@ impl<'a> FitNow<'a> {
     }
 
     /// Tries to place the job at a time, if some domain has enough.
-    fn look(&mut self, finder: &mut Finder, tally: &Tally, at: Time) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn look(&mut self, tally: &Tally, at: Time) -> Option<(Placement, Vec<Lost>, bool)> {
         if tally.enough == 0 {
             return None;
         }
         self.tries += 1;
         if at > self.books.now {
-            return self.place(finder, &self.slots(tally.nodes()), at, false);
+            return self.place(&self.slots(tally.nodes()), at, false);
         }
         let mut held_back = false;
         let free = tally.nodes().map(|(node, slots)| {
-            let free = self.idle_slots(finder, node).min(slots);
+            let free = self.idle_slots(node).min(slots);
             held_back |= free < slots;
             (node, free)
         });
-        let slots = self.slots(free.collect::<Vec<_>>());
-        match self.place(finder, &slots, at, true) {
+        let free: Vec<(NodeId, u32)> = free.collect();
+        let slots = self.slots(free);
+        match self.place(&slots, at, true) {
             None if held_back || self.stage.ask().whole_leaves => {
-                self.place(finder, &self.slots(tally.nodes()), at, false)
+                self.place(&self.slots(tally.nodes()), at, false)
             }
             found => found,
         }
@@ -357,19 +334,13 @@ impl<'a> FitNow<'a> {
     }
 
     /// The best placement there is; for one that starts, with those that lost.
-    fn place(
-        &mut self,
-        finder: &Finder,
-        slots: &Slots,
-        at: Time,
-        starts: bool,
-    ) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn place(&mut self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let minds = self.stage.ask().minds_others(self.query.run_time);
         let occupied =
             minds.map(|seconds| self.books.occupied(self.query.realm, self.eligible, (at, seconds), starts));
-        let names = starts && finder.names_rivals;
+        let names = starts && self.finder.names_rivals;
         let (found, is_sure) = placed(self.eligible, &self.stage.asks, occupied.as_ref(), slots, names);
-        self.in_doubt |= !is_sure;
+        self.finder.in_doubt |= !is_sure;
         found.map(|(placement, lost)| (placement, lost, starts))
     }
 }

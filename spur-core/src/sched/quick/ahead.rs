@@ -108,11 +108,8 @@ impl Ahead {
         for claim in claims.iter_mut().filter(|claim| from <= claim.from && claim.from < to) {
             change(&mut claim.left, taken, -1);
         }
-        let mut left = signed(&held.at(node, from));
+        let mut left = left_at(held, node, claims, from);
         change(&mut left, taken, -1);
-        for other in claims.iter().filter(|other| other.is_active(from)) {
-            change(&mut left, &other.taken, -1);
-        }
         let at = claims.partition_point(|claim| claim.from <= from);
         claims.insert(at, Claim { from, to, turn, taken: Arc::clone(taken), left });
     }
@@ -146,12 +143,7 @@ impl Ahead {
     pub(super) fn recount(&mut self, held: &Held, node: NodeId) {
         let claims = &mut self.claims[node.index()];
         for at in 0..claims.len() {
-            let from = claims[at].from;
-            let mut left = signed(&held.at(node, from));
-            for other in claims.iter().filter(|other| other.is_active(from)) {
-                change(&mut left, &other.taken, -1);
-            }
-            claims[at].left = left;
+            claims[at].left = left_at(held, node, claims, claims[at].from);
         }
     }
 
@@ -239,6 +231,10 @@ fn change(left: &mut [i64], taken: &[u64], sign: i64) {
     }
 }
 
-fn signed(amount: &[u64]) -> Left {
-    amount.iter().map(|amount| i64::try_from(*amount).unwrap_or(i64::MAX)).collect()
+/// What is left of a node at a time by what is held there then and by these claims.
+fn left_at(held: &Held, node: NodeId, claims: &[Claim], at: Time) -> Left {
+    let free = held.at(node, at).into_iter();
+    let mut left: Left = free.map(|amount| i64::try_from(amount).unwrap_or(i64::MAX)).collect();
+    claims.iter().filter(|claim| claim.is_active(at)).for_each(|claim| change(&mut left, &claim.taken, -1));
+    left
 }

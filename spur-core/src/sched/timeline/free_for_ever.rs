@@ -58,8 +58,9 @@ impl FreeForEver {
         (realm, need, layer): (usize, usize, Layer),
         search: &SweepRequest<'_>,
         timeline: &Timeline,
-        mut slots_in: impl FnMut(RoomId) -> u32,
+        slots_in: impl FnMut(RoomId) -> u32,
     ) -> Option<Earliest> {
+        let mut asked = Question { search, timeline, slots_in };
         let eligible = search.eligible;
         let known = self.known.entry((realm, eligible.outline, need, layer)).or_default();
         let before = std::mem::replace(&mut known.followed, timeline.changes());
@@ -69,15 +70,22 @@ impl FreeForEver {
         let order = match &mut known.order {
             Some(order) => {
                 for node in timeline.changed_since(before) {
-                    order.count(node, search, timeline, &mut slots_in);
+                    order.count(node, &mut asked);
                 }
                 order
             }
             None if search.domains.largest > SMALL || known.near < ENOUGH => return None,
-            None => known.order.insert(Order::new(search, timeline, &mut slots_in)),
+            None => known.order.insert(Order::new(&mut asked)),
         };
-        order.earliest(search, timeline, slots_in)
+        order.earliest(&mut asked)
     }
+}
+
+/// What is looked for, where, and how many slots a room has.
+struct Question<'a, F> {
+    search: &'a SweepRequest<'a>,
+    timeline: &'a Timeline,
+    slots_in: F,
 }
 
 /// The times from which on nodes have a slot for ever.
@@ -92,12 +100,13 @@ struct Order {
 }
 
 impl Order {
-    fn new(search: &SweepRequest<'_>, timeline: &Timeline, mut slots_in: impl FnMut(RoomId) -> u32) -> Self {
+    fn new(asked: &mut Question<'_, impl FnMut(RoomId) -> u32>) -> Self {
+        let search = asked.search;
         let domains = search.domains.count;
         let mut lists: Vec<Vec<Second>> = vec![Vec::new(); domains];
         let mut since = vec![Second::NEVER; search.domains.of_node.len()];
         for (node, domain) in (0..).zip(&search.domains.of_node).filter(|(_, domain)| **domain != NOWHERE) {
-            since[node as usize] = tail(node, search, timeline, &mut slots_in);
+            since[node as usize] = asked.tail(node);
             lists[*domain as usize].push(since[node as usize]);
         }
         let most = lists.iter().map(Vec::len).max().unwrap_or(0);
@@ -121,18 +130,12 @@ impl Order {
     }
 
     /// Looks at a node again.
-    fn count(
-        &mut self,
-        node: u32,
-        search: &SweepRequest<'_>,
-        timeline: &Timeline,
-        slots_in: impl FnMut(RoomId) -> u32,
-    ) {
-        let domain = search.domains.of_node[node as usize];
+    fn count(&mut self, node: u32, asked: &mut Question<'_, impl FnMut(RoomId) -> u32>) {
+        let domain = asked.search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
         }
-        let after = tail(node, search, timeline, slots_in);
+        let after = asked.tail(node);
         let before = std::mem::replace(&mut self.since[node as usize], after);
         if after == before {
             return;
@@ -161,15 +164,11 @@ impl Order {
         }
     }
 
-    fn earliest(
-        &self,
-        search: &SweepRequest<'_>,
-        timeline: &Timeline,
-        slots_in: impl FnMut(RoomId) -> u32,
-    ) -> Option<Earliest> {
+    fn earliest(&self, asked: &mut Question<'_, impl FnMut(RoomId) -> u32>) -> Option<Earliest> {
+        let search = asked.search;
         let alone = self.with_nodes(search.min_nodes);
         let mut best = Best::of(alone, search.from);
-        let mut ending = endings(search, timeline, best.at, slots_in)?;
+        let mut ending = asked.endings(best.at)?;
         let domain_of = |hole: &Hole| search.domains.of_node[hole.node as usize];
         ending.sort_unstable_by_key(|hole| (domain_of(hole), hole.start));
         for holes in ending.chunk_by(|a, b| domain_of(a) == domain_of(b)) {
@@ -242,46 +241,39 @@ impl Best {
     }
 }
 
-/// From when on a node has a slot for ever.
-fn tail(
-    node: u32,
-    search: &SweepRequest<'_>,
-    timeline: &Timeline,
-    mut slots_in: impl FnMut(RoomId) -> u32,
-) -> Second {
-    if search.eligible.pos(node).is_none() {
-        return Second::NEVER;
+impl<'a, F: FnMut(RoomId) -> u32> Question<'a, F> {
+    /// From when on a node has a slot for ever.
+    fn tail(&mut self, node: u32) -> Second {
+        if self.search.eligible.pos(node).is_none() {
+            return Second::NEVER;
+        }
+        let lasts = |hole: &&Hole| hole.end.is_never() && (self.slots_in)(hole.room) > 0;
+        let holes = self.timeline.holes_on(node).iter();
+        holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Second::NEVER)
     }
-    let lasts = |hole: &&Hole| hole.end.is_never() && slots_in(hole.room) > 0;
-    let holes = timeline.holes_on(node).iter();
-    holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Second::NEVER)
-}
 
-/// The holes that end and could serve a search at `latest` or before; `None` if they are many.
-fn endings<'a>(
-    search: &SweepRequest<'_>,
-    timeline: &'a Timeline,
-    latest: Second,
-    mut slots_in: impl FnMut(RoomId) -> u32,
-) -> Option<Vec<&'a Hole>> {
-    let (needed, until) = (search.from.after(search.duration), search.until.min(latest.after(1)));
-    let mut found = Vec::new();
-    for shelf in timeline.holes().ending(search.least, search.duration) {
-        for hole in shelf.reaching(search.duration, needed, until).flatten() {
-            let serves = hole.start < until
-                && hole.end >= hole.start.max(search.from).after(search.duration)
-                && search.eligible.pos(hole.node).is_some()
-                && search.domains.of_node[hole.node as usize] != NOWHERE
-                && slots_in(hole.room) > 0;
-            if serves {
-                if found.len() == FEW {
-                    return None;
+    /// The holes that end and could serve the search at `latest` or before; `None` if they are many.
+    fn endings(&mut self, latest: Second) -> Option<Vec<&'a Hole>> {
+        let (search, timeline) = (self.search, self.timeline);
+        let (needed, until) = (search.from.after(search.duration), search.until.min(latest.after(1)));
+        let mut found = Vec::new();
+        for shelf in timeline.holes().ending(search.least, search.duration) {
+            for hole in shelf.reaching(search.duration, needed, until).flatten() {
+                let serves = hole.start < until
+                    && hole.end >= hole.start.max(search.from).after(search.duration)
+                    && search.eligible.pos(hole.node).is_some()
+                    && search.domains.of_node[hole.node as usize] != NOWHERE
+                    && (self.slots_in)(hole.room) > 0;
+                if serves {
+                    if found.len() == FEW {
+                        return None;
+                    }
+                    found.push(hole);
                 }
-                found.push(hole);
             }
         }
+        Some(found)
     }
-    Some(found)
 }
 
 fn number(index: usize) -> u32 {

@@ -215,8 +215,10 @@ impl<'a> Judge<'a> {
             let holds =
                 |within: usize| partition.nodes.iter().any(|node| self.reservations[within].holds(*node));
             let judged = match within.is_some_and(|within| !holds(within)) {
-                true => refuse(RefusalKind::NodeConfig, format!("it has no node of partition {name}"))
-                    .map_err(Refused::from),
+                true => {
+                    let text = format!("it has no node of partition {name}");
+                    Err(Refused::new(RefusalKind::NodeConfig, text, []))
+                }
                 false => self.judge(index, spec, within, say),
             };
             match judged {
@@ -224,10 +226,8 @@ impl<'a> Judge<'a> {
                 Err(refused) => first = first.or(Some(refused)),
             }
         }
-        let nowhere = || {
-            refuse(RefusalKind::NodeConfig, "none of the partitions exists".to_owned()).map_err(Refused::from)
-        };
-        first.map_or_else(nowhere, Err)
+        let nowhere = "none of the partitions exists".to_owned();
+        Err(first.unwrap_or_else(|| Refused::new(RefusalKind::NodeConfig, nowhere, [])))
     }
 
     fn judge(

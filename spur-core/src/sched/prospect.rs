@@ -36,11 +36,14 @@ pub(super) struct EligibleSets {
     /// The sets of eligible nodes, by outline and need.
     made: BTreeMap<(usize, usize), Result<Arc<EligibleNodes>, String>>,
     /// Jobs that wanted different things, the last one first, and their prospects.
-    last: VecDeque<(Arc<JobSpec>, Arc<[Prospect]>)>,
+    last: VecDeque<(Arc<JobSpec>, Prospects)>,
 }
 
 /// Different jobs whose prospects are kept for those that want the same.
 const KEPT: usize = 32;
+
+/// The prospects of a job of one component, or of one component: wherever it may run.
+pub(super) type Prospects = Arc<[Prospect]>;
 
 /// A job's prospects in one partition and realm.
 #[derive(Debug)]
@@ -114,8 +117,8 @@ impl EligibleSets {
     }
 
     /// The prospects of another job that wants the same, if they are kept.
-    pub(super) fn prospects_like(&self, candidate: &Candidate) -> Option<Arc<[Prospect]>> {
-        let same = |(spec, prospects): &&(Arc<JobSpec>, Arc<[Prospect]>)| {
+    pub(super) fn prospects_like(&self, candidate: &Candidate) -> Option<Prospects> {
+        let same = |(spec, prospects): &&(Arc<JobSpec>, Prospects)| {
             let choices = prospects.first().map(|prospect| &prospect.choices);
             choices.is_some_and(|choices| Arc::ptr_eq(choices, &candidate.choices))
                 && wants_the_same(spec, &candidate.spec)
@@ -128,7 +131,7 @@ impl EligibleSets {
         &mut self,
         inventory: &Inventory,
         candidate: &Candidate,
-        prospects: &Arc<[Prospect]>,
+        prospects: &Prospects,
     ) {
         let spec = &candidate.spec;
         if prospects.iter().all(|prospect| prospect.follows_from(inventory, spec)) {

@@ -8,7 +8,7 @@ use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::plan::UNAVAILABLE;
 use crate::sched::planned_starts::{Reservation, Turn};
-use crate::sched::prospect::{self, Prospect};
+use crate::sched::prospect::{self, Prospect, Prospects};
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::part::Part;
 use crate::sched::shorter_time::{self, Length};
@@ -52,7 +52,8 @@ impl<S: Space> Walk<S> {
         if self.starts_as_nominated(candidate) {
             return;
         }
-        let reserves = known.is_empty() && prospects.iter().flatten().any(|prospect| self.reserves(prospect));
+        let reserves =
+            known.is_empty() && prospects.iter().flat_map(|of| of.iter()).any(|own| self.reserves(own));
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
         let until = if reserves { Time::MAX } else { self.now + 1 };
         let found = match strict {
@@ -83,7 +84,7 @@ impl<S: Space> Walk<S> {
     fn earliest_together<'p>(
         &mut self,
         candidate: &Candidate,
-        prospects: &'p [Vec<Prospect>],
+        prospects: &'p [Prospects],
         until: Time,
     ) -> Result<Option<JointStart<'p>>, String> {
         let mut problem = None;
@@ -103,7 +104,7 @@ impl<S: Space> Walk<S> {
     fn search_together<'p>(
         &mut self,
         candidate: &Candidate,
-        prospects: &'p [Vec<Prospect>],
+        prospects: &'p [Prospects],
         length: Length,
         until: Time,
     ) -> Result<Option<JointStart<'p>>, String> {
@@ -112,7 +113,8 @@ impl<S: Space> Walk<S> {
         let mut some = false;
         // It goes before others where nobody waits for one of its components.
         let job = candidate.attempt.job;
-        let floors = prospects.iter().flatten().map(|prospect| self.floor(job, self.seat_of(prospect)));
+        let all = prospects.iter().flat_map(|of| of.iter());
+        let floors = all.map(|prospect| self.floor(job, self.seat_of(prospect)));
         let from = floors.min().unwrap_or(self.now);
         for chosen in combinations(prospects) {
             let seats =
@@ -152,13 +154,13 @@ impl<S: Space> Walk<S> {
     }
 
     /// Why a het job waits.
-    pub(super) fn why_not_together<P: AsRef<[Prospect]>>(
+    pub(super) fn why_not_together(
         &mut self,
         candidate: &Candidate,
-        prospects: &[P],
+        prospects: &[Prospects],
         behind: Option<JobId>,
     ) -> (Reason, String) {
-        let ahead = self.not_begun(prospects.iter().flat_map(AsRef::as_ref));
+        let ahead = self.not_begun(prospects.iter().flat_map(|of| of.iter()));
         let lacks = self.space.lacks_license(&asked(candidate, prospects), longest(candidate));
         let reason = match behind {
             _ if ahead.is_some() => Reason::Reservation,
@@ -172,21 +174,17 @@ impl<S: Space> Walk<S> {
     }
 
     /// The license of which there are at no time enough for all components, in a sentence.
-    fn never_licensed_together<P: AsRef<[Prospect]>>(
-        &self,
-        candidate: &Candidate,
-        prospects: &[P],
-    ) -> Option<String> {
+    fn never_licensed_together(&self, candidate: &Candidate, prospects: &[Prospects]) -> Option<String> {
         let (asked, longest) = (asked(candidate, prospects), longest(candidate));
         let found = self.space.licenses().earliest(&asked, self.now, longest);
         if found.is_none() { self.space.lacks_license(&asked, longest) } else { None }
     }
 
     /// Why the components fit at no time, if they do not.
-    pub(super) fn never_together<P: AsRef<[Prospect]>>(
+    pub(super) fn never_together(
         &mut self,
         candidate: &Candidate,
-        prospects: &[P],
+        prospects: &[Prospects],
         reserves: bool,
     ) -> Option<(Reason, String)> {
         if reserves && let Some(detail) = self.never_licensed_together(candidate, prospects) {
@@ -194,15 +192,13 @@ impl<S: Space> Walk<S> {
         }
         // Whether one fits only after the time that plans know of.
         let mut is_beyond = false;
-        for (offset, of) in prospects.iter().map(AsRef::as_ref).enumerate() {
-            let component = candidate.all().nth(offset);
+        for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
             let never = match reserves {
-                true => !self.fits_some_day(candidate, offset, of),
-                false => self.deep && component.is_some_and(|component| self.lacks_nodes(component, of)),
+                true => !self.fits_some_day(component, of),
+                false => self.deep && self.lacks_nodes(component, of),
             };
             if never && let Some((reason, detail)) = prospect::never(&self.inventory, of) {
-                let limit = component.and_then(|component| self.limit(component, reason));
-                let (reason, detail) = limit.unwrap_or((reason, detail));
+                let (reason, detail) = self.limit(component, reason).unwrap_or((reason, detail));
                 return Some((reason, format!("component {offset}: {detail}")));
             }
             is_beyond |= never;
@@ -210,7 +206,7 @@ impl<S: Space> Walk<S> {
         if !reserves || is_beyond || shorter_time::too_late(candidate).is_some() {
             return None;
         }
-        let out = prospects.iter().flat_map(AsRef::as_ref).flat_map(|prospect| &prospect.eligible_sets);
+        let out = prospects.iter().flat_map(|of| of.iter()).flat_map(|prospect| &prospect.eligible_sets);
         let out = out
             .flat_map(|eligible| eligible.admitted.ones())
             .filter(|node| !self.inventory.nodes[*node].available);
@@ -226,17 +222,16 @@ impl<S: Space> Walk<S> {
     }
 
     /// Whether one component by itself fits at any time.
-    fn fits_some_day(&mut self, candidate: &Candidate, offset: usize, prospects: &[Prospect]) -> bool {
-        let Some(component) = candidate.all().nth(offset) else { return false };
+    fn fits_some_day(&mut self, component: &Candidate, prospects: &[Prospect]) -> bool {
         let mut queries = prospects.iter().map(|prospect| prospect.query(component, Time::MAX));
         queries.any(|query| self.space.find(&query).is_some())
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.
-    pub(super) fn missing_together<P: AsRef<[Prospect]>>(
+    pub(super) fn missing_together(
         &mut self,
         candidate: &Candidate,
-        prospects: &[P],
+        prospects: &[Prospects],
         behind: Option<JobId>,
     ) -> String {
         self.explained += 1;
@@ -244,7 +239,7 @@ impl<S: Space> Walk<S> {
             return String::new();
         }
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
-            let Some(prospect) = of.as_ref().first() else { continue };
+            let Some(prospect) = of.first() else { continue };
             let query = prospect.query(component, self.now + 1);
             if let Some((misfit, free)) = self.space.misfit(&query) {
                 let fabric = &prospect.plain().fabric;
@@ -262,11 +257,8 @@ impl<S: Space> Walk<S> {
 }
 
 /// What the components want of licenses, each in the realm it would rather be in.
-fn asked<'a, P: AsRef<[Prospect]>>(
-    candidate: &'a Candidate,
-    prospects: &[P],
-) -> Vec<(usize, &'a WantedLicenses)> {
-    let realms = prospects.iter().map(|of| of.as_ref().first().map_or(OPEN, |prospect| prospect.realm));
+fn asked<'a>(candidate: &'a Candidate, prospects: &[Prospects]) -> Vec<(usize, &'a WantedLicenses)> {
+    let realms = prospects.iter().map(|of| of.first().map_or(OPEN, |prospect| prospect.realm));
     candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
 }
 
@@ -277,13 +269,11 @@ fn longest(candidate: &Candidate) -> u64 {
 
 /// Every way to pick, for each component, one of its partitions and by its number one of the sets of eligible nodes there,
 /// as far as they are few.
-pub(super) fn combinations<P: AsRef<[Prospect]>>(
-    prospects: &[P],
-) -> impl Iterator<Item = Vec<(&Prospect, usize)>> {
+pub(super) fn combinations(prospects: &[Prospects]) -> impl Iterator<Item = Vec<(&Prospect, usize)>> {
     fn eligible_sets(prospect: &Prospect) -> impl Iterator<Item = (&Prospect, usize)> {
         (0..prospect.eligible_sets.len()).map(move |eligible| (prospect, eligible))
     }
-    let choices = prospects.iter().map(|of| of.as_ref().iter().flat_map(eligible_sets).collect());
+    let choices = prospects.iter().map(|of| of.iter().flat_map(eligible_sets).collect());
     let choices: Vec<Vec<(&Prospect, usize)>> = choices.collect();
     let ways = ways(&choices.iter().map(Vec::len).collect::<Vec<_>>());
     ways.into_iter().map(move |way| way.iter().zip(&choices).map(|(at, of)| of[*at]).collect())

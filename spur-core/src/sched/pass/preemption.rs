@@ -15,7 +15,7 @@ use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::precedence::Rank;
 use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
-use crate::sched::prospect::Prospect;
+use crate::sched::prospect::{Prospect, Prospects};
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::counts::Counts;
 use crate::sched::request::part::Part;
@@ -179,14 +179,10 @@ impl<S: Space> Walk<S> {
 
     /// Finds out who would have to leave for a job that does not fit, with all its components, and proposes it; false if
     /// nobody can.
-    pub(super) fn clears_the_way<P: AsRef<[Prospect]>>(
-        &mut self,
-        candidate: &Queued,
-        prospects: &[P],
-    ) -> bool {
+    pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospects]) -> bool {
         let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
         let detail = match prospects {
-            [own] => self.missing(candidate, own.as_ref(), None, false),
+            [own] => self.missing(candidate, own, None, false),
             _ => self.missing_together(candidate, prospects, None),
         };
         self.propose_way(candidate, detail, &seats, way);
@@ -195,15 +191,16 @@ impl<S: Space> Walk<S> {
 
     /// Who has to leave for a job at the least cost, and of each of its components in which partition, and seen through which
     /// of its sets of eligible nodes there. Nobody leaves whom not every component could make leave by itself.
-    fn cheapest_way<'p, P: AsRef<[Prospect]>>(
+    fn cheapest_way<'p>(
         &mut self,
         candidate: &Queued,
-        prospects: &'p [P],
+        prospects: &'p [Prospects],
     ) -> Option<(Vec<(&'p Prospect, usize)>, Way)> {
-        let all = || prospects.iter().map(AsRef::as_ref);
-        let rank = |of: &[Prospect]| of.iter().map(|prospect| self.rank(candidate, prospect)).max();
-        let may = all().filter_map(rank).min().is_some_and(|rank| self.ways.field.has_victims_for(rank));
-        let strict = self.is_strict() && all().flatten().any(|prospect| self.head_of(prospect).is_some());
+        let all = || prospects.iter().flat_map(|of| of.iter());
+        let rank = |of: &Prospects| of.iter().map(|prospect| self.rank(candidate, prospect)).max();
+        let may =
+            prospects.iter().filter_map(rank).min().is_some_and(|rank| self.ways.field.has_victims_for(rank));
+        let strict = self.is_strict() && all().any(|prospect| self.head_of(prospect).is_some());
         if !may || strict || self.begin(candidate.attempt.job).is_some() {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::sched::explain;
 use crate::sched::feasible;
 use crate::sched::plan::{RESERVED, Waiting};
 use crate::sched::planned_starts::Reservation;
-use crate::sched::prospect::{self, Prospect};
+use crate::sched::prospect::{self, Prospect, Prospects};
 use crate::sched::queue::{self, Candidate, Queued};
 use crate::sched::shorter_time;
 use crate::sched::timeline::licenses::wanted;
@@ -32,10 +32,10 @@ fn kept_out(by: &Site) -> (Reason, String) {
 impl<S: Space> Walk<S> {
     /// Says why a job waits, of which each component has its prospects, and reserves what was found for it, if anything was:
     /// `plan` books that.
-    pub(super) fn hold_back<P: AsRef<[Prospect]>, M: IntoIterator<Item = Planned>>(
+    pub(super) fn hold_back<M: IntoIterator<Item = Planned>>(
         &mut self,
         candidate: &Queued,
-        prospects: &[P],
+        prospects: &[Prospects],
         known: Vec<Arc<Reservation>>,
         is_found: bool,
         plan: impl FnOnce(&mut Self) -> M,
@@ -47,16 +47,16 @@ impl<S: Space> Walk<S> {
             }
             return;
         }
-        let all = || prospects.iter().flat_map(AsRef::as_ref);
+        let all = || prospects.iter().flat_map(|of| of.iter());
         let behind = all().find_map(|prospect| self.head_of(prospect));
         let reserves = all().any(|prospect| self.reserves(prospect));
         // What there is no room for in a window may find some when others end early.
-        let shares = |(component, prospects): (&Candidate, &P)| {
-            prospects.as_ref().iter().any(|prospect| self.shares_in_window(component, prospect))
+        let shares = |(component, prospects): (&Candidate, &Prospects)| {
+            prospects.iter().any(|prospect| self.shares_in_window(component, prospect))
         };
         self.wavers |= !is_found && candidate.all().zip(prospects).any(shares);
         let never = match prospects {
-            [own] => self.never(candidate, own.as_ref(), is_found, reserves),
+            [own] => self.never(candidate, own, is_found, reserves),
             _ if is_found => None,
             _ => self.never_together(candidate, prospects, reserves),
         };
@@ -68,7 +68,7 @@ impl<S: Space> Walk<S> {
         }
         let why = match prospects {
             _ if !self.deep => (Reason::None, String::new()),
-            [own] => self.why_not(candidate, own.as_ref(), behind),
+            [own] => self.why_not(candidate, own, behind),
             _ => self.why_not_together(candidate, prospects, behind),
         };
         let planned: Vec<Planned> = plan(self).into_iter().collect();

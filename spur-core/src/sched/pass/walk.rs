@@ -10,7 +10,7 @@ use crate::sched::explain;
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Plan, Start};
 use crate::sched::planned_starts::{Reservation, Reservations};
-use crate::sched::prospect::{EligibleSets, Prospect};
+use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::request::part::Part;
 use crate::sched::shorter_time;
@@ -114,9 +114,7 @@ impl<S: Space> Walk<S> {
     }
 
     fn deal_with(&mut self, mut candidate: Queued) -> Option<Queued> {
-        if candidate.array.as_ref().is_some_and(|tasks| !self.throttle.lets(tasks)) {
-            let (reason, detail) = queue::throttled(&candidate.spec);
-            self.wait(&candidate, reason, detail, None);
+        if !self.lets_start(&candidate) {
             return None;
         }
         self.plan.report.considered += 1;
@@ -136,7 +134,7 @@ impl<S: Space> Walk<S> {
             return None;
         }
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
-        let own = [&*prospects];
+        let own = std::slice::from_ref(&prospects);
         let mut found = self.search(&candidate, &prospects, known.is_some());
         let starts = found.take_if(|(_, hit)| hit.starts && candidate.waits == 0);
         let waited = match starts.map(|(index, hit)| (index, self.seated(&candidate, &prospects[index], hit)))
@@ -145,10 +143,10 @@ impl<S: Space> Walk<S> {
                 self.start(&candidate, &[(&prospects[index], hit, parts)]);
                 false
             }
-            None if candidate.waits == 0 && self.clears_the_way(&candidate, &own) => false,
+            None if candidate.waits == 0 && self.clears_the_way(&candidate, own) => false,
             _ => {
                 let known = known.into_iter().collect();
-                self.hold_back(&candidate, &own, known, found.is_some(), |walk| {
+                self.hold_back(&candidate, own, known, found.is_some(), |walk| {
                     let (index, hit) = found?;
                     walk.reserve(&candidate, &prospects[index], hit)
                 });
@@ -161,17 +159,22 @@ impl<S: Space> Walk<S> {
         self.rest_of(candidate, self.made.len() > made)
     }
 
+    /// Whether another task may start by the limit of its array, if it belongs to one; otherwise it waits.
+    fn lets_start(&mut self, candidate: &Queued) -> bool {
+        let lets = candidate.array.as_ref().is_none_or(|tasks| self.throttle.lets(tasks));
+        if !lets {
+            let (reason, detail) = queue::throttled(&candidate.spec);
+            self.wait(candidate, reason, detail, None);
+        }
+        lets
+    }
+
     /// What is left of an array after one of its tasks was dealt with: tasks that may start now, or are to have a
     /// reservation of their own as the last one has.
     fn rest_of(&mut self, candidate: Queued, reserved: bool) -> Option<Queued> {
-        let tasks = candidate.array.as_ref().filter(|tasks| candidate.dealt < tasks.tasks.len())?;
+        candidate.array.as_ref().filter(|tasks| candidate.dealt < tasks.tasks.len())?;
         if candidate.waits == 0 {
-            let lets = self.throttle.lets(tasks);
-            if !lets {
-                let (reason, detail) = queue::throttled(&candidate.spec);
-                self.wait(&candidate, reason, detail, None);
-            }
-            return lets.then_some(candidate);
+            return self.lets_start(&candidate).then_some(candidate);
         }
         (self.reserves_all() && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
     }
@@ -264,17 +267,17 @@ impl<S: Space> Walk<S> {
     }
 
     /// The same as [`Walk::prospects`] for a job of one component, from a job before it where that wanted the same.
-    fn own_prospects(&mut self, candidate: &Candidate) -> Result<Arc<[Prospect]>, String> {
+    fn own_prospects(&mut self, candidate: &Candidate) -> Result<Prospects, String> {
         if let Some(known) = self.eligible_sets.prospects_like(candidate) {
             return Ok(known);
         }
-        let prospects = self.prospects(candidate)?.into();
+        let prospects = self.prospects(candidate)?;
         self.eligible_sets.keep_prospects(&self.inventory, candidate, &prospects);
         Ok(prospects)
     }
 
     /// Everything that has to be known to look for room for a job.
-    pub(super) fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
+    pub(super) fn prospects(&mut self, candidate: &Candidate) -> Result<Prospects, String> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
         for realm in self.space.realms().of_job(&candidate.spec) {
@@ -289,7 +292,7 @@ impl<S: Space> Walk<S> {
             }
         }
         let none = || "none of its reservations exists and lets it in".to_owned();
-        if prospects.is_empty() { Err(problem.unwrap_or_else(none)) } else { Ok(prospects) }
+        if prospects.is_empty() { Err(problem.unwrap_or_else(none)) } else { Ok(prospects.into()) }
     }
 
     /// Who waits for the same as a job in a partition and a realm: jobs of a reservation that has its own nodes hinder

@@ -103,11 +103,6 @@ impl Nearness {
         nearness.prefer.retain(|layer| nearness.must.is_none_or(|must| *layer < must));
         Ok(nearness)
     }
-
-    /// Whether it says anything.
-    pub(super) fn is_any(&self) -> bool {
-        self.must.is_some() || !self.prefer.is_empty()
-    }
 }
 
 /// Places all members, whose rooms are those of one moment. `near` is about the fabric of all of them; where it says
@@ -124,13 +119,10 @@ pub(super) fn place_together(
     budget: &mut u64,
 ) -> Result<Vec<Seat>, bool> {
     let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), *budget);
-    let all = match (near.is_any(), members.first()) {
-        (true, Some(first)) => Some(everywhere(&first.eligible.fabric)),
-        _ => None,
-    };
-    let found = match (near.must, &all, members.first()) {
-        (Some(layer), Some(_), Some(first)) => {
-            let fabric = &first.eligible.fabric;
+    let is_any = near.must.is_some() || !near.prefer.is_empty();
+    let fabric = members.first().filter(|_| is_any).map(|first| &first.eligible.fabric);
+    let found = match (near.must, fabric) {
+        (Some(layer), Some(fabric)) => {
             let mut best: Option<JointPlacement> = None;
             for unit in units(fabric, layer) {
                 let within = of_units(fabric, std::slice::from_ref(&unit));
@@ -141,7 +133,10 @@ pub(super) fn place_together(
             }
             best
         }
-        _ => gather(&mut search, &near.prefer, all.as_ref()),
+        _ => {
+            let all = fabric.map(|fabric| of_units(fabric, std::slice::from_ref(&(0..fabric.len()))));
+            gather(&mut search, &near.prefer, all.as_ref())
+        }
     };
     let exact = search.exact;
     *budget = search.budget;
@@ -226,12 +221,6 @@ fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
 fn of_units(fabric: &Fabric, units: &[Range<usize>]) -> FixedBitSet {
     let mut set = FixedBitSet::with_capacity(fabric.len());
     units.iter().for_each(|unit| set.insert_range(unit.clone()));
-    set
-}
-
-fn everywhere(fabric: &Fabric) -> FixedBitSet {
-    let mut set = FixedBitSet::with_capacity(fabric.len());
-    set.insert_range(..);
     set
 }
 

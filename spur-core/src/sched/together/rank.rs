@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::model::fabric::Layer;
+use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::{Ask, Mode, Placement, Slots, Strategy, View};
 
 /// How local a placement is, to be compared from left to right, the smaller the better: the number of nodes where that
@@ -11,12 +11,7 @@ use crate::sched::place::{Ask, Mode, Placement, Slots, Strategy, View};
 /// whether it is outside the preferred domain; the layer of the deepest common domain; and domains at every layer from
 /// the top down. For `distributed` the number of domains from the top down, more being better. Steps 1 to 3 of the order
 /// in `docs/topology.md`.
-pub(super) fn locality(
-    view: &View<'_>,
-    fabric: &crate::model::fabric::Fabric,
-    ask: &Ask,
-    placement: &Placement,
-) -> Vec<i64> {
+pub(super) fn locality(view: &View<'_>, fabric: &Fabric, ask: &Ask, placement: &Placement) -> Vec<i64> {
     let mut key = Vec::new();
     let nodes = i64::try_from(placement.shares.len()).unwrap_or(i64::MAX);
     key.push(if ask.nodes.is_some() { -nodes } else { 0 });
@@ -52,7 +47,7 @@ pub(super) fn locality(
 
 /// How well a placement fits what was free before it: slots left in the deepest common domain, in its ancestors from the
 /// bottom up, then for every layer below it from the top down in the domains that are used there. Step 4.
-pub(super) fn fit(slots: &Slots, fabric: &crate::model::fabric::Fabric, placement: &Placement) -> Vec<u64> {
+pub(super) fn fit(slots: &Slots, fabric: &Fabric, placement: &Placement) -> Vec<u64> {
     let Some(common) = placement.common else { return Vec::new() };
     let taken: u64 = placement.shares.iter().map(|(_, share)| u64::from(*share)).sum();
     let ancestors = std::iter::successors(Some(common), |id| fabric.domain(*id).parent());

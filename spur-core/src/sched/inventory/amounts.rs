@@ -143,7 +143,7 @@ impl Rooms {
 
     /// Whether `small` is contained in `large`, both of one class.
     pub(crate) fn within(&self, small: RoomId, large: RoomId) -> bool {
-        small == large || self.amount(small).iter().zip(self.amount(large)).all(|(less, more)| less <= more)
+        small == large || is_within(self.amount(small), self.amount(large))
     }
 
     /// The number of an amount.
@@ -216,6 +216,11 @@ impl Rooms {
         let other = Amount::from_slice(self.amount(other));
         self.of_both(one, &other, |_, one, other| one.min(other))
     }
+}
+
+/// Whether there is no less of anything in one amount than in another.
+pub(crate) fn is_within(less: &[u64], more: &[u64]) -> bool {
+    less.iter().zip(more).all(|(less, more)| less <= more)
 }
 
 /// Everything that a node of that shape has.

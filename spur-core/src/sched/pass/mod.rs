@@ -24,7 +24,7 @@ use crate::text::time::Time;
 
 use super::plan::{Plan, Preemption, Start};
 use super::planned_starts::Reservations;
-use super::queue::{Queue, Queued};
+use super::queue::Queued;
 use super::state::State;
 pub(super) use reservation::Kept;
 use walk::Walk;
@@ -56,7 +56,7 @@ impl Pass {
     /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
     /// and nobody behind it is looked at. Without backfill nobody starts before those before him.
     pub(super) fn foretelling(scene: Scene<'_>, line: &PendingOrder, job: JobId) -> Self {
-        let mut pass = Self::of(scene, line.queue(scene.now, Some(job)), None);
+        let mut pass = Self::of(scene, line, Some(job), None);
         if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
             pass.walk.foretell_strictly();
         }
@@ -73,8 +73,7 @@ impl Pass {
     /// would otherwise be overtaken by everybody. `known` reservations are kept as they are. Nothing is said of jobs that
     /// wait.
     pub(super) fn quick(scene: Scene<'_>, line: &PendingOrder, known: &Reservations) -> Self {
-        let mut pass = Self::of(scene, line.queue(scene.now, None), Some(known));
-        pass.walk.subject = line.subject.clone();
+        let mut pass = Self::of(scene, line, None, Some(known));
         pass.walk.plan.waiting.clear();
         pass.walk.plan.report.partial = true;
         pass.walk.keep(line, known);
@@ -83,9 +82,7 @@ impl Pass {
 
     /// Begins a pass: collects the queue and what is known of the future.
     pub(super) fn new(scene: Scene<'_>, line: &PendingOrder) -> Self {
-        let mut pass = Self::of(scene, line.queue(scene.now, None), None);
-        pass.walk.subject = line.subject.clone();
-        pass
+        Self::of(scene, line, None, None)
     }
 
     /// This pass after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
@@ -98,23 +95,24 @@ impl Pass {
         self
     }
 
-    /// A pass over a queue: a quick one beside what is known.
-    fn of(scene: Scene<'_>, queue: Queue, known: Option<&Reservations>) -> Self {
+    /// A pass over the queue, or up to the last job to be looked at; a quick one beside what is known.
+    fn of(scene: Scene<'_>, line: &PendingOrder, last: Option<JobId>, known: Option<&Reservations>) -> Self {
+        let queue = line.queue(scene.now, last);
         let deep = known.is_none();
         let known = || known.into_iter().flat_map(Reservations::iter);
-        let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
-        let shortest = all.map(|candidate| candidate.shortest).min().unwrap_or(1);
+        let all = || queue.candidates.iter().flat_map(|candidate| candidate.all());
+        let shortest = all().map(|candidate| candidate.shortest).min().unwrap_or(1);
         let realms = Realms::new(&scene.inventory.reservations, scene.now);
         let mut wanted = BTreeSet::from([OPEN, realms.unshut()]);
         if !realms.is_single() {
-            let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
-            wanted.extend(all.flat_map(|candidate| realms.of_job(&candidate.spec)));
+            wanted.extend(all().flat_map(|candidate| realms.of_job(&candidate.spec)));
             wanted.extend(known().filter_map(|made| realms.named(made.within.as_deref()?)));
         }
         let searches = if deep { preemption::SEARCHES } else { preemption::QUICK_SEARCHES };
         let mut state = State::new(scene, shortest, (realms, &wanted));
         let ways = preemption::Ways::new(scene, searches, &mut state);
         let mut walk = Walk::new(Arc::clone(scene.inventory), state, ways, scene.forecast.is_firm(), deep);
+        walk.subject = line.subject.clone();
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });

@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
+use crate::sched::inventory::amounts::{Amount, RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Need;
@@ -281,24 +281,17 @@ impl Space for Ledger {
         self.aside = Some((made.turn, std::mem::take(&mut self.finder.start_bounds)));
     }
 
-    fn has(&mut self, realm: usize, made: &Reservation) -> bool {
-        let Books { inventory, licenses, realms, ahead, held, .. } = &*self.books;
-        let is_up = |part: &Part| inventory.nodes[part.node.index()].available;
-        let times = (made.start, made.end);
-        let fits = |part: &Part| {
-            let room = ahead.before(held, part.node, &made.turn, times);
-            room.iter().zip(&*part.taken).all(|(room, taken)| room >= taken)
-        };
-        let shut = |part: &Part| realm == OPEN && ahead.is_shut(part.node, made.start, made.end);
-        let asked = [(realm, made.asked(realms).1)];
-        licenses.earliest(&asked, made.start, made.lasts()) == Some(made.start)
-            // Of its leaves, a job closes what is out of service, too.
-            && made.parts.iter().all(|part| if is_up(part) { !shut(part) && fits(part) } else { part.slots == 0 })
+    fn has_part(&mut self, realm: usize, made: &Reservation, part: &Part) -> Option<bool> {
+        let Books { inventory, ahead, held, .. } = &*self.books;
+        inventory.nodes[part.node.index()].available.then(|| {
+            let is_shut = realm == OPEN && ahead.is_shut(part.node, made.start, made.end);
+            let room = || ahead.before(held, part.node, &made.turn, (made.start, made.end));
+            !is_shut && is_within(&part.taken, &room())
+        })
     }
 
     fn is_free(&self, part: &Part) -> bool {
-        let free = self.books.held.rooms().amount(self.books.held.idle(part.node));
-        free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
+        is_within(&part.taken, self.books.held.rooms().amount(self.books.held.idle(part.node)))
     }
 
     fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {

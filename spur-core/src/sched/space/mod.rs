@@ -71,8 +71,16 @@ pub(crate) trait Space {
     /// Gives that back.
     fn release(&mut self, made: &Reservation);
 
+    /// Whether a part of a later start is free that is planned in a realm; `None` on a node that is out of service.
+    fn has_part(&mut self, realm: usize, made: &Reservation, part: &Part) -> Option<bool>;
+
     /// Whether all of a later start is free that is planned in a realm.
-    fn has(&mut self, realm: usize, made: &Reservation) -> bool;
+    fn has(&mut self, realm: usize, made: &Reservation) -> bool {
+        let asked = [(realm, made.asked(self.realms()).1)];
+        self.licenses().earliest(&asked, made.start, made.lasts()) == Some(made.start)
+            // Of its leaves, a job closes what is out of service, too.
+            && made.parts.iter().all(|part| self.has_part(realm, made, part).unwrap_or(part.slots == 0))
+    }
 
     /// Whether a part is free at this moment.
     fn is_free(&self, part: &Part) -> bool;

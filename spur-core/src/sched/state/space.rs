@@ -8,7 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::{RoomId, Rooms};
+use crate::sched::inventory::amounts::{RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
 use crate::sched::request::Need;
@@ -96,23 +96,15 @@ impl Space for State {
         }
     }
 
-    fn has(&mut self, realm: usize, made: &Reservation) -> bool {
-        let asked = [(realm, made.asked(&self.realms).1)];
-        self.licenses.earliest(&asked, made.start, made.lasts()) == Some(made.start)
-            && made.parts.iter().all(|part| {
-                let timeline = &self.timelines[realm];
-                let stretch = timeline.stretch(made.start, made.end);
-                let room = timeline.room(&mut self.rooms, part.node, stretch);
-                // Of its leaves, a job closes what is out of service, too.
-                room.map_or(part.slots == 0, |room| {
-                    self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
-                })
-            })
+    fn has_part(&mut self, realm: usize, made: &Reservation, part: &Part) -> Option<bool> {
+        let timeline = &self.timelines[realm];
+        let stretch = timeline.stretch(made.start, made.end);
+        let room = timeline.room(&mut self.rooms, part.node, stretch)?;
+        Some(is_within(&part.taken, self.rooms.amount(room)))
     }
 
     fn is_free(&self, part: &Part) -> bool {
-        let free = self.rooms.amount(self.idle[part.node.index()]);
-        free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
+        is_within(&part.taken, self.rooms.amount(self.idle[part.node.index()]))
     }
 
     fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {

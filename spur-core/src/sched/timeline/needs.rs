@@ -198,31 +198,22 @@ mod tests {
             },
         );
         let need = (slot, counts, memory, devices(), devices(), any::<bool>(), cores);
-        need.prop_map(
-            |(
+        need.prop_map(|(slot, counts, memory_per_node, gres_per_node, gres_per_task, whole, cores)| {
+            let (most, cpus_per_task, min_cpus, memory_per_cpu, tmp_disk_mb) = counts;
+            Need {
                 slot,
-                (most, cpus_per_task, min_cpus, memory_per_cpu, tmp_disk_mb),
-                memory,
-                node,
-                task,
+                most: most.filter(|_| slot == Slot::Task),
+                cpus_per_task,
+                min_cpus,
+                memory_per_node,
+                memory_per_cpu,
+                tmp_disk_mb,
+                gres_per_node,
+                gres_per_task,
                 whole,
                 cores,
-            )| {
-                Need {
-                    slot,
-                    most: most.filter(|_| slot == Slot::Task),
-                    cpus_per_task,
-                    min_cpus,
-                    memory_per_node: memory,
-                    memory_per_cpu,
-                    tmp_disk_mb,
-                    gres_per_node: node,
-                    gres_per_task: task,
-                    whole,
-                    cores,
-                }
-            },
-        )
+            }
+        })
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::sched::inventory::amounts::{Amount, CPUS, RoomId, Rooms};
+use crate::sched::inventory::amounts::{Amount, CPUS, RoomId, Rooms, is_within};
 
 use super::second::Second;
 use super::{FreeStep, Stretch};
@@ -109,10 +109,6 @@ fn grow(
         least.iter_mut().zip(there).for_each(|(least, there)| *least = (*least).min(*there));
         room = (*least == *there).then_some(step.room);
     }
-}
-
-fn is_within(less: &[u64], more: &[u64]) -> bool {
-    less.iter().zip(more).all(|(less, more)| less <= more)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::part::Part;
 use crate::sched::shorter_time::{self, Length};
 use crate::sched::space::{Hit, Query};
-use crate::sched::state::together::{Place, find_together};
+use crate::sched::state::together::{Joint, Place};
 use crate::sched::timeline::licenses::{WantedLicenses, wanted};
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::together::{nearness, ways};
@@ -135,9 +135,9 @@ impl<S: Space> Walk<S> {
                     Place { query: Query { run_time, from, ..prospect.query(component, until) }, eligible }
                 })
                 .collect();
-            let Some(hits) = find_together(&mut self.space, &inventory, &places, &near, until) else {
-                continue;
-            };
+            let (space, inventory) = (&mut self.space, &inventory);
+            let mut joint = Joint { space, inventory, places: &places, near: &near };
+            let Some(hits) = joint.find(until) else { continue };
             let Some((first, _)) = hits.first() else { continue };
             let (start, starts) = (first.start, first.starts);
             let seats = chosen.iter().zip(hits).zip(candidate.all());

@@ -122,19 +122,6 @@ pub(crate) struct Place {
     row: usize,
 }
 
-impl Place {
-    /// The key of the last row before it.
-    pub(crate) fn before(self, rows: &Rows) -> Option<Key> {
-        let chunk = |at: usize| rows.chunks.get(at).and_then(|chunk| chunk.rows.last());
-        let here = rows
-            .chunks
-            .get(self.chunk)
-            .zip(self.row.checked_sub(1))
-            .and_then(|(chunk, row)| chunk.rows.get(row));
-        here.or_else(|| chunk(self.chunk.checked_sub(1)?)).map(|row| row.key)
-    }
-}
-
 /// Rows in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {

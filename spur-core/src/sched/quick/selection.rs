@@ -84,12 +84,13 @@ impl<'a> Selection<'a> {
             let all = rows.iter().flat_map(|row| self.line.components(row.key.job));
             all.for_each(|component| unseen[*component] += 1);
         }
-        let mut place = Place::default();
+        let (mut place, mut last) = (Place::default(), None);
         let shortest_first = self.line.by_length().is_some();
         let mut seen = BTreeSet::new();
         while self.lacks_head(&unseen)
             && let Some(row) = rows.next(&mut place, |_| true)
         {
+            last = Some(row.key);
             for component in self.line.components(row.key.job) {
                 unseen[*component] -= 1;
             }
@@ -103,10 +104,10 @@ impl<'a> Selection<'a> {
         }
         if self.line.backfills() || self.unfiltered {
             match (shortest_first, &window) {
-                (false, _) => self.backfill(rows, place, &seen),
+                (false, _) => self.backfill(rows, (place, last), &seen),
                 (true, None) => {
                     let by_length = self.line.by_length().expect("there is one in this order");
-                    self.backfill(by_length, Place::default(), &seen);
+                    self.backfill(by_length, (Place::default(), None), &seen);
                 }
                 (true, Some(window)) => {
                     let keys = self.by_length(window.iter().map(|row| row.key).collect());
@@ -118,9 +119,9 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Looks at everybody from a place on who takes no more than there is, or has something planned there.
-    fn backfill(&mut self, rows: &Rows, mut place: Place, seen: &BTreeSet<JobId>) {
-        let mut last = place.before(rows);
+    /// Looks at everybody from a place on, behind the last who was looked at, who takes no more than there is, or has something
+    /// planned there.
+    fn backfill(&mut self, rows: &Rows, (mut place, mut last): (Place, Option<Key>), seen: &BTreeSet<JobId>) {
         let (mut room, mut owners) = self.room();
         loop {
             let mut next = place;

@@ -228,7 +228,7 @@ impl Best {
         }
         let count = times.iter().map(|time| u32::from(*time <= at)).sum();
         let domain = times.iter().rposition(|time| *time <= at).unwrap_or(0);
-        Self { at, count, domain: number(domain) }
+        Self { at, count, domain: u32::try_from(domain).expect("domains are numbered in u32") }
     }
 
     fn offer(&mut self, at: Second, domain: u32) {
@@ -274,8 +274,4 @@ impl<'a, F: FnMut(RoomId) -> u32> Question<'a, F> {
         }
         Some(found)
     }
-}
-
-fn number(index: usize) -> u32 {
-    u32::try_from(index).expect("there are no more times than nodes")
 }

@@ -36,12 +36,11 @@ pub(crate) struct Held {
     free: Vec<Counts>,
     /// Suspended jobs that want their CPUs back, and their nodes.
     entangled: BTreeSet<(JobId, NodeId)>,
-    /// Nodes of which something else is held than before.
-    touched: Vec<NodeId>,
-    /// Nodes of which something else was held than before, one after another, and how many there were before the first of
-    /// these.
+    /// Nodes of which something else was held than before, one after another; how many there were before the first of these,
+    /// and how many when this was last asked for.
     changes: Vec<NodeId>,
     forgotten: usize,
+    asked: usize,
 }
 
 /// A node.
@@ -195,7 +194,6 @@ impl Held {
 
     /// Works out anew what nobody holds of a node.
     fn settle(&mut self, id: NodeId) {
-        self.touched.push(id);
         self.changes.push(id);
         let node = &mut self.nodes[id.index()];
         let before = node.idle;
@@ -255,8 +253,10 @@ impl Held {
 
     /// The nodes of which something else is held since this was last asked.
     pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
+        let touched = self.changes[self.asked - self.forgotten..].to_vec();
+        self.asked = self.changes();
         self.forget_changes();
-        std::mem::take(&mut self.touched)
+        touched
     }
 
     /// How many changes there were of what nobody holds of a node.

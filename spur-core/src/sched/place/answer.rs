@@ -144,4 +144,6 @@ pub struct Missed {
 impl Missed {
     /// There is none.
     pub(super) const NONE: Missed = Missed { exact: true };
+    /// It takes too long to find out, or more has to be known for it: somebody else may have an answer.
+    pub(super) const UNKNOWN: Missed = Missed { exact: false };
 }

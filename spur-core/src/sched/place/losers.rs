@@ -5,7 +5,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use super::answer::{Lost, LostWhy, Placement};
 use super::ask::{Ask, Strategy};
 use super::pareto;
-use super::problem::{Meter, Problem, Rank, difference, frame, positions, rank_node};
+use super::problem::{Meter, Problem, Rank, difference, positions, rank_node};
 use super::slots::View;
 use super::special::{self, Equal};
 
@@ -23,8 +23,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
         return equal.lost(rivals(fabric, &view, &equal.ask, placement, most));
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
-    let frame = frame(fabric, view, ask, nodes);
-    let problem = Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget));
+    let problem = Problem::framed(fabric, view, ask, nodes, &Meter::new(ask.budget));
     let Some(problem) = problem else { return Vec::new() };
     match placement.shares[..] {
         [(winner, _)] if !view.slots.are_whole() => of_nodes(&problem, winner, most),

@@ -14,7 +14,7 @@ pub use block::{BlockRule, Containment};
 pub use resolve::{AskError, NoMultiple, Resolved, Wish, resolve, strategy, wished_features};
 
 /// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// Fewest and most nodes; the largest number that every constraint allows is taken. None: as many as the order
     /// of preference chooses for the tasks.
@@ -75,6 +75,11 @@ impl Ask {
     pub fn minds_others(&self, run_time: u64) -> Option<u64> {
         let is_scored = self.score.weights.domain_utilisation.0 > 0;
         if self.whole_leaves { Some(run_time) } else { is_scored.then_some(1) }
+    }
+
+    /// Whether a leaf may give only so much.
+    pub(super) fn caps_leaves(&self) -> bool {
+        self.max_nodes_per_leaf.is_some() || self.max_slots_per_leaf.is_some() || self.leaf_load.is_some()
     }
 
     /// An ask for a number of nodes, one slot on each.

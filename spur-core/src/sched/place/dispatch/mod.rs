@@ -7,10 +7,9 @@ use crate::model::fabric::{Fabric, Layer};
 
 use super::answer::{Missed, Placement};
 use super::ask::{Ask, Strategy};
-use super::problem::{Cost, Meter, NARROW, Narrow, Problem, Ranked, frame, lower};
+use super::problem::{Cost, Meter, NARROW, Narrow, Problem, Ranked, lower};
 use super::slots::View;
 use super::special::Equal;
-use super::special::outcome::Outcome;
 use super::{flat, pareto, special};
 
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
@@ -106,9 +105,7 @@ fn place_size(
     }
     let plain = without_needless(ask, nodes);
     let ask = plain.as_ref().unwrap_or(ask);
-    let frame = frame(fabric, view, ask, nodes);
-    let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
-    problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
+    solve(&Problem::framed(fabric, view, ask, nodes, meter).ok_or(Missed::NONE)?)
 }
 
 /// An ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf
@@ -164,7 +161,7 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     match found {
         Some((_, Placement { exact: true, .. })) => found.ok_or(Missed::NONE),
         // What was cut off may have been better than what is soon found.
-        _ => better(problem, found, pareto::greedy_placement::<C>(problem)).ok_or(Missed { exact: false }),
+        _ => better(problem, found, pareto::greedy_placement::<C>(problem)).ok_or(Missed::UNKNOWN),
     }
 }
 
@@ -179,24 +176,23 @@ fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.ask.contiguous || problem.ask.adjacent.is_some() {
         return ranked::<C>(problem).map(|(_, placement)| placement);
     }
-    let counted = match special::place(problem) {
-        Outcome::Placed(placement) if placement.exact => return Ok(placement),
-        Outcome::Placed(placement) => Some(placement),
-        Outcome::Nowhere => return Err(Missed::NONE),
-        Outcome::Other => None,
-    };
+    let counted = special::place(problem);
+    if is_exact(&counted) {
+        return counted;
+    }
     let found = ranked::<C>(problem);
     if let Err(Missed { exact: true }) | Ok((_, Placement { exact: true, .. })) = found {
         return found.map(|(_, placement)| placement);
     }
-    let loosely = match special::place_loosely(problem) {
-        Outcome::Placed(placement) if placement.exact => return Ok(placement),
-        Outcome::Placed(placement) => Some(placement),
-        Outcome::Nowhere => return Err(Missed::NONE),
-        Outcome::Other => None,
-    };
+    let loosely = special::place_loosely(problem);
+    if is_exact(&loosely) {
+        return loosely;
+    }
     let judged = |placement: Placement| Some((problem.judge(&placement.shares)?, placement));
-    let others = [counted, loosely, special::largest_first(problem)].into_iter().flatten().filter_map(judged);
+    let others = [counted.ok(), loosely.ok(), special::largest_first(problem)]
+        .into_iter()
+        .flatten()
+        .filter_map(judged);
     let best = others.chain(found.ok()).min_by(|(one, _), (other, _)| one.cmp(other));
-    best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed { exact: false })
+    best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed::UNKNOWN)
 }

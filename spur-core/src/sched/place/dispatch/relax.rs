@@ -12,93 +12,42 @@ use super::outline::are_side_by_side;
 use super::{is_exact, search};
 use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::{Ask, Mode, Strategy};
-use crate::sched::place::problem::{Meter, Problem, Rank, frame, lower};
+use crate::sched::place::problem::{Meter, Problem, Rank, lower};
 use crate::sched::place::slots::View;
 
-/// Something that a question can be asked without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Constraint {
-    /// How the job is spread.
-    Mode,
-    /// Preferred layers, the preferred domain and the lowest latency.
-    Wishes,
-    /// The layer that has to hold the job, and the block rule.
-    Must,
-    /// `--switches` and its like.
-    Spans,
-    Multiples,
-    /// What a leaf may give at most.
-    Leaves,
-    Required,
-    Counts,
-    /// Consecutive positions, or leaves side by side.
-    Outline,
-    /// The number of nodes for some tasks.
-    Nodes,
-}
+/// Leaves out something that a question can be asked without; it stays the same where that is not asked.
+type Without = fn(&mut Ask);
 
-const CONSTRAINTS: [Constraint; 10] = [
-    Constraint::Mode,
-    Constraint::Wishes,
-    Constraint::Spans,
-    Constraint::Multiples,
-    Constraint::Leaves,
-    Constraint::Must,
-    Constraint::Counts,
-    Constraint::Required,
-    Constraint::Outline,
-    Constraint::Nodes,
+/// What is only wished for: how the job is spread; preferred layers, the preferred domain and the lowest latency.
+const WISHES: [Without; 2] = [
+    |ask| ask.mode = Mode::Consolidated,
+    |ask| (ask.prefer, ask.prefer_domain, ask.lowest_latency) = (Vec::new(), None, false),
+];
+
+const CONSTRAINTS: [Without; 8] = [
+    |ask| ask.max_spans.clear(),
+    |ask| ask.multiples.clear(),
+    // What a leaf may give at most.
+    |ask| (ask.max_nodes_per_leaf, ask.max_slots_per_leaf, ask.leaf_load) = (None, None, None),
+    // The layer that has to hold the job, and the block rule.
+    |ask| {
+        ask.must = None;
+        leave_out_block_rule(ask);
+    },
+    |ask| ask.counts.clear(),
+    |ask| ask.required.clear(),
+    // Consecutive positions, or leaves side by side.
+    |ask| (ask.contiguous, ask.adjacent) = (false, None),
+    // The number of nodes for some tasks. The rule counts those nodes: without their number it may allow fewer blocks.
+    |ask| {
+        if ask.tasks.is_some() && ask.nodes.take().is_some() {
+            leave_out_block_rule(ask);
+        }
+    },
 ];
 
 /// Constraints of one question that are left out in every combination; of more, one and two at a time, and all.
 const MOST_COMBINED: u32 = 3;
-
-impl Constraint {
-    fn is_in(self, ask: &Ask) -> bool {
-        match self {
-            Constraint::Mode => ask.mode != Mode::Consolidated,
-            Constraint::Wishes => !ask.prefer.is_empty() || ask.prefer_domain.is_some() || ask.lowest_latency,
-            Constraint::Must => ask.must.is_some() || ask.strategy == Strategy::Block,
-            Constraint::Spans => !ask.max_spans.is_empty(),
-            Constraint::Multiples => !ask.multiples.is_empty(),
-            Constraint::Leaves => {
-                ask.max_nodes_per_leaf.is_some()
-                    || ask.max_slots_per_leaf.is_some()
-                    || ask.leaf_load.is_some()
-            }
-            Constraint::Required => !ask.required.is_empty(),
-            Constraint::Counts => !ask.counts.is_empty(),
-            Constraint::Outline => ask.contiguous || ask.adjacent.is_some(),
-            Constraint::Nodes => ask.tasks.is_some() && ask.nodes.is_some(),
-        }
-    }
-
-    fn leave_out(self, ask: &mut Ask) {
-        match self {
-            Constraint::Mode => ask.mode = Mode::Consolidated,
-            Constraint::Wishes => {
-                (ask.prefer, ask.prefer_domain, ask.lowest_latency) = (Vec::new(), None, false)
-            }
-            Constraint::Must => {
-                ask.must = None;
-                leave_out_block_rule(ask);
-            }
-            Constraint::Spans => ask.max_spans.clear(),
-            Constraint::Multiples => ask.multiples.clear(),
-            Constraint::Leaves => {
-                (ask.max_nodes_per_leaf, ask.max_slots_per_leaf, ask.leaf_load) = (None, None, None);
-            }
-            Constraint::Required => ask.required.clear(),
-            Constraint::Counts => ask.counts.clear(),
-            Constraint::Outline => (ask.contiguous, ask.adjacent) = (false, None),
-            Constraint::Nodes => {
-                ask.nodes = None;
-                // The rule counts those nodes: without their number it may allow fewer blocks.
-                leave_out_block_rule(ask);
-            }
-        }
-    }
-}
 
 fn leave_out_block_rule(ask: &mut Ask) {
     if ask.strategy == Strategy::Block {
@@ -113,8 +62,12 @@ pub(super) fn better(
     ask: &Ask,
     found: Result<Placement, Missed>,
 ) -> Result<Placement, Missed> {
-    let constraints: Vec<Constraint> =
-        CONSTRAINTS.into_iter().filter(|constraint| constraint.is_in(ask)).collect();
+    let is_in = |leave_out: &Without| {
+        let mut without = ask.clone();
+        leave_out(&mut without);
+        without != *ask
+    };
+    let constraints: Vec<Without> = WISHES.into_iter().chain(CONSTRAINTS).filter(is_in).collect();
     if ask.strategy == Strategy::Flat
         || fabric.roots().is_empty()
         || ask.segment.is_some()
@@ -124,8 +77,7 @@ pub(super) fn better(
     }
     let judged = |placement: Placement| Some((standing(fabric, view, ask, &placement)?, placement));
     // What is found already can only be bettered where something is wished for: with weights, lighter nodes.
-    let is_wish = |constraint: Constraint| matches!(constraint, Constraint::Mode | Constraint::Wishes);
-    let is_settled = view.weights.is_none() && !constraints.iter().any(|constraint| is_wish(*constraint));
+    let is_settled = view.weights.is_none() && !WISHES.iter().any(is_in);
     if found.is_ok() && is_settled {
         return found;
     }
@@ -145,7 +97,7 @@ pub(super) fn better(
             break;
         }
     }
-    best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed { exact: false })
+    best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed::UNKNOWN)
 }
 
 /// A question in place of another.
@@ -157,7 +109,7 @@ struct Easier {
 
 /// The questions to ask in place of one: first without any of its constraints, then with as many of them as can be, and wishes as
 /// musts.
-fn easier(ask: &Ask, constraints: &[Constraint]) -> Vec<Easier> {
+fn easier(ask: &Ask, constraints: &[Without]) -> Vec<Easier> {
     let count = u32::try_from(constraints.len()).unwrap_or(u32::MAX);
     let all = (1_u32 << count) - 1;
     let may = |set: &u32| count <= MOST_COMBINED || set.count_ones() <= 2 || *set == all;
@@ -166,9 +118,8 @@ fn easier(ask: &Ask, constraints: &[Constraint]) -> Vec<Easier> {
     let mut asks = Vec::new();
     for set in sets {
         let mut looser = ask.clone();
-        for (_, constraint) in (0..).zip(constraints).filter(|(bit, _)| set >> bit & 1 == 1) {
-            constraint.leave_out(&mut looser);
-        }
+        let left_out = (0..).zip(constraints).filter(|(bit, _)| set >> bit & 1 == 1);
+        left_out.for_each(|(_, leave_out)| leave_out(&mut looser));
         if let Some(&first) = ask.prefer.first()
             && ask.must.is_none_or(|must| first < must)
         {
@@ -188,7 +139,7 @@ fn standing(
     view: &View<'_>,
     ask: &Ask,
     placement: &Placement,
-) -> Option<(Reverse<u32>, Rank)> {
+) -> Option<(Reverse<Option<u32>>, Rank)> {
     let nodes = u32::try_from(placement.shares.len()).ok()?;
     if ask.nodes.is_some_and(|(least, most)| !(least..=most).contains(&nodes)) {
         return None;
@@ -200,11 +151,7 @@ fn standing(
     if !is_outlined {
         return None;
     }
-    let (size, frame) = match ask.nodes {
-        Some(_) => (Some(nodes), frame(fabric, view, ask, Some(nodes))),
-        None => (None, frame(fabric, view, ask, None)),
-    };
-    let problem = Problem::new(fabric, view, ask, size, frame, &Meter::new(ask.budget))?;
-    let counted = if ask.nodes.is_some() { nodes } else { 0 };
+    let counted = ask.nodes.map(|_| nodes);
+    let problem = Problem::framed(fabric, view, ask, counted, &Meter::new(ask.budget))?;
     Some((Reverse(counted), problem.judge(&placement.shares)?))
 }

@@ -31,13 +31,9 @@ impl<'a> Caps<'a> {
 
     /// What an ask says of leaves; `None` where it says nothing.
     pub(super) fn of(ask: &'a Ask) -> Option<Self> {
-        let load = ask.leaf_load.as_ref();
-        if ask.max_nodes_per_leaf.is_none() && ask.max_slots_per_leaf.is_none() && load.is_none() {
-            return None;
-        }
         let slots = ask.max_slots_per_leaf.unwrap_or(u32::MAX);
         let nodes = ask.max_nodes_per_leaf.unwrap_or(u32::MAX).min(slots);
-        Some(Self { nodes, slots, load })
+        ask.caps_leaves().then_some(Self { nodes, slots, load: ask.leaf_load.as_ref() })
     }
 
     /// Slots of a leaf whose nodes have so many.

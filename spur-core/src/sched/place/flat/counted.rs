@@ -76,7 +76,7 @@ impl Counted {
         for (&(takes, kind), &taken) in self.nodes.iter().zip(&taken) {
             if taken {
                 open = open.less(takes)?;
-                serve(&mut needs, kind);
+                serve(&mut needs, kind, 1);
             } else {
                 *rest.entry(kind).or_default().entry(takes).or_default() += 1;
             }
@@ -100,7 +100,7 @@ impl Counted {
             }
             let Some(next) = open.less(takes) else { break };
             let mut served = needs.clone();
-            serve(&mut served, kind);
+            serve(&mut served, kind, 1);
             if self.can_complete(&rest, &served, next) {
                 (open, needs, in_vain) = (next, served, None);
                 *taken = true;
@@ -146,8 +146,7 @@ impl Counted {
             }
             served[at] = some;
             let mut left = needs.clone();
-            let inside = left.iter_mut().enumerate().filter(|(index, _)| kind >> index & 1 == 1);
-            inside.for_each(|(_, need)| *need = need.saturating_sub(some));
+            serve(&mut left, kind, some);
             if self.serve_by(rest, kinds, served, at + 1, &left, open) {
                 return true;
             }
@@ -168,10 +167,10 @@ fn members(needs: &Needs, kind: Kind) -> impl Iterator<Item = u32> {
     needs.iter().enumerate().filter(move |(index, _)| kind >> index & 1 == 1).map(|(_, need)| *need)
 }
 
-/// Counts one node of a kind.
-fn serve(needs: &mut Needs, kind: Kind) {
+/// Counts so many nodes of a kind.
+fn serve(needs: &mut Needs, kind: Kind, nodes: u32) {
     let inside = needs.iter_mut().enumerate().filter(|(index, _)| kind >> index & 1 == 1);
-    inside.for_each(|(_, need)| *need = need.saturating_sub(1));
+    inside.for_each(|(_, need)| *need = need.saturating_sub(nodes));
 }
 
 /// Takes one node out of the rest.

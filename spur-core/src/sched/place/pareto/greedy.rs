@@ -8,7 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::{Ask, Mode};
-use crate::sched::place::problem::{Cost, Problem, Ranked, positions};
+use crate::sched::place::problem::{Cost, Problem, Ranked, positions, sum_of_largest};
 
 use super::Solver;
 use super::candidates::may_hold;
@@ -160,13 +160,9 @@ impl<'p, 'a> Picker<'p, 'a> {
 
     /// The leaves below the holder that have room.
     fn leaves(&self) -> Vec<DomainId> {
-        let fabric = self.problem.fabric;
-        let range = fabric.domain(self.holder).range();
-        let is_inside = |&leaf: &DomainId| {
-            let start = fabric.domain(leaf).range().start;
-            range.contains(&start) && self.problem.room(leaf) > 0
-        };
-        fabric.domains_of(Layer::LEAF).filter(is_inside).collect()
+        let mut leaves = self.problem.leaves_below(self.holder, |_| true);
+        leaves.retain(|&leaf| self.problem.room(leaf) > 0);
+        leaves
     }
 
     /// Picks as many nodes of every counted set as are needed, of the leaves that have most of them.
@@ -314,15 +310,9 @@ fn few_leaves(leaves: &[Vec<(u32, Pos)>], nodes: usize, amount: u64, toll: u64) 
     let mut order: Vec<usize> = (0..leaves.len()).collect();
     order.sort_by_cached_key(|&leaf| Reverse((worth(&leaves[leaf]), leaves[leaf].len())));
     let hold = |count: usize| {
-        let mut takes: Vec<u32> =
-            order[..count].iter().flat_map(|&leaf| &leaves[leaf]).map(|one| one.0).collect();
-        if takes.len() < nodes {
-            return false;
-        }
-        if nodes < takes.len() {
-            takes.select_nth_unstable_by(nodes, |a, b| b.cmp(a));
-        }
-        takes[..nodes].iter().map(|&takes| u64::from(takes)).sum::<u64>() >= amount
+        let all = order[..count].iter().flat_map(|&leaf| &leaves[leaf]);
+        let takes: Vec<u32> = all.map(|(takes, _)| *takes).collect();
+        takes.len() >= nodes && sum_of_largest(takes, nodes) >= amount
     };
     let (mut few, mut many) = (0, order.len());
     if !hold(many) {

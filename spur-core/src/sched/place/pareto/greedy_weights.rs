@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Problem, fewest_heavy};
+use crate::sched::place::problem::{Problem, fewest_heavy, sum_of_largest};
 
 use super::greedy::{largest_of_few, usable};
 
@@ -81,7 +81,8 @@ impl<'p, 'a> Light<'p, 'a> {
         let classes: Vec<_> = classes
             .map(|(class, count)| {
                 let leaves = of_class(class);
-                (count, largest(&leaves, count), leaves)
+                let takes: Vec<u32> = leaves.iter().flatten().map(|(takes, _)| *takes).collect();
+                (count, sum_of_largest(takes, count), leaves)
             })
             .collect();
         let all: u64 = classes.iter().map(|(_, most, _)| most).sum();
@@ -98,11 +99,4 @@ impl<'p, 'a> Light<'p, 'a> {
         picked.sort_unstable();
         Some(picked)
     }
-}
-
-/// What the largest of some nodes take, so many of them.
-fn largest(leaves: &[Vec<(u32, Pos)>], count: usize) -> u64 {
-    let mut takes: Vec<u32> = leaves.iter().flatten().map(|(takes, _)| *takes).collect();
-    takes.sort_unstable_by(|a, b| b.cmp(a));
-    takes.into_iter().take(count).map(u64::from).sum()
 }

@@ -16,7 +16,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Cost, Item, NARROW, Problem, positions, prune};
 
-pub(super) use candidates::{HolderChoice, choose, losers, may_hold, realise};
+pub(super) use candidates::{choose, losers, may_hold, realise};
 pub(super) use greedy::greedy_placement;
 pub(super) use share::share;
 

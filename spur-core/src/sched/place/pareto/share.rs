@@ -13,7 +13,8 @@ struct Span {
     hi: u32,
 }
 
-/// Gives every chosen node of a domain its share of the job; `nodes` is sorted, `bounds` are by layer.
+/// Gives every chosen node of a domain its share of the job, or less where there is not enough room for that; `nodes` is sorted,
+/// `bounds` are by layer.
 pub(crate) fn share(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -80,7 +81,7 @@ impl Sharing<'_, '_> {
         let mut left = amount;
         for (child, inside, span) in parts {
             later -= span.lo;
-            let part = span.hi.min(left - later);
+            let part = span.hi.min(left.saturating_sub(later));
             left -= part;
             match child {
                 Some(child) => self.give(child, inside, part, shares),

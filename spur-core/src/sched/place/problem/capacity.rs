@@ -6,7 +6,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::slots::Takes;
 
 use super::rounding::keep_least;
-use super::{Problem, gcd, positions};
+use super::{Problem, added_up, gcd, positions, reach};
 
 impl<'a> Problem<'a> {
     /// Counts what is not in the slots as they are: rounding, caps and barred domains.
@@ -38,7 +38,7 @@ impl<'a> Problem<'a> {
     fn count_capacity(&self) -> Vec<u32> {
         let takes = self.takes();
         let is_each_open = self.by_nodes && self.only.is_none() && self.units[0] == 1;
-        if let (true, None, []) = (is_each_open, &self.barred, &self.limits[..]) {
+        if is_each_open && self.barred.is_none() && self.limits.is_empty() {
             return self.count_open();
         }
         let mut capacity: Vec<u32> = Vec::with_capacity(self.fabric.domains().size_hint().0);
@@ -190,13 +190,8 @@ impl<'a> Problem<'a> {
     /// fewest, and so on.
     pub(crate) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
         let mut slots = self.slots_of_shared(leaf);
-        slots.push(0);
         slots.sort_unstable();
-        let sums = slots.iter().scan(0, |sum, slots| {
-            *sum += slots;
-            Some(*sum)
-        });
-        sums.collect()
+        added_up(slots.into_iter())
     }
 
     /// The fewest members of a domain, nodes or domains, that can take the whole job.
@@ -207,12 +202,7 @@ impl<'a> Problem<'a> {
             children => children.iter().map(|&child| self.room(child)).collect(),
         };
         takes.sort_unstable_by(|a, b| b.cmp(a));
-        let mut sum = 0_u32;
-        let reached = |takes: &u32| {
-            sum = sum.saturating_add(*takes);
-            sum >= self.amount
-        };
-        takes.iter().position(reached).unwrap_or(usize::MAX)
+        reach(takes, self.amount.into()).unwrap_or(usize::MAX)
     }
 
     /// What a leaf can take of the job as a part of a larger domain; 0 where it may not be used.

@@ -1,4 +1,23 @@
-//! How few of the heavier nodes hold a job, told by what nodes of each weight take.
+//! How few of some nodes hold a job, told by what they take: from the first, the largest, as few of the heavier ones as will do.
+
+/// How many of some numbers come to an amount, from the first on; None where all do not.
+pub(crate) fn reach<T: Into<u64>>(numbers: impl IntoIterator<Item = T>, amount: u64) -> Option<usize> {
+    let mut sum = 0;
+    let reached = |number: T| {
+        sum += number.into();
+        sum >= amount
+    };
+    numbers.into_iter().position(reached).map(|last| last + 1)
+}
+
+/// What so many of the largest of some numbers come to.
+pub(crate) fn sum_of_largest<T: Ord + Into<u64>>(mut numbers: Vec<T>, count: usize) -> u64 {
+    if count < numbers.len() {
+        numbers.select_nth_unstable_by(count, |a, b| b.cmp(a));
+        numbers.truncate(count);
+    }
+    numbers.into_iter().map(Into::into).sum()
+}
 
 /// How many nodes of each class but the last hold an amount, the fewest of the first, then of the next; of each class the
 /// largest are used before the others. None where all do not hold it.

@@ -120,12 +120,7 @@ impl Problem<'_> {
             fields[self.layout.tail(layer)] += i64::from(amount) * i64::from(amount);
         };
         for &(pos, share) in shares {
-            if let Some(class) = self.weight_class(pos) {
-                item.cost[class] += 1;
-            }
-            if !are_whole {
-                self.charge(&mut item.cost, Layer::NODE, Layer::NODE, self.slots_of_node(pos));
-            }
+            self.charge_node(&mut item.cost, pos);
             if is_spread && !self.by_nodes {
                 square(&mut item.cost, 0, share);
             }

@@ -2,7 +2,7 @@
 //! out per domain.
 //!
 //! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
-//! part of the fabric (`front`) and what they cost (`cost`), how few heavier nodes they need (`heavy`), the order among
+//! part of the fabric (`front`) and what they cost (`cost`), how few nodes, or heavier ones, they need (`heavy`), the order among
 //! candidates (`rank`, `score`), why the others lost (`losers`), and whether given shares are allowed at all (`judge`).
 
 mod capacity;
@@ -19,6 +19,8 @@ mod rank;
 mod rounding;
 mod score;
 
+use std::collections::BTreeMap;
+
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
 
@@ -29,10 +31,11 @@ use crate::sched::place::slots::View;
 pub(super) use cost::{Cost, NARROW, Narrow};
 pub(super) use frame::{frame, lower};
 pub(super) use front::{Item, Key, prune};
-pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any};
+pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any, reach, sum_of_largest};
 pub(super) use losers::{Contender, first, losers};
 pub(super) use meter::Meter;
 pub(super) use rank::{Criterion, Holder, Means, Rank, Ranked, difference, rank, rank_node};
+pub(super) use rounding::keep_least;
 
 use load::Loads;
 use rank::differ_in_latency;
@@ -87,8 +90,8 @@ pub(super) struct Frame {
     pub(super) leaf_nodes: Option<u32>,
 }
 
-/// The fewest and the most nodes that some domains may give, sorted by domain.
-pub(super) type Limits = Vec<(DomainId, (u32, u32))>;
+/// The fewest and the most nodes that some domains may give.
+pub(super) type Limits = BTreeMap<DomainId, (u32, u32)>;
 
 /// An ask for a fixed number of nodes, with what depends on the view worked out per domain.
 #[derive(Clone)]
@@ -116,7 +119,7 @@ pub(super) struct Problem<'a> {
     leaf_nodes: Option<u32>,
     /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
     node_unit: Option<(Layer, u32)>,
-    /// The fewest and the most nodes that some domains may give, sorted by domain.
+    /// The fewest and the most nodes that some domains may give.
     limits: Limits,
     /// Slots of each domain after rounding; None: as counted.
     rounded: Option<Rounded>,
@@ -196,7 +199,7 @@ impl<'a> Problem<'a> {
             loads: Loads::of(fabric, view, ask, by_nodes),
             leaf_nodes: leaf_nodes.filter(|_| !by_nodes),
             node_unit: frame.unit.filter(|_| !by_nodes),
-            limits: Vec::new(),
+            limits: Limits::new(),
             rounded: None,
             barred: barred(fabric, view, ask),
             capacity: None,
@@ -213,6 +216,17 @@ impl<'a> Problem<'a> {
         problem.find_forced();
         problem.measure();
         Some(problem)
+    }
+
+    /// The same with what the rule of the topology adds.
+    pub(super) fn framed(
+        fabric: &'a Fabric,
+        view: &'a View<'a>,
+        ask: &'a Ask,
+        nodes: Option<u32>,
+        meter: &Meter,
+    ) -> Option<Self> {
+        Self::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes), meter)
     }
 
     /// Finds the domains that have to be used.
@@ -246,11 +260,10 @@ impl<'a> Problem<'a> {
 
     /// The fewest and the most nodes that a domain may give.
     pub(super) fn node_limits(&self, id: DomainId) -> (u32, u32) {
-        let at = self.limits.binary_search_by_key(&id, |(limited, _)| *limited);
-        at.map_or((0, u32::MAX), |at| self.limits[at].1)
+        self.limits.get(&id).copied().unwrap_or((0, u32::MAX))
     }
 
-    /// Limits what some domains may give; `limits` is sorted.
+    /// Limits what some domains may give.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.forced_domains = limits.iter().filter(|(_, (least, _))| *least > 0).map(|(id, _)| *id).collect();
         self.limits = limits;
@@ -361,6 +374,19 @@ impl<'a> Problem<'a> {
             && self.forced_domains.is_empty()
             && self.only.is_none()
             && !self.loads.add_up()
+    }
+
+    /// The leaves of a domain in fabric order, those apart that lie in a domain which may not be entered.
+    pub(super) fn leaves_below(&self, id: DomainId, may_enter: impl Fn(DomainId) -> bool) -> Vec<DomainId> {
+        let (mut leaves, mut ahead) = (Vec::new(), vec![id]);
+        while let Some(id) = ahead.pop() {
+            match self.fabric.domain(id).children() {
+                _ if !may_enter(id) => {}
+                [] => leaves.push(id),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+        leaves
     }
 
     /// Whether some position of a domain may be used.
@@ -513,14 +539,18 @@ impl<'a> Problem<'a> {
         for (count, (set, need)) in item.key.counts.iter_mut().zip(&self.ask.counts) {
             *count = u32::from(*need > 0 && set.contains(pos.index()));
         }
-        let fields = item.cost.fields_mut();
+        self.charge_node(item.cost.fields_mut(), pos);
+        Some(item)
+    }
+
+    /// Adds what using one node costs besides its domains: whole nodes are alike but for their weight.
+    pub(super) fn charge_node(&self, fields: &mut [i64], pos: Pos) {
         if let Some(class) = self.weight_class(pos) {
             fields[class] += 1;
         }
         if !self.view.slots.are_whole() {
             self.charge(fields, Layer::NODE, Layer::NODE, self.slots_of_node(pos));
         }
-        Some(item)
     }
 
     /// Adds what using one domain costs: its spans, and the slots it has.
@@ -585,6 +615,15 @@ fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
         }
     }
     (!barred.is_clear()).then_some(barred)
+}
+
+/// For every place in a list, and for its end, what all numbers before it come to.
+pub(super) fn added_up<T: Copy + Default + std::ops::AddAssign>(numbers: impl Iterator<Item = T>) -> Vec<T> {
+    let sums = numbers.scan(T::default(), |sum, number| {
+        *sum += number;
+        Some(*sum)
+    });
+    std::iter::once(T::default()).chain(sums).collect()
 }
 
 /// Positions from a range of indices.

@@ -1,13 +1,12 @@
-//! What a choice of nodes in one domain is, and how good next to those in others of its layer.
+//! How good a choice of nodes in one domain is next to those in others of its layer.
 
-use crate::model::fabric::{Domain, DomainId, Layer};
+use crate::model::fabric::{DomainId, Layer};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::problem::{Item, Problem, Rank, rank};
+use crate::sched::place::answer::Missed;
+use crate::sched::place::problem::{Criterion, Item, Means, Problem, Rank, rank};
 
-use super::tree_knapsack::{KnapsackItem, below};
-
-/// The case needs the general solver.
-pub(super) struct NotPlain;
+use super::if_any;
+use super::tree_knapsack::below;
 
 /// The domain that holds the job, and how much of it each leaf takes.
 pub(super) type HolderShares = (DomainId, Vec<(DomainId, u32)>);
@@ -40,124 +39,61 @@ pub(super) fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderSh
     problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
 }
 
-/// The first steps of a comparison in a holder of which it is known how many domains of the first few layers in order are used:
-/// as many of the steps as that tells.
-pub(super) fn head(problem: &Problem<'_>, holder: DomainId, order: &[Layer], counts: &[u32]) -> Vec<i64> {
-    let preferred = order.iter().filter(|layer| problem.layout.prefer.contains(layer)).count();
-    let score = |before: ScoreBefore| problem.is_scored(before).then(|| problem.score(before, holder));
-    let mut steps: Vec<i64> = Vec::new();
-    let spans = counts.iter().map(|&count| i64::from(count));
-    steps.extend(spans.clone().take(preferred));
-    if counts.len() < preferred {
-        return steps;
+/// The least that a choice in a holder comes to of which it is known how many domains of the first few layers in order are used.
+/// What it does not know is nothing, so that it comes before everything that begins like it.
+pub(super) fn bound(problem: &Problem<'_>, holder: DomainId, order: &[Layer], counts: &[u32]) -> Rank {
+    let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
+    let lowest = if problem.view.slots.are_whole() { Layer::LEAF } else { Layer::NODE };
+    for (&layer, &count) in order.iter().zip(counts).filter(|(layer, _)| **layer >= lowest) {
+        problem.charge_for(&mut item.cost, layer, (count as usize, 0));
     }
-    steps.extend(score(ScoreBefore::Span));
-    steps.extend(spans.skip(preferred));
-    if counts.len() < order.len() {
-        return steps;
-    }
-    steps.extend(score(ScoreBefore::Fit));
-    let above = told_apart(problem, problem.fabric.domain(holder).layer());
-    let waste = above.map(|layer| number(problem.slots(problem.fabric.covering(holder, layer))));
-    steps.extend(waste);
-    steps
+    rank(problem, holder, &item)
 }
 
-/// The layers from one up of which two domains may cover holders of it.
-pub(super) fn told_apart(problem: &Problem<'_>, from: Layer) -> impl Iterator<Item = Layer> + use<> {
-    let top = problem.fabric.top();
-    let end = if problem.fabric.roots().len() == 1 { top.0 } else { top.0 + 1 };
-    (from.0..end).map(Layer)
-}
-
-/// What a choice comes to: smaller is better.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Comparison {
-    /// Domains used, by layer in the order in which they count; what the holder has, and those above it; slots of the domains
-    /// used, by layer from the top down, and of nodes that are shared; each with the score before it that counts there; and
-    /// where the holder begins.
-    steps: Vec<i64>,
-    /// Domains used alone.
-    spans: Vec<u32>,
-}
-
-impl Comparison {
-    /// What a choice of whole nodes in some leaves, which are in fabric order, comes to.
-    pub(super) fn new(
-        problem: &Problem<'_>,
-        holder: DomainId,
-        order: &[Layer],
-        shares: &[(DomainId, u32)],
-    ) -> Self {
-        let of_leaf = |&(leaf, nodes): &(DomainId, u32)| problem.slots_of_fullest(leaf)[nodes as usize];
-        let slots = problem.shares_nodes().then(|| shares.iter().map(of_leaf).sum());
-        Self::of(problem, holder, order, shares.iter().map(|(leaf, _)| *leaf), (0, slots))
-    }
-
-    /// What a choice of nodes that take unequally much, in fabric order, comes to; `order` has `node` as well.
-    pub(super) fn of_nodes(
-        problem: &Problem<'_>,
-        holder: DomainId,
-        order: &[Layer],
-        nodes: &[KnapsackItem],
-    ) -> Self {
-        let slots = nodes.iter().map(|node| problem.slots_of_node(node.pos)).sum();
-        let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-        let leaves = nodes.iter().filter_map(|node| problem.fabric.leaf_of(node.pos));
-        Self::of(problem, holder, order, leaves, (count, Some(slots)))
-    }
-
-    /// What using some leaves comes to; `nodes` are how many are used, and their slots, as far as they count.
-    fn of(
-        problem: &Problem<'_>,
-        holder: DomainId,
-        order: &[Layer],
-        leaves: impl Iterator<Item = DomainId>,
-        nodes: (u32, Option<u64>),
-    ) -> Self {
-        let fabric = problem.fabric;
-        let mut used: Vec<(u32, u64)> = vec![(0, 0); fabric.domain(holder).layer().index()];
-        used[Layer::NODE.index()].0 = nodes.0;
-        each_domain(problem, holder, leaves, |id, domain| {
-            for (count, slots) in &mut used[domain.layer().index()..=domain.cover().index()] {
-                (*count, *slots) = (*count + 1, *slots + problem.slots(id));
-            }
-        });
-        let spans: Vec<u32> = order.iter().map(|layer| used[layer.index()].0).collect();
-        let mut steps = head(problem, holder, order, &spans);
-        steps.extend(used.iter().skip(1).rev().map(|(_, slots)| number(*slots)));
-        steps.extend(nodes.1.map(number));
-        if problem.is_scored(ScoreBefore::None) {
-            steps.push(problem.score(ScoreBefore::None, holder));
-        }
-        steps.push(i64::try_from(fabric.domain(holder).range().start).unwrap_or(i64::MAX));
-        Self { steps, spans }
-    }
-
-    /// Whether more domains of some layer are used than may be.
-    pub(super) fn is_over(&self, problem: &Problem<'_>, order: &[Layer]) -> bool {
-        let spans = || order.iter().zip(&self.spans);
-        problem
-            .span_caps
-            .iter()
-            .any(|(capped, cap)| spans().any(|(layer, span)| layer == capped && span > cap))
-    }
-
-    /// Whether it is better than anything that begins with these steps.
-    pub(super) fn is_before(&self, head: &[i64]) -> bool {
-        self.steps[..head.len()] < *head
-    }
-}
-
-/// How good it is to use some leaves of a domain, which are in fabric order.
+/// How good it is to use some leaves of a domain, which are in fabric order, and of each so many nodes.
 pub(super) fn ranked(
     problem: &Problem<'_>,
     holder: DomainId,
-    leaves: impl IntoIterator<Item = DomainId>,
+    shares: impl Iterator<Item = (DomainId, u32)> + Clone,
 ) -> Rank {
     let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
-    charge(problem, holder, leaves.into_iter(), &mut item.cost);
+    charge(problem, holder, shares.clone().map(|(leaf, _)| leaf), &mut item.cost);
+    if problem.shares_nodes() {
+        // All choices have as many nodes.
+        let slots = shares.map(|(leaf, nodes)| problem.slots_of_fullest(leaf)[nodes as usize]).sum();
+        problem.charge_for(&mut item.cost, Layer::NODE, (0, slots));
+    }
     rank(problem, holder, &item)
+}
+
+/// Whether more domains of some layer are used than may be.
+pub(super) fn is_over(problem: &Problem<'_>, rank: &Rank) -> bool {
+    let is_over = |step: &Criterion| {
+        let mut caps = problem.span_caps.iter();
+        caps.any(|&(layer, cap)| step.means == Means::Span(layer) && step.value > i64::from(cap))
+    };
+    rank.head.iter().any(is_over)
+}
+
+/// A choice in a domain, and how good it is.
+pub(super) type Found<T> = (Rank, DomainId, T);
+
+/// The best choice in one of some domains of one layer, of those that are as good the first. `find` has the best choice in one of
+/// them, or none that is better than the best so far.
+pub(super) fn best_of<K, T>(
+    problem: &Problem<'_>,
+    holders: impl Iterator<Item = (DomainId, K)>,
+    mut find: impl FnMut(DomainId, K, Option<&Found<T>>) -> Result<(Rank, T), Missed>,
+) -> Result<(DomainId, T), Missed> {
+    let mut best: Option<Found<T>> = None;
+    let start = |id: DomainId| problem.fabric.domain(id).range().start;
+    for (id, known) in holders {
+        let Some((rank, choice)) = if_any(find(id, known, best.as_ref()))? else { continue };
+        if best.as_ref().is_none_or(|(least, than, _)| (&rank, start(id)) < (least, start(*than))) {
+            best = Some((rank, id, choice));
+        }
+    }
+    best.map(|(_, id, choice)| (id, choice)).ok_or(Missed::NONE)
 }
 
 /// Charges for the domains below a holder that some leaves of it, which are in fabric order, lie in.
@@ -167,50 +103,29 @@ pub(super) fn charge(
     leaves: impl Iterator<Item = DomainId>,
     cost: &mut [i64],
 ) {
-    each_domain(problem, holder, leaves, |id, domain| {
-        problem.charge(cost, domain.layer(), domain.cover(), problem.slots(id));
-    });
-}
-
-/// Shows each of these domains once.
-fn each_domain(
-    problem: &Problem<'_>,
-    holder: DomainId,
-    leaves: impl Iterator<Item = DomainId>,
-    mut see: impl FnMut(DomainId, &Domain),
-) {
     let fabric = problem.fabric;
     let mut before = None;
     for leaf in leaves {
         let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
         for id in below(problem, leaf, holder).take_while(is_new) {
-            see(id, fabric.domain(id));
+            let domain = fabric.domain(id);
+            problem.charge(cost, domain.layer(), domain.cover(), problem.slots(id));
         }
         before = Some(leaf);
     }
 }
 
-/// Domains of one score after the other, the best first.
-pub(super) fn scored(problem: &Problem<'_>, before: ScoreBefore, domains: &[DomainId]) -> Vec<Vec<DomainId>> {
+/// What is found in the domains of the best score before spans that have anything.
+pub(super) fn by_score<T>(
+    problem: &Problem<'_>,
+    holders: &[DomainId],
+    mut find: impl FnMut(&[DomainId]) -> Result<T, Missed>,
+) -> Result<T, Missed> {
     let mut scored: Vec<(i64, DomainId)> =
-        domains.iter().map(|&id| (problem.score(before, id), id)).collect();
+        holders.iter().map(|&id| (problem.score(ScoreBefore::Span, id), id)).collect();
     scored.sort_by_key(|(score, _)| *score);
     let equal = scored.chunk_by(|(one, _), (other, _)| one == other);
-    equal.map(|some| some.iter().map(|(_, id)| *id).collect()).collect()
-}
-
-/// The domains of some that have the best score, where one counts before that step.
-pub(super) fn best_scored(
-    problem: &Problem<'_>,
-    before: ScoreBefore,
-    domains: Vec<DomainId>,
-) -> Vec<DomainId> {
-    if domains.len() < 2 || !problem.is_scored(before) {
-        return domains;
-    }
-    scored(problem, before, &domains).swap_remove(0)
-}
-
-fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+    let equal = equal.map(|some| some.iter().map(|(_, id)| *id).collect::<Vec<DomainId>>());
+    let mut found = equal.map(|equal| find(&equal));
+    found.find(|found| !matches!(found, Err(Missed::NONE))).unwrap_or(Err(Missed::NONE))
 }

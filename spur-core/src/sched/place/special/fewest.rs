@@ -2,14 +2,11 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::sched::place::problem::reach;
+
 /// How many of some falling numbers come to an amount; one more than there are where all do not.
 pub(super) fn fewest(numbers: &[u64], amount: u64) -> usize {
-    let mut sum = 0;
-    let reached = |number: &u64| {
-        sum += number;
-        sum >= amount
-    };
-    numbers.iter().position(reached).map_or(numbers.len() + 1, |last| last + 1)
+    reach(numbers.iter().copied(), amount).unwrap_or(numbers.len() + 1)
 }
 
 /// Kinds for each of some sizes up to which counting them is sooner done than putting the sizes in order.
@@ -26,13 +23,8 @@ pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
         count if KINDS * count > most as usize => largest_of_few_kinds(sizes, most, amount),
         _ => {
             sizes.sort_unstable_by(|a, b| b.cmp(a));
-            let mut sum = 0;
-            let reached = |&takes: &u32| {
-                sum += u64::from(takes);
-                sum >= amount
-            };
-            let at = sizes.iter().position(reached)?;
-            Some((at as u64 + 1, u64::from(sizes[at]).max(1)))
+            let count = reach(sizes.iter().copied(), amount)?;
+            Some((count as u64, u64::from(sizes[count - 1]).max(1)))
         }
     }
 }

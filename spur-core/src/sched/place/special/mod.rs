@@ -13,41 +13,36 @@ mod equal_slots;
 mod fewest;
 mod forced_nodes;
 mod node_knapsack;
-pub(super) mod outcome;
 mod reduced_costs;
 mod relaxed;
 mod tree_knapsack;
 mod water_filling;
 mod whole_nodes;
 
-use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::answer::{Lost, Missed, Placement};
 use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::problem::Problem;
 
 pub(super) use equal_slots::Equal;
-use outcome::Outcome;
 pub(super) use relaxed::place as place_loosely;
 pub(super) use whole_nodes::largest_first;
 
 /// Places a job if it is of a kind that has a special solver.
-pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let Some(wanted) = problem.ask.prefer_domain else { return anywhere(problem) };
     let ask = Ask { prefer_domain: None, ..problem.ask.clone() };
     let inside = anywhere(&problem.inside(wanted).asking(&ask));
     let is_first = problem.layout.weights == 0 && problem.layout.prefer.is_empty();
     match inside {
-        Outcome::Other => Outcome::Other,
-        // Nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
-        Outcome::Placed(inside) if is_first => Outcome::Placed(inside),
-        Outcome::Placed(inside) => match anywhere(&problem.clone().asking(&ask)) {
-            Outcome::Placed(best) => {
-                let exact = inside.exact && best.exact;
-                let is_better = before_domain(problem, &best) < before_domain(problem, &inside);
-                Outcome::Placed(Placement { exact, ..if is_better { best } else { inside } })
-            }
-            Outcome::Other | Outcome::Nowhere => Outcome::Other,
-        },
-        Outcome::Nowhere => anywhere(&problem.clone().asking(&ask)),
+        Err(Missed::NONE) => anywhere(&problem.clone().asking(&ask)),
+        // Otherwise nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
+        Ok(inside) if !is_first => {
+            let best = anywhere(&problem.clone().asking(&ask)).map_err(|_| Missed::UNKNOWN)?;
+            let exact = inside.exact && best.exact;
+            let is_better = before_domain(problem, &best) < before_domain(problem, &inside);
+            Ok(Placement { exact, ..if is_better { best } else { inside } })
+        }
+        inside => inside,
     }
 }
 
@@ -61,20 +56,28 @@ fn before_domain(problem: &Problem<'_>, placement: &Placement) -> (Vec<u32>, Vec
     (weights, spans.collect())
 }
 
-fn anywhere(problem: &Problem<'_>) -> Outcome {
+fn anywhere(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.ask.mode == Mode::Distributed {
         return water_filling::place(problem);
     }
     let ways = [whole_nodes::place, forced_nodes::place, node_knapsack::place, counted_kinds::place];
-    let mut cut = Outcome::Other;
+    let mut cut = Err(Missed::UNKNOWN);
     for place in ways {
         match place(problem) {
-            Outcome::Other => {}
-            Outcome::Placed(found) if !found.exact => cut = Outcome::Placed(found),
+            Err(Missed::UNKNOWN) => {}
+            Ok(found) if !found.exact => cut = Ok(found),
             answer => return answer,
         }
     }
     cut
+}
+
+/// What was found, if there is anything; an error where that is not known.
+fn if_any<T>(found: Result<T, Missed>) -> Result<Option<T>, Missed> {
+    match found {
+        Err(Missed::NONE) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// The best few of the domains that could have held a job, and at which step each lost; None where that has no special solver.

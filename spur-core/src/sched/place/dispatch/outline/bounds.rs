@@ -5,7 +5,9 @@ use std::ops::{Range, RangeInclusive};
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Cost, Item, Problem, Rank, position, positions, rank, rank_node};
+use crate::sched::place::problem::{
+    Cost, Item, Problem, Rank, added_up, position, positions, rank, rank_node,
+};
 
 /// Sums along the positions of a fabric.
 pub(super) struct Bounds<'p, 'a> {
@@ -114,13 +116,4 @@ impl Along {
         let [first, last] = [leaves.start(), leaves.end()].map(|leaf| self.places[leaf.index()]);
         (last + 1 - first, self.before[last + 1] - self.before[first])
     }
-}
-
-/// For every place in a list, and for its end, what all numbers before it come to.
-pub(super) fn added_up<T: Copy + Default + std::ops::AddAssign>(numbers: impl Iterator<Item = T>) -> Vec<T> {
-    let sums = numbers.scan(T::default(), |sum, number| {
-        *sum += number;
-        Some(*sum)
-    });
-    std::iter::once(T::default()).chain(sums).collect()
 }

@@ -48,14 +48,13 @@ pub(crate) fn place_segments(
         return solve(&problem);
     }
     let homes = fabric.domains_covering(home);
-    let mut limits: Limits = (homes.iter())
+    let limits: Limits = (homes.iter())
         .map(|&id| (id, (0, search.most(&packing.rooms(&problem, id)))))
         .filter(|&(_, (_, most))| most < u32::MAX)
         .collect();
-    limits.sort_unstable();
     problem.set_limits(limits.clone());
     let placement = solve(&problem).map_err(|missed| Missed { exact: missed.exact && search.exact })?;
-    if search.all_fall_apart(fabric, &placement, &homes) {
+    if search.first_whole(fabric, &placement, &homes).is_none() {
         return Ok(Placement { exact: placement.exact && search.exact, ..placement });
     }
     search.branch(problem, limits, &homes)
@@ -258,11 +257,6 @@ impl SegmentSearch {
 type Given = Vec<(DomainId, u32)>;
 
 impl SegmentSearch {
-    /// Whether what was chosen in every aggregate falls into segments.
-    fn all_fall_apart(&mut self, fabric: &Fabric, placement: &Placement, homes: &[DomainId]) -> bool {
-        self.first_whole(fabric, placement, homes).is_none()
-    }
-
     /// What the placement gives the blocks of the first aggregate where that does not fall into segments.
     fn first_whole(
         &mut self,
@@ -388,22 +382,20 @@ impl SegmentSearch {
         mut limits: Limits,
         homes: &[DomainId],
     ) -> Result<Placement, Missed> {
-        const MISSED: Missed = Missed { exact: false };
         self.meter = problem.meter.clone();
         let fabric = problem.fabric;
         // Each time one more aggregate is settled.
         for _ in 0..=homes.len() {
             problem.set_limits(limits.clone());
-            let (_, placement) = solve_ranked(&problem).map_err(|_| MISSED)?;
+            let (_, placement) = solve_ranked(&problem).map_err(|_| Missed::UNKNOWN)?;
             let Some((home, given)) = self.first_whole(fabric, &placement, homes) else {
                 return Ok(Placement { exact: false, ..placement });
             };
             let segments = given.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;
-            let taken = self.pack(&self.packing.rooms(&problem, home), segments).ok_or(MISSED)?;
-            let blocks = given.iter().zip(taken);
-            limits = blocks.fold(limits, |limits, ((id, _), taken)| narrowed(&limits, *id, (taken, taken)));
+            let taken = self.pack(&self.packing.rooms(&problem, home), segments).ok_or(Missed::UNKNOWN)?;
+            limits.extend(given.iter().zip(taken).map(|((id, _), taken)| (*id, (taken, taken))));
         }
-        Err(MISSED)
+        Err(Missed::UNKNOWN)
     }
 }
 
@@ -412,31 +404,20 @@ fn without(limits: &Limits, given: &Given) -> Vec<Limits> {
     let mut others = Vec::new();
     let mut fixed = limits.clone();
     for &(id, used) in given {
-        let (least, most) = within(&fixed, id);
+        let (least, most) = fixed.get(&id).copied().unwrap_or((0, u32::MAX));
+        let mut other = |range: (u32, u32)| {
+            fixed.insert(id, range);
+            others.push(fixed.clone());
+        };
         if used > least {
-            others.push(narrowed(&fixed, id, (least, used - 1)));
+            other((least, used - 1));
         }
         if used < most {
-            others.push(narrowed(&fixed, id, (used + 1, most)));
+            other((used + 1, most));
         }
-        fixed = narrowed(&fixed, id, (used, used));
+        fixed.insert(id, (used, used));
     }
     others
-}
-
-fn within(limits: &Limits, id: DomainId) -> (u32, u32) {
-    let at = limits.binary_search_by_key(&id, |(limited, _)| *limited);
-    at.map_or((0, u32::MAX), |at| limits[at].1)
-}
-
-/// The limits with others for one domain.
-fn narrowed(limits: &Limits, id: DomainId, to: (u32, u32)) -> Limits {
-    let mut limits = limits.clone();
-    match limits.binary_search_by_key(&id, |(limited, _)| *limited) {
-        Ok(at) => limits[at].1 = to,
-        Err(at) => limits.insert(at, (id, to)),
-    }
-    limits
 }
 
 fn nodes_in(fabric: &Fabric, id: DomainId, shares: &[(Pos, u32)]) -> u32 {

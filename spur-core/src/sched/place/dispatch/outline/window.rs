@@ -2,7 +2,7 @@
 //! problem of its own; the order among them is the order among placements.
 
 use std::borrow::Cow;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::pareto::{HolderChoice, choose, realise};
-use crate::sched::place::problem::{Cost, Problem, Rank, Ranked, position, positions};
+use crate::sched::place::pareto::{choose, realise};
+use crate::sched::place::problem::{Cost, Problem, Rank, Ranked, added_up, position, positions};
 
-use super::bounds::{Bounds, added_up};
+use super::bounds::Bounds;
 
 /// The best placement on consecutive positions.
 pub(crate) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     let (mut windows, are_all) = windows(problem);
     windows.retain(|window| problem.required.iter().all(|pos| window.contains(&pos.index())));
-    let best = Best::<C> { exact: are_all, ..Best::default() };
-    let Some(bounds) = Bounds::of(problem) else { return best_promising(problem, windows, best) };
+    let best = Best::new(are_all);
+    let Some(bounds) = Bounds::of(problem) else { return best_promising::<C>(problem, windows, best) };
     let slots_of = |pos: Pos| if problem.view.slots.are_whole() { 0 } else { problem.slots_of_node(pos) };
     let before = added_up(positions(0..problem.fabric.wired()).map(slots_of));
     // Windows on the same leaves cost the same at least.
@@ -32,76 +32,50 @@ pub(crate) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Misse
         let window = &alike[0];
         Some((bounds.rank::<C>(window, before[window.end] - before[window.start])?, alike))
     });
-    best_bounded(
-        problem,
-        ranked,
-        |window| window.start,
-        best,
-        |best, problem, window| {
-            best.offer_window(problem, window.clone());
-        },
-    )
+    let offer = |best: &mut Best, problem: &Problem<'_>, window: &Range<usize>| {
+        best.offer_window::<C>(problem, window)
+    };
+    best_bounded(problem, ranked, |window| window.start, best, offer)
 }
 
 /// The best of some outlines: each time those that cost the same at least, from the first to the last, and where each starts.
-fn best_bounded<'w, C: Cost, O: 'w>(
+fn best_bounded<'w, O: 'w>(
     problem: &Problem<'_>,
     ranked: impl Iterator<Item = (Rank, &'w [O])>,
     start: impl Fn(&O) -> usize,
-    mut best: Best<C>,
-    offer: impl Fn(&mut Best<C>, &Problem<'_>, &O),
+    mut best: Best,
+    offer: impl Fn(&mut Best, &Problem<'_>, &O),
 ) -> Result<Ranked, Missed> {
-    let mut ranked: BinaryHeap<_> =
-        ranked.map(|(rank, alike)| Reverse(Bounded { rank, start: start(&alike[0]), alike })).collect();
-    while let Some(Reverse(Bounded { rank, start: first, alike })) = ranked.pop() {
-        if best.winner.as_ref().is_some_and(|(winner, start)| (&winner.rank, start) <= (&rank, &first)) {
+    let (ranks, mut groups): (Vec<Rank>, Vec<&[O]>) = ranked.unzip();
+    let starts = groups.iter().map(|alike| start(&alike[0]));
+    // By what they cost at least, and where the first of them starts.
+    let mut open: BinaryHeap<Reverse<(Rank, usize, usize)>> = ranks
+        .into_iter()
+        .zip(starts)
+        .zip(0..)
+        .map(|((rank, start), group)| Reverse((rank, start, group)))
+        .collect();
+    while let Some(Reverse((rank, first, group))) = open.pop() {
+        if best.winner.as_ref().is_some_and(|(winner, start, _)| (winner, *start) <= (&rank, first)) {
             break;
         }
         if problem.meter.is_spent() {
             best.exact = false;
             break;
         }
-        let Some((outline, alike)) = alike.split_first() else { continue };
+        let Some((outline, alike)) = groups[group].split_first() else { continue };
         offer(&mut best, problem, outline);
-        if let Some(next) = alike.first() {
-            ranked.push(Reverse(Bounded { rank, start: start(next), alike }));
-        }
+        groups[group] = alike;
+        open.extend(alike.first().map(|next| Reverse((rank, start(next), group))));
     }
     best.ranked()
 }
-
-/// Outlines that cost so much at least, and where the first of them starts.
-struct Bounded<'w, O> {
-    rank: Rank,
-    start: usize,
-    alike: &'w [O],
-}
-
-impl<O> Ord for Bounded<'_, O> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (&self.rank, self.start).cmp(&(&other.rank, other.start))
-    }
-}
-
-impl<O> PartialOrd for Bounded<'_, O> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<O> PartialEq for Bounded<'_, O> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<O> Eq for Bounded<'_, O> {}
 
 /// The best of windows of which not every node has to be used.
 fn best_promising<C: Cost>(
     problem: &Problem<'_>,
     windows: Vec<Range<usize>>,
-    mut best: Best<C>,
+    mut best: Best,
 ) -> Result<Ranked, Missed> {
     let mut windows: Vec<(u8, Range<usize>)> =
         windows.into_iter().map(|window| (promise(problem, &window), window)).collect();
@@ -114,10 +88,10 @@ fn best_promising<C: Cost>(
             break;
         }
         // Windows of equal promise are compared; one of a worse promise cannot win.
-        if best.placement.is_some() && index > 0 && *promise != windows[index - 1].0 {
+        if best.winner.is_some() && index > 0 && *promise != windows[index - 1].0 {
             break;
         }
-        best.offer_window(problem, window.clone());
+        best.offer_window::<C>(problem, window);
     }
     best.ranked()
 }
@@ -132,8 +106,8 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
         return Err(Missed::NONE);
     }
     let start = |window: &&[DomainId]| problem.fabric.domain(window[0]).range().start;
-    let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &&[DomainId]| {
-        best.offer(&problem.all_of_these(window), start(window));
+    let offer = |best: &mut Best, problem: &Problem<'_>, window: &&[DomainId]| {
+        best.offer::<C>(&problem.all_of_these(window), start(window));
     };
     // Of how many nodes tasks use in leaves nothing is known.
     if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1 && problem.by_nodes) {
@@ -144,7 +118,7 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
             let least = window.iter().filter_map(|leaf| *least.get(leaf.index())?).min().unwrap_or(0);
             Some((bounds.rank::<C>(&stretch, u64::from(problem.amount) * least)?, alone))
         });
-        return best_bounded(problem, ranked, start, Best::default(), offer);
+        return best_bounded(problem, ranked, start, Best::new(true), offer);
     }
     // Those that look best come first, as not all may be looked at.
     let fabric = problem.fabric;
@@ -152,7 +126,7 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
         let parent = fabric.domain(window[0]).parent().map_or(0, |id| problem.slots(id));
         (parent, window.iter().map(|&leaf| problem.slots(leaf)).sum::<u64>(), window[0])
     });
-    let mut best = Best::<C>::default();
+    let mut best = Best::new(true);
     for window in windows {
         if problem.meter.is_spent() {
             best.exact = false;
@@ -180,60 +154,48 @@ fn least_slots(problem: &Problem<'_>) -> Vec<Option<u64>> {
 const SETUP: usize = 256;
 
 /// The best outline so far.
-struct Best<C> {
-    winner: Option<(HolderChoice<C>, usize)>,
-    placement: Option<Placement>,
+struct Best {
+    /// How good it is, where it starts, and the placement.
+    winner: Option<(Rank, usize, Placement)>,
     exact: bool,
 }
 
-impl<C> Default for Best<C> {
-    fn default() -> Self {
-        Self { winner: None, placement: None, exact: true }
+impl Best {
+    fn new(exact: bool) -> Self {
+        Self { winner: None, exact }
     }
-}
 
-impl<C: Cost> Best<C> {
     fn ranked(self) -> Result<Ranked, Missed> {
-        let exact = self.exact;
-        let placement =
-            self.placement.map(|placement| Placement { exact: exact && placement.exact, ..placement });
-        let found = self.winner.map(|(winner, _)| winner.rank).zip(placement);
-        found.ok_or(Missed { exact })
+        let Self { winner, exact } = self;
+        let (rank, _, placement) = winner.ok_or(Missed { exact })?;
+        Ok((rank, Placement { exact: exact && placement.exact, ..placement }))
     }
 
     /// Solves a window, unless it lies on other leaves than are wanted.
-    fn offer_window(&mut self, problem: &Problem<'_>, window: Range<usize>) {
-        if problem.ask.adjacent.is_none_or(|leaves| are_adjacent(problem, &window, leaves)) {
-            self.offer(&problem.only_these(window.clone().map(position)), window.start);
+    fn offer_window<C: Cost>(&mut self, problem: &Problem<'_>, window: &Range<usize>) {
+        let lies_on = |leaves| are_side_by_side(problem.fabric, window.clone().map(position), leaves);
+        if problem.ask.adjacent.is_none_or(lies_on) {
+            self.offer::<C>(&problem.only_these(window.clone().map(position)), window.start);
         }
     }
 
     /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
-    fn offer(&mut self, problem: &Problem<'_>, start: usize) {
+    fn offer<C: Cost>(&mut self, problem: &Problem<'_>, start: usize) {
         // The question is set up anew for each.
         problem.meter.take(SETUP + problem.fabric.domains().size_hint().0 / 8 + problem.fabric.len() / 256);
         let (found, mut exact) = choose::<C>(problem);
         if let Some(mut found) = found {
             exact &= found.even_out(problem);
-            self.keep_better(problem, found, start, exact);
+            let is_better = |(best, first, _): &(Rank, usize, _)| (&found.rank, start) < (best, *first);
+            if self.winner.as_ref().is_none_or(is_better) {
+                let rank = found.rank.clone();
+                match realise(problem, found, exact) {
+                    None => exact = false,
+                    Some(placement) => self.winner = Some((rank, start, placement)),
+                }
+            }
         }
         self.exact &= exact;
-    }
-
-    /// Keeps what was found for one outline if it is better than what there was.
-    fn keep_better(&mut self, problem: &Problem<'_>, found: HolderChoice<C>, start: usize, exact: bool) {
-        let better = match &self.winner {
-            Some((best, first)) => (&found.rank, start) < (&best.rank, *first),
-            None => true,
-        };
-        if better {
-            let Some(placement) = realise(problem, found.clone(), exact) else {
-                self.exact = false;
-                return;
-            };
-            self.placement = Some(placement);
-            self.winner = Some((found, start));
-        }
     }
 }
 
@@ -252,12 +214,7 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     for &root in problem.fabric.roots() {
         let range = problem.fabric.domain(root).range();
         let takes: Vec<u64> = range.clone().map(|index| problem.most_on(position(index)).into()).collect();
-        let sums: Vec<u64> = std::iter::once(0)
-            .chain(takes.iter().scan(0, |sum, takes| {
-                *sum += takes;
-                Some(*sum)
-            }))
-            .collect();
+        let sums = added_up(takes.iter().copied());
         // One after the last of the usable positions that follow each other, and of those that hold the job.
         let (mut last, mut enough) = (0, 0);
         for start in (0..takes.len()).filter(|&start| takes[start] > 0) {
@@ -342,11 +299,6 @@ fn runs(fabric: &Fabric) -> Vec<Cow<'_, [DomainId]>> {
         runs.filter(|run| !run.is_empty()).map(Cow::Borrowed)
     });
     alone.chain(side_by_side).collect()
-}
-
-/// Whether a window touches exactly so many leaves, all side by side under one parent.
-fn are_adjacent(problem: &Problem<'_>, window: &Range<usize>, leaves: u32) -> bool {
-    are_side_by_side(problem.fabric, window.clone().map(position), leaves)
 }
 
 /// Whether positions, in fabric order, touch exactly so many leaves, all side by side under one parent.

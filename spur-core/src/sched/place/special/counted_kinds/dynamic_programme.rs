@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::{DomainId, Fabric};
+use crate::model::fabric::DomainId;
+use crate::sched::place::answer::Missed;
 use crate::sched::place::problem::position;
-use crate::sched::place::special::outcome::NoChoice;
 use crate::sched::place::special::tree_knapsack::{Price, PriceScale, Total};
 
 use super::kind_counts::KindCounts;
@@ -85,19 +85,19 @@ pub(super) struct Programme {
 pub(super) fn best_leaves(
     counts: &KindCounts<'_, '_>,
     holders: &[DomainId],
-) -> Result<Vec<Vec<DomainId>>, NoChoice> {
+) -> Result<Vec<Vec<DomainId>>, Missed> {
     let walks: Option<Vec<Programme>> =
         holders.iter().map(|&holder| Programme::new(counts, holder)).collect();
-    let walks = walks.ok_or(NoChoice::Unknown)?;
+    let walks = walks.ok_or(Missed::UNKNOWN)?;
     let numbers = walks.iter().fold(0, |sum: usize, walk| sum.saturating_add(walk.numbers()));
     if numbers > MOST || !counts.problem.meter.take(numbers / AT_ONCE) {
-        return Err(NoChoice::Unknown);
+        return Err(Missed::UNKNOWN);
     }
     let best = |walk: &Programme| match walk.bits {
         (_, all) if all < u64::BITS => walk.best::<u64>(),
         _ => walk.best::<Price>(),
     };
-    walks.iter().map(|walk| best(walk).ok_or(NoChoice::Nowhere)).collect()
+    walks.iter().map(|walk| best(walk).ok_or(Missed::NONE)).collect()
 }
 
 impl Programme {
@@ -115,7 +115,7 @@ impl Programme {
         let mut used: Vec<(DomainId, usize)> = Vec::new();
         // Of leaves of one domain that are alike the first few will do.
         let mut seen: BTreeMap<(Option<DomainId>, usize, u64), u32> = BTreeMap::new();
-        for leaf in leaves_of(fabric, holder) {
+        for leaf in problem.leaves_below(holder, |_| true) {
             let given = walk.wanted.given(counts.of(leaf));
             if given.iter().all(|given| *given == 0) {
                 continue;
@@ -206,16 +206,4 @@ impl Programme {
         }
         leaves
     }
-}
-
-/// The leaves of a domain in fabric order.
-fn leaves_of(fabric: &Fabric, holder: DomainId) -> Vec<DomainId> {
-    let (mut leaves, mut ahead) = (Vec::new(), vec![holder]);
-    while let Some(id) = ahead.pop() {
-        match fabric.domain(id).children() {
-            [] => leaves.push(id),
-            children => ahead.extend(children.iter().rev()),
-        }
-    }
-    leaves
 }

@@ -10,34 +10,30 @@ mod dynamic_programme;
 mod kind_counts;
 
 use crate::model::fabric::{DomainId, Layer};
-use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::answer::{Lost, Missed, Placement};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{self, Holder, Problem};
 
-use super::comparison::{Comparison, order, ranked};
-use super::outcome::{NoChoice, Outcome};
+use super::comparison::{best_of, ranked};
+use super::if_any;
 use dynamic_programme::best_leaves;
 use kind_counts::KindCounts;
 
 /// Places a job of whole nodes of counted kinds.
-pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !applies(problem) {
-        return Outcome::Other;
+        return Err(Missed::UNKNOWN);
     }
-    let Some(counts) = KindCounts::new(problem) else { return Outcome::Other };
+    let counts = KindCounts::new(problem).ok_or(Missed::UNKNOWN)?;
     for layer in (Layer::LEAF.0..=problem.within.unwrap_or(problem.fabric.top()).0).map(Layer) {
         let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id));
         let holders: Vec<DomainId> = here.filter(|&id| counts.holds(id)).collect();
-        match at_layer(&counts, &holders) {
-            Ok((holder, leaves)) => {
-                let nodes = counts.first_nodes(&leaves).into_iter().map(|pos| (pos, 1));
-                return Outcome::Placed(Placement::new(problem, nodes.collect(), Some(holder), true));
-            }
-            Err(NoChoice::Nowhere) => {}
-            Err(NoChoice::Unknown) => return Outcome::Other,
+        if let Some((holder, leaves)) = if_any(at_layer(&counts, &holders))? {
+            let nodes = counts.first_nodes(&leaves).into_iter().map(|pos| (pos, 1));
+            return Ok(Placement::new(problem, nodes.collect(), Some(holder), true));
         }
     }
-    Outcome::Nowhere
+    Err(Missed::NONE)
 }
 
 fn applies(problem: &Problem<'_>) -> bool {
@@ -58,22 +54,12 @@ fn applies(problem: &Problem<'_>) -> bool {
 }
 
 /// The best leaves in one of some domains of one layer.
-fn at_layer(
-    counts: &KindCounts<'_, '_>,
-    holders: &[DomainId],
-) -> Result<(DomainId, Vec<DomainId>), NoChoice> {
+fn at_layer(counts: &KindCounts<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<DomainId>), Missed> {
     let problem = counts.problem;
     let found = best_leaves(counts, holders)?;
-    let mut best: Option<(Comparison, DomainId, Vec<DomainId>)> = None;
-    for (&holder, leaves) in holders.iter().zip(found) {
-        let shares: Vec<(DomainId, u32)> = leaves.iter().map(|&leaf| (leaf, 1)).collect();
-        let order = order(problem, problem.fabric.domain(holder).layer());
-        let comparison = Comparison::new(problem, holder, &order, &shares);
-        if best.as_ref().is_none_or(|(least, ..)| comparison < *least) {
-            best = Some((comparison, holder, leaves));
-        }
-    }
-    best.map(|(_, holder, leaves)| (holder, leaves)).ok_or(NoChoice::Nowhere)
+    best_of(problem, holders.iter().copied().zip(found), |holder, leaves, _| {
+        Ok((ranked(problem, holder, leaves.iter().map(|&leaf| (leaf, 1))), leaves))
+    })
 }
 
 /// The best few of the domains that could have held such a job, and at which step each lost; None where that is not told.
@@ -86,7 +72,9 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id) && may_lose(id));
         let holders: Vec<DomainId> = here.filter(|&id| counts.holds(id)).collect();
         let ranks = holders.iter().zip(best_leaves(&counts, &holders).ok()?);
-        let ranks = ranks.map(|(&id, leaves)| (ranked(problem, id, leaves), Holder::Domain(id)));
+        let rank =
+            |id: DomainId, leaves: Vec<DomainId>| ranked(problem, id, leaves.iter().map(|&leaf| (leaf, 1)));
+        let ranks = ranks.map(|(&id, leaves)| (rank(id, leaves), Holder::Domain(id)));
         Some(ranks.collect())
     };
     problem::losers(problem, true, most, of_layer)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::{Problem, positions};
+use crate::sched::place::special::tree_knapsack::below;
 
 /// Numbers of nodes by weight, the heaviest first; compared, fewer of the heaviest come first.
 type NodesByWeight = Vec<(u32, u32)>;
@@ -91,8 +92,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
         let first = self.leaves.partition_point(|leaf| leaf.start < range.start);
         let inside = self.leaves[first..].iter().take_while(move |leaf| leaf.start < range.end);
         let is_barred = move |leaf: &Leaf| {
-            let up = std::iter::successors(Some(leaf.id), |&id| problem.fabric.domain(id).parent());
-            problem.is_any_barred() && up.take_while(|&above| above != id).any(|id| problem.is_barred(id))
+            problem.is_any_barred() && below(problem, leaf.id, id).any(|id| problem.is_barred(id))
         };
         inside.filter(move |leaf| !is_barred(leaf))
     }

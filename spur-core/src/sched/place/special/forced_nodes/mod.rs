@@ -9,36 +9,31 @@
 mod leaf_shares;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::answer::Placement;
+use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::Problem;
 
-use super::comparison::{Comparison, HolderShares, NotPlain, order, preferred_spans};
-use super::outcome::{NoChoice, Outcome};
+use super::comparison::{HolderShares, best_of, order, preferred_spans, ranked};
+use super::if_any;
 use super::reduced_costs::best_below;
 use leaf_shares::{Leaves, Mix};
 
 /// Places a job of whole nodes if some of them are sure to be used.
-pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !applies(problem) {
-        return Outcome::Other;
+        return Err(Missed::UNKNOWN);
     }
     let holders = holders(problem);
     if holders.is_empty() {
-        return Outcome::Nowhere;
+        return Err(Missed::NONE);
     }
-    let Some(leaves) = Leaves::new(problem) else { return Outcome::Nowhere };
-    match search(&leaves, &holders) {
-        Ok(Some((holder, shares))) => {
-            let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
-            for &(leaf, amount) in &shares {
-                nodes.extend(leaves.nodes_of(leaf, amount).into_iter().map(|pos| (pos, 1)));
-            }
-            Outcome::Placed(Placement::new(problem, nodes, Some(holder), true))
-        }
-        Ok(None) => Outcome::Nowhere,
-        Err(NotPlain) => Outcome::Other,
+    let leaves = Leaves::new(problem).ok_or(Missed::NONE)?;
+    let (holder, shares) = search(&leaves, &holders)?;
+    let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
+    for &(leaf, amount) in &shares {
+        nodes.extend(leaves.nodes_of(leaf, amount).into_iter().map(|pos| (pos, 1)));
     }
+    Ok(Placement::new(problem, nodes, Some(holder), true))
 }
 
 fn applies(problem: &Problem<'_>) -> bool {
@@ -77,7 +72,7 @@ fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
 
 /// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one touches fewer
 /// domains of the layers that are preferred.
-fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
+fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = leaves.problem;
     let fabric = problem.fabric;
     let mut lightest: Vec<(DomainId, Mix)> = Vec::new();
@@ -94,7 +89,7 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Holder
     for tied in
         lightest.chunk_by(|(one, _), (other, _)| fabric.domain(*one).layer() == fabric.domain(*other).layer())
     {
-        let Some(found) = at_layer(leaves, tied)? else { continue };
+        let Some(found) = if_any(at_layer(leaves, tied))? else { continue };
         let spans = preferred_spans(problem, &found);
         let are_fewest = spans.iter().all(|span| *span == 1);
         if best.as_ref().is_none_or(|(least, _)| spans < *least) {
@@ -104,37 +99,21 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Holder
             break;
         }
     }
-    if best.is_none() && problem.layout.weights > 0 && !problem.span_caps.is_empty() {
-        // Of more weight fewer domains may do.
-        return Err(NotPlain);
-    }
-    Ok(best.map(|(_, found)| found))
+    // Of more weight fewer domains may do.
+    let exact = problem.layout.weights == 0 || problem.span_caps.is_empty();
+    best.map(|(_, found)| found).ok_or(Missed { exact })
 }
 
 /// The best placement in one of the holders, which are all of one layer.
-fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<Option<HolderShares>, NotPlain> {
+fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<HolderShares, Missed> {
     let problem = leaves.problem;
-    let Some((first, _)) = holders.first() else { return Ok(None) };
-    let order = order(problem, problem.fabric.domain(*first).layer());
-    let mut best: Option<(Comparison, HolderShares)> = None;
-    for (id, mix) in holders {
-        let found = if order.is_empty() {
-            let shares = vec![(*id, problem.amount)];
-            Some((Comparison::new(problem, *id, &order, &shares), shares))
-        } else {
-            let Some(takes) = leaves.takes(*id, mix) else { continue };
-            let than = best.as_ref().map(|(comparison, _)| comparison);
-            match best_below(problem, *id, &order, |id| takes.of(id), than) {
-                Ok(found) => found,
-                Err(NoChoice::Nowhere) => continue,
-                Err(NoChoice::Unknown) => return Err(NotPlain),
-            }
-        };
-        if let Some((comparison, shares)) = found
-            && best.as_ref().is_none_or(|(least, _)| comparison < *least)
-        {
-            best = Some((comparison, (*id, shares)));
+    let order = order(problem, problem.fabric.domain(holders[0].0).layer());
+    best_of(problem, holders.iter().map(|(id, mix)| (*id, mix)), |id, mix, best| {
+        if order.is_empty() {
+            let shares = vec![(id, problem.amount)];
+            return Ok((ranked(problem, id, shares.iter().copied()), shares));
         }
-    }
-    Ok(best.map(|(_, found)| found))
+        let takes = leaves.takes(id, mix).ok_or(Missed::NONE)?;
+        best_below(problem, id, &order, |id| takes.of(id), best.map(|(rank, ..)| rank))
+    })
 }

@@ -1,6 +1,7 @@
 //! In which order domains are looked at, and which need not be: by what counts say of the best placement in each.
 
 use crate::model::fabric::DomainId;
+use crate::sched::place::problem::sum_of_largest;
 use crate::sched::place::special::fewest::{fewest, largest};
 
 use super::super::tree_knapsack::{Beside, KnapsackItem};
@@ -43,12 +44,8 @@ impl Items<'_, '_> {
     /// and what the nodes of the leaves that have most of it take beyond that number.
     fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> u64 {
         let children = self.problem.fabric.domain(id).children();
-        let mut beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
-        if leaves < beyond.len() {
-            beyond.select_nth_unstable_by(leaves, |a, b| b.cmp(a));
-            beyond.truncate(leaves);
-        }
-        let most: u64 = beyond.iter().sum();
+        let beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
+        let most = sum_of_largest(beyond, leaves);
         u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into())
     }
 

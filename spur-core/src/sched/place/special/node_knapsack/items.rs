@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::problem::{Problem, fewest_heavy, fewest_heavy_of_any, position, positions};
+use crate::sched::place::answer::Missed;
+use crate::sched::place::problem::{
+    Problem, fewest_heavy, fewest_heavy_of_any, position, positions, reach, sum_of_largest,
+};
 use crate::sched::place::slots::Takes;
-use crate::sched::place::special::outcome::NoChoice;
 use crate::sched::place::special::reduced_costs;
 
 use super::super::tree_knapsack::{Beside, KnapsackItem};
@@ -109,20 +111,20 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// Nodes of all weights, as few of the heavier ones as any placement needs; an error where there is none or that is another
     /// case.
-    pub(super) fn of_all_weights(&self) -> Result<Self, NoChoice> {
+    pub(super) fn of_all_weights(&self) -> Result<Self, Missed> {
         let problem = self.problem;
         let highest = problem.within.unwrap_or(problem.fabric.top());
         // Below leaves there is no domain to look at.
         let applies = highest > Layer::NODE && problem.ask.min_speed.is_none();
         if matches!(self.beside, Beside::Leaves(_)) || !applies {
-            return Err(NoChoice::Unknown);
+            return Err(Missed::UNKNOWN);
         }
         let takes = problem.takes();
         let extremes = OnceCell::from(None);
         let all =
             Self { problem, beside: self.beside, weights: UsableWeights::Same, rooms: None, takes, extremes };
         let largest = problem.fabric.domains_covering(highest).into_iter();
-        let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(NoChoice::Nowhere)?;
+        let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(Missed::NONE)?;
         Ok(Self { weights: UsableWeights::Some(least), ..all })
     }
 
@@ -156,16 +158,14 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// Shows every node below a domain that may be used, in fabric order.
     fn each_below(&self, holder: DomainId, mut see: impl FnMut(KnapsackItem)) {
-        let mut ahead = vec![holder];
-        while let Some(id) = ahead.pop() {
-            if self.room(id) == 0 {
-                continue;
-            }
-            match self.problem.fabric.domain(id).children() {
-                [] => self.each_of(id, |pos, takes| see(KnapsackItem { pos, takes })),
-                children => ahead.extend(children.iter().rev()),
-            }
+        for leaf in self.leaves_below(holder) {
+            self.each_of(leaf, |pos, takes| see(KnapsackItem { pos, takes }));
         }
+    }
+
+    /// The leaves of a domain that have room, in fabric order.
+    fn leaves_below(&self, id: DomainId) -> Vec<DomainId> {
+        self.problem.leaves_below(id, |id| self.room(id) > 0)
     }
 
     /// Counts what domains take.
@@ -246,28 +246,13 @@ impl<'s, 'a> Items<'s, 'a> {
         }
         let mut takes: Vec<u32> = Vec::new();
         self.each_below(id, |node| takes.push(node.takes));
-        if takes.len() < nodes {
-            return 0;
-        }
-        if nodes < takes.len() {
-            takes.select_nth_unstable_by(nodes, |a, b| b.cmp(a));
-        }
-        takes[..nodes].iter().map(|&takes| u64::from(takes)).sum()
+        if takes.len() < nodes { 0 } else { sum_of_largest(takes, nodes) }
     }
 
     /// The most that so many leaves of a domain take.
     fn most_in(&self, id: DomainId, leaves: u32) -> u64 {
-        let fabric = self.problem.fabric;
-        let range = fabric.domain(id).range();
-        let (mut rooms, mut at) = (Vec::new(), range.start);
-        while at < range.end {
-            let leaf = fabric.leaf_of(Pos(u32::try_from(at).expect("positions are u32")));
-            let Some(leaf) = leaf else { break };
-            rooms.push(u64::from(self.room(leaf)));
-            at = fabric.domain(leaf).range().end;
-        }
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        rooms.iter().take(leaves as usize).sum()
+        let rooms = self.leaves_below(id).into_iter().map(|leaf| self.room(leaf)).collect();
+        sum_of_largest(rooms, leaves as usize)
     }
 
     /// The most of the amount that a node takes; 0 where it may not be used.
@@ -407,15 +392,7 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// The nodes of a domain in fabric order, but for those that can never be used.
     pub(super) fn all_below(&self, id: DomainId) -> Vec<KnapsackItem> {
-        let (mut nodes, mut ahead) = (Vec::new(), vec![id]);
-        while let Some(id) = ahead.pop() {
-            match self.problem.fabric.domain(id).children() {
-                _ if self.room(id) == 0 => {}
-                [] => nodes.extend(self.trimmed(id)),
-                children => ahead.extend(children.iter().rev()),
-            }
-        }
-        nodes
+        self.leaves_below(id).into_iter().flat_map(|leaf| self.trimmed(leaf)).collect()
     }
 
     /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
@@ -439,22 +416,13 @@ impl<'s, 'a> Items<'s, 'a> {
     fn fewest_of<T>(&self, mut some: Vec<T>, size: impl Fn(&T) -> u32) -> Vec<T> {
         some.sort_by_key(|one| std::cmp::Reverse(size(one)));
         let sizes: Vec<u32> = some.iter().map(size).collect();
-        some.truncate(self.position(&sizes).map_or(some.len(), |last| last + 1));
+        some.truncate(reach(sizes, self.problem.amount.into()).unwrap_or(some.len()));
         some
     }
 
     /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
     pub(super) fn are_members_first(&self) -> bool {
         self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()
-    }
-
-    /// At which of some falling rooms their sum holds the job.
-    pub(super) fn position(&self, rooms: &[u32]) -> Option<usize> {
-        let mut sum = 0_u32;
-        rooms.iter().position(|&room| {
-            sum = sum.saturating_add(room);
-            sum >= self.problem.amount
-        })
     }
 
     pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {

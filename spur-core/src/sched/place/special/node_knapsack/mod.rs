@@ -12,12 +12,12 @@ use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::answer::{Lost, Missed, Placement};
 use crate::sched::place::pareto::share;
-use crate::sched::place::problem::{self, Holder, Item, Problem, rank, rank_node};
+use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank, rank_node};
 
-use super::comparison::{Comparison, charge, order, scored};
-use super::outcome::{NoChoice, Outcome};
+use super::comparison::{Found, best_of, by_score, charge, order};
+use super::if_any;
 use super::reduced_costs::best_nodes_below;
 use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
 use items::{Items, MANY};
@@ -26,23 +26,19 @@ use items::{Items, MANY};
 const MOST: usize = 1 << 25;
 
 /// Places a job if it is one of the cases in which everything adds up.
-pub(super) fn place(problem: &Problem<'_>) -> Outcome {
-    let Some(items) = Items::new(problem) else { return Outcome::Other };
+pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
+    let items = Items::new(problem).ok_or(Missed::UNKNOWN)?;
     let found = search(&items);
-    if matches!(found, Outcome::Placed(_)) || !items.is_lightest_alone() {
+    if found.is_ok() || !items.is_lightest_alone() {
         return found;
     }
-    match items.of_all_weights() {
-        Ok(items) => search(&items),
-        Err(NoChoice::Nowhere) => Outcome::Nowhere,
-        Err(NoChoice::Unknown) => Outcome::Other,
-    }
+    search(&items.of_all_weights()?)
 }
 
-fn search(items: &Items<'_, '_>) -> Outcome {
+fn search(items: &Items<'_, '_>) -> Result<Placement, Missed> {
     let problem = items.problem;
     if let Some((leaf, pos)) = on_one_node(items) {
-        return Outcome::Placed(Placement::new(problem, vec![(pos, problem.amount)], Some(leaf), true));
+        return Ok(Placement::new(problem, vec![(pos, problem.amount)], Some(leaf), true));
     }
     let highest = problem.within.unwrap_or(problem.fabric.top());
     for layer in (1..=highest.0).map(Layer) {
@@ -53,39 +49,37 @@ fn search(items: &Items<'_, '_>) -> Outcome {
         let may_be_higher = layer < highest || problem.is_scored(ScoreBefore::Span);
         if may_be_higher && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
             // A higher domain, or one of a lower score, could touch fewer domains of a preferred layer, which comes before that.
-            return Outcome::Other;
+            return Err(Missed::UNKNOWN);
         }
-        match at_layer(items, &holders) {
-            Ok((holder, nodes)) => return Outcome::Placed(placed(problem, holder, &nodes)),
-            Err(NoChoice::Nowhere) => {}
-            Err(NoChoice::Unknown) if is_counted(items) => {
+        match if_any(at_layer(items, &holders)) {
+            Ok(Some((holder, nodes))) => return Ok(placed(problem, holder, &nodes)),
+            Ok(None) => {}
+            Err(_) if is_counted(items) => {
                 let holder = least_waste(items, &holders);
                 let placement = placed(problem, holder, &items.largest_below(holder));
-                return Outcome::Placed(Placement { exact: false, ..placement });
+                return Ok(Placement { exact: false, ..placement });
             }
-            Err(NoChoice::Unknown) => {
+            Err(missed) => {
                 // What is too large for a walk is for a search as well.
                 problem.meter.use_up();
-                return Outcome::Other;
+                return Err(missed);
             }
         }
     }
-    Outcome::Nowhere
+    Err(Missed::NONE)
 }
 
 /// The best nodes of one of some domains of one layer.
-fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
+fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let problem = items.problem;
     if problem.is_scored(ScoreBefore::Span) {
-        let groups = scored(problem, ScoreBefore::Span, holders);
-        let mut found = groups.iter().map(|equal| among(items, equal));
-        return found.find(|found| *found != Err(NoChoice::Nowhere)).unwrap_or(Err(NoChoice::Nowhere));
+        return by_score(problem, holders, |equal| among(items, equal));
     }
     among(items, holders)
 }
 
 /// The best nodes of one of some domains of one layer where no score decides before spans.
-fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
+fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let is_leaf = items.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
     if is_leaf && !items.is_mixed() { in_one_leaf(items, holders) } else { in_one_domain(items, holders) }
 }
@@ -196,10 +190,7 @@ fn may_do_with(items: &Items<'_, '_>, leaf: DomainId, least: &Fewest, order: Ord
 }
 
 /// The best nodes of one of some leaves.
-fn in_one_leaf(
-    items: &Items<'_, '_>,
-    leaves: &[DomainId],
-) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
+fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let mut best: Option<(Fewest, Vec<DomainId>)> = None;
     let mut takes = Vec::new();
     for &leaf in leaves {
@@ -220,13 +211,11 @@ fn in_one_leaf(
             _ => {}
         }
     }
-    let (least, tied) = best.ok_or(NoChoice::Nowhere)?;
+    let (least, tied) = best.ok_or(Missed::NONE)?;
     let mut winner: Option<((u64, i64), DomainId, Vec<KnapsackItem>)> = None;
     for leaf in tied {
-        let nodes = match best_of(items, leaf, least) {
-            Err(NoChoice::Unknown) if is_counted(items) => {
-                layer_by_layer(items, leaf, None)?.ok_or(NoChoice::Nowhere)
-            }
+        let nodes = match best_in_leaf(items, leaf, least) {
+            Err(Missed::UNKNOWN) if is_counted(items) => layer_by_layer(items, leaf, None),
             found => found,
         }?;
         let own = (items.slots_of(&nodes), items.problem.score(ScoreBefore::None, leaf));
@@ -234,15 +223,15 @@ fn in_one_leaf(
             winner = Some((own, leaf, nodes));
         }
     }
-    winner.map(|(_, leaf, nodes)| (leaf, nodes)).ok_or(NoChoice::Nowhere)
+    winner.map(|(_, leaf, nodes)| (leaf, nodes)).ok_or(Missed::NONE)
 }
 
 /// The best nodes of one leaf.
-fn best_of(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<KnapsackItem>, NoChoice> {
+fn best_in_leaf(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<KnapsackItem>, Missed> {
     let problem = items.problem;
     let scale =
         PriceScale::of_nodes(problem, Layer::LEAF, problem.slots(leaf), items.is_number_given(), false);
-    let scale = scale.ok_or(NoChoice::Unknown)?;
+    let scale = scale.ok_or(Missed::UNKNOWN)?;
     if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(items.beside, Beside::Nodes(_)) {
         let nodes = items.trimmed(leaf);
         return solve(problem, leaf, problem.amount, &nodes, &scale, (items.beside, MOST));
@@ -294,59 +283,48 @@ fn settle(
 fn in_one_domain(
     items: &Items<'_, '_>,
     holders: &[DomainId],
-) -> Result<(DomainId, Vec<KnapsackItem>), NoChoice> {
-    let order = order_with_nodes(items.problem, holders[0]);
-    let mut best: Option<(Comparison, DomainId, Vec<KnapsackItem>)> = None;
-    for (id, members) in items.in_order(holders) {
-        if best.as_ref().is_some_and(|(_, than, nodes)| items.is_behind(id, members, *than, nodes)) {
-            continue;
-        }
-        let found = match best_below(items, id) {
-            Err(NoChoice::Unknown) if is_counted(items) => {
-                layer_by_layer(items, id, best.as_ref().map(|(comparison, ..)| comparison))
+) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
+    best_of(
+        items.problem,
+        items.in_order(holders).into_iter(),
+        |id, members, best: Option<&Found<Vec<KnapsackItem>>>| {
+            if best.is_some_and(|(_, than, nodes)| items.is_behind(id, members, *than, nodes)) {
+                return Err(Missed::NONE);
             }
-            found => found.map(Some),
-        };
-        let nodes = match found {
-            Ok(Some(nodes)) => nodes,
-            Ok(None) | Err(NoChoice::Nowhere) => continue,
-            Err(NoChoice::Unknown) => return Err(NoChoice::Unknown),
-        };
-        let comparison = Comparison::of_nodes(items.problem, id, &order, &nodes);
-        if best.as_ref().is_none_or(|(least, ..)| comparison < *least) {
-            best = Some((comparison, id, nodes));
-        }
-    }
-    best.map(|(_, id, nodes)| (id, nodes)).ok_or(NoChoice::Nowhere)
-}
-
-/// The layers below a holder in the order in which their spans count, `node` last.
-fn order_with_nodes(problem: &Problem<'_>, holder: DomainId) -> Vec<Layer> {
-    let mut order = order(problem, problem.fabric.domain(holder).layer());
-    order.push(Layer::NODE);
-    order
+            let nodes = match best_below(items, id) {
+                Err(Missed::UNKNOWN) if is_counted(items) => {
+                    layer_by_layer(items, id, best.map(|(rank, ..)| rank))
+                }
+                found => found,
+            }?;
+            Ok((ranked(items.problem, id, &nodes), nodes))
+        },
+    )
 }
 
 /// The best nodes of one domain.
-fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<KnapsackItem>, NoChoice> {
+fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<KnapsackItem>, Missed> {
     let problem = items.problem;
     let nodes = items.all_below(id);
     let layer = problem.fabric.domain(id).layer();
     let scale =
         PriceScale::of_nodes(problem, layer, problem.slots(id), items.is_number_given(), items.is_mixed());
-    let scale = scale.ok_or(NoChoice::Unknown)?;
+    let scale = scale.ok_or(Missed::UNKNOWN)?;
     solve(problem, id, problem.amount, &nodes, &scale, (items.beside, MOST))
 }
 
-/// The best nodes of one domain where a knapsack of them is too large; None where the best choice in another domain is better.
+/// The best nodes of one domain where a knapsack of them is too large; none where the best choice in another domain is better.
 fn layer_by_layer(
     items: &Items<'_, '_>,
     id: DomainId,
-    than: Option<&Comparison>,
-) -> Result<Option<Vec<KnapsackItem>>, NoChoice> {
+    than: Option<&Rank>,
+) -> Result<Vec<KnapsackItem>, Missed> {
     let problem = items.problem;
-    let nodes = best_nodes_below(problem, id, &order_with_nodes(problem, id), items, than)?;
-    Ok(nodes.map(|nodes| nodes.into_iter().map(|pos| items.candidate(pos)).collect()))
+    // The layers below the holder in the order in which their spans count, and nodes.
+    let mut order = order(problem, problem.fabric.domain(id).layer());
+    order.push(Layer::NODE);
+    let nodes = best_nodes_below(problem, id, &order, items, than)?;
+    Ok(nodes.into_iter().map(|pos| items.candidate(pos)).collect())
 }
 
 /// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
@@ -384,8 +362,7 @@ fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
     let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
         let here = holders.iter().filter(|(_, own, _)| *own == layer);
         let ranked = here.filter_map(|(heavier, _, id)| {
-            let best = best_in(&items.with_heavier(heavier.clone()), *id)?;
-            Some((rank(problem, *id, &best), Holder::Domain(*id)))
+            Some((best_in(&items.with_heavier(heavier.clone()), *id)?, Holder::Domain(*id)))
         });
         Some(ranked.collect())
     };
@@ -403,8 +380,7 @@ fn losers_of(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
             return Some(on_node.into_iter().collect());
         }
         let holders = shortlist(items, layer, few).into_iter().filter(|id| may_lose(*id));
-        let ranked =
-            holders.filter_map(|id| Some((rank(problem, id, &best_in(items, id)?), Holder::Domain(id))));
+        let ranked = holders.filter_map(|id| Some((best_in(items, id)?, Holder::Domain(id))));
         Some(ranked.collect())
     };
     problem::losers(problem, true, most, of_layer)
@@ -430,15 +406,16 @@ fn shortlist(items: &Items<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
     counted.into_iter().map(|(_, leaf)| leaf).collect()
 }
 
-/// What the best placement in a domain costs.
-fn best_in(items: &Items<'_, '_>, id: DomainId) -> Option<Item<Vec<i64>>> {
-    let problem = items.problem;
-    let nodes = best_below(items, id).ok()?;
-    let mut sum = Item::<Vec<i64>>::nothing(problem.layout.width());
-    for node in &nodes {
-        sum = sum.plus(&problem.node::<Vec<i64>>(node.pos, (0, u32::MAX))?, &problem.needs);
-    }
+/// How good the best placement in a domain is.
+fn best_in(items: &Items<'_, '_>, id: DomainId) -> Option<Rank> {
+    Some(ranked(items.problem, id, &best_below(items, id).ok()?))
+}
+
+/// How good it is to use some nodes of a domain.
+fn ranked(problem: &Problem<'_>, holder: DomainId, nodes: &[KnapsackItem]) -> Rank {
+    let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
+    nodes.iter().for_each(|node| problem.charge_node(&mut item.cost, node.pos));
     let leaves = nodes.iter().filter_map(|node| problem.fabric.leaf_of(node.pos));
-    charge(problem, id, leaves, &mut sum.cost);
-    Some(sum)
+    charge(problem, holder, leaves, &mut item.cost);
+    rank(problem, holder, &item)
 }

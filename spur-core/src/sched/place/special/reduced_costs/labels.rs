@@ -5,7 +5,7 @@
 //! number of layers; one that spends more of any of them than there is belongs to no choice that holds the job.
 
 use crate::model::fabric::Layer;
-use crate::sched::place::special::outcome::NoChoice;
+use crate::sched::place::answer::Missed;
 
 use super::instance::{Instance, Piece};
 use super::label_table::LabelTable;
@@ -180,7 +180,7 @@ impl<'g> LabelSearch<'g> {
     }
 
     /// The best choice; None where so few domains do not hold the job.
-    pub(super) fn best(&mut self) -> Result<Option<BestLabel>, NoChoice> {
+    pub(super) fn best(&mut self) -> Result<Option<BestLabel>, Missed> {
         let instance = self.instance;
         let (labels, steps) = self.fold(None, self.limits)?;
         let enough = labels.iter().filter(|label| label.takes >= instance.amount);
@@ -211,7 +211,7 @@ impl<'g> LabelSearch<'g> {
     }
 
     /// Finds the labels of a piece that spend no more than so much.
-    fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), NoChoice> {
+    fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), Missed> {
         let piece = &self.instance.pieces[at];
         let own = self.spends.used[at];
         let (head, tail) = self.layout.of(piece);
@@ -293,7 +293,7 @@ impl<'g> LabelSearch<'g> {
     }
 
     /// Puts the pieces directly below one together.
-    fn fold(&mut self, piece: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), NoChoice> {
+    fn fold(&mut self, piece: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), Missed> {
         let limit = Limit::new(&limits);
         let most = if piece.is_none() { self.instance.amount } else { u32::MAX };
         let mut labels = vec![Label { takes: 0, order: NONE, spent: 0, head: 0, tail: 0, link: NONE }];
@@ -305,7 +305,7 @@ impl<'g> LabelSearch<'g> {
             self.work += labels.len() * (self.fronts[child].len() + 1);
             self.kept += labels.len();
             if self.work > self.most || self.kept > MOST_KEPT {
-                return Err(NoChoice::Unknown);
+                return Err(Missed::UNKNOWN);
             }
             let front = &self.fronts[child];
             let least = if skipped.is_some() { 0 } else { front.last().map_or(0, |label| label.takes) };

@@ -12,9 +12,9 @@ mod multipliers;
 mod packed_cost;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::problem::Problem;
-use crate::sched::place::special::comparison::{Comparison, head};
-use crate::sched::place::special::outcome::NoChoice;
+use crate::sched::place::answer::Missed;
+use crate::sched::place::problem::{Problem, Rank};
+use crate::sched::place::special::comparison::{bound, is_over, ranked};
 
 use instance::Instance;
 use labels::{BestLabel, LabelSearch};
@@ -40,48 +40,43 @@ impl<F: Fn(DomainId) -> (u32, u32)> CapacityBounds for F {
     }
 }
 
-/// The best choice below a domain: what it comes to, its leaves, and how much of the job each takes; None where it is worse than
-/// one that is known. `order` has every layer from the leaves to below the domain.
+/// The best choice below a domain: how good it is, its leaves, and how much of the job each takes; none that is worse than one
+/// that is known. `order` has every layer from the leaves to below the domain.
 pub(super) fn best_below(
     problem: &Problem<'_>,
     holder: DomainId,
     order: &[Layer],
     takes: impl CapacityBounds,
-    than: Option<&Comparison>,
-) -> Result<Option<(Comparison, Shares)>, NoChoice> {
+    than: Option<&Rank>,
+) -> Result<(Rank, Shares), Missed> {
     // What keeps the limits without looking for it is found sooner.
     for is_limited in [false, true] {
         let layered = Layered::new(problem, holder, order.to_vec(), &takes, is_limited)?;
-        if layered.is_worse(holder, than) {
-            return Ok(None);
-        }
-        let shares = layered.best()?;
-        let comparison = Comparison::new(problem, holder, order, &shares);
-        if !comparison.is_over(problem, order) {
-            return Ok(Some((comparison, shares)));
+        let (instance, found) = layered.found(holder, than)?;
+        let shares = instance.share(&found.leaves);
+        let rank = ranked(problem, holder, shares.iter().copied());
+        if !is_over(problem, &rank) {
+            return Ok((rank, shares));
         }
     }
-    Err(NoChoice::Nowhere)
+    Err(Missed::NONE)
 }
 
-/// The nodes of the best choice below a domain in fabric order, for tasks that fill them; None where it is worse than one that
-/// is known. `order` has every layer from `node` to below the domain.
+/// The nodes of the best choice below a domain in fabric order, for tasks that fill them; none that is worse than one that is
+/// known. `order` has every layer from `node` to below the domain.
 pub(super) fn best_nodes_below(
     problem: &Problem<'_>,
     holder: DomainId,
     order: &[Layer],
     takes: impl CapacityBounds,
-    than: Option<&Comparison>,
-) -> Result<Option<Vec<Pos>>, NoChoice> {
+    than: Option<&Rank>,
+) -> Result<Vec<Pos>, Missed> {
     if problem.view.slots.nodes_of(holder) > MOST_NODES {
-        return Err(NoChoice::Unknown);
+        return Err(Missed::UNKNOWN);
     }
     let layered = Layered::new(problem, holder, order.to_vec(), &takes, false)?;
-    if layered.is_worse(holder, than) {
-        return Ok(None);
-    }
-    let (instance, found) = layered.found()?;
-    Ok(Some(found.leaves.iter().filter_map(|&(at, _)| instance.pieces[at].node).collect()))
+    let (instance, found) = layered.found(holder, than)?;
+    Ok(found.leaves.iter().filter_map(|&(at, _)| instance.pieces[at].node).collect())
 }
 
 /// Leaves, and how much of a job each takes.
@@ -106,9 +101,9 @@ impl<'p> Layered<'p> {
         order: Vec<Layer>,
         takes: &impl CapacityBounds,
         is_limited: bool,
-    ) -> Result<Self, NoChoice> {
+    ) -> Result<Self, Missed> {
         if order.len() > MOST {
-            return Err(NoChoice::Unknown);
+            return Err(Missed::UNKNOWN);
         }
         let instance = Instance::new(problem, holder, order, takes);
         let mut most = vec![None; instance.order.len()];
@@ -116,10 +111,10 @@ impl<'p> Layered<'p> {
             let caps = problem.span_caps.iter().filter(|(capped, _)| *capped == instance.order[layer]);
             let Some(cap) = caps.map(|(_, cap)| *cap).min() else { continue };
             // The largest domains of a layer of which only so many may be used may not hold the job.
-            let (fewest, _) = instance.fewest(layer).ok_or(NoChoice::Nowhere)?;
-            let left = cap.checked_sub(instance.sure(layer)).ok_or(NoChoice::Nowhere)?;
+            let (fewest, _) = instance.fewest(layer).ok_or(Missed::NONE)?;
+            let left = cap.checked_sub(instance.sure(layer)).ok_or(Missed::NONE)?;
             if fewest > left {
-                return Err(NoChoice::Nowhere);
+                return Err(Missed::NONE);
             }
             *most = Some(left).filter(|_| is_limited);
         }
@@ -131,9 +126,9 @@ impl<'p> Layered<'p> {
     }
 
     /// Whether every choice is worse than a known one, by no more than how few domains of the first layers hold the job.
-    fn is_worse(&self, holder: DomainId, than: Option<&Comparison>) -> bool {
+    fn is_worse(&self, holder: DomainId, than: &Rank) -> bool {
         let Instance { problem, order, .. } = &self.instance;
-        than.is_some_and(|than| than.is_before(&head(problem, holder, order, &self.counts())))
+        *than < bound(problem, holder, order, &self.counts())
     }
 
     /// Whether nothing is known of some layers.
@@ -172,14 +167,11 @@ impl<'p> Layered<'p> {
         counts
     }
 
-    /// The leaves of the best choice in fabric order, and how much of the job each takes.
-    fn best(self) -> Result<Shares, NoChoice> {
-        let (instance, found) = self.found()?;
-        Ok(instance.share(&found.leaves))
-    }
-
-    /// The best choice, and what it was made of.
-    fn found(mut self) -> Result<(Instance<'p>, BestLabel), NoChoice> {
+    /// The best choice in a holder, and what it was made of; none that is worse than a known one.
+    fn found(mut self, holder: DomainId, than: Option<&Rank>) -> Result<(Instance<'p>, BestLabel), Missed> {
+        if than.is_some_and(|than| self.is_worse(holder, than)) {
+            return Err(Missed::NONE);
+        }
         if !self.is_short()
             && let Some(found) = self.search()?
         {
@@ -188,13 +180,13 @@ impl<'p> Layered<'p> {
         // Some layer needs more: of each, more are tried until that will do, and those after it told anew.
         self.forget();
         loop {
-            self.tighten().ok_or(NoChoice::Nowhere)?;
+            self.tighten().ok_or(Missed::NONE)?;
             let mut more = 1;
             let found = loop {
                 if let Some(found) = self.search()? {
                     break found;
                 }
-                self.allow(more).ok_or(NoChoice::Nowhere)?;
+                self.allow(more).ok_or(Missed::NONE)?;
                 more *= 2;
             };
             if !self.is_short() {
@@ -204,9 +196,9 @@ impl<'p> Layered<'p> {
         }
     }
 
-    fn search(&self) -> Result<Option<BestLabel>, NoChoice> {
+    fn search(&self) -> Result<Option<BestLabel>, Missed> {
         let search = LabelSearch::new(&self.instance, &self.scope, &self.multipliers, &self.counts);
-        search.ok_or(NoChoice::Unknown)?.best()
+        search.ok_or(Missed::UNKNOWN)?.best()
     }
 
     /// Allows more domains of the last layer that is known; None where there are not as many, or no more may be used.

@@ -9,9 +9,9 @@ mod price;
 mod step;
 
 use crate::model::fabric::{DomainId, Pos};
+use crate::sched::place::answer::Missed;
 use crate::sched::place::problem::Problem;
 
-use super::outcome::NoChoice;
 pub(super) use price::{Price, PriceScale, Total, below};
 use step::KnapsackStep;
 
@@ -143,10 +143,10 @@ pub(super) fn solve(
     items: &[KnapsackItem],
     scale: &PriceScale<'_>,
     (beside, most): (Beside, usize),
-) -> Result<Vec<KnapsackItem>, NoChoice> {
+) -> Result<Vec<KnapsackItem>, Missed> {
     let sum: u64 = items.iter().map(|item| u64::from(item.takes)).sum();
     if sum < u64::from(amount) {
-        return Err(NoChoice::Nowhere);
+        return Err(Missed::NONE);
     }
     let unit = items.iter().fold(0, |unit, item| gcd(unit, item.takes)).max(1);
     let amount = amount.div_ceil(unit) as usize;
@@ -155,14 +155,14 @@ pub(super) fn solve(
     let (tail, all) = scale.bits();
     let at_once = if all < u64::BITS { AT_ONCE.0 } else { AT_ONCE.1 };
     if walk.answers.max(widest) > most || !problem.meter.take((walk.answers + widest) / at_once) {
-        return Err(NoChoice::Unknown);
+        return Err(Missed::UNKNOWN);
     }
     let found = if all < u64::BITS {
         walk.prices_from_the_end::<u64>(tail, beside)
     } else {
         walk.prices_from_the_end::<Price>(tail, beside)
     };
-    Ok(walk.follow(&found.ok_or(NoChoice::Nowhere)?, amount, beside))
+    Ok(walk.follow(&found.ok_or(Missed::NONE)?, amount, beside))
 }
 
 /// The greatest common divisor; of two zeros, 0.

@@ -18,11 +18,10 @@ mod share_bounds;
 use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::answer::{Lost, Placement};
+use crate::sched::place::answer::{Lost, Missed, Placement};
 use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank};
 
-use super::outcome::Outcome;
 use share_bounds::ShareBounds;
 
 /// The best way to spread a job over one domain.
@@ -36,9 +35,9 @@ struct Choice {
 }
 
 /// Places a job that is spread, if counts tell how.
-pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !problem.spreads_by_counts() {
-        return Outcome::Other;
+        return Err(Missed::UNKNOWN);
     }
     let mut share_bounds = ShareBounds::new(problem);
     let mut best: Option<(Choice, Vec<(Pos, u32)>)> = None;
@@ -55,10 +54,10 @@ pub(super) fn place(problem: &Problem<'_>) -> Outcome {
         }
     }
     match best {
-        None => Outcome::Nowhere,
+        None => Err(Missed::NONE),
         // What is best without a limit is best with it only if it keeps it.
-        Some((choice, _)) if exceeds_spans(problem, &choice) => Outcome::Other,
-        Some((choice, nodes)) => Outcome::Placed(Placement::new(problem, nodes, Some(choice.holder), true)),
+        Some((choice, _)) if exceeds_spans(problem, &choice) => Err(Missed::UNKNOWN),
+        Some((choice, nodes)) => Ok(Placement::new(problem, nodes, Some(choice.holder), true)),
     }
 }
 

@@ -84,7 +84,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         }
         let (mut required, mut others) = (vec![0_u32; classes + 1], vec![0_u32; classes + 1]);
         let (mut known, mut fit) = (0, true);
-        self.each_leaf(holder, &mut |leaf| {
+        for leaf in problem.leaves_below(holder, |id| problem.room(id) > 0) {
             let before = known;
             for pos in self.usable(leaf) {
                 let is_required = self.is_required(pos);
@@ -93,7 +93,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
                 known += u32::from(is_required);
             }
             fit &= known - before <= problem.room(leaf);
-        });
+        }
         if !fit || known as usize != problem.required.len() {
             return None;
         }
@@ -139,15 +139,6 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         let problem = self.problem;
         let range = problem.fabric.domain(leaf).range();
         problem.view.slots.open_in(range).filter(|&pos| problem.most_on(pos) > 0)
-    }
-
-    fn each_leaf(&self, id: DomainId, see: &mut impl FnMut(DomainId)) {
-        if self.problem.room(id) > 0 {
-            match self.problem.fabric.domain(id).children() {
-                [] => see(id),
-                children => children.iter().for_each(|&child| self.each_leaf(child, see)),
-            }
-        }
     }
 
     /// Counts what a domain and those below it have, and by layer the domains, and the nodes, of which none is used yet.

@@ -10,6 +10,7 @@ use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::answer::Lost;
 use crate::sched::place::problem::{self, Contender, Holder, Problem};
 use crate::sched::place::special::comparison::ranked;
+use crate::sched::place::special::if_any;
 
 use super::capacity::Rooms;
 use super::{at_layer, fewest};
@@ -32,9 +33,8 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         let mut found: Vec<Contender> = Vec::new();
         let holders = if layer > Layer::NODE { shortlist(&rooms, layer, few) } else { Vec::new() };
         for id in holders.into_iter().filter(|id| may_lose(*id)) {
-            if let Some((holder, shares)) = at_layer(&rooms, &[id]).ok()? {
-                let leaves = shares.into_iter().map(|(leaf, _)| leaf);
-                found.push((ranked(problem, holder, leaves), Holder::Domain(holder)));
+            if let Some((holder, shares)) = if_any(at_layer(&rooms, &[id])).ok()? {
+                found.push((ranked(problem, holder, shares.into_iter()), Holder::Domain(holder)));
             }
         }
         Some(found)

@@ -13,15 +13,13 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::answer::Placement;
+use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Problem, position};
+use crate::sched::place::problem::{Problem, keep_least, position};
 use crate::sched::place::special::fewest::largest;
 
-use super::comparison::{
-    Comparison, HolderShares, NotPlain, best_scored, order, preferred_spans, scored, told_apart,
-};
-use super::outcome::{NoChoice, Outcome};
+use super::comparison::{HolderShares, best_of, by_score, order, preferred_spans, ranked};
+use super::if_any;
 use super::reduced_costs::best_below;
 use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
 use capacity::Rooms;
@@ -35,16 +33,13 @@ const FEW: usize = if cfg!(test) { 1 << 5 } else { 1 << 14 };
 const MOST: usize = 1 << 24;
 
 /// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
-pub(super) fn place(problem: &Problem<'_>) -> Outcome {
+pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !applies(problem) {
-        return Outcome::Other;
+        return Err(Missed::UNKNOWN);
     }
-    let Some(rooms) = Rooms::new(problem) else { return Outcome::Other };
-    match search(&rooms) {
-        Ok(Some(found)) => Outcome::Placed(placed(&rooms, &found)),
-        Ok(None) if !rooms.leave_some_out() => Outcome::Nowhere,
-        _ => Outcome::Other,
-    }
+    let rooms = Rooms::new(problem).ok_or(Missed::UNKNOWN)?;
+    let missed = |missed: Missed| Missed { exact: missed.exact && !rooms.leave_some_out() };
+    search(&rooms).map(|found| placed(&rooms, &found)).map_err(missed)
 }
 
 /// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
@@ -100,7 +95,7 @@ fn applies(problem: &Problem<'_>) -> bool {
 
 /// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
 /// that are preferred.
-fn search(rooms: &Rooms<'_, '_>) -> Result<Option<HolderShares>, NotPlain> {
+fn search(rooms: &Rooms<'_, '_>) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
     let highest = problem.within.unwrap_or(problem.fabric.top());
     let is_scored = [ScoreBefore::Span, ScoreBefore::Fit].into_iter().any(|before| problem.is_scored(before));
@@ -114,7 +109,7 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<HolderShares>, NotPlain> {
         if holders.is_empty() {
             continue;
         }
-        let Some(found) = at_layer(rooms, &holders)? else { continue };
+        let Some(found) = if_any(at_layer(rooms, &holders))? else { continue };
         let spans = preferred_spans(problem, &found);
         if best.as_ref().is_none_or(|(least, _)| spans < *least) {
             best = Some((spans, found));
@@ -123,7 +118,7 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<HolderShares>, NotPlain> {
             break;
         }
     }
-    Ok(best.map(|(_, found)| found))
+    best.map(|(_, found)| found).ok_or(Missed::NONE)
 }
 
 /// Whether no placement could touch fewer domains of the preferred layers.
@@ -134,33 +129,28 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
 }
 
 /// The best placement in one of the holders, which are all of one layer and have room enough.
-fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
+fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
     let layer = problem.fabric.domain(holders[0]).layer();
     let is_first = !problem.layout.prefer.iter().any(|preferred| (Layer::LEAF..layer).contains(preferred));
     if !problem.is_scored(ScoreBefore::Span) || !is_first {
         return among(rooms, holders);
     }
-    for equal in scored(problem, ScoreBefore::Span, holders) {
-        if let Some(found) = among(rooms, &equal)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+    by_score(problem, holders, |equal| among(rooms, equal))
 }
 
 /// The best placement in one of the holders where no score decides before spans, or layers that are preferred do so before it.
-fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
+fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
         let leaf = least_waste(rooms, holders, None);
-        return Ok(Some((leaf, vec![(leaf, rooms.problem.amount)])));
+        return Ok((leaf, vec![(leaf, rooms.problem.amount)]));
     }
     if let &[holder] = holders
         && let Some(shares) = rooms.all_of(holder)
         && rooms.problem.span_caps.iter().all(|(_, cap)| shares.len() <= *cap as usize)
     {
-        return Ok(Some((holder, shares)));
+        return Ok((holder, shares));
     }
     let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
     if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
@@ -170,67 +160,52 @@ fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderSha
 }
 
 /// The best placement in one of the holders, which are all of one layer.
-fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
+fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
-    let fabric = problem.fabric;
-    let Some(&first) = holders.first() else { return Ok(None) };
-    let layer = fabric.domain(first).layer();
+    let layer = problem.fabric.domain(holders[0]).layer();
     let most_slots = holders.iter().map(|&id| problem.view.slots.of(id)).max().unwrap_or(0);
     // The knapsack does not know what shared nodes have.
     let adds_up = problem.takes_add_up() && !problem.shares_nodes();
     let scale = if adds_up { PriceScale::of_leaves(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
-    let mut best: Option<(Comparison, HolderShares)> = None;
-    for &id in holders {
-        let than = best.as_ref().map(|(comparison, _)| comparison);
-        let knapsack = |most: usize| scale.and_then(|scale| knapsack(rooms, id, &scale, most));
-        let found = match knapsack(FEW) {
-            Some(shares) => Some((Comparison::new(problem, id, &order, &shares), shares)),
-            None => match best_below(problem, id, &order, |id| (0, rooms.room(id)), than) {
-                Ok(found) => found,
-                Err(NoChoice::Nowhere) => continue,
-                Err(NoChoice::Unknown) => {
-                    let shares = knapsack(MOST).ok_or(NotPlain)?;
-                    Some((Comparison::new(problem, id, &order, &shares), shares))
-                }
-            },
+    best_of(problem, holders.iter().map(|&id| (id, ())), |id, (), best| {
+        let knapsack = |most: usize| {
+            let shares = knapsack(rooms, id, scale.as_ref()?, most)?;
+            Some((ranked(problem, id, shares.iter().copied()), shares))
         };
-        if let Some((comparison, shares)) = found
-            && best.as_ref().is_none_or(|(least, _)| comparison < *least)
-        {
-            best = Some((comparison, (id, shares)));
+        if let Some(found) = knapsack(FEW) {
+            return Ok(found);
         }
-    }
-    Ok(best.map(|(_, found)| found))
+        match best_below(problem, id, &order, |id| (0, rooms.room(id)), best.map(|(rank, ..)| rank)) {
+            Err(Missed::UNKNOWN) => knapsack(MOST).ok_or(Missed::UNKNOWN),
+            found => found,
+        }
+    })
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
-fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<HolderShares>, NotPlain> {
+fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
-    let layer = holders.first().map_or(Layer::LEAF, |&id| fabric.domain(id).layer());
+    let layer = fabric.domain(holders[0]).layer();
     let caps = problem.span_caps.iter().filter(|(capped, _)| *capped < layer);
     let cap = caps.map(|&(_, cap)| cap).min().unwrap_or(u32::MAX);
     let mut scratch = Vec::new();
     let counted: Vec<(u32, DomainId)> = (holders.iter())
         .filter_map(|&id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
         .collect();
-    let Some(count) = counted.iter().map(|(count, _)| *count).min() else { return Ok(None) };
-    if count > cap {
-        return Ok(None);
-    }
+    let count = counted.iter().map(|(count, _)| *count).min().filter(|count| *count <= cap);
+    let count = count.ok_or(Missed::NONE)?;
     let mut tied: Vec<DomainId> =
         counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
-    for before in [ScoreBefore::Span, ScoreBefore::Fit] {
-        tied = best_scored(problem, before, tied);
-    }
+    keep_best_scored(problem, &mut tied);
     if problem.shares_nodes() {
         // Of choices with as many slots in their leaves that with the fewest in its nodes is better.
         return over_domains(rooms, &least_wasteful(rooms, &tied));
     }
     let holder = least_waste(rooms, &tied, Some(count));
     match subset(rooms, holder, count) {
-        Some(shares) => Ok(Some((holder, shares))),
+        Some(shares) => Ok((holder, shares)),
         None => over_domains(rooms, &tied),
     }
 }
@@ -282,31 +257,34 @@ fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> 
     let problem = rooms.problem;
     let fabric = problem.fabric;
     let mut tied = holders.to_vec();
-    for before in [ScoreBefore::Span, ScoreBefore::Fit] {
-        tied = best_scored(problem, before, tied);
-    }
+    keep_best_scored(problem, &mut tied);
     problem.keep_fewest_slots(&mut tied);
-    let above = fabric.domain(holders[0]).layer().0 + 1;
-    for layer in told_apart(problem, Layer(above)) {
+    // What covers a whole fabric tells nobody apart.
+    let highest = fabric.top().0 - u8::from(fabric.roots().len() == 1);
+    for layer in (fabric.domain(holders[0]).layer().0 + 1..=highest).map(Layer) {
         if tied.len() == 1 {
             break;
         }
         // Neighbours mostly have the same parent.
         let mut known = (None, 0);
-        let slots: Vec<u64> = (tied.iter())
-            .map(|&id| {
-                let parent = fabric.domain(id).parent();
-                if parent.is_none() || parent != known.0 {
-                    known = (parent, problem.slots(fabric.covering(id, layer)));
-                }
-                known.1
-            })
-            .collect();
-        let least = slots.iter().copied().min();
-        let mut kept = slots.iter().map(|&slots| Some(slots) == least);
-        tied.retain(|_| kept.next().unwrap_or(true));
+        keep_least(&mut tied, |id| {
+            let parent = fabric.domain(id).parent();
+            if parent.is_none() || parent != known.0 {
+                known = (parent, problem.slots(fabric.covering(id, layer)));
+            }
+            known.1
+        });
     }
     tied
+}
+
+/// Keeps those of some domains that have the best score, where one counts before best fit.
+fn keep_best_scored(problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
+    for before in
+        [ScoreBefore::Span, ScoreBefore::Fit].into_iter().filter(|before| problem.is_scored(*before))
+    {
+        keep_least(domains, |id| problem.score(before, id));
+    }
 }
 
 /// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of

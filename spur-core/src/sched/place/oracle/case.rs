@@ -41,25 +41,25 @@ impl Random {
     /// A fabric of at most 11 nodes: a forest of up to four layers and unequal depth, or blocks; at times with a node
     /// that is in no domain.
     pub(super) fn fabric(&mut self) -> Fabric {
-        let config = if self.one_in(3) { self.blocks() } else { self.tree() };
-        self.build(&config)
+        let plan = if self.one_in(3) { self.blocks() } else { self.tree() };
+        self.build(plan)
     }
 
     /// The same with links of some speeds and latencies; some say nothing.
     pub(super) fn linked_fabric(&mut self) -> Fabric {
-        let mut config = if self.one_in(3) { self.blocks() } else { self.tree() };
+        let mut plan = if self.one_in(3) { self.blocks() } else { self.tree() };
         let mut link = || {
             let speed = self.pick(&[None, Some("100G"), Some("200G"), Some("400G"), Some("400G")]);
             let latency = self.pick(&[None, Some("1us"), Some("2us"), Some("5us")]);
             (speed.map(str::to_owned), latency.map(str::to_owned))
         };
-        for switch in &mut config.switches {
+        for switch in &mut plan.config.switches {
             (switch.link_speed, switch.latency) = link();
         }
-        for block in &mut config.blocks {
+        for block in &mut plan.config.blocks {
             (block.link_speed, block.latency) = link();
         }
-        self.build(&config)
+        self.build(plan)
     }
 
     /// Nodes without any domain, which is what a partition without a topology has.
@@ -72,76 +72,43 @@ impl Random {
 
     /// Small leaves under two or three layers: a segment lies in several of them.
     pub(super) fn deep_fabric(&mut self) -> Fabric {
-        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
-        let mut nodes = 0;
         if self.one_in(3) {
-            config.plugin = Plugin::Block;
+            let mut plan = Plan::new(Plugin::Block);
             let size = self.between(1, 2);
-            for index in 0..self.between(3, 6) {
-                let list: Vec<String> = (nodes..nodes + size).map(|node| format!("n{node}")).collect();
-                nodes += size;
-                let (name, nodes) = (format!("b{index}"), list.join(","));
-                config.blocks.push(BlockConfig { name, nodes, ..BlockConfig::default() });
-            }
-            config.block_sizes = vec![size, 2 * size, 4 * size];
-            return self.build(&config);
+            (0..self.between(3, 6)).for_each(|_| plan.block(size));
+            plan.config.block_sizes = vec![size, 2 * size, 4 * size];
+            return self.build(plan);
         }
+        let mut plan = Plan::new(Plugin::Tree);
         let depth = self.between(2, 3);
-        self.grow_evenly(&mut config, depth, &mut nodes);
-        self.build(&config)
+        self.grow(&mut plan, depth, &|random, depth, nodes| match depth {
+            1 => Below::Nodes(if nodes > 8 { 1 } else { random.between(1, 3) }),
+            2 => Below::Switches(random.between(2, 3)),
+            _ => Below::Switches(random.between(2, 2)),
+        });
+        self.build(plan)
     }
 
-    fn grow_evenly(&mut self, config: &mut TopologyConfig, depth: u32, nodes: &mut u32) -> String {
-        let index = config.switches.len();
-        let name = format!("s{index}");
-        config.switches.push(SwitchConfig { name: name.clone(), ..SwitchConfig::default() });
-        if depth == 1 {
-            let count = if *nodes > 8 { 1 } else { self.between(1, 3) };
-            let list: Vec<String> = (*nodes..*nodes + count).map(|node| format!("n{node}")).collect();
-            *nodes += count;
-            config.switches[index].nodes = Some(list.join(","));
-        } else {
-            let most = if depth == 2 { 3 } else { 2 };
-            let children: Vec<String> =
-                (0..self.between(2, most)).map(|_| self.grow_evenly(config, depth - 1, nodes)).collect();
-            config.switches[index].switches = Some(children.join(","));
-        }
-        name
-    }
-
-    fn build(&mut self, config: &TopologyConfig) -> Fabric {
-        let count = (self.0.seed() % 2) as u32; // nodes in no domain
-        let used: u32 = {
-            let lists = config.switches.iter().filter_map(|switch| switch.nodes.as_deref());
-            let lists = lists.chain(config.blocks.iter().map(|block| block.nodes.as_str()));
-            lists.map(|list| list.split(',').filter(|name| !name.is_empty()).count() as u32).sum()
-        };
-        of_nodes(config, used + count)
+    /// The fabric of a plan, at times with a node that is in no domain.
+    fn build(&mut self, mut plan: Plan) -> Fabric {
+        plan.nodes += (self.0.seed() % 2) as u32;
+        plan.fabric()
     }
 
     /// A tree of three layers and up to some sixty nodes, at times more.
     pub(super) fn large_tree(&mut self) -> Fabric {
-        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
-        let (mut nodes, mut spines) = (0, Vec::new());
+        let (mut plan, mut spines) = (Plan::new(Plugin::Tree), Vec::new());
         let largest = if self.one_in(8) { 80 } else { 5 };
         for spine in 0..self.between(2, 4) {
             let mut leaves = Vec::new();
             for leaf in 0..self.between(1, 5) {
                 let count = if self.one_in(3) { self.between(1, largest) } else { self.between(1, 5) };
-                let list: Vec<String> = (nodes..nodes + count).map(|node| format!("n{node}")).collect();
-                nodes += count;
-                let name = format!("l{spine}-{leaf}");
-                let nodes = Some(list.join(","));
-                config.switches.push(SwitchConfig { name: name.clone(), nodes, ..SwitchConfig::default() });
-                leaves.push(name);
+                leaves.push(plan.leaf(format!("l{spine}-{leaf}"), count));
             }
-            let (name, switches) = (format!("s{spine}"), Some(leaves.join(",")));
-            config.switches.push(SwitchConfig { name: name.clone(), switches, ..SwitchConfig::default() });
-            spines.push(name);
+            spines.push(plan.above(format!("s{spine}"), &leaves));
         }
-        let (name, switches) = ("core".to_owned(), Some(spines.join(",")));
-        config.switches.push(SwitchConfig { name, switches, ..SwitchConfig::default() });
-        of_nodes(&config, nodes)
+        plan.above("core".to_owned(), &spines);
+        plan.fabric()
     }
 
     /// A tree of four layers over up to some hundred nodes; some leaves lie higher than others.
@@ -158,36 +125,13 @@ impl Random {
 
     /// `most` says how many domains are below one at most, from the second layer on.
     fn of_four_layers(&mut self, most: [u32; 3], largest: u32) -> Fabric {
-        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
-        let mut nodes = 0;
-        self.grow_four(&mut config, &most, largest, &mut nodes);
-        of_nodes(&config, nodes)
-    }
-
-    fn grow_four(
-        &mut self,
-        config: &mut TopologyConfig,
-        most: &[u32],
-        largest: u32,
-        nodes: &mut u32,
-    ) -> String {
-        let index = config.switches.len();
-        let name = format!("s{index}");
-        config.switches.push(SwitchConfig { name: name.clone(), ..SwitchConfig::default() });
-        match most.split_last() {
-            Some((&most, below)) if below.len() == 2 || !self.one_in(12) => {
-                let count = self.between(2, most);
-                let children: Vec<String> =
-                    (0..count).map(|_| self.grow_four(config, below, largest, nodes)).collect();
-                config.switches[index].switches = Some(children.join(","));
-            }
-            _ => {
-                let count = self.between(1, largest);
-                config.switches[index].nodes = Some(format!("n[{nodes}-{}]", *nodes + count - 1));
-                *nodes += count;
-            }
-        }
-        name
+        let mut plan = Plan::new(Plugin::Tree);
+        self.grow(&mut plan, 3, &|random, depth, _| match depth {
+            0 => Below::Nodes(random.between(1, largest)),
+            1 | 2 if random.one_in(12) => Below::Nodes(random.between(1, largest)),
+            _ => Below::Switches(random.between(2, most[depth as usize - 1])),
+        });
+        plan.fabric()
     }
 
     /// From forty to a thousand nodes: a tree of two to four layers, mostly of unequal leaves, or blocks.
@@ -198,13 +142,10 @@ impl Random {
             return Self::blocks_of(size, nodes);
         }
         let largest = self.between(2, 12).max(nodes / 40);
-        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
-        let (mut below, mut first) = (Vec::new(), 0);
-        while first < nodes {
-            let count = if self.one_in(3) { largest } else { self.between(1, largest) }.min(nodes - first);
-            let list = Some(format!("n[{first}-{}]", first + count - 1));
-            below.push(self.switch(&mut config, list, None));
-            first += count;
+        let (mut plan, mut below) = (Plan::new(Plugin::Tree), Vec::new());
+        while plan.nodes < nodes {
+            let count = if self.one_in(3) { largest } else { self.between(1, largest) };
+            below.push(plan.leaf(plan.next(), count.min(nodes - plan.nodes)));
         }
         for _ in 0..self.between(0, 2) {
             let mut above = Vec::new();
@@ -212,76 +153,56 @@ impl Random {
             while !below.is_empty() {
                 let count = self.between(1, most).min(below.len() as u32) as usize;
                 let children: Vec<String> = below.drain(..count).collect();
-                above.push(self.switch(&mut config, None, Some(children.join(","))));
+                above.push(plan.above(plan.next(), &children));
             }
             below = above;
         }
         if below.len() > 1 && !self.one_in(8) {
-            self.switch(&mut config, None, Some(below.join(",")));
+            plan.above(plan.next(), &below);
         }
-        of_nodes(&config, nodes)
-    }
-
-    fn switch(
-        &mut self,
-        config: &mut TopologyConfig,
-        nodes: Option<String>,
-        switches: Option<String>,
-    ) -> String {
-        let name = format!("s{}", config.switches.len());
-        config.switches.push(SwitchConfig { name: name.clone(), nodes, switches, ..SwitchConfig::default() });
-        name
+        plan.fabric()
     }
 
     /// So many nodes in blocks of one size.
     pub(super) fn blocks_of(size: u32, nodes: u32) -> Fabric {
-        let config =
-            TopologyConfig { plugin: Plugin::Block, block_size: Some(size), ..TopologyConfig::default() };
-        of_nodes(&config, nodes)
+        let mut plan = Plan { nodes, ..Plan::new(Plugin::Block) };
+        plan.config.block_size = Some(size);
+        plan.fabric()
     }
 
-    fn tree(&mut self) -> TopologyConfig {
-        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
-        let mut nodes = 0;
+    fn tree(&mut self) -> Plan {
+        let mut plan = Plan::new(Plugin::Tree);
         for _ in 0..if self.one_in(4) { 2 } else { 1 } {
             let depth = self.between(1, 3);
-            self.grow(&mut config, depth, &mut nodes);
-        }
-        config
-    }
-
-    fn grow(&mut self, config: &mut TopologyConfig, depth: u32, nodes: &mut u32) -> String {
-        let index = config.switches.len();
-        let name = format!("s{index}");
-        config.switches.push(SwitchConfig { name: name.clone(), ..SwitchConfig::default() });
-        if depth <= 1 || self.one_in(5) {
-            let count = if *nodes > 6 { self.between(0, 1) } else { self.between(1, 4) };
-            let list: Vec<String> = (*nodes..*nodes + count).map(|node| format!("n{node}")).collect();
-            *nodes += count;
-            config.switches[index].nodes = Some(list.join(","));
-        } else {
-            let children: Vec<String> =
-                (0..self.between(1, 3)).map(|_| self.grow(config, depth - 1, nodes)).collect();
-            config.switches[index].switches = Some(children.join(","));
-        }
-        name
-    }
-
-    fn blocks(&mut self) -> TopologyConfig {
-        let mut nodes = 0;
-        let mut blocks = Vec::new();
-        for index in 0..self.between(1, 5) {
-            let count = if nodes > 8 { 0 } else { self.between(0, 3) };
-            let list: Vec<String> = (nodes..nodes + count).map(|node| format!("n{node}")).collect();
-            nodes += count;
-            blocks.push(BlockConfig {
-                name: format!("b{index}"),
-                nodes: list.join(","),
-                ..BlockConfig::default()
+            self.grow(&mut plan, depth, &|random, depth, nodes| match depth <= 1 || random.one_in(5) {
+                true => Below::Nodes(if nodes > 6 { random.between(0, 1) } else { random.between(1, 4) }),
+                false => Below::Switches(random.between(1, 3)),
             });
         }
-        let block_sizes = self.pick(&[&[][..], &[3], &[3, 6], &[2, 8], &[2, 4, 8]]).to_vec();
-        TopologyConfig { plugin: Plugin::Block, blocks, block_sizes, ..TopologyConfig::default() }
+        plan
+    }
+
+    /// Adds a switch and what is below it, which a shape says by how many layers may follow and how many nodes there are.
+    fn grow(&mut self, plan: &mut Plan, depth: u32, shape: &dyn Fn(&mut Self, u32, u32) -> Below) -> String {
+        match shape(self, depth, plan.nodes) {
+            Below::Nodes(count) => plan.leaf(plan.next(), count),
+            Below::Switches(count) => {
+                let name = plan.above(plan.next(), &[]);
+                let at = plan.config.switches.len() - 1;
+                let children: Vec<String> = (0..count).map(|_| self.grow(plan, depth - 1, shape)).collect();
+                plan.config.switches[at].switches = Some(children.join(","));
+                name
+            }
+        }
+    }
+
+    fn blocks(&mut self) -> Plan {
+        let mut plan = Plan::new(Plugin::Block);
+        for _ in 0..self.between(1, 5) {
+            plan.block(if plan.nodes > 8 { 0 } else { self.between(0, 3) });
+        }
+        plan.config.block_sizes = self.pick(&[&[][..], &[3], &[3, 6], &[2, 8], &[2, 4, 8]]).to_vec();
+        plan
     }
 
     /// Whole nodes, some of them taken.
@@ -346,11 +267,57 @@ impl Random {
     }
 }
 
-/// The fabric of so many nodes.
-fn of_nodes(config: &TopologyConfig, nodes: u32) -> Fabric {
-    let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
-    let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-    Fabric::build(config, &table, &[]).expect("random fabrics are right")
+/// What is below a switch.
+enum Below {
+    Nodes(u32),
+    Switches(u32),
+}
+
+/// A fabric that is made up bit by bit.
+struct Plan {
+    config: TopologyConfig,
+    nodes: u32,
+}
+
+impl Plan {
+    fn new(plugin: Plugin) -> Self {
+        Self { config: TopologyConfig { plugin, ..TopologyConfig::default() }, nodes: 0 }
+    }
+
+    /// A name for the next switch.
+    fn next(&self) -> String {
+        format!("s{}", self.config.switches.len())
+    }
+
+    /// The next so many nodes, as a list.
+    fn take(&mut self, count: u32) -> String {
+        let list: Vec<String> = (self.nodes..self.nodes + count).map(|node| format!("n{node}")).collect();
+        self.nodes += count;
+        list.join(",")
+    }
+
+    fn leaf(&mut self, name: String, nodes: u32) -> String {
+        let nodes = Some(self.take(nodes));
+        self.config.switches.push(SwitchConfig { name: name.clone(), nodes, ..SwitchConfig::default() });
+        name
+    }
+
+    fn above(&mut self, name: String, switches: &[String]) -> String {
+        let switches = Some(switches.join(","));
+        self.config.switches.push(SwitchConfig { name: name.clone(), switches, ..SwitchConfig::default() });
+        name
+    }
+
+    fn block(&mut self, nodes: u32) {
+        let (name, nodes) = (format!("b{}", self.config.blocks.len()), self.take(nodes));
+        self.config.blocks.push(BlockConfig { name, nodes, ..BlockConfig::default() });
+    }
+
+    fn fabric(&self) -> Fabric {
+        let names: Vec<String> = (0..self.nodes).map(|index| format!("n{index}")).collect();
+        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+        Fabric::build(&self.config, &table, &[]).expect("random fabrics are right")
+    }
 }
 
 /// One question.

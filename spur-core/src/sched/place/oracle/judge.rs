@@ -43,8 +43,7 @@ impl<'c> Judge<'c> {
     pub(super) fn best(&self) -> Option<(Vec<i64>, Vec<u32>)> {
         let mut best: Option<Judged> = None;
         let mut amounts = vec![0; self.case.fabric.len()];
-        let total = self.total();
-        self.enumerate(0, total, &mut amounts, &mut |amounts| {
+        self.enumerate(0, self.case.ask.tasks, &mut amounts, &mut |amounts| {
             let Some(rank) = self.rank(amounts) else { return };
             let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
             // Only a range of nodes makes the number count by itself.
@@ -57,11 +56,7 @@ impl<'c> Judge<'c> {
         best.map(|(_, rank, _, amounts)| (rank, amounts))
     }
 
-    /// What all shares add up to, where that is known beforehand.
-    fn total(&self) -> Option<u32> {
-        self.case.ask.tasks
-    }
-
+    /// Shows every way to give positions from one on what is left, where that is known beforehand.
     fn enumerate(&self, pos: usize, left: Option<u32>, amounts: &mut Vec<u32>, see: &mut impl FnMut(&[u32])) {
         if pos == amounts.len() {
             if left.is_none_or(|left| left == 0) {
@@ -192,9 +187,7 @@ impl<'c> Judge<'c> {
             .filter(|&set| can_be(set) && meets(set))
             .min_by_key(|&set| (set.count_ones(), places(set)))?;
         let mut taken = first;
-        let is_capped =
-            ask.max_nodes_per_leaf.is_some() || ask.max_slots_per_leaf.is_some() || ask.leaf_load.is_some();
-        if !is_capped {
+        if !ask.caps_leaves() {
             let weight =
                 |at: usize| self.case.weights.as_ref().map_or(0, |all| all.at(Pos(order[at] as u32)));
             let weights: std::collections::BTreeSet<u32> = (0..order.len()).map(weight).collect();
@@ -250,7 +243,7 @@ impl<'c> Judge<'c> {
             && ask.must.is_none_or(|layer| one(layer.index()))
             && multiples
             && spans
-            && self.leaves_allowed(amounts, &used[1])
+            && (!ask.whole_leaves || used[1].keys().all(|leaf| !self.is_occupied(DomainId(*leaf))))
             && self.block_rule(nodes, used)
             && self.outline(amounts, &used[1])
             && self.links(used)
@@ -296,18 +289,9 @@ impl<'c> Judge<'c> {
         (in_a_row || !self.case.ask.contiguous) && self.case.ask.adjacent.is_none_or(side_by_side)
     }
 
-    fn leaves_allowed(&self, amounts: &[u32], leaves: &Used) -> bool {
-        let ask = &self.case.ask;
-        leaves.iter().all(|(&leaf, &amount)| {
-            let range = self.case.fabric.domain(DomainId(leaf)).range();
-            let nodes = range.clone().filter(|&pos| amounts[pos] > 0).count() as u32;
-            let free = !range.clone().any(|pos| self.case.occupied.contains(pos));
-            let load: u32 = range.clone().filter(|&pos| amounts[pos] > 0).map(|pos| self.load_of(pos)).sum();
-            ask.max_nodes_per_leaf.is_none_or(|most| nodes <= most)
-                && ask.max_slots_per_leaf.is_none_or(|most| amount <= u64::from(most))
-                && ask.leaf_load.as_ref().is_none_or(|limit| load <= limit.most)
-                && (free || !ask.whole_leaves)
-        })
+    /// Whether something runs in a leaf.
+    fn is_occupied(&self, leaf: DomainId) -> bool {
+        self.case.fabric.domain(leaf).range().any(|pos| self.case.occupied.contains(pos))
     }
 
     fn block_rule(&self, nodes: u32, used: &[Used]) -> bool {
@@ -319,35 +303,36 @@ impl<'c> Judge<'c> {
             return self.segments(&used[0], segment);
         }
         // Jobs that only say tasks are measured by tasks, all others by nodes.
-        let by_nodes = ask.nodes.is_some();
-        let wanted = if by_nodes { u64::from(nodes) } else { u64::from(ask.tasks.unwrap()) };
-        let size = |layer: usize| -> u64 {
-            let mut sizes = BTreeMap::<DomainId, u64>::new();
-            for pos in 0..self.case.fabric.wired() {
-                let slots = u64::from(self.case.idle.at(Pos(pos as u32)));
-                let size = if by_nodes { slots.min(1) } else { slots };
-                *sizes.entry(self.domain(pos, layer).unwrap()).or_default() += size;
-            }
-            sizes.into_values().max().unwrap_or(0)
+        let (wanted, size): (u32, &dyn Fn(DomainId) -> u64) = match ask.nodes {
+            Some(_) => (nodes, &|id| self.idle_nodes(id)),
+            None => (ask.tasks.unwrap(), &|id| self.idle_in(id).map(|(_, slots)| u64::from(slots)).sum()),
         };
-        let within = (1..self.layers).find(|&layer| size(layer) >= wanted);
-        let below = within.unwrap_or(self.layers) - 1;
-        let admitted = |id: DomainId| -> u64 {
-            let own = self.case.fabric.domain(id).range().map(|pos| self.case.idle.at(Pos(pos as u32)));
-            own.map(|slots| u64::from(if by_nodes { slots.min(1) } else { slots })).sum()
-        };
-        within.is_none_or(|layer| used[layer].len() == 1)
-            && (below == 0 || used[below].len() as u64 <= self.fewest(within, below, wanted, &admitted))
+        let (within, below, most) = self.containment(wanted.into(), size);
+        within.is_none_or(|layer| used[layer].len() == 1) && used[below].len() as u64 <= most
     }
 
-    /// The fewest domains of a layer that could hold so much, all below one domain of another, or below one root.
-    fn fewest(
-        &self,
-        within: Option<usize>,
-        below: usize,
-        wanted: u64,
-        size: &dyn Fn(DomainId) -> u64,
-    ) -> u64 {
+    /// The positions of a domain that idle nodes have, and their slots.
+    fn idle_in(&self, id: DomainId) -> impl Iterator<Item = (usize, u32)> {
+        let all = self.case.fabric.domain(id).range().map(|pos| (pos, self.case.idle.at(Pos(pos as u32))));
+        all.filter(|(_, slots)| *slots > 0)
+    }
+
+    fn idle_nodes(&self, id: DomainId) -> u64 {
+        self.idle_in(id).count() as u64
+    }
+
+    /// Where the block rule wants so much, by what domains could hold: the layer of which one domain has to hold it, if any,
+    /// the layer below, and how many domains of that it may touch: the fewest that could hold it, all below one domain of
+    /// the other, or below one root.
+    fn containment(&self, wanted: u64, size: &dyn Fn(DomainId) -> u64) -> (Option<usize>, usize, u64) {
+        let ids = |layer: usize| -> BTreeSet<DomainId> {
+            (0..self.case.fabric.wired()).map(|pos| self.domain(pos, layer).unwrap()).collect()
+        };
+        let within = (1..self.layers).find(|&layer| ids(layer).into_iter().any(|id| size(id) >= wanted));
+        let below = within.unwrap_or(self.layers) - 1;
+        if below == 0 {
+            return (within, below, u64::MAX);
+        }
         let mut holders: BTreeMap<DomainId, BTreeMap<DomainId, u64>> = BTreeMap::new();
         for pos in 0..self.case.fabric.wired() {
             let holder = self.domain(pos, within.unwrap_or(self.layers - 1)).unwrap();
@@ -362,96 +347,48 @@ impl<'c> Judge<'c> {
         };
         let holds =
             |units: &&BTreeMap<DomainId, u64>| within.is_none() || units.values().sum::<u64>() >= wanted;
-        holders.values().filter(holds).map(count).min().unwrap_or(u64::MAX)
+        (within, below, holders.values().filter(holds).map(count).min().unwrap_or(u64::MAX))
     }
 
     /// Whether the nodes can be divided into segments of which each keeps the block rule.
     fn segments(&self, nodes: &Used, segment: Segment) -> bool {
         let nodes: Vec<usize> = nodes.keys().map(|&pos| pos as usize).collect();
-        let size = |layer: usize, id: DomainId| -> usize {
-            let inside = |pos: &usize| self.domain(*pos, layer) == Some(id);
-            (0..self.case.fabric.wired())
-                .filter(inside)
-                .filter(|&pos| self.case.idle.at(Pos(pos as u32)) > 0)
-                .count()
-        };
-        let ids = |layer: usize| -> BTreeSet<DomainId> {
-            (0..self.case.fabric.wired()).map(|pos| self.domain(pos, layer).unwrap()).collect()
-        };
-        let largest = |layer: usize| ids(layer).iter().map(|&id| size(layer, id)).max().unwrap_or(0);
         let wanted = segment.size as usize;
         if !nodes.len().is_multiple_of(wanted) {
             return false;
         }
-        let within = (1..self.layers).find(|&layer| largest(layer) >= wanted);
-        let below = within.unwrap_or(self.layers) - 1;
-        let admitted = |id: DomainId| -> u64 {
-            let own = self.case.fabric.domain(id).range();
-            own.filter(|&pos| self.case.idle.at(Pos(pos as u32)) > 0).count() as u64
-        };
-        let touch = match below {
-            0 => usize::MAX,
-            _ => self.fewest(within, below, wanted as u64, &admitted) as usize,
-        };
+        let (within, below, most) = self.containment(wanted as u64, &|id| self.idle_nodes(id));
         let touched = |some: &[usize], layer: usize| -> usize {
             some.iter().map(|&pos| self.domain(pos, layer)).collect::<BTreeSet<_>>().len()
         };
         let one_is_right = |some: &[usize]| {
             within.is_none_or(|layer| touched(some, layer) == 1)
-                && (below == 0 || touched(some, below) <= touch)
+                && (below == 0 || touched(some, below) as u64 <= most)
         };
         if segment.consolidate {
             // Sizes are counted in whole segments, at the layer where a segment lies in one domain; below it there are none.
             let home = within.unwrap_or(self.layers - 1);
-            let holds = |layer: usize, id: DomainId| -> usize {
-                if layer < home {
-                    return size(layer, id);
+            let holds = |id: DomainId| -> u64 {
+                if self.case.fabric.domain(id).cover().index() < home {
+                    return self.idle_nodes(id);
                 }
                 let range = self.case.fabric.domain(id).range();
                 let homes: BTreeSet<DomainId> = range.filter_map(|pos| self.domain(pos, home)).collect();
-                let whole = |home_id: DomainId| {
-                    let inside = |pos: &usize| self.domain(*pos, home) == Some(home_id);
-                    let idle = |pos: &usize| self.case.idle.at(Pos(*pos as u32)) > 0;
-                    let all: Vec<usize> = (0..self.case.fabric.wired()).filter(inside).filter(idle).collect();
+                let whole = |home: DomainId| {
+                    let all: Vec<usize> = self.idle_in(home).map(|(pos, _)| pos).collect();
                     let holds = |count: &usize| self.has_room_for(&all, *count, segment, &one_is_right);
                     (0..=all.len() / wanted).rev().find(holds).unwrap_or(0) * wanted
                 };
-                homes.into_iter().map(whole).sum()
+                homes.into_iter().map(whole).sum::<usize>() as u64
             };
-            let largest = |layer: usize| ids(layer).iter().map(|&id| holds(layer, id)).max().unwrap_or(0);
-            let within = (1..self.layers).find(|&layer| largest(layer) >= nodes.len());
-            let below = within.unwrap_or(self.layers) - 1;
-            let held = |id: DomainId| holds(below, id) as u64;
-            let touch = || self.fewest(within, below, nodes.len() as u64, &held) as usize;
+            let (within, below, most) = self.containment(nodes.len() as u64, &holds);
             if within.is_some_and(|layer| touched(&nodes, layer) > 1)
-                || below >= home && touched(&nodes, below) > touch()
+                || below >= home && touched(&nodes, below) as u64 > most
             {
                 return false;
             }
         }
-        self.divide(&nodes, segment, &BTreeSet::new(), &one_is_right)
-    }
-
-    fn divide(
-        &self,
-        left: &[usize],
-        segment: Segment,
-        taken: &BTreeSet<DomainId>,
-        one_is_right: &impl Fn(&[usize]) -> bool,
-    ) -> bool {
-        if left.is_empty() {
-            return true;
-        }
-        (0_u32..1 << left.len()).filter(|set| set & 1 == 1 && set.count_ones() == segment.size).any(|set| {
-            let (some, rest): (Vec<_>, Vec<_>) = (0..left.len()).partition(|&i| set >> i & 1 == 1);
-            let some: Vec<usize> = some.into_iter().map(|i| left[i]).collect();
-            let rest: Vec<usize> = rest.into_iter().map(|i| left[i]).collect();
-            let bases: BTreeSet<DomainId> = some.iter().map(|&pos| self.domain(pos, 1).unwrap()).collect();
-            if !one_is_right(&some) || segment.spread && !bases.is_disjoint(taken) {
-                return false;
-            }
-            self.divide(&rest, segment, &taken.union(&bases).copied().collect(), one_is_right)
-        })
+        self.has_room_for(&nodes, nodes.len() / wanted, segment, &one_is_right)
     }
 
     /// Whether so many segments find room on these nodes.
@@ -509,9 +446,8 @@ impl<'c> Judge<'c> {
     /// Whether a leaf may be used.
     fn may_use(&self, leaf: DomainId) -> bool {
         let domain = self.case.fabric.domain(leaf);
-        let occupied = domain.range().any(|pos| self.case.occupied.contains(pos));
         let slow = |need: u64| domain.link().speed.is_none_or(|speed| speed < need);
-        !(self.case.ask.whole_leaves && occupied || self.case.ask.min_speed.is_some_and(slow))
+        !(self.case.ask.whole_leaves && self.is_occupied(leaf) || self.case.ask.min_speed.is_some_and(slow))
     }
 
     /// Slots of a node or domain, after rounding.

@@ -4,13 +4,11 @@
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{Fabric, Layer, Pos};
-use crate::sched::place::problem::{Frame, Meter, Problem};
+use crate::sched::place::problem::{Meter, Problem};
 use crate::sched::place::special::largest_first;
 
 use super::case::{Case, Random};
-use super::{
-    Ask, Mode, Placement, Segment, Slots, Strategy, View, Weights, common_multiple, each_seed, place, rivals,
-};
+use super::{Ask, Mode, Segment, Slots, Strategy, View, Weights, common_multiple, each_seed, place, rivals};
 
 /// More steps than any search takes.
 const ANY: u64 = 1 << 40;
@@ -19,7 +17,7 @@ const FEW: u64 = 10_000;
 
 /// Asks questions of one kind with so many steps and without limit, each with the reasons why that many other domains lost. The
 /// latter is the affair of the general search: a count that any placement meets keeps an ask from all others.
-fn same(kind: &str, count: u64, question: impl Fn(&mut Random) -> (Case, u64), most: usize) {
+fn same(kind: &str, count: u64, most: usize, question: impl Fn(&mut Random) -> (Case, u64)) {
     each_seed(kind, count, |random| {
         let (case, budget) = question(random);
         let mut general = Ask { budget: ANY, ..case.ask.clone() };
@@ -84,224 +82,187 @@ fn constrain(case: &mut Case, random: &mut Random) {
 /// Whole nodes with multiples, preferences, caps and a score.
 #[test]
 fn whole_nodes() {
-    same(
-        "whole nodes, with one step",
-        300,
-        |random| {
-            let mut case = whole(random);
-            let layers = [layer(&case, random), layer(&case, random)];
-            let count = random.pick(&[0, 0, 1, 2]);
-            round(&mut case, random, &layers[..count], 1);
-            constrain(&mut case, random);
-            if random.one_in(4) {
-                case.score(random);
-            }
-            (case, 1)
-        },
-        0,
-    );
+    same("whole nodes, with one step", 300, 0, |random| {
+        let mut case = whole(random);
+        let layers = [layer(&case, random), layer(&case, random)];
+        let count = random.pick(&[0, 0, 1, 2]);
+        round(&mut case, random, &layers[..count], 1);
+        constrain(&mut case, random);
+        if random.one_in(4) {
+            case.score(random);
+        }
+        (case, 1)
+    });
 }
 
 /// Tasks or shares of nodes that all take as many.
 #[test]
 fn equal_slots() {
-    same(
-        "equal slots, with one step",
-        300,
-        |random| {
-            let mut case = whole(random);
-            let room = random.between(1, 5);
-            let each = random.between(1, room);
-            let open = case.slots.open().clone();
-            let of = |index| if open.contains(index) { room } else { 0 };
-            case.slots = Slots::tasks(&case.fabric, (0..case.fabric.len()).map(of).collect());
-            case.idle = Slots::tasks(&case.fabric, vec![room; case.fabric.len()]);
-            let nodes = case.ask.nodes.map_or(1, |(nodes, _)| nodes);
-            match random.between(0, 4) {
-                0 => case.ask = Ask { max_tasks_per_node: Some(each), ..Ask::tasks(nodes * each) },
-                1 => {
-                    let tasks = nodes * each - random.between(0, each - 1);
-                    case.ask = Ask { max_tasks_per_node: Some(each), ..Ask::tasks(tasks) };
-                }
-                2 => {
-                    case.ask = Ask::tasks(nodes * room);
-                    let layers = [layer(&case, random)];
-                    round(&mut case, random, &layers, room);
-                }
-                3 => {}
-                _ => case.ask = Ask::tasks(nodes * room - random.between(0, room - 1)),
+    same("equal slots, with one step", 300, 0, |random| {
+        let mut case = whole(random);
+        let room = random.between(1, 5);
+        let each = random.between(1, room);
+        let open = case.slots.open().clone();
+        let of = |index| if open.contains(index) { room } else { 0 };
+        case.slots = Slots::tasks(&case.fabric, (0..case.fabric.len()).map(of).collect());
+        case.idle = Slots::tasks(&case.fabric, vec![room; case.fabric.len()]);
+        let nodes = case.ask.nodes.map_or(1, |(nodes, _)| nodes);
+        match random.between(0, 4) {
+            0 => case.ask = Ask { max_tasks_per_node: Some(each), ..Ask::tasks(nodes * each) },
+            1 => {
+                let tasks = nodes * each - random.between(0, each - 1);
+                case.ask = Ask { max_tasks_per_node: Some(each), ..Ask::tasks(tasks) };
             }
-            constrain(&mut case, random);
-            (case, 1)
-        },
-        0,
-    );
+            2 => {
+                case.ask = Ask::tasks(nodes * room);
+                let layers = [layer(&case, random)];
+                round(&mut case, random, &layers, room);
+            }
+            3 => {}
+            _ => case.ask = Ask::tasks(nodes * room - random.between(0, room - 1)),
+        }
+        constrain(&mut case, random);
+        (case, 1)
+    });
 }
 
 /// Segments of which each lies in one base block.
 #[test]
 fn segments() {
-    same(
-        "segments, with one step",
-        100,
-        |random| {
-            let mut case = whole(random);
-            case.idle = Slots::whole(&case.fabric, (0..case.fabric.len()).collect());
-            let leaves = case.fabric.domains_of(Layer::LEAF);
-            let largest = leaves.map(|leaf| case.fabric.domain(leaf).range().len()).max();
-            let size = part(random, largest.unwrap_or(1));
-            let nodes = case.ask.nodes.map_or(1, |(nodes, _)| nodes).next_multiple_of(size);
-            let segment = Some(Segment { size, spread: random.one_in(2), consolidate: false });
-            case.ask = Ask { strategy: Strategy::Block, segment, ..Ask::nodes(nodes) };
-            constrain(&mut case, random);
-            (case, 1)
-        },
-        0,
-    );
+    same("segments, with one step", 100, 0, |random| {
+        let mut case = whole(random);
+        case.idle = Slots::whole(&case.fabric, (0..case.fabric.len()).collect());
+        let leaves = case.fabric.domains_of(Layer::LEAF);
+        let largest = leaves.map(|leaf| case.fabric.domain(leaf).range().len()).max();
+        let size = part(random, largest.unwrap_or(1));
+        let nodes = case.ask.nodes.map_or(1, |(nodes, _)| nodes).next_multiple_of(size);
+        let segment = Some(Segment { size, spread: random.one_in(2), consolidate: false });
+        case.ask = Ask { strategy: Strategy::Block, segment, ..Ask::nodes(nodes) };
+        constrain(&mut case, random);
+        (case, 1)
+    });
 }
 
 /// Whole nodes of which some have to be used, because they are required or lighter than others, and limits on the domains of a
 /// layer.
 #[test]
 fn forced_nodes() {
-    same(
-        "forced nodes, with one step",
-        300,
-        |random| {
-            let mut case = whole(random);
-            if random.one_in(2) {
-                case.weigh(random);
-            }
-            let are_weighed = case.weights.is_some();
-            if !are_weighed || random.one_in(3) {
-                let open: Vec<usize> =
-                    case.slots.open().ones().filter(|_| random.one_in(6)).take(4).collect();
-                case.ask.required = open.into_iter().map(|index| Pos(index as u32)).collect();
-            }
-            if random.one_in(4) {
-                // Several units are for those alone that are no matter of weight.
-                let layers = [if are_weighed { Layer::LEAF } else { layer(&case, random) }];
-                round(&mut case, random, &layers, 1);
-            }
-            constrain(&mut case, random);
-            // Outlines that say no more than that.
-            case.ask.contiguous = case.ask.nodes == Some((1, 1)) && random.one_in(2);
-            case.ask.adjacent = random.one_in(10).then_some(1);
-            if random.one_in(5) {
-                case.prefer_a_domain(random);
-            }
-            if !are_weighed && random.one_in(2) {
-                case.ask.max_spans = vec![(layer(&case, random), random.between(1, 6))];
-            }
-            if random.one_in(5) {
-                case.score(random);
-            }
-            (case, 1)
-        },
-        0,
-    );
+    same("forced nodes, with one step", 300, 0, |random| {
+        let mut case = whole(random);
+        if random.one_in(2) {
+            case.weigh(random);
+        }
+        let are_weighed = case.weights.is_some();
+        if !are_weighed || random.one_in(3) {
+            let open: Vec<usize> = case.slots.open().ones().filter(|_| random.one_in(6)).take(4).collect();
+            case.ask.required = open.into_iter().map(|index| Pos(index as u32)).collect();
+        }
+        if random.one_in(4) {
+            // Several units are for those alone that are no matter of weight.
+            let layers = [if are_weighed { Layer::LEAF } else { layer(&case, random) }];
+            round(&mut case, random, &layers, 1);
+        }
+        constrain(&mut case, random);
+        // Outlines that say no more than that.
+        case.ask.contiguous = case.ask.nodes == Some((1, 1)) && random.one_in(2);
+        case.ask.adjacent = random.one_in(10).then_some(1);
+        if random.one_in(5) {
+            case.prefer_a_domain(random);
+        }
+        if !are_weighed && random.one_in(2) {
+            case.ask.max_spans = vec![(layer(&case, random), random.between(1, 6))];
+        }
+        if random.one_in(5) {
+            case.score(random);
+        }
+        (case, 1)
+    });
 }
 
 /// Tasks on nodes that take unequally many.
 #[test]
 fn tasks() {
-    same(
-        "tasks, with one step",
-        100,
-        |random| {
-            let fabric = random.small_four_layers();
-            let (most, full) = (random.pick(&[3, 7, 16]), random.between(2, 4));
-            let takes = (0..fabric.len())
-                .map(|_| if random.one_in(full) { 0 } else { random.between(1, most) })
-                .collect();
-            let slots = Slots::tasks(&fabric, takes);
-            let tasks = part(random, slots.total() as usize);
-            let mut case = Case::new(random, fabric, slots, Ask::tasks(tasks));
-            if random.one_in(4) {
-                case.weigh(random);
-            }
-            if random.one_in(4) {
-                case.ask.must = Some(layer(&case, random));
-            }
-            if random.one_in(4) {
-                case.ask.prefer = vec![layer(&case, random)];
-            }
-            if random.one_in(4) {
-                case.ask.max_tasks_per_node = Some(random.between(1, most));
-            }
-            // A higher domain may touch fewer of a preferred layer, and heavier nodes may be needed.
-            let is_plain = case.ask.prefer.is_empty() && case.weights.is_none();
-            (case, if is_plain { 1 } else { ANY })
-        },
-        0,
-    );
+    same("tasks, with one step", 100, 0, |random| {
+        let fabric = random.small_four_layers();
+        let (most, full) = (random.pick(&[3, 7, 16]), random.between(2, 4));
+        let takes = (0..fabric.len())
+            .map(|_| if random.one_in(full) { 0 } else { random.between(1, most) })
+            .collect();
+        let slots = Slots::tasks(&fabric, takes);
+        let tasks = part(random, slots.total() as usize);
+        let mut case = Case::new(random, fabric, slots, Ask::tasks(tasks));
+        if random.one_in(4) {
+            case.weigh(random);
+        }
+        if random.one_in(4) {
+            case.ask.must = Some(layer(&case, random));
+        }
+        if random.one_in(4) {
+            case.ask.prefer = vec![layer(&case, random)];
+        }
+        if random.one_in(4) {
+            case.ask.max_tasks_per_node = Some(random.between(1, most));
+        }
+        // A higher domain may touch fewer of a preferred layer, and heavier nodes may be needed.
+        let is_plain = case.ask.prefer.is_empty() && case.weights.is_none();
+        (case, if is_plain { 1 } else { ANY })
+    });
 }
 
 /// Shares of nodes, some of which others have begun to use.
 #[test]
 fn shared_nodes() {
-    same(
-        "nodes that are shared, without limit",
-        300,
-        |random| {
-            let fabric = if random.one_in(3) { random.four_layers() } else { random.large_tree() };
-            let slots = if random.one_in(2) { random.many_tasks(&fabric) } else { random.shares(&fabric) };
-            let nodes = part(random, slots.nodes().min(30));
-            let mut case = Case::new(random, fabric, slots, Ask::nodes(nodes));
-            let each = random.one_in(3).then(|| random.between(1, 3));
-            (case.ask.tasks, case.ask.max_tasks_per_node) = (each.map(|each| nodes * each), each);
-            let layers = [layer(&case, random), layer(&case, random)];
-            let count = random.pick(&[0, 1, 1, 2]);
-            round(&mut case, random, &layers[..count], each.unwrap_or(1));
-            constrain(&mut case, random);
-            if random.one_in(4) {
-                case.ask.max_spans = vec![(layer(&case, random), random.between(1, 4))];
-            }
-            if random.one_in(4) {
-                case.score(random);
-            }
-            (case, ANY)
-        },
-        0,
-    );
+    same("nodes that are shared, without limit", 300, 0, |random| {
+        let fabric = if random.one_in(3) { random.four_layers() } else { random.large_tree() };
+        let slots = if random.one_in(2) { random.many_tasks(&fabric) } else { random.shares(&fabric) };
+        let nodes = part(random, slots.nodes().min(30));
+        let mut case = Case::new(random, fabric, slots, Ask::nodes(nodes));
+        let each = random.one_in(3).then(|| random.between(1, 3));
+        (case.ask.tasks, case.ask.max_tasks_per_node) = (each.map(|each| nodes * each), each);
+        let layers = [layer(&case, random), layer(&case, random)];
+        let count = random.pick(&[0, 1, 1, 2]);
+        round(&mut case, random, &layers[..count], each.unwrap_or(1));
+        constrain(&mut case, random);
+        if random.one_in(4) {
+            case.ask.max_spans = vec![(layer(&case, random), random.between(1, 4))];
+        }
+        if random.one_in(4) {
+            case.score(random);
+        }
+        (case, ANY)
+    });
 }
 
 /// Jobs that are spread.
 #[test]
 fn spread() {
-    same(
-        "spread, with one step",
-        300,
-        |random| {
-            let mut case = whole(random);
-            case.slots = match random.between(0, 3) {
-                0 | 1 => case.slots,
-                2 => random.shares(&case.fabric),
-                _ => {
-                    let most = random.pick(&[1, 2, 5, 9]);
-                    let takes = (0..case.fabric.len()).map(|_| random.between(0, most));
-                    Slots::tasks(&case.fabric, takes.collect())
-                }
-            };
-            let by_tasks = !case.slots.are_whole() && random.one_in(2);
-            let amount =
-                part(random, if by_tasks { case.slots.total() as usize } else { case.slots.nodes() });
-            let ask = if by_tasks { Ask::tasks(amount) } else { Ask::nodes(amount) };
-            let mut case = Case::new(random, case.fabric, case.slots, Ask { mode: Mode::Distributed, ..ask });
-            for _ in 0..random.between(0, 2) {
-                constrain_spread(&mut case, random, amount);
+    same("spread, with one step", 300, 4, |random| {
+        let mut case = whole(random);
+        case.slots = match random.between(0, 3) {
+            0 | 1 => case.slots,
+            2 => random.shares(&case.fabric),
+            _ => {
+                let most = random.pick(&[1, 2, 5, 9]);
+                let takes = (0..case.fabric.len()).map(|_| random.between(0, most));
+                Slots::tasks(&case.fabric, takes.collect())
             }
-            // Next to these counts do not decide.
-            if case.weights.is_some() {
-                (case.ask.max_nodes_per_leaf, case.ask.max_slots_per_leaf) = (None, None);
-            }
-            if case.weights.is_some() || !case.ask.required.is_empty() {
-                case.ask.multiples.clear();
-            }
-            (case, 1)
-        },
-        4,
-    );
+        };
+        let by_tasks = !case.slots.are_whole() && random.one_in(2);
+        let amount = part(random, if by_tasks { case.slots.total() as usize } else { case.slots.nodes() });
+        let ask = if by_tasks { Ask::tasks(amount) } else { Ask::nodes(amount) };
+        let mut case = Case::new(random, case.fabric, case.slots, Ask { mode: Mode::Distributed, ..ask });
+        for _ in 0..random.between(0, 2) {
+            constrain_spread(&mut case, random, amount);
+        }
+        // Next to these counts do not decide.
+        if case.weights.is_some() {
+            (case.ask.max_nodes_per_leaf, case.ask.max_slots_per_leaf) = (None, None);
+        }
+        if case.weights.is_some() || !case.ask.required.is_empty() {
+            case.ask.multiples.clear();
+        }
+        (case, 1)
+    });
 }
 
 /// Asks for something more, next to which counts still decide.
@@ -331,68 +292,58 @@ fn constrain_spread(case: &mut Case, random: &mut Random, amount: u32) {
 /// Whole nodes of counted kinds, whole leaves of one kind at times.
 #[test]
 fn counted_kinds() {
-    same(
-        "counted kinds, with few steps",
-        100,
-        |random| {
-            let mut case = whole(random);
-            let kinds = random.between(1, 3);
-            let mut all: Vec<u32> = (0..case.fabric.len()).map(|_| random.between(0, kinds)).collect();
-            if random.one_in(2) {
-                for leaf in case.fabric.domains_of(Layer::LEAF) {
-                    all[case.fabric.domain(leaf).range()].fill(random.between(0, kinds));
-                }
+    same("counted kinds, with few steps", 100, 3, |random| {
+        let mut case = whole(random);
+        let kinds = random.between(1, 3);
+        let mut all: Vec<u32> = (0..case.fabric.len()).map(|_| random.between(0, kinds)).collect();
+        if random.one_in(2) {
+            for leaf in case.fabric.domains_of(Layer::LEAF) {
+                all[case.fabric.domain(leaf).range()].fill(random.between(0, kinds));
             }
-            for kind in 1..=kinds {
-                let set: FixedBitSet = (0..all.len()).filter(|&pos| all[pos] == kind).collect();
-                case.ask.counts.push((set, random.pick(&[1, 1, 2, 4])));
-            }
-            let least: u32 = case.ask.counts.iter().map(|(_, count)| count).sum();
-            let more = random.pick(&[1, 6, 20]);
-            let wanted = least + random.between(0, more);
-            case.ask.nodes = Some((wanted, wanted));
-            if random.one_in(4) {
-                case.ask.must = Some(layer(&case, random));
-            }
-            case.ask.whole_leaves = random.one_in(6);
-            (case, FEW)
-        },
-        3,
-    );
+        }
+        for kind in 1..=kinds {
+            let set: FixedBitSet = (0..all.len()).filter(|&pos| all[pos] == kind).collect();
+            case.ask.counts.push((set, random.pick(&[1, 1, 2, 4])));
+        }
+        let least: u32 = case.ask.counts.iter().map(|(_, count)| count).sum();
+        let more = random.pick(&[1, 6, 20]);
+        let wanted = least + random.between(0, more);
+        case.ask.nodes = Some((wanted, wanted));
+        if random.one_in(4) {
+            case.ask.must = Some(layer(&case, random));
+        }
+        case.ask.whole_leaves = random.one_in(6);
+        (case, FEW)
+    });
 }
 
 /// Why the others lost to whole nodes.
 #[test]
 fn losers_of_whole_nodes() {
     for most in [1, 3, 50] {
-        same(
-            "losers of whole nodes",
-            600,
-            |random| {
-                let fabric = if random.one_in(2) { random.small_four_layers() } else { random.large_tree() };
-                // Leaves that are alike are the rule on an idle machine.
-                let slots = random.whole(&fabric);
-                let largest = random.pick(&[2, 6, 20]);
-                let ask = Ask::nodes(random.between(1, largest));
-                let mut case = Case::new(random, fabric, slots, ask);
-                if random.one_in(3) {
-                    case.ask.prefer = (0..random.between(1, 2)).map(|_| layer(&case, random)).collect();
-                }
-                if random.one_in(4) {
-                    case.ask.must = Some(layer(&case, random));
-                }
-                case.ask.whole_leaves = random.one_in(6);
-                (case, ANY)
-            },
-            most,
-        );
+        same("losers of whole nodes", 600, most, |random| {
+            let fabric = if random.one_in(2) { random.small_four_layers() } else { random.large_tree() };
+            // Leaves that are alike are the rule on an idle machine.
+            let slots = random.whole(&fabric);
+            let largest = random.pick(&[2, 6, 20]);
+            let ask = Ask::nodes(random.between(1, largest));
+            let mut case = Case::new(random, fabric, slots, ask);
+            if random.one_in(3) {
+                case.ask.prefer = (0..random.between(1, 2)).map(|_| layer(&case, random)).collect();
+            }
+            if random.one_in(4) {
+                case.ask.must = Some(layer(&case, random));
+            }
+            case.ask.whole_leaves = random.one_in(6);
+            (case, ANY)
+        });
     }
 }
 
 /// Anything without a limit: nodes, shares and tasks, preferred layers, weights and required nodes.
 #[test]
 fn any_size() {
-    let question = |random: &mut Random| {
+    same("any size, without limit", 400, 0, |random| {
         let fabric = random.large_tree();
         let whole = random.one_in(3);
         let slots = if whole { random.whole(&fabric) } else { random.many_tasks(&fabric) };
@@ -422,8 +373,7 @@ fn any_size() {
         }
         case.ask.whole_leaves = random.one_in(4);
         (case, ANY)
-    };
-    same("any size, without limit", 400, question, 0);
+    });
 }
 
 /// Where the best choice takes too long to find, the largest leaves of the largest domains are one that is allowed.
@@ -434,21 +384,12 @@ fn the_largest_will_do() {
         constrain(&mut case, random);
         let Case { fabric, ask, .. } = &case;
         let nodes = ask.nodes.map(|(nodes, _)| nodes);
-        let (view, frame) = (case.view(), Frame { within: ask.must, ..Frame::default() });
-        let meter = Meter::new(1);
-        let problem = Problem::new(fabric, &view, ask, nodes, frame, &meter);
-        let found: Option<Placement> = problem.and_then(|problem| largest_first(&problem));
+        let view = case.view();
+        let problem = Problem::framed(fabric, &view, ask, nodes, &Meter::new(1));
+        let found = problem.as_ref().and_then(largest_first);
         let is_any = place(fabric, &view, ask).is_ok();
-        let is_judged = found.as_ref().is_none_or(|placement| {
-            let problem = Problem::new(
-                fabric,
-                &view,
-                ask,
-                nodes,
-                Frame { within: ask.must, ..Frame::default() },
-                &meter,
-            );
-            !placement.exact && problem.is_some_and(|problem| problem.judge(&placement.shares).is_some())
+        let is_judged = problem.zip(found.as_ref()).is_none_or(|(problem, placement)| {
+            !placement.exact && problem.judge(&placement.shares).is_some()
         });
         let is_right = found.is_some() == is_any && is_judged;
         is_right.then_some(is_any).ok_or_else(|| format!("{found:?}, placed: {is_any}\n{}", case.describe()))

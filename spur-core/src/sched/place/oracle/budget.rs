@@ -106,12 +106,6 @@ fn answer(case: &Case, ask: &Ask) -> Result<Placement, Misfit> {
     place_or_say(&case.fabric, &case.view(), ask)
 }
 
-fn amounts(case: &Case, placement: &Placement) -> Vec<u32> {
-    let mut amounts = vec![0; case.fabric.len()];
-    placement.shares.iter().for_each(|(pos, share)| amounts[pos.index()] = *share);
-    amounts
-}
-
 /// How many numbers of a rank come before everything that a mode says.
 fn wishes(case: &Case) -> usize {
     let weights = case.weights.as_ref().map_or(0, |weights| weights.known().len());
@@ -123,7 +117,7 @@ fn check(case: &Case) -> Result<bool, String> {
     let found = answer(case, &case.ask);
     let rank = match &found {
         Ok(placement) => {
-            Some(judge.rank(&amounts(case, placement)).ok_or(format!("{placement:?} is not allowed"))?)
+            Some(judge.rank(&case.amounts(placement)).ok_or(format!("{placement:?} is not allowed"))?)
         }
         Err(_) => None,
     };
@@ -132,7 +126,7 @@ fn check(case: &Case) -> Result<bool, String> {
         let mut ask = case.ask.clone();
         leave_out(&mut ask);
         let Some(other) = answer(case, &ask).ok().filter(|_| ask != case.ask) else { continue };
-        let Some(theirs) = judge.rank(&amounts(case, &other)) else { continue };
+        let Some(theirs) = judge.rank(&case.amounts(&other)) else { continue };
         let Some(own) = &rank else {
             let shares = other.shares;
             return Err(format!(
@@ -149,7 +143,7 @@ fn check(case: &Case) -> Result<bool, String> {
         let shares =
             |found: &Result<Placement, Misfit>| found.as_ref().ok().map(|found| found.shares.clone());
         if shares(&more) != shares(&found) {
-            let theirs = more.as_ref().ok().and_then(|more| judge.rank(&amounts(case, more)));
+            let theirs = more.as_ref().ok().and_then(|more| judge.rank(&case.amounts(more)));
             return Err(format!(
                 "exact, but {rank:?} and {theirs:?} with a larger budget\n{found:?}\n{more:?}"
             ));

@@ -7,10 +7,10 @@ use spur_chance::Chance;
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
-use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig, WeightsConfig};
-use crate::sched::place::{Score, Strategy};
+use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig};
+use crate::sched::place::Strategy;
 
-use super::{Ask, Slots, View, Weights};
+use super::{Ask, Placement, Slots, View, Weights};
 
 /// A source of questions that a seed repeats.
 pub(super) struct Random(Chance);
@@ -232,25 +232,7 @@ impl Random {
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, most)).collect())
     }
 
-    /// A settable score of a few terms, at one of the steps where it may count, and at times what is known of so many nodes.
-    pub(super) fn score(&mut self, nodes: usize) -> (Score, Option<Vec<u32>>) {
-        let mut weights = WeightsConfig::default();
-        for weight in [
-            &mut weights.resource_availability,
-            &mut weights.topology_alignment,
-            &mut weights.domain_utilisation,
-            &mut weights.past_performance,
-        ] {
-            weight.0 = self.pick(&[0, 0, 500_000, 1_000_000, 3_000_000]);
-        }
-        let before = self.pick(&[ScoreBefore::Span, ScoreBefore::Fit, ScoreBefore::None]);
-        let known = self
-            .one_in(2)
-            .then(|| (0..nodes).map(|_| self.pick(&[0, 500_000, 900_000, 1_000_000])).collect());
-        (Score { weights, before }, known)
-    }
-
-    /// The same of nodes of which a job takes one share each, at times as many of all that have any.
+    /// Slots of nodes of which a job takes one share each, at times as many of all that have any.
     pub(super) fn shares(&mut self, fabric: &Fabric) -> Slots {
         if self.one_in(3) {
             let room = self.between(1, 4);
@@ -259,11 +241,6 @@ impl Random {
             return Slots::tasks(fabric, (0..fabric.len()).map(of).collect());
         }
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, 4)).collect())
-    }
-
-    /// A weight for every position.
-    pub(super) fn weights(&mut self, fabric: &Fabric, heaviest: u32) -> Weights {
-        Weights::new((0..fabric.len()).map(|_| self.between(1, heaviest)).collect())
     }
 }
 
@@ -365,6 +342,18 @@ impl Case {
         Pos(random.between(0, self.fabric.len() as u32 - 1))
     }
 
+    /// Asks for something more one time in so many.
+    pub(super) fn maybe(
+        &mut self,
+        random: &mut Random,
+        times: u32,
+        wish: impl FnOnce(&mut Self, &mut Random),
+    ) {
+        if random.one_in(times) {
+            wish(self, random);
+        }
+    }
+
     /// Asks for links of a speed, for the lowest latency, or both.
     pub(super) fn network(&mut self, random: &mut Random) {
         let which = random.between(0, 2);
@@ -376,7 +365,7 @@ impl Case {
 
     /// Gives nodes weights.
     pub(super) fn weigh(&mut self, random: &mut Random) {
-        self.weights = Some(random.weights(&self.fabric, 3));
+        self.weights = Some(Weights::new((0..self.fabric.len()).map(|_| random.between(1, 3)).collect()));
     }
 
     /// Asks for nodes of several kinds, some of which are of more than one.
@@ -390,15 +379,9 @@ impl Case {
     /// Rules by size and caps of a leaf together.
     pub(super) fn limit_leaves(&mut self, random: &mut Random) {
         self.ask.whole_leaves = random.one_in(2);
-        if random.one_in(2) {
-            self.ask.adjacent = Some(random.between(1, 3));
-        }
-        if random.one_in(2) {
-            self.ask.max_nodes_per_leaf = Some(random.between(1, 3));
-        }
-        if random.one_in(2) {
-            self.ask.max_slots_per_leaf = Some(random.between(1, 6));
-        }
+        self.maybe(random, 2, |case, random| case.ask.adjacent = Some(random.between(1, 3)));
+        self.maybe(random, 2, |case, random| case.ask.max_nodes_per_leaf = Some(random.between(1, 3)));
+        self.maybe(random, 2, |case, random| case.ask.max_slots_per_leaf = Some(random.between(1, 6)));
         for _ in 0..random.between(0, 2) {
             let layer = self.layer(random, u8::from(self.slots.are_whole()));
             self.ask.multiples.push((layer, random.between(1, 3)));
@@ -462,30 +445,38 @@ impl Case {
         if self.fabric.is_empty() {
             return;
         }
-        if random.one_in(3) {
-            self.weigh(random);
-        }
-        if random.one_in(4) {
-            self.require(random);
-        }
+        self.maybe(random, 3, Case::weigh);
+        self.maybe(random, 4, Case::require);
         if !self.slots.are_whole() && random.one_in(4) {
             self.ask.max_tasks_per_node = Some(random.between(1, 2));
         }
-        if random.one_in(3) {
-            self.count_kinds(random);
-        }
+        self.maybe(random, 3, Case::count_kinds);
         self.ask.contiguous = random.one_in(4);
-        if random.one_in(4) {
-            self.ask.max_nodes_per_leaf = Some(random.between(1, 3));
-        }
-        if random.one_in(4) {
-            self.ask.max_slots_per_leaf = Some(random.between(1, 5));
-        }
+        self.maybe(random, 4, |case, random| case.ask.max_nodes_per_leaf = Some(random.between(1, 3)));
+        self.maybe(random, 4, |case, random| case.ask.max_slots_per_leaf = Some(random.between(1, 5)));
     }
 
-    /// A settable score of a few terms, at one of the steps where it may count.
+    /// A settable score of a few terms, at one of the steps where it may count, and at times what is known of nodes.
     pub(super) fn score(&mut self, random: &mut Random) {
-        (self.ask.score, self.performance) = random.score(self.fabric.len());
+        let weights = &mut self.ask.score.weights;
+        for weight in [
+            &mut weights.resource_availability,
+            &mut weights.topology_alignment,
+            &mut weights.domain_utilisation,
+            &mut weights.past_performance,
+        ] {
+            weight.0 = random.pick(&[0, 0, 500_000, 1_000_000, 3_000_000]);
+        }
+        self.ask.score.before = random.pick(&[ScoreBefore::Span, ScoreBefore::Fit, ScoreBefore::None]);
+        let ended = |random: &mut Random| random.pick(&[0, 500_000, 900_000, 1_000_000]);
+        self.performance = random.one_in(2).then(|| (0..self.fabric.len()).map(|_| ended(random)).collect());
+    }
+
+    /// What a placement gives at each position.
+    pub(super) fn amounts(&self, placement: &Placement) -> Vec<u32> {
+        let mut amounts = vec![0; self.fabric.len()];
+        placement.shares.iter().for_each(|(pos, share)| amounts[pos.index()] = *share);
+        amounts
     }
 
     pub(super) fn describe(&self) -> String {

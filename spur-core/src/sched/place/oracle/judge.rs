@@ -34,6 +34,15 @@ impl<'c> Judge<'c> {
         judge
     }
 
+    /// Slots of a position.
+    fn has(&self, pos: usize) -> u32 {
+        self.case.slots.at(Pos(pos as u32))
+    }
+
+    fn weight(&self, pos: usize) -> u32 {
+        self.case.weights.as_ref().map_or(0, |weights| weights.at(Pos(pos as u32)))
+    }
+
     fn is_flat(&self) -> bool {
         self.case.ask.strategy == Strategy::Flat || self.case.fabric.roots().is_empty()
     }
@@ -45,7 +54,7 @@ impl<'c> Judge<'c> {
         let mut amounts = vec![0; self.case.fabric.len()];
         self.enumerate(0, self.case.ask.tasks, &mut amounts, &mut |amounts| {
             let Some(rank) = self.rank(amounts) else { return };
-            let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
+            let positions: Vec<usize> = taken(amounts);
             // Only a range of nodes makes the number count by itself.
             let fewer = if self.case.ask.nodes.is_some() { usize::MAX - positions.len() } else { 0 };
             let new = (fewer, rank, positions, amounts.to_vec());
@@ -64,7 +73,7 @@ impl<'c> Judge<'c> {
             }
             return;
         }
-        let most = self.case.slots.at(Pos(pos as u32)).min(left.unwrap_or(u32::MAX));
+        let most = self.has(pos).min(left.unwrap_or(u32::MAX));
         for amount in 0..=most {
             if !self.by_tasks && amount > 1 {
                 continue;
@@ -92,11 +101,10 @@ impl<'c> Judge<'c> {
     pub(super) fn rank(&self, amounts: &[u32]) -> Option<Vec<i64>> {
         let nodes = amounts.iter().filter(|&&amount| amount > 0).count() as u32;
         if self.is_flat() {
-            let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
-            let in_a_row = positions.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+            let positions = taken(amounts);
             let allowed = nodes > 0
                 && self.allowed_flat(amounts, nodes)
-                && (in_a_row || !self.case.ask.contiguous)
+                && (!self.case.ask.contiguous || are_in_a_row(&positions))
                 && self.filled.as_ref().is_none_or(|filled| filled.as_ref() == Some(&positions));
             return allowed.then(|| self.steps_flat(amounts, &positions));
         }
@@ -162,8 +170,7 @@ impl<'c> Judge<'c> {
     /// again the first. Where leaves may give only so much, one node after another until every task has a place.
     fn fill(&self, tasks: u32) -> Option<Vec<usize>> {
         let ask = &self.case.ask;
-        let takes =
-            |pos: usize| self.case.slots.at(Pos(pos as u32)).min(ask.max_tasks_per_node.unwrap_or(u32::MAX));
+        let takes = |pos: usize| self.has(pos).min(ask.max_tasks_per_node.unwrap_or(u32::MAX));
         let order: Vec<usize> = self.order_flat().into_iter().filter(|&pos| takes(pos) > 0).collect();
         let meets = |set: u32| {
             let has = |pos: usize| order.iter().position(|&o| o == pos).is_some_and(|at| set >> at & 1 == 1);
@@ -188,9 +195,8 @@ impl<'c> Judge<'c> {
             .min_by_key(|&set| (set.count_ones(), places(set)))?;
         let mut taken = first;
         if !ask.caps_leaves() {
-            let weight =
-                |at: usize| self.case.weights.as_ref().map_or(0, |all| all.at(Pos(order[at] as u32)));
-            let weights: std::collections::BTreeSet<u32> = (0..order.len()).map(weight).collect();
+            let weight = |at: usize| self.weight(order[at]);
+            let weights: BTreeSet<u32> = (0..order.len()).map(weight).collect();
             let heavy = |set: u32| -> Vec<usize> {
                 let of = |own: &u32| places(set).into_iter().filter(|&at| weight(at) == *own).count();
                 weights.iter().rev().map(of).collect()
@@ -212,9 +218,8 @@ impl<'c> Judge<'c> {
 
     /// Where the fabric is ignored: lighter nodes first, then those with fewer slots.
     fn order_flat(&self) -> Vec<usize> {
-        let weight = |pos: usize| self.case.weights.as_ref().map_or(0, |weights| weights.at(Pos(pos as u32)));
         let mut order: Vec<usize> = (0..self.case.fabric.len()).collect();
-        order.sort_by_key(|&pos| (weight(pos), self.case.slots.at(Pos(pos as u32)), pos));
+        order.sort_by_key(|&pos| (self.weight(pos), self.has(pos), pos));
         order
     }
 
@@ -222,7 +227,7 @@ impl<'c> Judge<'c> {
     /// in a row: how many there are of each weight, then their slots.
     fn steps_flat(&self, amounts: &[u32], positions: &[usize]) -> Vec<i64> {
         if self.case.ask.contiguous {
-            let slots = positions.iter().map(|&pos| i64::from(self.case.slots.at(Pos(pos as u32)))).sum();
+            let slots = positions.iter().map(|&pos| i64::from(self.has(pos))).sum();
             let mut steps = self.weights(amounts);
             steps.push(slots);
             return steps;
@@ -270,8 +275,6 @@ impl<'c> Judge<'c> {
     }
 
     fn outline(&self, amounts: &[u32], leaves: &Used) -> bool {
-        let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
-        let in_a_row = positions.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         let fabric = &self.case.fabric;
         let side_by_side = |count: u32| -> bool {
             let ids: Vec<DomainId> = leaves.keys().map(|&id| DomainId(id)).collect();
@@ -283,10 +286,10 @@ impl<'c> Judge<'c> {
             };
             let place = |id: &DomainId| siblings.iter().position(|sibling| sibling == id);
             let places: Option<Vec<usize>> = ids.iter().map(place).collect();
-            ids.len() as u32 == count
-                && places.is_some_and(|places| places.windows(2).all(|pair| pair[0] + 1 == pair[1]))
+            ids.len() as u32 == count && places.is_some_and(|places| are_in_a_row(&places))
         };
-        (in_a_row || !self.case.ask.contiguous) && self.case.ask.adjacent.is_none_or(side_by_side)
+        (!self.case.ask.contiguous || are_in_a_row(&taken(amounts)))
+            && self.case.ask.adjacent.is_none_or(side_by_side)
     }
 
     /// Whether something runs in a leaf.
@@ -527,7 +530,7 @@ impl<'c> Judge<'c> {
         let share = |part: usize, whole: usize| {
             (part * 1_000_000).checked_div(whole).map_or(0, |share| share.min(1_000_000))
         };
-        let open = range.clone().filter(|&pos| self.case.slots.at(Pos(pos as u32)) > 0).count();
+        let open = range.clone().filter(|&pos| self.has(pos) > 0).count();
         let busy = range.clone().filter(|&pos| self.case.occupied.contains(pos)).count();
         let well =
             |known: &Vec<u32>| range.clone().map(|pos| known[pos] as usize).sum::<usize>() / range.len();
@@ -544,19 +547,24 @@ impl<'c> Judge<'c> {
 
     /// Nodes of each weight but the lightest, heaviest first.
     fn weights(&self, amounts: &[u32]) -> Vec<i64> {
-        let Some(weights) = &self.case.weights else { return Vec::new() };
-        let open = |pos: &usize| self.case.slots.at(Pos(*pos as u32)) > 0;
-        let mut classes: Vec<u32> =
-            (0..amounts.len()).filter(open).map(|pos| weights.at(Pos(pos as u32))).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        let count = |class: &u32| {
-            (0..amounts.len())
-                .filter(|&pos| amounts[pos] > 0 && weights.at(Pos(pos as u32)) == *class)
-                .count() as i64
-        };
-        classes.iter().skip(1).rev().map(count).collect()
+        if self.case.weights.is_none() {
+            return Vec::new();
+        }
+        let open = (0..amounts.len()).filter(|&pos| self.has(pos) > 0);
+        let classes: BTreeSet<u32> = open.map(|pos| self.weight(pos)).collect();
+        let taken: Vec<u32> = taken(amounts).into_iter().map(|pos| self.weight(pos)).collect();
+        let count = |class: u32| taken.iter().filter(|weight| **weight == class).count() as i64;
+        classes.into_iter().skip(1).rev().map(count).collect()
     }
+}
+
+/// The positions that give something.
+fn taken(amounts: &[u32]) -> Vec<usize> {
+    (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect()
+}
+
+fn are_in_a_row(places: &[usize]) -> bool {
+    places.windows(2).all(|pair| pair[0] + 1 == pair[1])
 }
 
 fn layer_of(judge: &Judge<'_>, id: DomainId) -> usize {

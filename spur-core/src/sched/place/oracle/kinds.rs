@@ -20,9 +20,7 @@ fn mix(kind: &str, fabric: fn(&mut Random) -> Fabric, size: Size, wishes: &[(u32
         let fabric = fabric(random);
         let mut case = size(random, fabric);
         for (times, wish) in wishes {
-            if random.one_in(*times) {
-                wish(&mut case, random);
-            }
+            case.maybe(random, *times, wish);
         }
         let answer = ask(&case);
         inexact += u64::from(answer.as_ref().is_ok_and(|placement| !placement.exact));
@@ -275,16 +273,10 @@ fn limits_with_one_step() {
     each_seed("limits, with one step", 3000, |random| {
         let fabric = random.fabric();
         let mut case = any_size(random, fabric);
-        if random.one_in(2) {
-            case.count_kinds(random);
-        }
-        if random.one_in(2) {
-            case.limit_leaves(random);
-            case.ask.adjacent = None;
-        }
-        if random.one_in(3) {
-            case.constrain(random);
-        }
+        case.maybe(random, 2, Case::count_kinds);
+        case.maybe(random, 2, Case::limit_leaves);
+        case.ask.adjacent = None;
+        case.maybe(random, 3, Case::constrain);
         case.ask.budget = 1;
         let answer = ask(&case);
         let is_exact = answer.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);

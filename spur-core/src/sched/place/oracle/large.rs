@@ -39,6 +39,12 @@ fn layer(case: &Case, random: &mut Random) -> Layer {
     Layer(random.between(1, case.fabric.top().0.into()) as u8)
 }
 
+/// One in so many of the open nodes, no more than some.
+fn some(case: &Case, random: &mut Random, (times, most): (u32, usize)) -> Vec<Pos> {
+    let open = case.slots.open().ones().filter(|_| random.one_in(times)).take(most);
+    open.map(|index| Pos(index as u32)).collect()
+}
+
 /// Up to so much of what there is.
 fn part(random: &mut Random, all: usize) -> u32 {
     random.between(1, u32::try_from(all).expect("some hundred").max(1))
@@ -68,15 +74,9 @@ fn round(case: &mut Case, random: &mut Random, layers: &[Layer], each: u32) {
 
 /// Asks for layers and for no more of a leaf.
 fn constrain(case: &mut Case, random: &mut Random) {
-    if random.one_in(3) {
-        case.ask.prefer = vec![layer(case, random)];
-    }
-    if random.one_in(4) {
-        case.ask.must = Some(layer(case, random));
-    }
-    if random.one_in(3) {
-        case.ask.max_nodes_per_leaf = Some(random.between(1, 5));
-    }
+    case.maybe(random, 3, |case, random| case.ask.prefer = vec![layer(case, random)]);
+    case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
+    case.maybe(random, 3, |case, random| case.ask.max_nodes_per_leaf = Some(random.between(1, 5)));
 }
 
 /// Whole nodes with multiples, preferences, caps and a score.
@@ -88,9 +88,7 @@ fn whole_nodes() {
         let count = random.pick(&[0, 0, 1, 2]);
         round(&mut case, random, &layers[..count], 1);
         constrain(&mut case, random);
-        if random.one_in(4) {
-            case.score(random);
-        }
+        case.maybe(random, 4, Case::score);
         (case, 1)
     });
 }
@@ -149,13 +147,10 @@ fn segments() {
 fn forced_nodes() {
     same("forced nodes, with one step", 300, 0, |random| {
         let mut case = whole(random);
-        if random.one_in(2) {
-            case.weigh(random);
-        }
+        case.maybe(random, 2, Case::weigh);
         let are_weighed = case.weights.is_some();
         if !are_weighed || random.one_in(3) {
-            let open: Vec<usize> = case.slots.open().ones().filter(|_| random.one_in(6)).take(4).collect();
-            case.ask.required = open.into_iter().map(|index| Pos(index as u32)).collect();
+            case.ask.required = some(&case, random, (6, 4));
         }
         if random.one_in(4) {
             // Several units are for those alone that are no matter of weight.
@@ -166,15 +161,11 @@ fn forced_nodes() {
         // Outlines that say no more than that.
         case.ask.contiguous = case.ask.nodes == Some((1, 1)) && random.one_in(2);
         case.ask.adjacent = random.one_in(10).then_some(1);
-        if random.one_in(5) {
-            case.prefer_a_domain(random);
-        }
+        case.maybe(random, 5, Case::prefer_a_domain);
         if !are_weighed && random.one_in(2) {
             case.ask.max_spans = vec![(layer(&case, random), random.between(1, 6))];
         }
-        if random.one_in(5) {
-            case.score(random);
-        }
+        case.maybe(random, 5, Case::score);
         (case, 1)
     });
 }
@@ -191,18 +182,10 @@ fn tasks() {
         let slots = Slots::tasks(&fabric, takes);
         let tasks = part(random, slots.total() as usize);
         let mut case = Case::new(random, fabric, slots, Ask::tasks(tasks));
-        if random.one_in(4) {
-            case.weigh(random);
-        }
-        if random.one_in(4) {
-            case.ask.must = Some(layer(&case, random));
-        }
-        if random.one_in(4) {
-            case.ask.prefer = vec![layer(&case, random)];
-        }
-        if random.one_in(4) {
-            case.ask.max_tasks_per_node = Some(random.between(1, most));
-        }
+        case.maybe(random, 4, Case::weigh);
+        case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
+        case.maybe(random, 4, |case, random| case.ask.prefer = vec![layer(case, random)]);
+        case.maybe(random, 4, |case, random| case.ask.max_tasks_per_node = Some(random.between(1, most)));
         // A higher domain may touch fewer of a preferred layer, and heavier nodes may be needed.
         let is_plain = case.ask.prefer.is_empty() && case.weights.is_none();
         (case, if is_plain { 1 } else { ANY })
@@ -223,12 +206,10 @@ fn shared_nodes() {
         let count = random.pick(&[0, 1, 1, 2]);
         round(&mut case, random, &layers[..count], each.unwrap_or(1));
         constrain(&mut case, random);
-        if random.one_in(4) {
-            case.ask.max_spans = vec![(layer(&case, random), random.between(1, 4))];
-        }
-        if random.one_in(4) {
-            case.score(random);
-        }
+        case.maybe(random, 4, |case, random| {
+            case.ask.max_spans = vec![(layer(case, random), random.between(1, 4))]
+        });
+        case.maybe(random, 4, Case::score);
         (case, ANY)
     });
 }
@@ -276,10 +257,7 @@ fn constrain_spread(case: &mut Case, random: &mut Random, amount: u32) {
         3 if by_tasks => case.ask.max_tasks_per_node = Some(random.between(1, 3)),
         3 => case.weigh(random),
         4 => case.prefer_a_domain(random),
-        5 if !by_tasks => {
-            let open: Vec<usize> = case.slots.open().ones().filter(|_| random.one_in(9)).take(4).collect();
-            case.ask.required = open.into_iter().map(|index| Pos(index as u32)).collect();
-        }
+        5 if !by_tasks => case.ask.required = some(case, random, (9, 4)),
         _ => {
             let by = random.between(2, 3);
             let wanted = amount.next_multiple_of(by);
@@ -309,9 +287,7 @@ fn counted_kinds() {
         let more = random.pick(&[1, 6, 20]);
         let wanted = least + random.between(0, more);
         case.ask.nodes = Some((wanted, wanted));
-        if random.one_in(4) {
-            case.ask.must = Some(layer(&case, random));
-        }
+        case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
         case.ask.whole_leaves = random.one_in(6);
         (case, FEW)
     });
@@ -328,12 +304,10 @@ fn losers_of_whole_nodes() {
             let largest = random.pick(&[2, 6, 20]);
             let ask = Ask::nodes(random.between(1, largest));
             let mut case = Case::new(random, fabric, slots, ask);
-            if random.one_in(3) {
-                case.ask.prefer = (0..random.between(1, 2)).map(|_| layer(&case, random)).collect();
-            }
-            if random.one_in(4) {
-                case.ask.must = Some(layer(&case, random));
-            }
+            case.maybe(random, 3, |case, random| {
+                case.ask.prefer = (0..random.between(1, 2)).map(|_| layer(case, random)).collect()
+            });
+            case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
             case.ask.whole_leaves = random.one_in(6);
             (case, ANY)
         });
@@ -355,22 +329,13 @@ fn any_size() {
             case.ask.prefer =
                 random.pick(&[&[1][..], &[2], &[1, 2], &[2, 1]]).iter().copied().map(Layer).collect();
         }
-        if random.one_in(4) {
-            case.ask.must = Some(Layer(2));
-        }
+        case.maybe(random, 4, |case, _| case.ask.must = Some(Layer(2)));
         if !are_nodes && random.one_in(4) {
             case.ask.max_tasks_per_node = Some(random.between(1, 4));
         }
-        if random.one_in(4) {
-            case.ask.mode = Mode::Balanced;
-        }
-        if random.one_in(3) {
-            case.weigh(random);
-        }
-        if random.one_in(4) {
-            let open = case.slots.open().ones().filter(|_| random.one_in(12)).take(6);
-            case.ask.required = open.map(|index| Pos(index as u32)).collect();
-        }
+        case.maybe(random, 4, |case, _| case.ask.mode = Mode::Balanced);
+        case.maybe(random, 3, Case::weigh);
+        case.maybe(random, 4, |case, random| case.ask.required = some(case, random, (12, 6)));
         case.ask.whole_leaves = random.one_in(4);
         (case, ANY)
     });

@@ -72,8 +72,7 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
         (None, Ok(placement)) => Err(format!("placed although nothing is allowed: {:?}", placement.shares)),
         (Some((_, amounts)), Err(_)) => Err(format!("refused although {amounts:?} is allowed")),
         (Some((rank, amounts)), Ok(placement)) => {
-            let mut had = vec![0; case.fabric.len()];
-            placement.shares.iter().for_each(|(pos, share)| had[pos.index()] = *share);
+            let had = case.amounts(placement);
             let Some(own) = judge.rank(&had) else {
                 return Err(format!("{had:?} is not allowed; {amounts:?} would be"));
             };
@@ -115,9 +114,7 @@ fn a_few_rivals_are_the_first_of_all() {
             Ask::tasks(random.between(1, 9))
         };
         let mut case = Case::new(random, fabric, slots, ask);
-        if random.one_in(3) {
-            case.constrain(random);
-        }
+        case.maybe(random, 3, Case::constrain);
         let view = case.view();
         let Ok(placement) = place(&case.fabric, &view, &case.ask) else { continue };
         let all = rivals(&case.fabric, &view, &case.ask, &placement, 1000);

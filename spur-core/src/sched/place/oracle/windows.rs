@@ -44,9 +44,7 @@ fn consecutive_nodes_of_large_fabrics() {
             ask.contiguous = true;
             ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
         });
-        if random.one_in(3) {
-            case.weights = Some(random.weights(&case.fabric, 3));
-        }
+        case.maybe(random, 3, Case::weigh);
         let nodes = case.ask.nodes.map_or(0, |(nodes, _)| nodes as usize);
         let is_open = |index: &usize| case.slots.open().contains(*index);
         let windows = (0..case.fabric.len()).map(|start| (start..start + nodes).collect::<Vec<_>>());
@@ -68,9 +66,7 @@ fn consecutive_tasks_of_large_fabrics() {
         let most = if random.one_in(2) { 9 } else { 60 };
         let wanted = random.between(1, most);
         (case.ask.tasks, case.ask.nodes) = (Some(wanted), None);
-        if random.one_in(3) {
-            case.weights = Some(random.weights(&case.fabric, 3));
-        }
+        case.maybe(random, 3, Case::weigh);
         if random.one_in(4) {
             let nodes = random.between(1, wanted.min(12));
             case.ask.nodes = Some((nodes, nodes));

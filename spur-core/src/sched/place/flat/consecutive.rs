@@ -25,7 +25,7 @@ pub(super) fn best(
         ask,
         weights: heavier_weights(free),
     };
-    let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
+    let mut best: Option<(Vec<u64>, u64, &[Free])> = None;
     for run in free.chunk_by(|one, next| next.pos.0 == one.pos.0 + 1) {
         let mut window = Window::empty(&question);
         let mut end = 0;
@@ -37,7 +37,7 @@ pub(super) fn best(
             if !window.has_enough() {
                 break;
             }
-            let is_better = |(of_weights, slots, _): &(Vec<u32>, u64, _)| {
+            let is_better = |(of_weights, slots, _): &(Vec<u64>, u64, _)| {
                 (&window.of_weights, window.slots) < (of_weights, *slots)
             };
             if window.is_allowed() && best.as_ref().is_none_or(is_better) {
@@ -69,23 +69,23 @@ struct Window<'a> {
     question: &'a Question<'a>,
     leaves: VecDeque<Leaf>,
     /// Leaves that may not give as much.
-    over: usize,
-    nodes: u32,
+    over: u64,
+    nodes: u64,
     /// What they take of the job, as far as their leaves may give it.
     takes: u64,
     /// What they have.
     slots: u64,
-    required: usize,
+    required: u64,
     /// Nodes of every counted set.
-    counted: Vec<u32>,
+    counted: Vec<u64>,
     /// Nodes of each of the weights.
-    of_weights: Vec<u32>,
+    of_weights: Vec<u64>,
 }
 
 /// What a window has of a leaf; without one, of consecutive nodes outside the fabric.
 struct Leaf {
     id: Option<DomainId>,
-    nodes: u32,
+    nodes: u64,
     takes: u64,
     load: u64,
 }
@@ -101,7 +101,7 @@ impl Leaf {
 
     fn is_over(&self, question: &Question<'_>) -> bool {
         let load = u32::try_from(self.load).unwrap_or(u32::MAX);
-        self.caps(question).is_some_and(|caps| self.nodes > caps.nodes || !caps.may_bring(load))
+        self.caps(question).is_some_and(|caps| self.nodes > caps.nodes.into() || !caps.may_bring(load))
     }
 }
 
@@ -123,16 +123,18 @@ impl<'a> Window<'a> {
     /// Whether no more nodes are needed.
     fn has_enough(&self) -> bool {
         let Question { ask, wanted, required, .. } = self.question;
-        self.nodes >= wanted.nodes.unwrap_or(1).max(1)
-            && self.takes >= u64::from(wanted.slots)
-            && self.required == required.len()
-            && self.counted.iter().zip(&ask.counts).all(|(count, (_, need))| count >= need)
+        self.nodes >= wanted.nodes.unwrap_or(1).max(1).into()
+            && self.takes >= wanted.slots.into()
+            && self.required == required.len() as u64
+            && self.counted.iter().zip(&ask.counts).all(|(count, (_, need))| *count >= (*need).into())
     }
 
     /// Whether a job may have just these nodes, of which each gets a slot at least.
     fn is_allowed(&self) -> bool {
         let Wanted { nodes, slots } = self.question.wanted;
-        self.over == 0 && self.nodes == nodes.unwrap_or(self.nodes) && self.nodes <= slots
+        self.over == 0
+            && nodes.is_none_or(|nodes| self.nodes == u64::from(nodes))
+            && self.nodes <= slots.into()
     }
 
     /// Adds the next node behind.
@@ -142,50 +144,41 @@ impl<'a> Window<'a> {
         if self.leaves.back().is_none_or(|leaf| leaf.id != id) {
             self.leaves.push_back(Leaf { id, nodes: 0, takes: 0, load: 0 });
         }
-        self.nodes += 1;
-        self.slots += u64::from(free.slots);
-        self.tell(free, |count| *count += 1);
-        self.required += usize::from(question.required.contains(&free.pos));
-        let Some(leaf) = self.leaves.back_mut() else { return };
-        let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
-        leaf.nodes += 1;
-        leaf.takes += u64::from(free.takes);
-        leaf.load += load(question, free);
-        self.takes += leaf.gives(question) - gave;
-        self.over += usize::from(leaf.is_over(question)) - usize::from(was_over);
+        self.count(free, VecDeque::back_mut, u64::wrapping_add);
     }
 
     /// Takes the first node away.
     fn remove(&mut self, free: &Free) {
-        let question = self.question;
-        self.nodes -= 1;
-        self.slots -= u64::from(free.slots);
-        self.tell(free, |count| *count -= 1);
-        self.required -= usize::from(question.required.contains(&free.pos));
-        let Some(leaf) = self.leaves.front_mut() else { return };
-        let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
-        leaf.nodes -= 1;
-        leaf.takes -= u64::from(free.takes);
-        leaf.load -= load(question, free);
-        self.takes -= gave - leaf.gives(question);
-        self.over -= usize::from(was_over) - usize::from(leaf.is_over(question));
-        if leaf.nodes == 0 {
+        self.count(free, VecDeque::front_mut, u64::wrapping_sub);
+        if self.leaves.front().is_some_and(|leaf| leaf.nodes == 0) {
             self.leaves.pop_front();
         }
     }
 
-    /// Counts a node where it counts.
-    fn tell(&mut self, free: &Free, count: impl Fn(&mut u32)) {
-        let Question { ask, weights, .. } = self.question;
-        let sets = self.counted.iter_mut().zip(&ask.counts);
-        sets.filter(|(_, (set, _))| set.contains(free.pos.index())).for_each(|(counted, _)| count(counted));
-        if let Ok(at) = weights.binary_search_by(|weight| free.weight.cmp(weight)) {
-            count(&mut self.of_weights[at]);
+    /// Changes what a node at one end counts for.
+    fn count(
+        &mut self,
+        free: &Free,
+        end: fn(&mut VecDeque<Leaf>) -> Option<&mut Leaf>,
+        change: fn(u64, u64) -> u64,
+    ) {
+        let question = self.question;
+        let by = |count: &mut u64, by: u32| *count = change(*count, by.into());
+        by(&mut self.nodes, 1);
+        by(&mut self.slots, free.slots);
+        by(&mut self.required, question.required.contains(&free.pos).into());
+        for (counted, (set, _)) in self.counted.iter_mut().zip(&question.ask.counts) {
+            by(counted, set.contains(free.pos.index()).into());
         }
+        if let Ok(at) = question.weights.binary_search_by(|weight| free.weight.cmp(weight)) {
+            by(&mut self.of_weights[at], 1);
+        }
+        let Some(leaf) = end(&mut self.leaves) else { return };
+        let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
+        by(&mut leaf.nodes, 1);
+        by(&mut leaf.takes, free.takes);
+        by(&mut leaf.load, question.caps.map_or(0, |caps| caps.load_of(free.pos)));
+        self.takes = self.takes + leaf.gives(question) - gave;
+        self.over = self.over + u64::from(leaf.is_over(question)) - u64::from(was_over);
     }
-}
-
-/// What a node brings.
-fn load(question: &Question<'_>, free: &Free) -> u64 {
-    question.caps.map_or(0, |caps| caps.load_of(free.pos).into())
 }

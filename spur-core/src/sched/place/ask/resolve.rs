@@ -263,8 +263,7 @@ impl Resolver<'_> {
             ask.min_speed = need.bandwidth.map(|speed| speed.0);
             ask.lowest_latency = need.latency;
         }
-        ask.prefer_domain = self.wish.gather_with;
-        ask.prefer_domain = wished_domain(self.fabric, asked).or(ask.prefer_domain);
+        ask.prefer_domain = wished_domain(self.fabric, asked).or(self.wish.gather_with);
         Ok(())
     }
 
@@ -374,19 +373,11 @@ impl Resolver<'_> {
     fn limits(&mut self, config: &TopologyConfig) {
         let ask = &mut self.done.ask;
         let limits = config.limits;
-        ask.max_nodes_per_leaf = ask.max_nodes_per_leaf.into_iter().chain(limits.max_nodes_per_leaf).min();
-        if self.wish.gpus_per_slot > 0
-            && let Some(gpus) = limits.max_gpus_per_leaf
-        {
-            let slots = gpus / self.wish.gpus_per_slot;
-            ask.max_slots_per_leaf = ask.max_slots_per_leaf.into_iter().chain([slots]).min();
-        }
-        if self.wish.gpus_per_node > 0
-            && let Some(gpus) = limits.max_gpus_per_leaf
-        {
-            let nodes = gpus / self.wish.gpus_per_node;
-            ask.max_nodes_per_leaf = ask.max_nodes_per_leaf.into_iter().chain([nodes]).min();
-        }
+        let gpus_of = |each: u32| limits.max_gpus_per_leaf.and_then(|gpus| gpus.checked_div(each));
+        let nodes = [ask.max_nodes_per_leaf, limits.max_nodes_per_leaf, gpus_of(self.wish.gpus_per_node)];
+        let slots = [ask.max_slots_per_leaf, gpus_of(self.wish.gpus_per_slot)];
+        ask.max_nodes_per_leaf = nodes.into_iter().flatten().min();
+        ask.max_slots_per_leaf = slots.into_iter().flatten().min();
         ask.leaf_load = (limits.max_gpus_per_leaf.zip(self.wish.gpus_by_node))
             .map(|(most, of)| LeafLoad { of: Arc::clone(of), most });
     }

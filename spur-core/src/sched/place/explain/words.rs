@@ -7,7 +7,7 @@ use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::answer::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
 use crate::sched::place::dispatch::place;
-use crate::sched::place::problem::positions;
+use crate::sched::place::problem::{positions, sum_of_largest};
 use crate::sched::place::slots::{Slots, View};
 use crate::text::gather::LinkSpeed;
 
@@ -58,10 +58,10 @@ impl Misfit {
         }
         for (index, &(id, takes)) in self.nearest.iter().enumerate() {
             let name = fabric.domain(id).name();
-            let lead = if index == 0 { ";" } else { "," };
-            let verb = if index == 0 { " has" } else { "" };
-            let free = if index == 0 { " free" } else { "" };
-            let _ = write!(text, "{lead} {name}{verb} {takes}{free}");
+            let _ = match index {
+                0 => write!(text, "; {name} has {takes} free"),
+                _ => write!(text, ", {name} {takes}"),
+            };
         }
         if let Some((_, most)) = self.nearest.first() {
             let _ = write!(text, " (largest {most})");
@@ -195,63 +195,50 @@ pub fn is_never(fabric: &Fabric, idle: &Slots, ask: &Ask) -> bool {
 #[must_use]
 pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<Never> {
     let view = View::new(idle, idle);
-    let misfit = match place_or_say(fabric, &view, ask) {
-        Ok(_) => return None,
-        Err(misfit) if !misfit.exact => return None,
-        Err(misfit) => misfit,
-    };
-    let unit = misfit.unit.name(misfit.wanted);
+    let misfit = place_or_say(fabric, &view, ask).err().filter(|misfit| misfit.exact)?;
     if let Some(never) = too_few_for_counts(fabric, &view, ask) {
         return Some(never);
     }
+    let unit = misfit.unit.name(misfit.wanted);
+    let asked = format!("{} {unit}", misfit.wanted);
     let multiple = forbidding(fabric, &view, ask);
     let text = match (ask.must, misfit.nearest.first()) {
         _ if let Some((layer, by)) = multiple => {
-            let (name, most) =
-                (fabric.layer_name(layer), largest_multiple(fabric, &view, misfit.unit, layer));
-            let wanted = misfit.wanted;
-            match most {
+            let name = fabric.layer_name(layer);
+            match largest_multiple(fabric, &view, misfit.unit, layer) {
                 most if most < by => {
-                    format!("{name}*{by} with {wanted} {unit}: the largest {name} has {most} {unit}")
+                    format!("{name}*{by} with {asked}: the largest {name} has {most} {unit}")
                 }
-                _ => format!("{name}*{by} with {wanted} {unit}: no part of the fabric holds them so divided"),
+                _ => format!("{name}*{by} with {asked}: no part of the fabric holds them so divided"),
             }
         }
         (Some(layer), Some(&(_, most))) if layer > Layer::NODE && misfit.kind == MisfitKind::TooFew => {
             let name = fabric.layer_name(layer);
-            format!("must:{name} with {} {unit}: the largest {name} has {most} {unit}", misfit.wanted)
+            format!("must:{name} with {asked}: the largest {name} has {most} {unit}")
         }
-        (Some(Layer::NODE), _) => format!("must:node with {} {unit}: no node holds that", misfit.wanted),
-        _ if let MisfitKind::Span { layer, most } = misfit.kind => {
-            let name = fabric.layer_name(layer);
-            match most {
-                1 => format!("{} {unit}: no {name} holds them", misfit.wanted),
-                _ => format!("{} {unit}: no {most} of layer {name} hold them", misfit.wanted),
-            }
-        }
+        (Some(Layer::NODE), _) => format!("must:node with {asked}: no node holds that"),
+        _ if let MisfitKind::Span { layer, most } = misfit.kind => match (fabric.layer_name(layer), most) {
+            (name, 1) => format!("{asked}: no {name} holds them"),
+            (name, _) => format!("{asked}: no {most} of layer {name} hold them"),
+        },
         _ if misfit.kind == MisfitKind::Link => {
-            format!("{} {unit}: no domain whose links are that fast holds them", misfit.wanted)
+            format!("{asked}: no domain whose links are that fast holds them")
         }
         (_, Some(&(id, most))) if misfit.kind == MisfitKind::TooFew => {
             let name = fabric.domain(id).name();
-            format!("{} {unit}: the largest part of the fabric, {name}, holds {most}", misfit.wanted)
+            format!("{asked}: the largest part of the fabric, {name}, holds {most}")
         }
-        (_, None) if misfit.kind == MisfitKind::TooFew => {
-            let all = match misfit.unit {
-                Unit::Nodes => idle.nodes() as u64,
-                Unit::Tasks => idle.total(),
-            };
-            format!("{} {unit}: there are {all}", misfit.wanted)
-        }
+        (_, None) if misfit.kind == MisfitKind::TooFew => match misfit.unit {
+            Unit::Nodes => format!("{asked}: there are {}", idle.nodes()),
+            Unit::Tasks => format!("{asked}: there are {}", idle.total()),
+        },
         _ if !ask.required.is_empty()
             && place(fabric, &view, &Ask { required: Vec::new(), ..ask.clone() }).is_ok() =>
         {
             let part = misfit.layer.map_or("part of the fabric", |layer| fabric.layer_name(layer));
-            format!("{} {unit}: no {part} holds them with all nodes of -w", misfit.wanted)
+            format!("{asked}: no {part} holds them with all nodes of -w")
         }
-        _ => {
-            format!("{} {unit}: no part of the fabric has the shape asked for, even when idle", misfit.wanted)
-        }
+        _ => format!("{asked}: no part of the fabric has the shape asked for, even when idle"),
     };
     let nearest = [
         fewer(fabric, &view, ask, misfit.wanted),
@@ -291,9 +278,8 @@ pub fn hold_fewer(idle: &Slots, nodes: u32, wanted: u64) -> Option<u64> {
     if idle.are_whole() || idle.nodes() <= nodes as usize {
         return None;
     }
-    let mut slots: Vec<u32> = positions(0..idle.open().len()).map(|pos| idle.at(pos)).collect();
-    slots.sort_unstable_by_key(|slots| std::cmp::Reverse(*slots));
-    let hold: u64 = slots.iter().take(nodes as usize).map(|slots| u64::from(*slots)).sum();
+    let slots: Vec<u32> = idle.iter().map(|(_, slots)| slots).collect();
+    let hold = sum_of_largest(slots, nodes as usize);
     (hold < wanted).then_some(hold)
 }
 

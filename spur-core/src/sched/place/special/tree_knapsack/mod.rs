@@ -69,7 +69,8 @@ struct TreeKnapsack {
     prices: Vec<Price>,
     /// Parts of the way down that can be told apart.
     depth: usize,
-    /// Numbers of what comes out beside the amount.
+    /// What comes out beside the amount, and its numbers.
+    beside: Beside,
     numbers: usize,
     /// Amounts that can be wanted.
     width: usize,
@@ -89,7 +90,7 @@ impl TreeKnapsack {
         let width = amount + 1;
         let numbers = beside.number() as usize + 1;
         let stages = Vec::with_capacity(items.len());
-        let mut walk = Self { stages, prices: Vec::new(), depth: 1, numbers, width, answers: 0 };
+        let mut walk = Self { stages, prices: Vec::new(), depth: 1, beside, numbers, width, answers: 0 };
         let mut next = items.iter();
         scale.along(problem, holder, items.iter().map(|item| item.pos), |shared, prices| {
             let Some(&item) = next.next() else { return };
@@ -158,11 +159,11 @@ pub(super) fn solve(
         return Err(Missed::UNKNOWN);
     }
     let found = if all < u64::BITS {
-        walk.prices_from_the_end::<u64>(tail, beside)
+        walk.prices_from_the_end::<u64>(tail)
     } else {
-        walk.prices_from_the_end::<Price>(tail, beside)
+        walk.prices_from_the_end::<Price>(tail)
     };
-    Ok(walk.follow(&found.ok_or(Missed::NONE)?, amount, beside))
+    Ok(walk.follow(&found.ok_or(Missed::NONE)?, amount))
 }
 
 /// The greatest common divisor; of two zeros, 0.
@@ -173,11 +174,13 @@ fn gcd(a: u32, b: u32) -> u32 {
 impl TreeKnapsack {
     /// Says for every stage and everything that may be wanted there whether its item is used in the choice of the least price;
     /// None where nothing holds the job.
-    fn prices_from_the_end<P: Total>(&self, tail: u32, beside: Beside) -> Option<Vec<bool>> {
+    fn prices_from_the_end<P: Total>(&self, tail: u32) -> Option<Vec<bool>> {
         let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];
         let mut here = after.clone();
         let mut uses = vec![false; self.answers];
-        let done = if matches!(beside, Beside::Nodes(_)) { 1 } else { self.numbers };
+        // Nodes are used though nothing is wanted any more, if they have to be.
+        let needs_more = matches!(self.beside, Beside::Nodes(_));
+        let done = if needs_more { 1 } else { self.numbers };
         (0..self.depth).for_each(|used| {
             (0..done).for_each(|number| after[self.row(used, number)] = P::NOTHING);
         });
@@ -195,10 +198,10 @@ impl TreeKnapsack {
                     if most > most_after {
                         after[skipped + most_after + 1..=skipped + most].fill(P::NEVER);
                     }
-                    let (taken, needs_more) = self.taken(stage, used, number, next, beside);
+                    let left = self.left(stage, used, number);
                     let step = KnapsackStep {
                         skips: &after[skipped + least..skipped + least + amounts],
-                        taken: taken.map(|row| &after[row..row + self.width]),
+                        taken: left.map(|number| &after[self.row(next, number)..][..self.width]),
                         takes: stage.takes,
                         least,
                         price,
@@ -216,27 +219,17 @@ impl TreeKnapsack {
         (wanted <= most_after && price != P::NEVER).then_some(uses)
     }
 
-    /// The row that holds what is left to do once the item of a stage is used, if it may be; and whether it may be used
-    /// though nothing is wanted any more.
-    fn taken(
-        &self,
-        stage: &ItemStage,
-        used: usize,
-        number: usize,
-        next: usize,
-        beside: Beside,
-    ) -> (Option<usize>, bool) {
-        let opens_leaf = used < stage.depth;
-        let left = match beside {
+    /// What is left of what comes out beside the amount once the item of a stage is used, if it may be.
+    fn left(&self, stage: &ItemStage, used: usize, number: usize) -> Option<usize> {
+        match self.beside {
             Beside::Nothing => Some(number),
             Beside::Nodes(_) => number.checked_sub(1),
-            Beside::Leaves(_) => number.checked_sub(usize::from(opens_leaf)),
-        };
-        (left.map(|number| self.row(next, number)), matches!(beside, Beside::Nodes(_)))
+            Beside::Leaves(_) => number.checked_sub(usize::from(used < stage.depth)),
+        }
     }
 
     /// The items that are used.
-    fn follow(&self, uses: &[bool], amount: usize, beside: Beside) -> Vec<KnapsackItem> {
+    fn follow(&self, uses: &[bool], amount: usize) -> Vec<KnapsackItem> {
         let (mut used, mut number, mut left) = (0, self.numbers - 1, amount);
         let mut items = Vec::new();
         for (index, stage) in self.stages.iter().enumerate() {
@@ -244,11 +237,7 @@ impl TreeKnapsack {
             let (least, most) = stage.wanted;
             let answer = stage.answers + (used * self.numbers + number) * (most - least + 1) + left - least;
             if uses[answer] {
-                match beside {
-                    Beside::Nothing => {}
-                    Beside::Nodes(_) => number -= 1,
-                    Beside::Leaves(_) => number -= usize::from(used < stage.depth),
-                }
+                number = self.left(stage, used, number).unwrap_or(0);
                 items.push(stage.item);
                 left = left.saturating_sub(stage.takes);
                 used = next;

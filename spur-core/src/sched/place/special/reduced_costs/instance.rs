@@ -168,38 +168,25 @@ impl<'p> Instance<'p> {
         }
         let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();
         let mut shares = Vec::with_capacity(leaves.len());
-        self.give(&leaves, 0..self.pieces.len(), self.amount, &mut shares);
+        self.give(None, &leaves, self.amount, &mut shares);
         shares
     }
 
-    /// Gives the leaves among some pieces so much.
-    fn give(
-        &self,
-        leaves: &[usize],
-        pieces: std::ops::Range<usize>,
-        amount: u32,
-        shares: &mut Vec<(DomainId, u32)>,
-    ) {
-        let (mut left, mut rest) = (amount, leaves);
-        let mut at = pieces.start;
-        let above = self.pieces.get(at).and_then(|piece| piece.above);
+    /// Gives some leaves of a piece, or of the holder, so much.
+    fn give(&self, piece: Option<usize>, leaves: &[usize], amount: u32, shares: &mut Vec<(DomainId, u32)>) {
+        let parts = self.parts(piece, leaves);
+        let mut left = amount;
         // What those behind it have to have.
-        let mut behind: u32 = self.below(above).into_iter().map(|piece| self.pieces[piece].least).sum();
-        while at < pieces.end {
-            let end = self.pieces[at].end;
-            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < end));
-            rest = after;
-            behind -= self.pieces[at].least;
-            if !inside.is_empty() {
-                let piece = self.holds(at, inside).min(left - behind);
-                left -= piece;
-                if end == at + 1 {
-                    shares.push((self.pieces[at].id, piece));
-                } else {
-                    self.give(inside, at + 1..end, piece, shares);
-                }
+        let mut behind: u32 = parts.iter().map(|(part, _)| self.pieces[*part].least).sum();
+        for (part, inside) in parts {
+            behind -= self.pieces[part].least;
+            let share = self.holds(part, inside).min(left - behind);
+            left -= share;
+            if self.pieces[part].end == part + 1 {
+                shares.push((self.pieces[part].id, share));
+            } else {
+                self.give(Some(part), inside, share, shares);
             }
-            at = end;
         }
     }
 
@@ -209,17 +196,19 @@ impl<'p> Instance<'p> {
         if end == piece + 1 {
             return room;
         }
-        let (mut at, mut rest, mut sum) = (piece + 1, leaves, 0_u32);
-        while at < end {
-            let next = self.pieces[at].end;
-            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < next));
+        let parts = self.parts(Some(piece), leaves).into_iter();
+        let sum = parts.fold(0_u32, |sum, (part, inside)| sum.saturating_add(self.holds(part, inside)));
+        sum.min(room) / unit * unit
+    }
+
+    /// The pieces directly below one, or below the holder, that some leaves lie in, each with these.
+    fn parts<'l>(&self, piece: Option<usize>, leaves: &'l [usize]) -> Vec<(usize, &'l [usize])> {
+        let mut rest = leaves;
+        let parts = self.below(piece).into_iter().map(|part| {
+            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < self.pieces[part].end));
             rest = after;
-            if !inside.is_empty() {
-                sum = sum.saturating_add(self.holds(at, inside));
-            }
-            at = next;
-        }
-        let sum = sum.min(room);
-        sum - sum % unit
+            (part, inside)
+        });
+        parts.filter(|(_, inside)| !inside.is_empty()).collect()
     }
 }

@@ -9,7 +9,7 @@ use crate::sched::place::answer::Missed;
 
 use super::instance::{Instance, Piece};
 use super::label_table::LabelTable;
-use super::multipliers::{Multipliers, Scope, fees};
+use super::multipliers::{Multipliers, Scope, spends};
 use super::packed_cost::CostLayout;
 
 /// Labels that are put together at most.
@@ -84,28 +84,13 @@ struct Spends {
 }
 
 impl Spends {
-    /// What lies lower than a layer is taken whole.
     fn new(instance: &Instance<'_>, multipliers: &[Multipliers], lowest: Layer) -> Self {
         let count = instance.pieces.len();
         let mut spends = Self { skipped: vec![[0; LANES]; count], used: vec![[0; LANES]; count] };
-        let mut sums = vec![0_i64; count];
         for (lane, multipliers) in multipliers.iter().enumerate() {
-            let fees = fees(&multipliers.multipliers);
-            sums.fill(0);
-            for (at, piece) in instance.pieces.iter().enumerate().rev() {
-                if !multipliers.usable.contains(at) {
-                    spends.used[at][lane] = WIDEST + 1;
-                    continue;
-                }
-                let fee = fees[piece.counts];
-                let is_whole = piece.end == at + 1 || piece.layer <= lowest;
-                let below = if is_whole { piece.room.into() } else { sums[at] };
-                let worth = (below.min(piece.room.into()) - fee).max(0);
-                if let Some(above) = piece.above {
-                    sums[above] += worth;
-                }
-                spends.skipped[at][lane] = worth;
-                spends.used[at][lane] = worth + fee - below;
+            for (at, (skipped, used)) in self::spends(instance, multipliers, lowest).into_iter().enumerate() {
+                spends.skipped[at][lane] = skipped;
+                spends.used[at][lane] = if multipliers.usable.contains(at) { used } else { WIDEST + 1 };
             }
         }
         spends

@@ -125,12 +125,6 @@ impl<'p> Layered<'p> {
         Ok(layered)
     }
 
-    /// Whether every choice is worse than a known one, by no more than how few domains of the first layers hold the job.
-    fn is_worse(&self, holder: DomainId, than: &Rank) -> bool {
-        let Instance { problem, order, .. } = &self.instance;
-        *than < bound(problem, holder, order, &self.counts())
-    }
-
     /// Whether nothing is known of some layers.
     fn is_short(&self) -> bool {
         self.scope.known < self.instance.order.len()
@@ -167,9 +161,11 @@ impl<'p> Layered<'p> {
         counts
     }
 
-    /// The best choice in a holder, and what it was made of; none that is worse than a known one.
+    /// The best choice in a holder, and what it was made of; none where every choice is worse than a known one, by no more than
+    /// how few domains of the first layers hold the job.
     fn found(mut self, holder: DomainId, than: Option<&Rank>) -> Result<(Instance<'p>, BestLabel), Missed> {
-        if than.is_some_and(|than| self.is_worse(holder, than)) {
+        let Instance { problem, order, .. } = &self.instance;
+        if than.is_some_and(|than| *than < bound(problem, holder, order, &self.counts())) {
             return Err(Missed::NONE);
         }
         if !self.is_short()

@@ -214,20 +214,8 @@ fn all(instance: &Instance<'_>) -> FixedBitSet {
 
 /// Which domains may be used with what multipliers leave to spend.
 fn usable(instance: &Instance<'_>, known: &Multipliers) -> FixedBitSet {
-    let fees = fees(&known.multipliers);
-    let mut sums = vec![0_i64; instance.pieces.len()];
-    // What using each domain spends by itself.
-    let mut spent = vec![0_i64; instance.pieces.len()];
-    for at in known.usable.ones().rev() {
-        let piece = &instance.pieces[at];
-        let room = i64::from(piece.room);
-        let below = if piece.end == at + 1 { room } else { sums[at] };
-        let worth = (below.min(room) - fees[piece.counts]).max(0);
-        spent[at] = worth + fees[piece.counts] - below;
-        if let Some(above) = piece.above {
-            sums[above] += worth;
-        }
-    }
+    let mut spent: Vec<i64> =
+        spends(instance, known, Layer::NODE).into_iter().map(|(_, used)| used).collect();
     let mut usable = FixedBitSet::with_capacity(instance.pieces.len());
     for at in known.usable.ones() {
         spent[at] += instance.pieces[at].above.map_or(0, |above| spent[above]);
@@ -236,8 +224,28 @@ fn usable(instance: &Instance<'_>, known: &Multipliers) -> FixedBitSet {
     usable
 }
 
+/// What each domain that may be used spends by itself if it is not used, and if it is. What lies lower than a layer is taken
+/// whole.
+pub(super) fn spends(instance: &Instance<'_>, known: &Multipliers, lowest: Layer) -> Vec<(i64, i64)> {
+    let fees = fees(&known.multipliers);
+    let mut sums = vec![0_i64; instance.pieces.len()];
+    let mut spends = vec![(0, 0); instance.pieces.len()];
+    for at in known.usable.ones().rev() {
+        let piece = &instance.pieces[at];
+        let (room, fee) = (i64::from(piece.room), fees[piece.counts]);
+        let is_whole = piece.end == at + 1 || piece.layer <= lowest;
+        let below = if is_whole { room } else { sums[at] };
+        let worth = (below.min(room) - fee).max(0);
+        spends[at] = (worth, worth + fee - below);
+        if let Some(above) = piece.above {
+            sums[above] += worth;
+        }
+    }
+    spends
+}
+
 /// What is paid for a domain, by the layers that it counts for.
-pub(super) fn fees(multipliers: &[i64]) -> Vec<i64> {
+fn fees(multipliers: &[i64]) -> Vec<i64> {
     let fee = |layers: usize| {
         let paid = multipliers.iter().enumerate().filter(|(at, _)| layers >> at & 1 == 1);
         paid.map(|(_, multiplier)| multiplier).sum()

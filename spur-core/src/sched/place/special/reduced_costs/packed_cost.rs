@@ -8,6 +8,7 @@ use super::instance::{Instance, Piece};
 use super::multipliers::Scope;
 
 /// How costs of labels are packed into two numbers.
+#[derive(Default)]
 pub(super) struct CostLayout {
     /// Every layer that is looked at: which it is in order, and where its number of domains stands.
     heads: Vec<(usize, u32)>,
@@ -43,16 +44,7 @@ impl CostLayout {
         counts: &[u32],
         usable: &FixedBitSet,
     ) -> Option<Self> {
-        let mut layout = Self {
-            heads: Vec::new(),
-            tails: Vec::new(),
-            rest: 0,
-            marks: 0,
-            wanted: 0,
-            last: (0, 0),
-            limited: 0,
-            above: 0,
-        };
+        let mut layout = Self::default();
         let mut used = 0;
         // The first layer stands highest; layers that only have a limit stand below those that count.
         let unknown = (scope.known..counts.len()).filter(|&layer| scope.covers(layer));

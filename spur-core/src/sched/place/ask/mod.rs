@@ -13,8 +13,9 @@ use crate::model::topology::{ScoreBefore, WeightsConfig};
 pub use block::{BlockRule, Containment};
 pub use resolve::{AskError, NoMultiple, Resolved, Wish, resolve, strategy, wished_features};
 
-/// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs: the default is nothing, with no
+/// steps to search for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ask {
     /// Fewest and most nodes; the largest number that every constraint allows is taken. None: as many as the order
     /// of preference chooses for the tasks.
@@ -91,31 +92,8 @@ impl Ask {
     /// An ask for a number of tasks on as many nodes as they need.
     #[must_use]
     pub fn tasks(count: u32) -> Self {
-        Self {
-            nodes: None,
-            tasks: Some(count),
-            max_tasks_per_node: None,
-            strategy: Strategy::Tree,
-            mode: Mode::Consolidated,
-            must: None,
-            multiples: Vec::new(),
-            max_spans: Vec::new(),
-            segment: None,
-            whole_leaves: false,
-            adjacent: None,
-            contiguous: false,
-            required: Vec::new(),
-            max_nodes_per_leaf: None,
-            max_slots_per_leaf: None,
-            leaf_load: None,
-            counts: Vec::new(),
-            min_speed: None,
-            lowest_latency: false,
-            prefer: Vec::new(),
-            prefer_domain: None,
-            score: Score::default(),
-            budget: crate::model::topology::DEFAULT_SEARCH_BUDGET,
-        }
+        let budget = crate::model::topology::DEFAULT_SEARCH_BUDGET;
+        Self { tasks: Some(count), budget, ..Self::default() }
     }
 }
 
@@ -155,9 +133,10 @@ impl LeafLoad {
 }
 
 /// Which rule of the topology applies to a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Pack as deep as possible over all layers; never wait for it.
+    #[default]
     Tree,
     /// A guarantee by configured size; see [`super::BlockRule`].
     Block,

@@ -149,27 +149,27 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     if let Some(leaves) = problem.ask.adjacent {
         return outline::adjacent::<C>(problem, leaves);
     }
-    let (winner, mut exact) = pareto::choose::<C>(problem);
+    let (winner, exact) = pareto::choose::<C>(problem);
     if winner.is_none() && exact {
         return Err(Missed::NONE);
     }
-    let found = winner.and_then(|mut winner| {
-        exact &= winner.even_out(problem);
-        let rank = winner.rank.clone();
-        Some((rank, pareto::realise(problem, winner, exact)?))
-    });
+    let found =
+        winner.and_then(|winner| Some((winner.rank.clone(), pareto::realise(problem, winner, exact)?)));
     match found {
         Some((_, Placement { exact: true, .. })) => found.ok_or(Missed::NONE),
         // What was cut off may have been better than what is soon found.
-        _ => better(problem, found, pareto::greedy_placement::<C>(problem)).ok_or(Missed::UNKNOWN),
+        _ => best(
+            problem,
+            [found, pareto::greedy_placement::<C>(problem)].into_iter().flatten().map(|(_, p)| p),
+        )
+        .ok_or(Missed::UNKNOWN),
     }
 }
 
-/// The better of two placements of which none is known to be the best.
-fn better(problem: &Problem<'_>, found: Option<Ranked>, other: Option<Ranked>) -> Option<Ranked> {
-    let judged = |(_, placement): Ranked| Some((problem.judge(&placement.shares)?, placement));
-    let all = [found, other].into_iter().flatten().filter_map(judged);
-    all.min_by(|(one, _), (other, _)| one.cmp(other))
+/// The best of some placements of which none is known to be the best.
+fn best(problem: &Problem<'_>, placements: impl Iterator<Item = Placement>) -> Option<Ranked> {
+    let judged = placements.filter_map(|placement| Some((problem.judge(&placement.shares)?, placement)));
+    judged.min_by(|(one, _), (other, _)| one.cmp(other))
 }
 
 fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
@@ -188,11 +188,8 @@ fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if is_exact(&loosely) {
         return loosely;
     }
-    let judged = |placement: Placement| Some((problem.judge(&placement.shares)?, placement));
-    let others = [counted.ok(), loosely.ok(), special::largest_first(problem)]
-        .into_iter()
-        .flatten()
-        .filter_map(judged);
-    let best = others.chain(found.ok()).min_by(|(one, _), (other, _)| one.cmp(other));
+    let found = found.ok().map(|(_, placement)| placement);
+    let all = [counted.ok(), loosely.ok(), special::largest_first(problem), found];
+    let best = best(problem, all.into_iter().flatten());
     best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed::UNKNOWN)
 }

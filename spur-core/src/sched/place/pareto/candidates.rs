@@ -3,9 +3,7 @@
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{
-    self, Cost, Holder, Item, Problem, Rank, first, positions, rank, rank_node,
-};
+use crate::sched::place::problem::{self, Cost, Holder, Item, Problem, Rank, first, rank, rank_node};
 
 use super::Solver;
 use super::balance::balance;
@@ -21,19 +19,8 @@ pub(crate) struct HolderChoice<C> {
     bounds: Vec<(u32, u32)>,
 }
 
-impl<C: Cost> HolderChoice<C> {
-    /// Works out how even the shares of a balanced placement can be; whether they are known to be as even as possible.
-    pub(crate) fn even_out(&mut self, problem: &Problem<'_>) -> bool {
-        if problem.ask.mode != Mode::Balanced {
-            return true;
-        }
-        let mut solver = Solver::new(problem);
-        even_out(&mut solver, self);
-        solver.exact && !problem.meter.is_spent()
-    }
-}
-
-/// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
+/// The best of all candidates, as even as can be where it is balanced, or None where there is none; the flag says whether the
+/// search was exhaustive.
 pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<HolderChoice<C>>, bool) {
     let mut solver = Solver::<C>::new(problem);
     let mut winner: Option<HolderChoice<C>> = None;
@@ -46,10 +33,15 @@ pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<HolderChoice<C>>
             take_better(&mut solver, &mut winner, candidate);
         }
         if problem.meter.is_spent() {
-            return (winner, false);
+            break;
         }
     }
-    let exact = solver.exact;
+    let mut exact = solver.exact && !problem.meter.is_spent();
+    if let Some(winner) = winner.as_mut().filter(|_| problem.ask.mode == Mode::Balanced) {
+        let mut solver = Solver::new(problem);
+        even_out(&mut solver, winner);
+        exact &= solver.exact && !problem.meter.is_spent();
+    }
     (winner, exact)
 }
 
@@ -215,8 +207,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<HolderChoice<C>> {
         (None, Some(&forced)) => fabric.domain(forced).range(),
         (None, None) => 0..fabric.wired(),
     };
-    let open = problem.view.slots.open();
-    for pos in positions(ground).filter(|pos| open.contains(pos.index())) {
+    for pos in problem.view.slots.open_in(ground) {
         let slots = problem.view.slots.at(pos);
         let Some(leaf) = fabric.leaf_of(pos) else { continue };
         let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));

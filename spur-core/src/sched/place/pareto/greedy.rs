@@ -31,9 +31,8 @@ pub(crate) fn greedy_placement<C: Cost>(problem: &Problem<'_>) -> Option<Ranked>
 /// One with as few heavier nodes as will do, where a number of nodes is given.
 fn lightest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let light = Light::of(problem)?;
-    let highest = problem.within.unwrap_or(problem.fabric.top());
-    let least = light.least_heavier(highest)?;
-    (1..=highest.0).map(Layer).find_map(|layer| {
+    let least = light.least_heavier(problem.highest())?;
+    problem.layers().find_map(|layer| {
         let holders = holders(problem, layer).into_iter();
         let mut holders = holders.filter(|&id| light.heavier(id).as_ref() == Some(&least)).take(FEW);
         holders.find_map(|id| on_these::<C>(problem, id, light.pick(id, &least)?))
@@ -53,14 +52,12 @@ fn holders(problem: &Problem<'_>, layer: Layer) -> Vec<DomainId> {
 
 /// A placement on the largest nodes, whatever they weigh.
 fn of_largest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
-    let highest = problem.within.unwrap_or(problem.fabric.top());
-    let is_spread = problem.ask.mode == Mode::Distributed;
-    let layer_at = |index: u8| Layer(if is_spread { highest.0 + 1 - index } else { index });
-    let mut layers = (1..=highest.0).map(layer_at);
-    layers.find_map(|layer| {
+    let on_layer = |layer: Layer| {
         let holders = holders(problem, layer);
         holders.into_iter().take(FEW).find_map(|id| on_picked::<C>(problem, id))
-    })
+    };
+    let is_spread = problem.ask.mode == Mode::Distributed;
+    if is_spread { problem.layers().rev().find_map(on_layer) } else { problem.layers().find_map(on_layer) }
 }
 
 /// The placement on nodes that are picked below a domain, if it is allowed.
@@ -91,10 +88,7 @@ pub(super) fn usable(problem: &Problem<'_>, leaf: DomainId) -> Vec<Pos> {
     if problem.is_barred(leaf) || problem.limit(leaf) == 0 {
         return Vec::new();
     }
-    let open = problem.view.slots.open();
-    let may_pick =
-        |pos: &Pos| open.contains(pos.index()) && problem.may_use(*pos) && problem.most_on(*pos) > 0;
-    positions(problem.fabric.domain(leaf).range()).filter(may_pick).collect()
+    problem.open_nodes(leaf).filter(|&pos| problem.may_use(pos) && problem.most_on(pos) > 0).collect()
 }
 
 /// The least number such that nodes which take no more than it still take the whole job.
@@ -227,7 +221,7 @@ impl<'p, 'a> Picker<'p, 'a> {
         let takes = |pos: Pos| (problem.load_of(pos), Reverse(problem.most_on(pos)));
         open.sort_by_key(|&pos| (weight(pos), takes(pos), problem.slots_of_node(pos)));
         for pos in open {
-            if sum >= most || problem.leaf_nodes().is_some_and(|most| nodes >= most) {
+            if sum >= most || problem.leaf_nodes.is_some_and(|most| nodes >= most) {
                 break;
             }
             let more = load.saturating_add(problem.load_of(pos));

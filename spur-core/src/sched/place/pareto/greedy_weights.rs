@@ -1,6 +1,7 @@
 //! So many nodes for some tasks with as few heavier ones as will do, where the best ones take too long to find.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
@@ -16,8 +17,8 @@ pub(super) struct Light<'p, 'a> {
     problem: &'p Problem<'a>,
     /// The number of nodes that the job wants.
     nodes: u32,
-    /// The nodes of every leaf that may be picked, and where it begins; in fabric order.
-    leaves: Vec<(usize, Vec<Node>)>,
+    /// The nodes of every leaf that may be picked.
+    leaves: BTreeMap<DomainId, Vec<Node>>,
 }
 
 impl<'p, 'a> Light<'p, 'a> {
@@ -35,20 +36,16 @@ impl<'p, 'a> Light<'p, 'a> {
             let mut open: Vec<Node> = open.map(|pos| (class(pos), problem.most_on(pos), pos)).collect();
             open.sort_by_key(|&(class, takes, _)| Reverse((class, takes)));
             problem.keep_allowed(leaf, &mut open, |&(_, _, pos)| pos);
-            (problem.fabric.domain(leaf).range().start, open)
+            (leaf, open)
         };
         let leaves = problem.fabric.domains_of(Layer::LEAF).filter(|&leaf| problem.room(leaf) > 0);
-        let mut leaves: Vec<(usize, Vec<Node>)> = leaves.map(of_leaf).collect();
-        leaves.sort_unstable_by_key(|(start, _)| *start);
-        Some(Self { problem, nodes, leaves })
+        Some(Self { problem, nodes, leaves: leaves.map(of_leaf).collect() })
     }
 
     /// The nodes of the leaves of a domain.
     fn below(&self, holder: DomainId) -> impl Iterator<Item = &[Node]> {
-        let range = self.problem.fabric.domain(holder).range();
-        let first = self.leaves.partition_point(|(start, _)| *start < range.start);
-        let end = self.leaves.partition_point(|(start, _)| *start < range.end);
-        self.leaves[first..end].iter().map(|(_, nodes)| nodes.as_slice())
+        let leaves = self.problem.leaves_below(holder, |_| true).into_iter();
+        leaves.filter_map(|leaf| Some(self.leaves.get(&leaf)?.as_slice()))
     }
 
     /// How many nodes of each class but the lightest the job needs in a domain, the heaviest first; None where the largest

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Cost, Item, NARROW, Problem, positions, prune};
+use crate::sched::place::problem::{Cost, Item, NARROW, Problem, prune};
 
 pub(super) use candidates::{choose, losers, may_hold, realise};
 pub(super) use greedy::greedy_placement;
@@ -71,8 +71,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
                 .filter(|(_, front)| !front.is_empty())
                 .collect();
         }
-        let open = self.problem.view.slots.open();
-        (positions(domain.range()).filter(|pos| open.contains(pos.index())))
+        (self.problem.open_nodes(id))
             .filter_map(|pos| Some((Member::Node(pos), self.node_front(pos)?)))
             .collect()
     }
@@ -260,7 +259,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let mut item = inside.clone();
         if layer == Layer::LEAF {
             hi = hi.min(problem.leaf_cap(id));
-            if problem.leaf_nodes().is_some_and(|most| item.key.nodes > most)
+            if problem.leaf_nodes.is_some_and(|most| item.key.nodes > most)
                 || !problem.may_bring(item.key.load)
             {
                 return;
@@ -329,7 +328,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             && self.is_within_limits(id)
             && !(leaf && amount > problem.leaf_cap(id))
             && (!leaf || problem.may_bring(inside.key.load))
-            && !(leaf && problem.leaf_nodes().is_some_and(|most| inside.key.nodes > most))
+            && !(leaf && problem.leaf_nodes.is_some_and(|most| inside.key.nodes > most))
     }
 
     /// Whether the whole job is within the limits of the domain that holds it.

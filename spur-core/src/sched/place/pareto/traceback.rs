@@ -5,7 +5,7 @@
 
 use crate::model::fabric::{DomainId, Pos};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Cost, Item, positions};
+use crate::sched::place::problem::{Cost, Item};
 
 use super::{Front, Member, Solver};
 
@@ -160,13 +160,13 @@ impl<C: Cost> Traceback<'_, '_, '_, C> {
     fn alike(&mut self, leaf: DomainId, goals: &[&Goal<'_, C>]) -> Item<C> {
         let nothing = Item::nothing(self.solver.problem.layout.width());
         let problem = self.solver.problem;
-        let open = problem.view.slots.open();
-        let free = positions(problem.fabric.domain(leaf).range()).filter(|pos| open.contains(pos.index()));
         let most = problem.view.slots.nodes_of(leaf).min(problem.amount);
         for amount in (1..=most).rev() {
             let part = Item { lo: amount, hi: amount, ..nothing.clone() };
             if goals.iter().any(|goal| goal.accepts(self.solver, self.cost, &part)) {
-                problem.first_allowed(free, amount as usize, |pos| self.nodes.push((pos, 1, 1)));
+                problem.first_allowed(problem.open_nodes(leaf), amount as usize, |pos| {
+                    self.nodes.push((pos, 1, 1))
+                });
                 return part;
             }
         }

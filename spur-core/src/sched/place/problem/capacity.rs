@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::slots::Takes;
+use crate::sched::place::slots::{Takes, bottom_up, narrow};
 
 use super::rounding::keep_least;
 use super::{Problem, added_up, gcd, positions, reach};
@@ -41,30 +41,23 @@ impl<'a> Problem<'a> {
         if is_each_open && self.barred.is_none() && self.limits.is_empty() {
             return self.count_open();
         }
-        let mut capacity: Vec<u32> = Vec::with_capacity(self.fabric.domains().size_hint().0);
-        for (id, domain) in self.fabric.domains() {
-            let unit = self.unit(domain.cover());
-            let sum = if self.is_barred(id) {
-                0
-            } else if domain.children().is_empty() {
-                let one_by_one = || {
-                    let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
-                    usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos)))
-                };
-                let all = || takes.map_or_else(one_by_one, |all| all.room(domain.range()));
-                // Every open node takes one.
-                let open = || if is_each_open { Some(self.view.slots.nodes_of(id)) } else { None };
-                open().unwrap_or_else(all).min(self.leaf_cap(id))
-            } else {
-                domain
-                    .children()
-                    .iter()
-                    .fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
+        bottom_up(self.fabric, |id, domain, below| {
+            let one_by_one = || {
+                let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
+                narrow(usable.map(|pos| u64::from(self.most_on(pos))).sum())
             };
-            let sum = sum.min(self.limit(id));
-            capacity.push(sum - sum % unit);
-        }
-        capacity
+            let room = match (below, takes) {
+                _ if self.is_barred(id) => 0,
+                (Some(sum), _) => narrow(sum),
+                // Every open node takes one.
+                (None, _) if is_each_open => self.view.slots.nodes_of(id).min(self.leaf_cap(id)),
+                (None, takes) => {
+                    takes.map_or_else(one_by_one, |all| all.room(domain.range())).min(self.leaf_cap(id))
+                }
+            };
+            let room = room.min(self.limit(id));
+            room - room % self.unit(domain.cover())
+        })
     }
 
     /// The same where every open node takes one.

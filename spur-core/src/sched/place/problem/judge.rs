@@ -91,7 +91,7 @@ impl Problem<'_> {
                     && self.suits_node_unit(domain.layer()..=domain.cover(), used.nodes);
             let is_in_leaf = domain.layer() > Layer::LEAF
                 || used.amount <= self.leaf_cap(id)
-                    && self.leaf_nodes().is_none_or(|most| used.nodes <= most)
+                    && self.leaf_nodes.is_none_or(|most| used.nodes <= most)
                     && self.may_bring(used.load);
             !self.is_barred(id) && (fewest..=most).contains(&used.nodes) && is_rounded && is_in_leaf
         };

@@ -46,11 +46,6 @@ impl<'a> Loads<'a> {
     pub(super) fn is_none(&self) -> bool {
         self.caps.is_none() && self.each.is_none()
     }
-
-    /// Whether what nodes bring has to be added up.
-    pub(super) fn add_up(&self) -> bool {
-        self.each.is_some()
-    }
 }
 
 /// The least that so many nodes bring, of which there are so many of each kind; more than any limit where there are fewer.
@@ -66,7 +61,7 @@ fn least_of(kinds: &BTreeMap<u32, usize>, count: usize) -> u64 {
 impl Problem<'_> {
     /// Whether what nodes bring has to be added up.
     pub(crate) fn adds_up_loads(&self) -> bool {
-        self.loads.add_up()
+        self.loads.each.is_some()
     }
 
     /// What a node brings, where it has to be added up.
@@ -112,7 +107,7 @@ impl Problem<'_> {
 
     /// Keeps of the nodes of a leaf, from the first, as many as it may give.
     pub(crate) fn keep_allowed<T>(&self, leaf: DomainId, nodes: &mut Vec<T>, pos: impl Fn(&T) -> Pos) {
-        if self.loads.add_up() {
+        if self.adds_up_loads() {
             let mut brought = 0_u32;
             nodes.retain(|node| {
                 let sum = brought.saturating_add(self.load_of(pos(node)));
@@ -121,6 +116,6 @@ impl Problem<'_> {
                 may
             });
         }
-        nodes.truncate(self.leaf_nodes().unwrap_or(u32::MAX).min(self.leaf_cap(leaf)) as usize);
+        nodes.truncate(self.leaf_nodes.unwrap_or(u32::MAX).min(self.leaf_cap(leaf)) as usize);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn losers(
     // One of them is the winner, and one may be the leaf of a single node that won.
     let few = most + 2;
     let mut found: Vec<Contender> = Vec::new();
-    for layer in (0..=problem.within.unwrap_or(fabric.top()).0).map(Layer) {
+    for layer in (0..=problem.highest().0).map(Layer) {
         let winner = found.iter().min_by(|one, other| order(one, other)).filter(|_| by_height);
         let winner = winner.map(|(_, holder)| *holder);
         found.extend(of_layer(layer, few, &|id| winner.is_none_or(|winner| !holds(id, winner)))?);

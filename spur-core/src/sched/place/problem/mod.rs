@@ -28,6 +28,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::slots::View;
 
+pub(super) use crate::sched::place::slots::{position, positions};
 pub(super) use cost::{Cost, NARROW, Narrow};
 pub(super) use frame::{frame, lower};
 pub(super) use front::{Item, Key, prune};
@@ -116,15 +117,16 @@ pub(super) struct Problem<'a> {
     leaf_cap: u32,
     /// The same where nodes bring unequally much.
     loads: Loads<'a>,
-    leaf_nodes: Option<u32>,
+    /// The most nodes of one leaf, where tasks are placed.
+    pub(super) leaf_nodes: Option<u32>,
     /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
     node_unit: Option<(Layer, u32)>,
     /// The fewest and the most nodes that some domains may give.
-    limits: Limits,
+    pub(super) limits: Limits,
     /// Slots of each domain after rounding; None: as counted.
     rounded: Option<Rounded>,
     /// Domains that may not be used; None: all may.
-    barred: Option<FixedBitSet>,
+    pub(super) barred: Option<FixedBitSet>,
     /// The most each domain can take, after rounding and caps; None: its open nodes or slots, as counted.
     capacity: Option<Vec<u32>>,
     /// Domains that hold required positions.
@@ -132,7 +134,7 @@ pub(super) struct Problem<'a> {
     /// Node weights that count, heaviest first.
     weights: Vec<u32>,
     /// The weight of the lightest open nodes, where weights count.
-    lightest: Option<u32>,
+    pub(super) lightest: Option<u32>,
     /// Positions that may be used, where only some may.
     pub(super) only: Option<FixedBitSet>,
     /// Positions that must be used.
@@ -142,7 +144,7 @@ pub(super) struct Problem<'a> {
     /// Whether the latency of links tells domains apart that the order of layers does not.
     pub(super) lowest_latency: bool,
     /// The domain that has to hold the job; None: any will do.
-    holder: Option<DomainId>,
+    pub(super) holder: Option<DomainId>,
     /// What may still be done.
     pub(super) meter: Meter,
 }
@@ -229,6 +231,16 @@ impl<'a> Problem<'a> {
         Self::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes), meter)
     }
 
+    /// The highest layer of which one domain may hold the job.
+    pub(super) fn highest(&self) -> Layer {
+        self.within.unwrap_or(self.fabric.top())
+    }
+
+    /// The layers of domains that may hold the job, the lowest first.
+    pub(super) fn layers(&self) -> impl DoubleEndedIterator<Item = Layer> + use<> {
+        (Layer::LEAF.0..=self.highest().0).map(Layer)
+    }
+
     /// Finds the domains that have to be used.
     fn find_forced(&mut self) {
         let above = |start: DomainId| {
@@ -253,11 +265,6 @@ impl<'a> Problem<'a> {
         if self.by_nodes { self.node_limits(id).1 } else { u32::MAX }
     }
 
-    /// Whether some domains may give only so many nodes.
-    pub(super) fn is_limited(&self) -> bool {
-        !self.limits.is_empty()
-    }
-
     /// The fewest and the most nodes that a domain may give.
     pub(super) fn node_limits(&self, id: DomainId) -> (u32, u32) {
         self.limits.get(&id).copied().unwrap_or((0, u32::MAX))
@@ -273,11 +280,6 @@ impl<'a> Problem<'a> {
 
     pub(super) fn is_barred(&self, id: DomainId) -> bool {
         self.barred.as_ref().is_some_and(|barred| barred.contains(id.index()))
-    }
-
-    /// Whether there are domains that may not be used.
-    pub(super) fn is_any_barred(&self) -> bool {
-        self.barred.is_some()
     }
 
     pub(super) fn is_forced(&self, id: DomainId) -> bool {
@@ -297,7 +299,7 @@ impl<'a> Problem<'a> {
             && self.ask.counts.is_empty()
             && self.required.is_empty()
             && self.only.is_none()
-            && (self.weights.is_empty() || !self.loads.add_up())
+            && (self.weights.is_empty() || !self.adds_up_loads())
     }
 
     /// Whether nodes are counted that are shared: each gives as many slots and may have more.
@@ -312,12 +314,7 @@ impl<'a> Problem<'a> {
             && self.ask.counts.is_empty()
             && self.required.is_empty()
             && self.only.is_none()
-            && !self.loads.add_up()
-    }
-
-    /// The weight of the lightest nodes there are, where nodes have weights.
-    pub(super) fn lightest_weight(&self) -> Option<u32> {
-        self.lightest
+            && !self.adds_up_loads()
     }
 
     /// The class of a node that is heavier than the lightest there is, counted from the heaviest.
@@ -326,17 +323,22 @@ impl<'a> Problem<'a> {
         self.weights.iter().position(|&class| class == weight)
     }
 
+    /// Whether nothing was added for a part of the job: no part of the fabric is singled out, and no domain has a share of its own.
+    fn is_unconfined(&self) -> bool {
+        self.node_unit.is_none()
+            && self.limits.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+    }
+
     /// Whether nothing rounds or limits what domains give, and nothing has to be used, but for counted features and limits on
     /// the domains or nodes that are used.
     pub(super) fn is_free_but_for_counts(&self) -> bool {
         self.units.iter().all(|&unit| unit == 1)
-            && self.node_unit.is_none()
             && self.leaf_cap == u32::MAX
             && self.loads.is_none()
-            && self.limits.is_empty()
             && self.required.is_empty()
-            && self.forced_domains.is_empty()
-            && self.only.is_none()
+            && self.is_unconfined()
     }
 
     /// Whether all that is asked adds up over nodes, next to one number at most: nothing has to be used, nothing is
@@ -369,11 +371,8 @@ impl<'a> Problem<'a> {
             && self.ask.prefer.is_empty()
             && self.ask.counts.is_empty()
             && !self.ask.score.weights.any()
-            && self.node_unit.is_none()
-            && self.limits.is_empty()
-            && self.forced_domains.is_empty()
-            && self.only.is_none()
-            && !self.loads.add_up()
+            && self.is_unconfined()
+            && !self.adds_up_loads()
     }
 
     /// The leaves of a domain in fabric order, those apart that lie in a domain which may not be entered.
@@ -387,6 +386,11 @@ impl<'a> Problem<'a> {
             }
         }
         leaves
+    }
+
+    /// The open nodes of a domain, in fabric order.
+    pub(super) fn open_nodes(&self, id: DomainId) -> impl Iterator<Item = Pos> + Clone + use<'a> {
+        self.view.slots.open_in(self.fabric.domain(id).range())
     }
 
     /// Whether some position of a domain may be used.
@@ -419,11 +423,6 @@ impl<'a> Problem<'a> {
         Self { holder: Some(holder), ..self.clone() }
     }
 
-    /// The domain that has to hold the job, if not any will do.
-    pub(super) fn holder(&self) -> Option<DomainId> {
-        self.holder
-    }
-
     /// Whether a domain lies in the one that has to hold the job.
     pub(super) fn is_inside(&self, id: DomainId) -> bool {
         self.holder.is_none_or(|holder| self.fabric.within(id, holder))
@@ -439,10 +438,7 @@ impl<'a> Problem<'a> {
 
     /// Whether nothing was added to what is asked but the frame of the topology.
     pub(super) fn is_as_asked(&self) -> bool {
-        self.node_unit.is_none()
-            && self.limits.is_empty()
-            && self.forced_domains.is_empty()
-            && self.only.is_none()
+        self.is_unconfined()
             && self.required == self.ask.required
             && !self.ask.contiguous
             && self.ask.adjacent.is_none()
@@ -486,31 +482,23 @@ impl<'a> Problem<'a> {
     pub(super) fn takes_add_up(&self) -> bool {
         let units = &self.units[Layer::LEAF.index()..];
         !self.is_hard()
-            && self.node_unit.is_none()
             && units.iter().all(|unit| *unit == units[0])
-            && self.limits.is_empty()
             && self.span_caps.is_empty()
             && self.required.is_empty()
-            && self.forced_domains.is_empty()
-            && self.only.is_none()
+            && self.is_unconfined()
     }
 
     /// Whether fronts can grow with the product of two numbers.
     pub(super) fn is_hard(&self) -> bool {
         self.nodes.is_some()
             || self.leaf_nodes.is_some()
-            || self.loads.add_up() && !self.nodes_are_alike()
+            || self.adds_up_loads() && !self.nodes_are_alike()
             || !self.ask.counts.is_empty()
     }
 
     /// The least amount that may be placed in a used domain that covers the layer is its unit; so is every step.
     pub(super) fn unit(&self, layer: Layer) -> u32 {
         self.units[layer.index()]
-    }
-
-    /// The most nodes of one leaf, where tasks are placed.
-    pub(super) fn leaf_nodes(&self) -> Option<u32> {
-        self.leaf_nodes
     }
 
     /// The way to use one node, if it can be used at all; `bounds` are the least and the most of the amount on it.
@@ -532,7 +520,7 @@ impl<'a> Problem<'a> {
             return None;
         }
         let mut item = Item { lo, hi, key: Key::default(), cost: C::zero(self.layout.width()) };
-        if self.nodes.is_some() || self.leaf_nodes().is_some() {
+        if self.nodes.is_some() || self.leaf_nodes.is_some() {
             item.key.nodes = 1;
         }
         item.key.load = self.load_of(pos);
@@ -624,14 +612,4 @@ pub(super) fn added_up<T: Copy + Default + std::ops::AddAssign>(numbers: impl It
         Some(*sum)
     });
     std::iter::once(T::default()).chain(sums).collect()
-}
-
-/// Positions from a range of indices.
-pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> + Clone {
-    range.map(position)
-}
-
-/// The position of an index.
-pub(super) fn position(index: usize) -> Pos {
-    Pos(u32::try_from(index).expect("positions are u32"))
 }

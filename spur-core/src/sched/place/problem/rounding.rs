@@ -7,6 +7,7 @@
 use std::cell::{Cell, OnceCell};
 
 use crate::model::fabric::{Domain, DomainId};
+use crate::sched::place::slots::bottom_up;
 
 use super::{Problem, gcd, positions};
 
@@ -38,23 +39,15 @@ impl Problem<'_> {
             return rounded(vec![Cell::new(None); self.fabric.domain_count()], multiples);
         }
         let down = |sum: u64, by: u64| sum - sum % by.max(1);
-        let mut slots: Vec<u64> = Vec::with_capacity(self.fabric.domain_count());
-        for (id, domain) in self.fabric.domains() {
-            let sum = if domain.children().is_empty() {
-                if self.is_barred(id) {
-                    0
-                } else if multiples[0] == 1 {
-                    self.view.slots.of(id)
-                } else {
-                    let nodes = positions(domain.range());
-                    nodes.map(|pos| down(u64::from(self.view.slots.at(pos)), multiples[0])).sum()
-                }
-            } else {
-                domain.children().iter().map(|child| slots[child.index()]).sum()
+        let slots = bottom_up(self.fabric, |id, domain, below| {
+            let all = || match multiples[0] {
+                1 => self.view.slots.of(id),
+                by => positions(domain.range()).map(|pos| down(self.view.slots.at(pos).into(), by)).sum(),
             };
+            let sum = below.unwrap_or_else(|| if self.is_barred(id) { 0 } else { all() });
             let covered = &multiples[domain.layer().index()..=domain.cover().index()];
-            slots.push(covered.iter().fold(sum, |sum, &by| down(sum, by)));
-        }
+            covered.iter().fold(sum, |sum, &by| down(sum, by))
+        });
         rounded(slots.into_iter().map(|slots| Cell::new(Some(slots))).collect(), multiples)
     }
 

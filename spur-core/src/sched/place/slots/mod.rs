@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::fabric::{Domain, DomainId, Fabric, Layer, Pos};
 
 pub use weights::Weights;
 
@@ -38,7 +38,8 @@ impl Slots {
         let nodes = if open.count_ones(..) <= FEW {
             count_few(fabric, &open)
         } else {
-            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"))
+            let count = |range| u32::try_from(open.count_ones(range)).expect("positions are u32");
+            bottom_up(fabric, |_, domain, below| below.map_or_else(|| count(domain.range()), narrow))
         };
         Self { open, tasks: None, sums: Vec::new(), nodes }
     }
@@ -244,16 +245,9 @@ impl Slots {
     /// Changes the slots of one position, in time proportional to the depth of the fabric. For whole nodes any
     /// number above 0 is 1.
     pub fn set(&mut self, fabric: &Fabric, pos: Pos, slots: u32) {
-        let before = self.at(pos);
-        let after = match &mut self.tasks {
-            Some(tasks) => {
-                tasks.set(pos.index(), slots);
-                slots
-            }
-            None => slots.min(1),
-        };
-        self.open.set(pos.index(), after > 0);
-        for id in fabric.path_up(pos) {
+        let before = self.put(fabric, pos, slots);
+        let after = self.at(pos);
+        for id in fabric.path_up(pos).skip(1) {
             if let Some(sum) = self.sums.get_mut(id.index()) {
                 *sum = *sum - u64::from(before) + u64::from(after);
             }
@@ -317,7 +311,7 @@ impl Slots {
             std::iter::from_fn(move || {
                 let bit = Some(left.trailing_zeros()).filter(|_| left != 0)?;
                 left &= left - 1;
-                Some(Pos(u32::try_from(first).expect("positions are u32") + bit))
+                Some(position(first + bit as usize))
             })
         })
     }
@@ -360,11 +354,18 @@ impl Slots {
 
     /// Positions with a slot and their slots, in fabric order.
     pub fn iter(&self) -> impl Iterator<Item = (Pos, u32)> {
-        self.open.ones().map(|index| {
-            let pos = Pos(u32::try_from(index).expect("positions are u32"));
-            (pos, self.at(pos))
-        })
+        self.open.ones().map(position).map(|pos| (pos, self.at(pos)))
     }
+}
+
+/// Positions from a range of indices.
+pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> + Clone {
+    range.map(position)
+}
+
+/// The position of an index.
+pub(super) fn position(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
 }
 
 /// The numbers of the domains of a layer.
@@ -406,24 +407,30 @@ const FEW: usize = 512;
 fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
     let mut counts = vec![0; fabric.domains().size_hint().0];
     for index in open.ones() {
-        for id in fabric.path_up(Pos(u32::try_from(index).expect("positions are u32"))) {
+        for id in fabric.path_up(position(index)) {
             counts[id.index()] += 1;
         }
     }
     counts
 }
 
-/// A number for every domain: leaves are counted, the rest are sums.
-fn count_domains(fabric: &Fabric, count: impl Fn(Range<usize>) -> u32) -> Vec<u32> {
-    let mut counts: Vec<u32> = Vec::with_capacity(fabric.domains().size_hint().0);
-    for (_, domain) in fabric.domains() {
-        let sum = match domain.children() {
-            [] => count(domain.range()),
-            children => children.iter().map(|child| counts[child.index()]).sum(),
-        };
-        counts.push(sum);
+/// A number for every domain, those below before those above: what `number` makes of what its children have in sum; of a leaf,
+/// which has none, the whole.
+pub(super) fn bottom_up<T: Copy + Into<u64>>(
+    fabric: &Fabric,
+    mut number: impl FnMut(DomainId, &Domain, Option<u64>) -> T,
+) -> Vec<T> {
+    let mut numbers: Vec<T> = Vec::with_capacity(fabric.domain_count());
+    for (id, domain) in fabric.domains() {
+        let below = domain.children().iter().map(|child| numbers[child.index()].into()).sum();
+        numbers.push(number(id, domain, Some(below).filter(|_| !domain.children().is_empty())));
     }
-    counts
+    numbers
+}
+
+/// The same of so much at most.
+pub(super) fn narrow(sum: u64) -> u32 {
+    u32::try_from(sum).unwrap_or(u32::MAX)
 }
 
 /// All that a placement looks at besides the fabric: the slots of one moment, and facts about nodes.

@@ -24,8 +24,30 @@ pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
     layers
 }
 
+/// The best choice in the lowest domains that hold the job, unless higher ones touch fewer domains of the preferred layers.
+/// `at_layer` has that in domains of one layer after the other, and `are_fewest` says that no choice touches fewer.
+pub(super) fn lowest<H>(
+    problem: &Problem<'_>,
+    layers: impl Iterator<Item = H>,
+    mut at_layer: impl FnMut(H) -> Result<HolderShares, Missed>,
+    are_fewest: impl Fn(&[u32]) -> bool,
+) -> Result<HolderShares, Missed> {
+    let mut best: Option<(Vec<u32>, HolderShares)> = None;
+    for holders in layers {
+        let Some(found) = if_any(at_layer(holders))? else { continue };
+        let spans = preferred_spans(problem, &found);
+        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
+            best = Some((spans, found));
+        }
+        if best.as_ref().is_some_and(|(spans, _)| are_fewest(spans)) {
+            break;
+        }
+    }
+    best.map(|(_, found)| found).ok_or(Missed::NONE)
+}
+
 /// How many domains of each preferred layer above `node` a placement touches.
-pub(super) fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderShares) -> Vec<u32> {
+fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderShares) -> Vec<u32> {
     let fabric = problem.fabric;
     let span = |layer: Layer| {
         if layer >= fabric.domain(*holder).layer() {
@@ -70,7 +92,9 @@ pub(super) fn ranked(
 pub(super) fn is_over(problem: &Problem<'_>, rank: &Rank) -> bool {
     let is_over = |step: &Criterion| {
         let mut caps = problem.span_caps.iter();
-        caps.any(|&(layer, cap)| step.means == Means::Span(layer) && step.value > i64::from(cap))
+        caps.any(|&(layer, cap)| {
+            step.means == Means::Span(layer) && step.value.unsigned_abs() > u64::from(cap)
+        })
     };
     rank.head.iter().any(is_over)
 }

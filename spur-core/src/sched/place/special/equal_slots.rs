@@ -50,7 +50,11 @@ impl Equal {
             most: 1,
             tasks: None,
             whole: view.slots.as_whole(),
-            ask: of_whole(ask),
+            ask: Ask {
+                max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(ask.max_slots_per_leaf).min(),
+                max_slots_per_leaf: None,
+                ..ask.clone()
+            },
         })
     }
 
@@ -124,15 +128,6 @@ impl Equal {
             why => why,
         };
         lost.into_iter().map(|lost| Lost { why: why(lost.why), ..lost }).collect()
-    }
-}
-
-/// What is asked of shares of nodes, asked of whole ones.
-fn of_whole(ask: &Ask) -> Ask {
-    Ask {
-        max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(ask.max_slots_per_leaf).min(),
-        max_slots_per_leaf: None,
-        ..ask.clone()
     }
 }
 

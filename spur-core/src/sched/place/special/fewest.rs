@@ -4,11 +4,6 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::sched::place::problem::reach;
 
-/// How many of some falling numbers come to an amount; one more than there are where all do not.
-pub(super) fn fewest(numbers: &[u64], amount: u64) -> usize {
-    reach(numbers.iter().copied(), amount).unwrap_or(numbers.len() + 1)
-}
-
 /// Kinds for each of some sizes up to which counting them is sooner done than putting the sizes in order.
 const KINDS: usize = 4;
 

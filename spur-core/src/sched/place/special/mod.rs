@@ -39,21 +39,11 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
         Ok(inside) if !is_first => {
             let best = anywhere(&problem.clone().asking(&ask)).map_err(|_| Missed::UNKNOWN)?;
             let exact = inside.exact && best.exact;
-            let is_better = before_domain(problem, &best) < before_domain(problem, &inside);
+            let is_better = problem.judge(&best.shares) < problem.judge(&inside.shares);
             Ok(Placement { exact, ..if is_better { best } else { inside } })
         }
         inside => inside,
     }
-}
-
-/// What comes before the domain that is wanted: nodes of each weight but the lightest, and the spans of preferred layers.
-fn before_domain(problem: &Problem<'_>, placement: &Placement) -> (Vec<u32>, Vec<u32>) {
-    let mut weights = vec![0; problem.layout.weights];
-    for class in placement.shares.iter().filter_map(|(pos, _)| problem.weight_class(*pos)) {
-        weights[class] += 1;
-    }
-    let spans = problem.layout.prefer.iter().map(|layer| placement.spans[layer.index()]);
-    (weights, spans.collect())
 }
 
 fn anywhere(problem: &Problem<'_>) -> Result<Placement, Missed> {

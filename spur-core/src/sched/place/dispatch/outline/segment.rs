@@ -13,7 +13,7 @@ use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::{Ask, BlockRule, Containment, Segment};
 use crate::sched::place::dispatch::{solve, solve_ranked};
 use crate::sched::place::problem::{Frame, Limits, Meter, Problem, Rank, lower};
-use crate::sched::place::slots::{Slots, View};
+use crate::sched::place::slots::{Slots, View, bottom_up, narrow};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
 pub(crate) fn place_segments(
@@ -123,12 +123,8 @@ impl SegmentSearch {
     /// is what its segments may touch.
     fn whole_job(&mut self, fabric: &Fabric, idle: &Slots, nodes: u32, home: Layer) -> Containment {
         let size = self.packing.size;
-        let mut holds: Vec<u32> = Vec::new();
-        for (id, domain) in fabric.domains() {
-            let mut most = match domain.children() {
-                [] => idle.nodes_of(id),
-                children => children.iter().map(|child| holds[child.index()]).sum(),
-            };
+        let holds = bottom_up(fabric, |id, domain, below| {
+            let mut most = below.map_or_else(|| idle.nodes_of(id), narrow);
             if (domain.layer()..=domain.cover()).contains(&home) {
                 most -= most % size;
                 if home > Layer::LEAF {
@@ -138,8 +134,8 @@ impl SegmentSearch {
                     most = most.min(size);
                 }
             }
-            holds.push(most);
-        }
+            most
+        });
         let whole = BlockRule::from_sizes(fabric, |id| (holds[id.index()], 0)).containment(nodes, 0);
         Containment { touch: whole.touch.filter(|(layer, _)| *layer >= home), ..whole }
     }

@@ -1,7 +1,7 @@
 //! How many nodes of each kind there are, and how many of each a job needs.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::problem::{Problem, positions};
+use crate::sched::place::problem::Problem;
 
 /// The nodes that may be used, by the counted feature that they have.
 pub(super) struct KindCounts<'p, 'a> {
@@ -21,7 +21,7 @@ impl<'p, 'a> KindCounts<'p, 'a> {
         let mut counts = Self { problem, needs, nodes: vec![0; fabric.domain_count() * width] };
         for leaf in fabric.domains_of(Layer::LEAF).filter(|&leaf| problem.room(leaf) > 0) {
             let row = &mut counts.nodes[leaf.index() * width..][..width];
-            for pos in usable(problem, leaf) {
+            for pos in problem.open_nodes(leaf) {
                 row[width - 1] += 1;
                 if let Some(kind) = kind(problem, pos).ok()? {
                     row[kind] += 1;
@@ -56,7 +56,7 @@ impl<'p, 'a> KindCounts<'p, 'a> {
         let (mut left, mut needs) = (self.problem.amount, self.needs.clone());
         let mut wanted: u32 = needs.iter().sum();
         let mut nodes = Vec::with_capacity(left as usize);
-        for pos in leaves.iter().flat_map(|&leaf| usable(self.problem, leaf)) {
+        for pos in leaves.iter().flat_map(|&leaf| self.problem.open_nodes(leaf)) {
             let kind = kind(self.problem, pos).ok().flatten().filter(|kind| needs[*kind] > 0);
             if left > 0 && (kind.is_some() || left > wanted) {
                 if let Some(kind) = kind {
@@ -68,12 +68,6 @@ impl<'p, 'a> KindCounts<'p, 'a> {
         }
         nodes
     }
-}
-
-/// The open nodes of a leaf.
-fn usable<'a>(problem: &Problem<'a>, leaf: DomainId) -> impl Iterator<Item = Pos> + use<'a> {
-    let (open, range) = (problem.view.slots.open(), problem.fabric.domain(leaf).range());
-    positions(range).filter(|pos| open.contains(pos.index()))
 }
 
 /// The counted feature that a node has, if any; an error if it has several.

@@ -25,7 +25,7 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
         return Err(Missed::UNKNOWN);
     }
     let counts = KindCounts::new(problem).ok_or(Missed::UNKNOWN)?;
-    for layer in (Layer::LEAF.0..=problem.within.unwrap_or(problem.fabric.top()).0).map(Layer) {
+    for layer in problem.layers() {
         let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id));
         let holders: Vec<DomainId> = here.filter(|&id| counts.holds(id)).collect();
         if let Some((holder, leaves)) = if_any(at_layer(&counts, &holders))? {

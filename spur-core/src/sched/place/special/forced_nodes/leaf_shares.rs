@@ -4,16 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::problem::{Problem, positions};
-use crate::sched::place::special::tree_knapsack::below;
+use crate::sched::place::problem::Problem;
 
 /// Numbers of nodes by weight, the heaviest first; compared, fewer of the heaviest come first.
 type NodesByWeight = Vec<(u32, u32)>;
 
 /// A leaf that may be used.
 struct Leaf {
-    id: DomainId,
-    start: usize,
     /// Nodes that are used in any case: the required ones, and what a multiple adds to them.
     sure: u32,
     /// Further nodes in the order in which they are used, the lightest first: what kind of step, and so many steps.
@@ -25,7 +22,7 @@ struct Leaf {
 /// All leaves that may be used, and what is sure of each.
 pub(super) struct Leaves<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
-    leaves: Vec<Leaf>,
+    leaves: BTreeMap<DomainId, Leaf>,
     /// The weights of the nodes of each kind of step, the lightest kind first.
     kinds: Vec<NodesByWeight>,
 }
@@ -38,21 +35,12 @@ pub(super) struct Mix {
     heaviest: u32,
 }
 
-/// What the domains below one take: at least, because it is sure, and at most; of every domain.
-pub(super) struct LeafCapacities(Vec<(u32, u32)>);
-
-impl LeafCapacities {
-    pub(super) fn of(&self, id: DomainId) -> (u32, u32) {
-        self.0[id.index()]
-    }
-}
-
 impl<'p, 'a> Leaves<'p, 'a> {
     /// None where not all that is required can be used.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         let mut required = problem.required.as_slice();
         let mut known: BTreeMap<NodesByWeight, u32> = BTreeMap::new();
-        let mut leaves: Vec<Leaf> = Vec::new();
+        let mut leaves: BTreeMap<DomainId, Leaf> = BTreeMap::new();
         for id in problem.fabric.domains_of(Layer::LEAF) {
             let domain = problem.fabric.domain(id);
             let range = domain.range();
@@ -70,7 +58,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
             }
             if room > 0 {
                 let steps = steps(problem, id, sure, (room, unit), &mut known);
-                leaves.push(Leaf { id, start: range.start, sure, steps, unit });
+                leaves.insert(id, Leaf { sure, steps, unit });
             }
         }
         // Steps have numbers in the order in which they were seen.
@@ -80,28 +68,22 @@ impl<'p, 'a> Leaves<'p, 'a> {
             places[seen as usize] = place;
             kinds.push(weights);
         }
-        let steps = leaves.iter_mut().flat_map(|leaf| &mut leaf.steps);
+        let steps = leaves.values_mut().flat_map(|leaf| &mut leaf.steps);
         steps.for_each(|(kind, _)| *kind = places[*kind as usize]);
         required.is_empty().then_some(Self { problem, leaves, kinds })
     }
 
     /// The leaves of a domain that may be used, where that holds the job.
-    fn below(&self, id: DomainId) -> impl Iterator<Item = &Leaf> {
-        let problem = self.problem;
-        let range = problem.fabric.domain(id).range();
-        let first = self.leaves.partition_point(|leaf| leaf.start < range.start);
-        let inside = self.leaves[first..].iter().take_while(move |leaf| leaf.start < range.end);
-        let is_barred = move |leaf: &Leaf| {
-            problem.is_any_barred() && below(problem, leaf.id, id).any(|id| problem.is_barred(id))
-        };
-        inside.filter(move |leaf| !is_barred(leaf))
+    fn below(&self, id: DomainId) -> impl Iterator<Item = (DomainId, &Leaf)> {
+        let leaves = self.problem.leaves_below(id, |below| below == id || !self.problem.is_barred(below));
+        leaves.into_iter().filter_map(|leaf| Some((leaf, self.leaves.get(&leaf)?)))
     }
 
     /// The lightest nodes of a domain that hold the job; None where none do.
     pub(super) fn mix(&self, id: DomainId) -> Option<Mix> {
         let mut left = self.problem.amount;
         let mut steps: Vec<(u32, u32, u32)> = Vec::new();
-        for leaf in self.below(id) {
+        for (_, leaf) in self.below(id) {
             left = left.checked_sub(leaf.sure)?;
             steps.extend(leaf.steps.iter().map(|&(kind, count)| (kind, count, leaf.unit)));
         }
@@ -123,17 +105,18 @@ impl<'p, 'a> Leaves<'p, 'a> {
         (left == 0).then_some(Mix { weights, heaviest })
     }
 
-    /// What each domain below one takes where the lightest nodes hold the job in it; None where multiples forbid that.
-    pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<LeafCapacities> {
+    /// What each domain below one takes at least, because it is sure, and at most where the lightest nodes hold the job in it, by
+    /// its number; None where multiples forbid that.
+    pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<Vec<(u32, u32)>> {
         let problem = self.problem;
         let mut takes = vec![(0, 0); problem.fabric.domain_count()];
-        for leaf in self.below(holder) {
+        for (id, leaf) in self.below(holder) {
             let nodes = |is_meant: &dyn Fn(u32) -> bool| -> u32 {
                 let steps = leaf.steps.iter().filter(|(kind, _)| is_meant(*kind));
                 steps.map(|(_, count)| count * leaf.unit).sum()
             };
             let least = leaf.sure + nodes(&|kind| kind < mix.heaviest);
-            takes[leaf.id.index()] = (least, least + nodes(&|kind| kind == mix.heaviest));
+            takes[id.index()] = (least, least + nodes(&|kind| kind == mix.heaviest));
         }
         let range = problem.fabric.domain(holder).range();
         for (id, domain) in problem.fabric.domains() {
@@ -154,7 +137,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
         }
         let below = problem.fabric.domain(holder).children().iter().map(|child| takes[child.index()]);
         let (least, most) = below.fold((0_u32, 0_u32), |sum, own| (sum.0 + own.0, sum.1 + own.1));
-        (least..=most).contains(&problem.amount).then_some(LeafCapacities(takes))
+        (least..=most).contains(&problem.amount).then_some(takes)
     }
 
     /// So many nodes of a leaf in fabric order: those that are used first.
@@ -169,10 +152,8 @@ impl<'p, 'a> Leaves<'p, 'a> {
 
 /// The open nodes of a leaf, those that are used before others first: whether they are not required, what they weigh.
 fn in_order(problem: &Problem<'_>, leaf: DomainId) -> Vec<(bool, u32, Pos)> {
-    let open = problem.view.slots.open();
     let weights = problem.view.weights.filter(|_| problem.layout.weights > 0);
-    let all = positions(problem.fabric.domain(leaf).range()).filter(|pos| open.contains(pos.index()));
-    let mut nodes: Vec<(bool, u32, Pos)> = all
+    let mut nodes: Vec<(bool, u32, Pos)> = (problem.open_nodes(leaf))
         .map(|pos| {
             let is_free = problem.required.binary_search(&pos).is_err();
             (is_free, weights.map_or(0, |weights| weights.at(pos)), pos)

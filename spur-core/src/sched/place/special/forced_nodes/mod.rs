@@ -11,10 +11,10 @@ mod leaf_shares;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
+use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::Problem;
 
-use super::comparison::{HolderShares, best_of, order, preferred_spans, ranked};
-use super::if_any;
+use super::comparison::{HolderShares, best_of, lowest, order, ranked};
 use super::reduced_costs::best_below;
 use leaf_shares::{Leaves, Mix};
 
@@ -54,20 +54,14 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
         && (weighs || !problem.required.is_empty())
         // Of several units what is lightest for one of them need not be for another.
-        && (!weighs || units.iter().all(|unit| *unit == units[0]) && !problem.is_limited())
+        && (!weighs || units.iter().all(|unit| *unit == units[0]) && problem.limits.is_empty())
 }
 
 /// The domains that have enough open nodes and all that are required, the lowest first.
 fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
-    let fabric = problem.fabric;
-    let highest = problem.within.unwrap_or(fabric.top());
-    let ends = problem.required.first().zip(problem.required.last());
-    let has_all = |id: DomainId| {
-        let range = fabric.domain(id).range();
-        ends.is_none_or(|(first, last)| range.contains(&first.index()) && range.contains(&last.index()))
-    };
-    let all = (Layer::LEAF.0..=highest.0).flat_map(|layer| fabric.domains_of(Layer(layer)));
-    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id) && has_all(id)).collect()
+    let all = problem.layers().flat_map(|layer| problem.fabric.domains_of(layer));
+    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id) && may_hold(problem, id))
+        .collect()
 }
 
 /// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one touches fewer
@@ -85,23 +79,13 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<HolderShares,
         }
         lightest.push((id, mix));
     }
-    let mut best: Option<(Vec<u32>, HolderShares)> = None;
-    for tied in
-        lightest.chunk_by(|(one, _), (other, _)| fabric.domain(*one).layer() == fabric.domain(*other).layer())
-    {
-        let Some(found) = if_any(at_layer(leaves, tied))? else { continue };
-        let spans = preferred_spans(problem, &found);
-        let are_fewest = spans.iter().all(|span| *span == 1);
-        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
-            best = Some((spans, found));
-        }
-        if are_fewest {
-            break;
-        }
-    }
+    let layer = |(id, _): &(DomainId, Mix)| fabric.domain(*id).layer();
+    let layers = lightest.chunk_by(|one, other| layer(one) == layer(other));
+    let found =
+        lowest(problem, layers, |tied| at_layer(leaves, tied), |spans| spans.iter().all(|span| *span == 1));
     // Of more weight fewer domains may do.
-    let exact = problem.layout.weights == 0 || problem.span_caps.is_empty();
-    best.map(|(_, found)| found).ok_or(Missed { exact })
+    let is_all = problem.layout.weights == 0 || problem.span_caps.is_empty();
+    found.map_err(|missed| Missed { exact: missed.exact && is_all })
 }
 
 /// The best placement in one of the holders, which are all of one layer.
@@ -114,6 +98,6 @@ fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<Hold
             return Ok((ranked(problem, id, shares.iter().copied()), shares));
         }
         let takes = leaves.takes(id, mix).ok_or(Missed::NONE)?;
-        best_below(problem, id, &order, |id| takes.of(id), best.map(|(rank, ..)| rank))
+        best_below(problem, id, &order, |id: DomainId| takes[id.index()], best.map(|(rank, ..)| rank))
     })
 }

@@ -1,8 +1,8 @@
 //! In which order domains are looked at, and which need not be: by what counts say of the best placement in each.
 
 use crate::model::fabric::DomainId;
-use crate::sched::place::problem::sum_of_largest;
-use crate::sched::place::special::fewest::{fewest, largest};
+use crate::sched::place::problem::{reach, sum_of_largest};
+use crate::sched::place::special::fewest::largest;
 
 use super::super::tree_knapsack::{Beside, KnapsackItem};
 use super::items::Items;
@@ -30,16 +30,6 @@ impl Items<'_, '_> {
         }
     }
 
-    /// Whether placements in a domain differ in nothing but the fewest members and in what they leave.
-    fn are_members_all(&self, id: DomainId) -> bool {
-        self.are_members_first() && self.problem.by_nodes && self.lies_over_leaves(id)
-    }
-
-    /// Whether the fewest nodes of the fewest members come before all else that placements in a domain differ in.
-    fn lies_over_nodes(&self, id: DomainId) -> bool {
-        self.are_members_first() && !self.problem.by_nodes && self.lies_over_leaves(id)
-    }
-
     /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
     /// and what the nodes of the leaves that have most of it take beyond that number.
     fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> u64 {
@@ -52,18 +42,20 @@ impl Items<'_, '_> {
     /// No fewer members of a domain have so many nodes that hold the job.
     fn fewest_members_with(&self, id: DomainId, nodes: u32) -> usize {
         let children = self.problem.fabric.domain(id).children();
-        let mut counts: Vec<u64> =
-            children.iter().map(|&child| self.problem.view.slots.nodes_of(child).into()).collect();
-        counts.sort_unstable_by(|a, b| b.cmp(a));
+        // One more than there are where not all of them do.
+        let fewest = |mut sizes: Vec<u64>, amount: u64| {
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            let all = sizes.len();
+            reach(sizes, amount).unwrap_or(all + 1)
+        };
+        let counts = children.iter().map(|&child| self.problem.view.slots.nodes_of(child).into()).collect();
         let average = self.problem.amount / nodes.max(1);
         let by_room = [0, average / 2, average - average / 4, average].into_iter().map(|multiplier| {
-            let mut worths: Vec<u64> =
-                children.iter().map(|&child| self.beyond_below(child, multiplier)).collect();
-            worths.sort_unstable_by(|a, b| b.cmp(a));
+            let worths = children.iter().map(|&child| self.beyond_below(child, multiplier)).collect();
             let paid = u64::from(nodes) * u64::from(multiplier);
-            fewest(&worths, u64::from(self.problem.amount).saturating_sub(paid))
+            fewest(worths, u64::from(self.problem.amount).saturating_sub(paid))
         });
-        by_room.fold(fewest(&counts, nodes.into()), usize::max)
+        by_room.fold(fewest(counts, nodes.into()), usize::max)
     }
 
     /// What the nodes of a domain take beyond a number, in sum.
@@ -94,11 +86,12 @@ impl Items<'_, '_> {
         if self.are_members_divided(id) || self.are_members_divided(than) {
             return false;
         }
-        if self.are_members_all(id) {
-            return self.by_waste(id, than).is_gt();
-        }
-        if !self.lies_over_nodes(id) {
+        if !self.are_members_first() || !self.lies_over_leaves(id) {
             return false;
+        }
+        if self.problem.by_nodes {
+            // Placements differ in nothing but what they leave.
+            return self.by_waste(id, than).is_gt();
         }
         let fabric = self.problem.fabric;
         let most = nodes.len() as u64 - u64::from(self.by_waste(id, than).is_gt());

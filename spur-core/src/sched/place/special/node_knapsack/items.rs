@@ -10,7 +10,7 @@ use crate::sched::place::answer::Missed;
 use crate::sched::place::problem::{
     Problem, fewest_heavy, fewest_heavy_of_any, position, positions, reach, sum_of_largest,
 };
-use crate::sched::place::slots::Takes;
+use crate::sched::place::slots::{Takes, bottom_up, narrow};
 use crate::sched::place::special::reduced_costs;
 
 use super::super::tree_knapsack::{Beside, KnapsackItem};
@@ -84,7 +84,7 @@ impl<'s, 'a> Items<'s, 'a> {
         let weights = if problem.layout.weights > 0 { UsableWeights::Lightest } else { UsableWeights::Same };
         let mut takes = problem.takes();
         if weights == UsableWeights::Lightest {
-            let lightest = problem.lightest_weight();
+            let lightest = problem.lightest;
             takes = takes.zip(lightest).and_then(|(all, weight)| all.of_weight(problem.view, weight));
         }
         let mut items = Self { problem, beside, weights, rooms: None, takes, extremes: OnceCell::new() };
@@ -113,26 +113,28 @@ impl<'s, 'a> Items<'s, 'a> {
     /// case.
     pub(super) fn of_all_weights(&self) -> Result<Self, Missed> {
         let problem = self.problem;
-        let highest = problem.within.unwrap_or(problem.fabric.top());
+        let highest = problem.highest();
         // Below leaves there is no domain to look at.
         let applies = highest > Layer::NODE && problem.ask.min_speed.is_none();
         if matches!(self.beside, Beside::Leaves(_)) || !applies {
             return Err(Missed::UNKNOWN);
         }
-        let takes = problem.takes();
-        let extremes = OnceCell::from(None);
-        let all =
-            Self { problem, beside: self.beside, weights: UsableWeights::Same, rooms: None, takes, extremes };
+        let all = self.of_weights(UsableWeights::Same);
         let largest = problem.fabric.domains_covering(highest).into_iter();
         let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(Missed::NONE)?;
-        Ok(Self { weights: UsableWeights::Some(least), ..all })
+        Ok(self.with_heavier(least))
     }
 
     /// Nodes of all weights, with just so many of each class but the lightest.
     pub(super) fn with_heavier(&self, heavier: Vec<u32>) -> Self {
-        let Self { problem, beside, takes, .. } = *self;
+        self.of_weights(UsableWeights::Some(heavier))
+    }
+
+    /// Nodes of all weights, as far as these may be used.
+    fn of_weights(&self, weights: UsableWeights) -> Self {
+        let Self { problem, beside, .. } = *self;
         let extremes = OnceCell::from(None);
-        Self { problem, beside, weights: UsableWeights::Some(heavier), rooms: None, takes, extremes }
+        Self { problem, beside, weights, rooms: None, takes: problem.takes(), extremes }
     }
 
     /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
@@ -170,21 +172,12 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// Counts what domains take.
     fn count(&self) -> Vec<u32> {
-        let mut rooms: Vec<u32> = Vec::with_capacity(self.problem.fabric.domains().size_hint().0);
-        for (id, domain) in self.problem.fabric.domains() {
-            let sum = match (domain.children(), self.takes) {
-                _ if self.problem.is_barred(id) => 0,
-                ([], Some(takes)) => takes.room(domain.range()),
-                ([], None) => {
-                    self.nodes_of(id).iter().fold(0, |sum: u32, node| sum.saturating_add(node.takes))
-                }
-                (children, _) => {
-                    children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
-                }
-            };
-            rooms.push(sum);
-        }
-        rooms
+        bottom_up(self.problem.fabric, |id, domain, below| match (below, self.takes) {
+            _ if self.problem.is_barred(id) => 0,
+            (None, Some(takes)) => takes.room(domain.range()),
+            (None, None) => narrow(self.nodes_of(id).iter().map(|node| u64::from(node.takes)).sum()),
+            (Some(sum), _) => narrow(sum),
+        })
     }
 
     /// The most of the amount that a domain takes.
@@ -256,14 +249,9 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// The most of the amount that a node takes; 0 where it may not be used.
-    fn takes(&self, pos: Pos) -> u32 {
+    pub(super) fn takes(&self, pos: Pos) -> u32 {
         let heavier = self.is_lightest_alone() && self.problem.weight_class(pos).is_some();
         if heavier { 0 } else { self.problem.most_on(pos) }
-    }
-
-    /// A node and what it takes.
-    pub(super) fn candidate(&self, pos: Pos) -> KnapsackItem {
-        KnapsackItem { pos, takes: self.takes(pos) }
     }
 
     /// Whether the weight of a node is such that the job may have it alone.
@@ -422,7 +410,12 @@ impl<'s, 'a> Items<'s, 'a> {
 
     /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
     pub(super) fn are_members_first(&self) -> bool {
-        self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()
+        self.is_counted() && self.problem.ask.prefer.is_empty()
+    }
+
+    /// Whether what a domain takes is enough to know that it can hold the job.
+    pub(super) fn is_counted(&self) -> bool {
+        self.beside == Beside::Nothing && !self.is_mixed()
     }
 
     pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {
@@ -465,11 +458,11 @@ fn extremes(problem: &Problem<'_>, takes: &Takes<'_>) -> LeafExtremes {
         extremes.peak = extremes.peak.max(peak);
         extremes.smallest = extremes.smallest.into_iter().chain(smallest).min();
     };
-    if problem.is_any_barred() {
+    if problem.barred.is_some() {
         let may_use = |&leaf: &DomainId| !problem.is_barred(leaf) && problem.is_inside(leaf);
         let leaves = fabric.domains_of(Layer::LEAF).filter(may_use);
         leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
-    } else if let Some(holder) = problem.holder() {
+    } else if let Some(holder) = problem.holder {
         see(fabric.domain(holder).range());
     } else {
         see(0..fabric.wired());

@@ -40,13 +40,12 @@ fn search(items: &Items<'_, '_>) -> Result<Placement, Missed> {
     if let Some((leaf, pos)) = on_one_node(items) {
         return Ok(Placement::new(problem, vec![(pos, problem.amount)], Some(leaf), true));
     }
-    let highest = problem.within.unwrap_or(problem.fabric.top());
-    for layer in (1..=highest.0).map(Layer) {
+    for layer in problem.layers() {
         let holders = items.holders(layer);
         if holders.is_empty() {
             continue;
         }
-        let may_be_higher = layer < highest || problem.is_scored(ScoreBefore::Span);
+        let may_be_higher = layer < problem.highest() || problem.is_scored(ScoreBefore::Span);
         if may_be_higher && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
             // A higher domain, or one of a lower score, could touch fewer domains of a preferred layer, which comes before that.
             return Err(Missed::UNKNOWN);
@@ -54,7 +53,7 @@ fn search(items: &Items<'_, '_>) -> Result<Placement, Missed> {
         match if_any(at_layer(items, &holders)) {
             Ok(Some((holder, nodes))) => return Ok(placed(problem, holder, &nodes)),
             Ok(None) => {}
-            Err(_) if is_counted(items) => {
+            Err(_) if items.is_counted() => {
                 let holder = least_waste(items, &holders);
                 let placement = placed(problem, holder, &items.largest_below(holder));
                 return Ok(Placement { exact: false, ..placement });
@@ -82,11 +81,6 @@ fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Ve
 fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let is_leaf = items.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
     if is_leaf && !items.is_mixed() { in_one_leaf(items, holders) } else { in_one_domain(items, holders) }
-}
-
-/// Whether what a domain takes is enough to know that it can hold the job.
-fn is_counted(items: &Items<'_, '_>) -> bool {
-    items.beside == Beside::Nothing && !items.is_mixed()
 }
 
 /// The domain that the job leaves least of, among those that need the fewest members for it.
@@ -215,7 +209,7 @@ fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
     let mut winner: Option<((u64, i64), DomainId, Vec<KnapsackItem>)> = None;
     for leaf in tied {
         let nodes = match best_in_leaf(items, leaf, least) {
-            Err(Missed::UNKNOWN) if is_counted(items) => layer_by_layer(items, leaf, None),
+            Err(Missed::UNKNOWN) if items.is_counted() => layer_by_layer(items, leaf, None),
             found => found,
         }?;
         let own = (items.slots_of(&nodes), items.problem.score(ScoreBefore::None, leaf));
@@ -292,7 +286,7 @@ fn in_one_domain(
                 return Err(Missed::NONE);
             }
             let nodes = match best_below(items, id) {
-                Err(Missed::UNKNOWN) if is_counted(items) => {
+                Err(Missed::UNKNOWN) if items.is_counted() => {
                     layer_by_layer(items, id, best.map(|(rank, ..)| rank))
                 }
                 found => found,
@@ -324,7 +318,7 @@ fn layer_by_layer(
     let mut order = order(problem, problem.fabric.domain(id).layer());
     order.push(Layer::NODE);
     let nodes = best_nodes_below(problem, id, &order, items, than)?;
-    Ok(nodes.into_iter().map(|pos| items.candidate(pos)).collect())
+    Ok(nodes.into_iter().map(|pos| KnapsackItem { pos, takes: items.takes(pos) }).collect())
 }
 
 /// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
@@ -342,10 +336,8 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
 /// The domains that lost where nodes weigh unequally much, so that the fewest of the heaviest come before everything else.
 fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
     let problem = items.problem;
-    let fabric = problem.fabric;
-    let highest = problem.within.unwrap_or(fabric.top());
     let mut holders: Vec<(Vec<u32>, Layer, DomainId)> = Vec::new();
-    for layer in (1..=highest.0).map(Layer) {
+    for layer in problem.layers() {
         let here = items.large_enough(layer).into_iter();
         holders.extend(here.filter_map(|id| Some((items.heavier(id)?, layer, id))));
     }
@@ -354,7 +346,7 @@ fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
         one.0.cmp(&other.0).then(one.1.cmp(&other.1)).then_with(by_waste)
     };
     // One of them is the winner, and those above it are no rivals.
-    let few = most + usize::from(highest.0);
+    let few = most + problem.highest().index();
     if few < holders.len() {
         let last = holders.select_nth_unstable_by(few, order).1.clone();
         holders.retain(|other| order(other, &last).is_le());

@@ -22,6 +22,7 @@ use crate::sched::place::answer::{Lost, Missed, Placement};
 use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank};
 
+use super::comparison::is_over;
 use share_bounds::ShareBounds;
 
 /// The best way to spread a job over one domain.
@@ -30,8 +31,6 @@ struct Choice {
     rank: Rank,
     /// Units of each leaf that is used.
     shares: Vec<(DomainId, u32)>,
-    /// Domains used, by layer below the holder.
-    spans: Vec<u32>,
 }
 
 /// Places a job that is spread, if counts tell how.
@@ -56,7 +55,7 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     match best {
         None => Err(Missed::NONE),
         // What is best without a limit is best with it only if it keeps it.
-        Some((choice, _)) if exceeds_spans(problem, &choice) => Err(Missed::UNKNOWN),
+        Some((choice, _)) if is_over(problem, &choice.rank) => Err(Missed::UNKNOWN),
         Some((choice, nodes)) => Ok(Placement::new(problem, nodes, Some(choice.holder), true)),
     }
 }
@@ -80,16 +79,11 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
 /// The domains that may hold the job, the lowest first.
 fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
     let fabric = problem.fabric;
-    let highest = problem.within.unwrap_or(fabric.top());
-    let all = (Layer::LEAF.0..=highest.0).flat_map(|layer| fabric.domains_of(Layer(layer)));
-    let wanted = problem.holder();
+    let all = problem.layers().flat_map(|layer| fabric.domains_of(layer));
+    let wanted = problem.holder;
     all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id))
         .filter(|&id| wanted == Some(id) || may_hold(problem, id))
         .collect()
-}
-
-fn exceeds_spans(problem: &Problem<'_>, choice: &Choice) -> bool {
-    problem.span_caps.iter().any(|&(layer, cap)| choice.spans.get(layer.index()).copied().unwrap_or(1) > cap)
 }
 
 /// The best way to spread the job over one domain; None where it does not hold the job.
@@ -109,5 +103,5 @@ fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<Ch
         }
     }
     let rank = rank(problem, holder, &item);
-    Some(Choice { holder, rank, shares: tally.shares, spans: tally.spans })
+    Some(Choice { holder, rank, shares: tally.shares })
 }

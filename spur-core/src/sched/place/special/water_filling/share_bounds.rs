@@ -137,8 +137,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
     /// The nodes of a leaf that take something.
     fn usable(&self, leaf: DomainId) -> impl Iterator<Item = Pos> + Clone {
         let problem = self.problem;
-        let range = problem.fabric.domain(leaf).range();
-        problem.view.slots.open_in(range).filter(|&pos| problem.most_on(pos) > 0)
+        problem.open_nodes(leaf).filter(|&pos| problem.most_on(pos) > 0)
     }
 
     /// Counts what a domain and those below it have, and by layer the domains, and the nodes, of which none is used yet.

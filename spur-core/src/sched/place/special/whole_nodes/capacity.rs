@@ -6,7 +6,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::slots::count_both;
+use crate::sched::place::slots::{bottom_up, count_both, narrow};
 use crate::sched::place::special::fewest::largest;
 
 /// What every domain takes of a job of whole nodes.
@@ -24,7 +24,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         match problem.view.weights {
             Some(weights) if problem.layout.weights > 0 => {
-                let nodes = weights.set_of(problem.lightest_weight()?)?;
+                let nodes = weights.set_of(problem.lightest?)?;
                 Some(Self { problem, by_domain: count(problem, nodes).into(), lightest: Some(nodes) })
             }
             _ => Some(Self { problem, by_domain: problem.rooms()?.into(), lightest: None }),
@@ -90,14 +90,8 @@ impl<'p, 'a> Rooms<'p, 'a> {
         });
     }
 
-    /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
-    pub(super) fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
-        let mut found = Vec::new();
-        self.each_below(part, layer, |id, _| found.push(id));
-        found
-    }
-
-    /// Shows them, and what they have room for.
+    /// Shows the domains of a part of the fabric that count for a layer and have room, in fabric order, itself if it does, and
+    /// what they have room for.
     pub(super) fn each_below(&self, part: DomainId, layer: Layer, mut see: impl FnMut(DomainId, u32)) {
         if self.room(part) > 0 {
             self.show_below(part, layer, &mut see);
@@ -132,8 +126,8 @@ impl<'p, 'a> Rooms<'p, 'a> {
         if self.room(holder) != amount {
             return None;
         }
-        let leaves = self.below(holder, Layer::LEAF);
-        let shares: Vec<(DomainId, u32)> = leaves.into_iter().map(|leaf| (leaf, self.room(leaf))).collect();
+        let mut shares: Vec<(DomainId, u32)> = Vec::new();
+        self.each_below(holder, Layer::LEAF, |leaf, room| shares.push((leaf, room)));
         (shares.iter().map(|(_, room)| room).sum::<u32>() == amount).then_some(shares)
     }
 
@@ -150,22 +144,16 @@ impl<'p, 'a> Rooms<'p, 'a> {
     #[inline]
     fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> + Clone {
         let is_light = |index| self.lightest.is_none_or(|lightest| lightest.contains(index));
-        let open = self.problem.view.slots.open_in(self.problem.fabric.domain(leaf).range());
-        open.filter(move |pos| is_light(pos.index()))
+        self.problem.open_nodes(leaf).filter(move |pos| is_light(pos.index()))
     }
 }
 
 /// How many open nodes of a set every domain has.
 fn count(problem: &Problem<'_>, nodes: &FixedBitSet) -> Vec<u32> {
     let open = problem.view.slots.open();
-    let mut rooms: Vec<u32> = Vec::with_capacity(problem.fabric.domains().size_hint().0);
-    for (id, domain) in problem.fabric.domains() {
-        let room = match domain.children() {
-            _ if problem.is_barred(id) => 0,
-            [] => count_both(open, nodes, domain.range()),
-            children => children.iter().map(|child| rooms[child.index()]).sum(),
-        };
-        rooms.push(room);
-    }
-    rooms
+    bottom_up(problem.fabric, |id, domain, below| match below {
+        _ if problem.is_barred(id) => 0,
+        None => count_both(open, nodes, domain.range()),
+        Some(sum) => narrow(sum),
+    })
 }

@@ -18,8 +18,7 @@ use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Problem, keep_least, position};
 use crate::sched::place::special::fewest::largest;
 
-use super::comparison::{HolderShares, best_of, by_score, order, preferred_spans, ranked};
-use super::if_any;
+use super::comparison::{HolderShares, best_of, by_score, lowest, order, ranked};
 use super::reduced_costs::best_below;
 use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
 use capacity::Rooms;
@@ -49,8 +48,7 @@ pub(crate) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
         return None;
     }
     let rooms = Rooms::new(problem)?;
-    let highest = problem.within.unwrap_or(problem.fabric.top());
-    (1..=highest.0).map(Layer).find_map(|layer| {
+    problem.layers().find_map(|layer| {
         let holders = rooms.holders(layer);
         let holder = holders.into_iter().min_by_key(|&id| problem.fewest_members(id))?;
         let mut shares = Vec::new();
@@ -97,28 +95,14 @@ fn applies(problem: &Problem<'_>) -> bool {
 /// that are preferred.
 fn search(rooms: &Rooms<'_, '_>) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
-    let highest = problem.within.unwrap_or(problem.fabric.top());
     let is_scored = [ScoreBefore::Span, ScoreBefore::Fit].into_iter().any(|before| problem.is_scored(before));
-    let mut best: Option<(Vec<u32>, HolderShares)> = None;
-    for layer in (1..=highest.0).map(Layer) {
-        // Of leaves, those with more slots are out of the question.
-        let holders = match layer == Layer::LEAF && !is_scored {
-            true => rooms.tightest_holders(layer),
-            false => rooms.holders(layer),
-        };
-        if holders.is_empty() {
-            continue;
-        }
-        let Some(found) = if_any(at_layer(rooms, &holders))? else { continue };
-        let spans = preferred_spans(problem, &found);
-        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
-            best = Some((spans, found));
-        }
-        if layer < highest && best.as_ref().is_some_and(|(spans, _)| are_fewest(rooms, spans)) {
-            break;
-        }
-    }
-    best.map(|(_, found)| found).ok_or(Missed::NONE)
+    // Of leaves, those with more slots are out of the question.
+    let holders = problem.layers().map(|layer| match layer == Layer::LEAF && !is_scored {
+        true => rooms.tightest_holders(layer),
+        false => rooms.holders(layer),
+    });
+    let holders = holders.filter(|holders| !holders.is_empty());
+    lowest(problem, holders, |holders| at_layer(rooms, &holders), |spans| are_fewest(rooms, spans))
 }
 
 /// Whether no placement could touch fewer domains of the preferred layers.

@@ -1,7 +1,14 @@
 //! Slots counted little by little are those counted at once.
 
 use super::case::Random;
-use super::{Pos, Slots};
+use super::{Fabric, Pos, Slots};
+
+fn counted_at_once(fabric: &Fabric, whole: bool, tasks: &[u32]) -> Slots {
+    match whole {
+        true => Slots::whole(fabric, (0..tasks.len()).filter(|index| tasks[*index] > 0).collect()),
+        false => Slots::tasks(fabric, tasks.to_vec()),
+    }
+}
 
 #[test]
 fn slots_are_the_same_however_they_are_counted() {
@@ -33,11 +40,7 @@ fn slots_are_the_same_however_they_are_counted() {
                 offers.iter().filter(|(pos, _)| pos.index() == index).map(|(_, slots)| *slots).max()
             };
             let tasks: Vec<u32> = (0..fabric.len()).map(|index| most(index).unwrap_or(0)).collect();
-            let wanted = match whole {
-                true => Slots::whole(&fabric, (0..tasks.len()).filter(|index| tasks[*index] > 0).collect()),
-                false => Slots::tasks(&fabric, tasks),
-            };
-            assert_eq!(counted, wanted, "seed {seed}");
+            assert_eq!(counted, counted_at_once(&fabric, whole, &tasks), "seed {seed}");
         }
     }
 }
@@ -58,14 +61,10 @@ fn slots_that_were_counted_again_are_those_counted_at_once() {
             changed.push((Pos(index), after[index as usize]));
         }
         for whole in [false, true] {
-            let count = |tasks: &[u32]| match whole {
-                true => Slots::whole(&fabric, (0..tasks.len()).filter(|index| tasks[*index] > 0).collect()),
-                false => Slots::tasks(&fabric, tasks.to_vec()),
-            };
-            let mut counted = count(&before);
+            let mut counted = counted_at_once(&fabric, whole, &before);
             counted.put_all(&fabric, &changed);
             counted.sum_up(&fabric);
-            assert_eq!(counted, count(&after), "seed {seed}");
+            assert_eq!(counted, counted_at_once(&fabric, whole, &after), "seed {seed}");
         }
     }
 }

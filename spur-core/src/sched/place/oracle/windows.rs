@@ -21,6 +21,11 @@ fn question(random: &mut Random, is_shared: bool, outline: impl FnOnce(&mut Ask,
     Case::new(random, fabric, slots, ask)
 }
 
+fn in_a_row(ask: &mut Ask, random: &mut Random) {
+    ask.contiguous = true;
+    ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
+}
+
 fn answer(case: &Case) -> Result<Placement, Missed> {
     place(&case.fabric, &case.view(), &case.ask)
 }
@@ -40,10 +45,7 @@ fn nodes_of(placement: &Placement) -> Vec<usize> {
 fn consecutive_nodes_of_large_fabrics() {
     each_seed("consecutive nodes of large fabrics", 600, |random| {
         let is_shared = random.one_in(3);
-        let mut case = question(random, is_shared, |ask, random| {
-            ask.contiguous = true;
-            ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
-        });
+        let mut case = question(random, is_shared, in_a_row);
         case.maybe(random, 3, Case::weigh);
         let nodes = case.ask.nodes.map_or(0, |(nodes, _)| nodes as usize);
         let is_open = |index: &usize| case.slots.open().contains(*index);
@@ -59,10 +61,7 @@ fn consecutive_nodes_of_large_fabrics() {
 #[test]
 fn consecutive_tasks_of_large_fabrics() {
     each_seed("consecutive tasks of large fabrics", 600, |random| {
-        let mut case = question(random, true, |ask, random| {
-            ask.contiguous = true;
-            ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
-        });
+        let mut case = question(random, true, in_a_row);
         let most = if random.one_in(2) { 9 } else { 60 };
         let wanted = random.between(1, most);
         (case.ask.tasks, case.ask.nodes) = (Some(wanted), None);

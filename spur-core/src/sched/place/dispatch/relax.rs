@@ -82,9 +82,9 @@ pub(super) fn better(
         return found;
     }
     let mut best = found.ok().and_then(judged);
-    for easier in easier(ask, &constraints) {
-        let answer = search(fabric, view, &easier.ask);
-        if easier.is_looser && answer.is_err() && is_exact(&answer) {
+    for (easier, is_looser) in easier(ask, &constraints) {
+        let answer = search(fabric, view, &easier);
+        if is_looser && answer.is_err() && is_exact(&answer) {
             return Err(Missed::NONE);
         }
         let answer = answer.ok().and_then(judged);
@@ -100,16 +100,9 @@ pub(super) fn better(
     best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed::UNKNOWN)
 }
 
-/// A question in place of another.
-struct Easier {
-    ask: Ask,
-    /// Whether it allows all that the other does.
-    is_looser: bool,
-}
-
 /// The questions to ask in place of one: first without any of its constraints, then with as many of them as can be, and wishes as
-/// musts.
-fn easier(ask: &Ask, constraints: &[Without]) -> Vec<Easier> {
+/// musts; and whether each allows all that it does.
+fn easier(ask: &Ask, constraints: &[Without]) -> Vec<(Ask, bool)> {
     let count = u32::try_from(constraints.len()).unwrap_or(u32::MAX);
     let all = (1_u32 << count) - 1;
     let may = |set: &u32| count <= MOST_COMBINED || set.count_ones() <= 2 || *set == all;
@@ -125,9 +118,9 @@ fn easier(ask: &Ask, constraints: &[Without]) -> Vec<Easier> {
         {
             let must = lower(looser.must, Some(first));
             let inside = Ask { must, prefer: ask.prefer[1..].to_vec(), ..looser.clone() };
-            asks.push(Easier { ask: inside, is_looser: false });
+            asks.push((inside, false));
         }
-        asks.extend((set != 0).then_some(Easier { ask: looser, is_looser: true }));
+        asks.extend((set != 0).then_some((looser, true)));
     }
     asks
 }

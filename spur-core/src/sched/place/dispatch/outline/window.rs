@@ -77,18 +77,16 @@ fn best_promising<C: Cost>(
     windows: Vec<Range<usize>>,
     mut best: Best,
 ) -> Result<Ranked, Missed> {
-    let mut windows: Vec<(u8, Range<usize>)> =
-        windows.into_iter().map(|window| (promise(problem, &window), window)).collect();
     // Those that look best come first, as not all may be looked at.
-    windows
-        .sort_by_cached_key(|(promise, window)| (*promise, looks(problem, window), window.start, window.end));
-    for (index, (promise, window)) in windows.iter().enumerate() {
+    let mut windows: Vec<_> = windows.into_iter().map(|window| (looks(problem, &window), window)).collect();
+    windows.sort_by_key(|(looks, window)| (*looks, window.start, window.end));
+    for (index, ((promise, ..), window)) in windows.iter().enumerate() {
         if problem.meter.is_spent() {
             best.exact = false;
             break;
         }
         // Windows of equal promise are compared; one of a worse promise cannot win.
-        if best.winner.is_some() && index > 0 && *promise != windows[index - 1].0 {
+        if best.winner.is_some() && index > 0 && *promise != windows[index - 1].0.0 {
             break;
         }
         best.offer_window::<C>(problem, window);
@@ -243,8 +241,9 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     (windows, true)
 }
 
-/// The layer of the lowest domain that holds a window, where that is what decides first; 0 where something else does.
-fn promise(problem: &Problem<'_>, window: &Range<usize>) -> u8 {
+/// The layer of the lowest domain that holds a window where that decides first, 0 where something else does; how many leaves
+/// it goes over, and the slots of that domain.
+fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u8, u32, u64) {
     let ask = problem.ask;
     let decides = problem.layout.weights == 0
         && ask.prefer.is_empty()
@@ -252,15 +251,10 @@ fn promise(problem: &Problem<'_>, window: &Range<usize>) -> u8 {
         && !problem.lowest_latency
         && ask.mode != Mode::Distributed;
     let ends = [position(window.start), position(window.end - 1)];
-    let common = problem.fabric.deepest_common(&ends);
-    common.filter(|_| decides).map_or(0, |id| problem.fabric.domain(id).layer().0)
-}
-
-/// How many leaves a window goes over, and the slots of the lowest domain that holds it.
-fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u32, u64) {
-    let ends = [position(window.start), position(window.end - 1)];
     let [first, last] = ends.map(|pos| problem.fabric.leaf_of(pos).map_or(0, |leaf| leaf.0));
-    (last - first, problem.fabric.deepest_common(&ends).map_or(0, |id| problem.slots(id)))
+    let common = problem.fabric.deepest_common(&ends);
+    let layer = common.filter(|_| decides).map_or(0, |id| problem.fabric.domain(id).layer().0);
+    (layer, last - first, common.map_or(0, |id| problem.slots(id)))
 }
 
 /// Adds the windows of so many leaves of a run that have room for the job, and in each leaf for some of it.

@@ -200,13 +200,21 @@ fn placement(
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
     let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
-    let mut leaves = Leaves::of(fabric, &chosen, caps);
+    // What the leaves may still give where there are caps, and to how many of the nodes.
+    let mut leaves: BTreeMap<DomainId, (u32, u32)> = BTreeMap::new();
+    for leaf in caps.iter().flat_map(|_| &chosen).filter_map(|free| fabric.leaf_of(free.pos)) {
+        leaves.entry(leaf).or_insert((caps.map_or(u32::MAX, |caps| caps.slots), 0)).1 += 1;
+    }
     let mut shares = Vec::with_capacity(chosen.len());
     for free in chosen {
         // Every node gets at least one task, earlier ones as many as they take.
         after -= 1;
-        let most = free.takes.min(left.saturating_sub(after));
-        let share = leaves.give(fabric.leaf_of(free.pos), most);
+        let mut share = free.takes.min(left.saturating_sub(after));
+        if let Some((slots, nodes)) = fabric.leaf_of(free.pos).and_then(|leaf| leaves.get_mut(&leaf)) {
+            *nodes -= 1;
+            share = share.min(slots.saturating_sub(*nodes));
+            *slots -= share;
+        }
         left = left.saturating_sub(share);
         shares.push((free.pos, share));
     }
@@ -218,28 +226,5 @@ fn placement(
         waste: slots.saturating_sub(u64::from(wanted.slots)),
         shares,
         exact,
-    }
-}
-
-/// What the leaves of a job may still give, and to how many of its nodes; none where there are no caps.
-struct Leaves(BTreeMap<DomainId, (u32, u32)>);
-
-impl Leaves {
-    fn of(fabric: &Fabric, chosen: &[Free], caps: Option<Caps<'_>>) -> Self {
-        let mut leaves = BTreeMap::new();
-        for leaf in caps.into_iter().flat_map(|_| chosen).filter_map(|free| fabric.leaf_of(free.pos)) {
-            let (_, nodes) = leaves.entry(leaf).or_insert((caps.map_or(u32::MAX, |caps| caps.slots), 0));
-            *nodes += 1;
-        }
-        Self(leaves)
-    }
-
-    /// Gives the next node of a leaf as many tasks, as far as those behind it still get one.
-    fn give(&mut self, leaf: Option<DomainId>, most: u32) -> u32 {
-        let Some((slots, nodes)) = leaf.and_then(|leaf| self.0.get_mut(&leaf)) else { return most };
-        *nodes = nodes.saturating_sub(1);
-        let share = most.min(slots.saturating_sub(*nodes));
-        *slots -= share;
-        share
     }
 }

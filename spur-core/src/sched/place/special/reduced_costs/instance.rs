@@ -155,11 +155,6 @@ impl<'p> Instance<'p> {
         self.problem.shares_nodes()
     }
 
-    /// The slots of none of the nodes of a leaf, of the first that is used, of the first two, and so on.
-    pub(super) fn slots_of_nodes(&self, leaf: usize) -> Vec<u64> {
-        self.problem.slots_of_fullest(self.pieces[leaf].id)
-    }
-
     /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
     /// matter the first as much as it can and leaves to those that are sure to be used.
     pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {

@@ -234,7 +234,7 @@ impl<'g> LabelSearch<'g> {
         if pack_within(&own, limits).is_none() {
             return labels;
         }
-        let nodes = self.instance.slots_of_nodes(at);
+        let nodes = self.instance.problem.slots_of_fullest(piece.id);
         let mut takes = piece.room;
         while takes > 0 && takes >= piece.least {
             let mut lanes = own;

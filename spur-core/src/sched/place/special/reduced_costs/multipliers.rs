@@ -70,7 +70,8 @@ impl<'g> LagrangianBounds<'g> {
     pub(super) fn new(instance: &'g Instance<'g>, scope: &'g Scope, known: &[Multipliers]) -> Self {
         let lowest = instance.lowest(scope);
         let (domains, sums) = (Vec::with_capacity(instance.pieces.len() + 1), Vec::new());
-        let usable = Rc::new(known.last().map_or_else(|| all(instance), |known| usable(instance, known)));
+        let all = || (0..instance.pieces.len()).collect();
+        let usable = Rc::new(known.last().map_or_else(all, |known| usable(instance, known)));
         let mut bounds = Self { instance, scope, usable, domains, sums };
         let number = |room: u32| i32::try_from(room).unwrap_or(i32::MAX);
         let mut numbers = vec![0_u32; instance.pieces.len()];
@@ -203,13 +204,6 @@ fn directions(order: &[Layer], scope: &Scope, counts: &[u32]) -> Vec<Vec<i64>> {
         directions.push(alone);
     }
     directions
-}
-
-/// Every domain there is.
-fn all(instance: &Instance<'_>) -> FixedBitSet {
-    let mut all = FixedBitSet::with_capacity(instance.pieces.len());
-    all.insert_range(..);
-    all
 }
 
 /// Which domains may be used with what multipliers leave to spend.

@@ -244,15 +244,15 @@ impl Resolver<'_> {
         if let Some(gather) = &asked.gather {
             self.gather(gather, "--gather=")?;
         }
-        match asked.switches {
-            Some(switches) if self.done.ask.strategy == Strategy::Flat => {
+        if let Some(switches) = asked.switches {
+            if self.done.ask.strategy == Strategy::Flat {
                 let topology = self.fabric.name();
                 let told =
                     format!("--switches={switches} has no effect: topology {topology} has no switches");
                 self.done.warnings.push(told);
+            } else {
+                self.switches(switches);
             }
-            Some(switches) => self.switches(switches),
-            None => {}
         }
         self.segment()?;
         let ask = &mut self.done.ask;
@@ -318,13 +318,11 @@ impl Resolver<'_> {
 
     fn must(&mut self, layer: Layer, source: &str) {
         let name = |layer| self.fabric.layer_name(layer);
-        if let Some(other) = self.done.ask.must {
+        if let Some(other) = self.done.ask.must.replace(layer) {
             let (low, high) = (layer.min(other), layer.max(other));
             let warning = format!("{source}must:{} has no effect: must:{} implies it", name(high), name(low));
             self.done.warnings.push(warning);
             self.done.ask.must = Some(low);
-        } else {
-            self.done.ask.must = Some(layer);
         }
     }
 

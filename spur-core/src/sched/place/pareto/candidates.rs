@@ -212,10 +212,10 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<HolderChoice<C>> {
         let Some(leaf) = fabric.leaf_of(pos) else { continue };
         let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));
         let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);
-        if u64::from(slots) < problem.wanted_slots() || needless || problem.is_barred(leaf) {
-            continue;
-        }
-        if problem.required.iter().any(|&required| required != pos)
+        if u64::from(slots) < problem.wanted_slots()
+            || needless
+            || problem.is_barred(leaf)
+            || problem.required.iter().any(|&required| required != pos)
             || problem.forced_domains.iter().any(|&forced| forced != leaf)
             || problem.amount > problem.leaf_cap(leaf)
         {

@@ -54,15 +54,11 @@ fn holders(problem: &Problem<'_>, layer: Layer) -> Vec<DomainId> {
 fn of_largest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let on_layer = |layer: Layer| {
         let holders = holders(problem, layer);
-        holders.into_iter().take(FEW).find_map(|id| on_picked::<C>(problem, id))
+        let mut few = holders.into_iter().take(FEW);
+        few.find_map(|id| on_these::<C>(problem, id, Picker::new(problem, id).pick()?))
     };
     let is_spread = problem.ask.mode == Mode::Distributed;
     if is_spread { problem.layers().rev().find_map(on_layer) } else { problem.layers().find_map(on_layer) }
-}
-
-/// The placement on nodes that are picked below a domain, if it is allowed.
-fn on_picked<C: Cost>(problem: &Problem<'_>, holder: DomainId) -> Option<Ranked> {
-    on_these::<C>(problem, holder, Picker::new(problem, holder).pick()?)
 }
 
 /// The placement on just these nodes of a domain, if it is allowed.

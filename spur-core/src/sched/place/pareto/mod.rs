@@ -300,9 +300,9 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     /// What using a domain costs besides its members, where that does not depend on its share.
     pub(super) fn charge_of(&self, id: DomainId) -> C {
         let domain = self.problem.fabric.domain(id);
-        let mut item = Item::<C>::nothing(self.problem.layout.width());
-        self.problem.charge(item.cost.fields_mut(), domain.layer(), domain.cover(), self.problem.slots(id));
-        item.cost
+        let mut cost = C::zero(self.problem.layout.width());
+        self.problem.charge(cost.fields_mut(), domain.layer(), domain.cover(), self.problem.slots(id));
+        cost
     }
 
     /// The way with an exact amount, charged for its square: the sum of squares is least where shares are even.

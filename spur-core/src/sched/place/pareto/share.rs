@@ -13,7 +13,7 @@ struct Span {
     hi: u32,
 }
 
-/// Gives every chosen node of a domain its share of the job, or less where there is not enough room for that; `nodes` is sorted,
+/// Gives every chosen node of a domain its share of the job, less where there is not enough room for all; `nodes` is sorted,
 /// `bounds` are by layer.
 pub(crate) fn share(
     problem: &Problem<'_>,

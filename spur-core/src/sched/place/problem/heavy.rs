@@ -1,4 +1,4 @@
-//! How few of some nodes hold a job, told by what they take: from the first, the largest, as few of the heavier ones as will do.
+//! How few of some nodes hold a job, told by what they take: the first, the largest, as few of the heavier as will do.
 
 /// How many of some numbers come to an amount, from the first on; None where all do not.
 pub(crate) fn reach<T: Into<u64>>(numbers: impl IntoIterator<Item = T>, amount: u64) -> Option<usize> {

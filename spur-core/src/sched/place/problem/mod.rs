@@ -2,7 +2,7 @@
 //! out per domain.
 //!
 //! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
-//! part of the fabric (`front`) and what they cost (`cost`), how few nodes, or heavier ones, they need (`heavy`), the order among
+//! part of the fabric (`front`) and what they cost (`cost`), how few nodes they need (`heavy`), the order among
 //! candidates (`rank`, `score`), why the others lost (`losers`), and whether given shares are allowed at all (`judge`).
 
 mod capacity;
@@ -323,7 +323,7 @@ impl<'a> Problem<'a> {
         self.weights.iter().position(|&class| class == weight)
     }
 
-    /// Whether nothing was added for a part of the job: no part of the fabric is singled out, and no domain has a share of its own.
+    /// Whether nothing was added for a part of the job: no part of the fabric is singled out, no domain has a share of its own.
     fn is_unconfined(&self) -> bool {
         self.node_unit.is_none()
             && self.limits.is_empty()
@@ -373,6 +373,12 @@ impl<'a> Problem<'a> {
             && !self.ask.score.weights.any()
             && self.is_unconfined()
             && !self.adds_up_loads()
+    }
+
+    /// Whether a domain consists of leaves.
+    pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {
+        let leaves = self.fabric.domain(id).children();
+        !leaves.is_empty() && leaves.iter().all(|&leaf| self.fabric.domain(leaf).layer() == Layer::LEAF)
     }
 
     /// The leaves of a domain in fabric order, those apart that lie in a domain which may not be entered.

@@ -32,7 +32,7 @@ pub(crate) struct Rank {
 /// A placement with its place in the order of preference.
 pub(crate) type Ranked = (Rank, Placement);
 
-/// One number of a rank, and what it means: the same at one place in all ranks of a layer, so that only numbers tell them apart.
+/// One number of a rank, and what it means: at one place the same in all ranks of a layer, so that only numbers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Criterion {
     pub(crate) value: i64,

@@ -35,7 +35,8 @@ impl Problem<'_> {
             let multiples = multiples.into_iter().map(|by| u32::try_from(by).unwrap_or(u32::MAX)).collect();
             Rounded { known, multiples, peak: OnceCell::new() }
         };
-        if self.counts_shares() && !self.ask.multiples.is_empty() {
+        let counts_shares = self.ask.tasks.is_none() && !self.view.slots.are_whole();
+        if counts_shares && !self.ask.multiples.is_empty() {
             return rounded(vec![Cell::new(None); self.fabric.domain_count()], multiples);
         }
         let down = |sum: u64, by: u64| sum - sum % by.max(1);
@@ -49,11 +50,6 @@ impl Problem<'_> {
             covered.iter().fold(sum, |sum, &by| down(sum, by))
         });
         rounded(slots.into_iter().map(|slots| Cell::new(Some(slots))).collect(), multiples)
-    }
-
-    /// Whether nodes are counted of which the job takes a share each.
-    fn counts_shares(&self) -> bool {
-        self.ask.tasks.is_none() && !self.view.slots.are_whole()
     }
 }
 

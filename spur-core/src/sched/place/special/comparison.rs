@@ -61,8 +61,8 @@ fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderShares) -> Ve
     problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
 }
 
-/// The least that a choice in a holder comes to of which it is known how many domains of the first few layers in order are used.
-/// What it does not know is nothing, so that it comes before everything that begins like it.
+/// The least that a choice in a holder comes to, of which it is known how many domains of the first few layers in order it
+/// uses. What is not known is nothing, so that this comes before everything that begins like it.
 pub(super) fn bound(problem: &Problem<'_>, holder: DomainId, order: &[Layer], counts: &[u32]) -> Rank {
     let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
     let lowest = if problem.view.slots.are_whole() { Layer::LEAF } else { Layer::NODE };
@@ -102,8 +102,8 @@ pub(super) fn is_over(problem: &Problem<'_>, rank: &Rank) -> bool {
 /// A choice in a domain, and how good it is.
 pub(super) type Found<T> = (Rank, DomainId, T);
 
-/// The best choice in one of some domains of one layer, of those that are as good the first. `find` has the best choice in one of
-/// them, or none that is better than the best so far.
+/// The best choice in one of some domains of one layer, of those that are as good the first. `find` has the best choice in one
+/// of them, given the best so far; none where that is better.
 pub(super) fn best_of<K, T>(
     problem: &Problem<'_>,
     holders: impl Iterator<Item = (DomainId, K)>,

@@ -82,8 +82,12 @@ impl Equal {
         if ask.score.weights.any() && !(most == room && is_even) {
             return None;
         }
-        let multiples =
-            in_nodes(ask, room).filter(|multiples| multiples.is_empty() || most == room && is_even)?;
+        // No domain may hold a part of a node.
+        let of_nodes = |&(layer, by): &(Layer, u32)| {
+            let fits = layer > Layer::NODE && by.is_multiple_of(room) && most == room && is_even;
+            fits.then_some((layer, by / room))
+        };
+        let multiples = ask.multiples.iter().map(of_nodes).collect::<Option<Vec<_>>>()?;
         let nodes_cap = match ask.max_slots_per_leaf {
             Some(cap) if !cap.is_multiple_of(most) => return None,
             cap => cap.map(|cap| cap / most),
@@ -129,14 +133,6 @@ impl Equal {
         };
         lost.into_iter().map(|lost| Lost { why: why(lost.why), ..lost }).collect()
     }
-}
-
-/// The multiples of tasks as multiples of nodes that take so many; `None` where a domain could hold a part of a node.
-fn in_nodes(ask: &Ask, room: u32) -> Option<Vec<(Layer, u32)>> {
-    let of_nodes = |&(layer, by): &(Layer, u32)| {
-        (layer > Layer::NODE && by.is_multiple_of(room)).then_some((layer, by / room))
-    };
-    ask.multiples.iter().map(of_nodes).collect()
 }
 
 /// Whether every open node takes so many tasks.

@@ -105,8 +105,8 @@ impl<'p, 'a> Leaves<'p, 'a> {
         (left == 0).then_some(Mix { weights, heaviest })
     }
 
-    /// What each domain below one takes at least, because it is sure, and at most where the lightest nodes hold the job in it, by
-    /// its number; None where multiples forbid that.
+    /// What each domain below one takes at least, because it is sure, and at most where the lightest nodes hold the job in it,
+    /// by its number; None where multiples forbid that.
     pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<Vec<(u32, u32)>> {
         let problem = self.problem;
         let mut takes = vec![(0, 0); problem.fabric.domain_count()];

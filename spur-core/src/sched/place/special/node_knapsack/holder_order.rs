@@ -86,7 +86,7 @@ impl Items<'_, '_> {
         if self.are_members_divided(id) || self.are_members_divided(than) {
             return false;
         }
-        if !self.are_members_first() || !self.lies_over_leaves(id) {
+        if !self.are_members_first() || !self.problem.lies_over_leaves(id) {
             return false;
         }
         if self.problem.by_nodes {
@@ -102,7 +102,7 @@ impl Items<'_, '_> {
 
     /// Whether members of a domain consist of further domains.
     fn are_members_divided(&self, id: DomainId) -> bool {
-        !self.problem.fabric.domain(id).children().is_empty() && !self.lies_over_leaves(id)
+        !self.problem.fabric.domain(id).children().is_empty() && !self.problem.lies_over_leaves(id)
     }
 
     /// How many members of a domain some nodes of it, which are in fabric order, lie in.

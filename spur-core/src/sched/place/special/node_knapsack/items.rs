@@ -166,7 +166,7 @@ impl<'s, 'a> Items<'s, 'a> {
     }
 
     /// The leaves of a domain that have room, in fabric order.
-    fn leaves_below(&self, id: DomainId) -> Vec<DomainId> {
+    pub(super) fn leaves_below(&self, id: DomainId) -> Vec<DomainId> {
         self.problem.leaves_below(id, |id| self.room(id) > 0)
     }
 
@@ -378,11 +378,6 @@ impl<'s, 'a> Items<'s, 'a> {
         nodes
     }
 
-    /// The nodes of a domain in fabric order, but for those that can never be used.
-    pub(super) fn all_below(&self, id: DomainId) -> Vec<KnapsackItem> {
-        self.leaves_below(id).into_iter().flat_map(|leaf| self.trimmed(leaf)).collect()
-    }
-
     /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
     /// that the others could do without.
     pub(super) fn largest_below(&self, holder: DomainId) -> Vec<KnapsackItem> {
@@ -416,12 +411,6 @@ impl<'s, 'a> Items<'s, 'a> {
     /// Whether what a domain takes is enough to know that it can hold the job.
     pub(super) fn is_counted(&self) -> bool {
         self.beside == Beside::Nothing && !self.is_mixed()
-    }
-
-    pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {
-        let fabric = self.problem.fabric;
-        let leaves = fabric.domain(id).children();
-        !leaves.is_empty() && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
     }
 
     /// Compares two domains of one layer by the score, where it decides before best fit, and by what is left in them and in

@@ -223,13 +223,10 @@ fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
 /// The best nodes of one leaf.
 fn best_in_leaf(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<KnapsackItem>, Missed> {
     let problem = items.problem;
-    let scale =
-        PriceScale::of_nodes(problem, Layer::LEAF, problem.slots(leaf), items.is_number_given(), false);
-    let scale = scale.ok_or(Missed::UNKNOWN)?;
     if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(items.beside, Beside::Nodes(_)) {
-        let nodes = items.trimmed(leaf);
-        return solve(problem, leaf, problem.amount, &nodes, &scale, (items.beside, MOST));
+        return best_below(items, leaf);
     }
+    let scale = scale(items, leaf)?;
     let (mut used, open) = settle(items, items.nodes_of(leaf), least);
     let settled = used.iter().map(|node| node.takes).sum();
     if let Some(left) = problem.amount.checked_sub(settled).filter(|left| *left > 0) {
@@ -298,13 +295,16 @@ fn in_one_domain(
 
 /// The best nodes of one domain.
 fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<KnapsackItem>, Missed> {
-    let problem = items.problem;
-    let nodes = items.all_below(id);
-    let layer = problem.fabric.domain(id).layer();
-    let scale =
-        PriceScale::of_nodes(problem, layer, problem.slots(id), items.is_number_given(), items.is_mixed());
-    let scale = scale.ok_or(Missed::UNKNOWN)?;
-    solve(problem, id, problem.amount, &nodes, &scale, (items.beside, MOST))
+    // Those that can never be used are left out.
+    let nodes: Vec<_> = items.leaves_below(id).into_iter().flat_map(|leaf| items.trimmed(leaf)).collect();
+    solve(items.problem, id, items.problem.amount, &nodes, &scale(items, id)?, (items.beside, MOST))
+}
+
+/// What the nodes of one domain are priced by.
+fn scale<'a>(items: &'a Items<'_, '_>, id: DomainId) -> Result<PriceScale<'a>, Missed> {
+    let (layer, slots) = (items.problem.fabric.domain(id).layer(), items.problem.slots(id));
+    let scale = PriceScale::of_nodes(items.problem, layer, slots, items.is_number_given(), items.is_mixed());
+    scale.ok_or(Missed::UNKNOWN)
 }
 
 /// The best nodes of one domain where a knapsack of them is too large; none where the best choice in another domain is better.

@@ -15,7 +15,7 @@ pub(super) struct Rooms<'p, 'a> {
     /// The most nodes of each domain that the job may have.
     by_domain: Cow<'p, [u32]>,
     /// The lightest nodes there are, where the others are left out.
-    lightest: Option<&'a FixedBitSet>,
+    pub(super) lightest: Option<&'a FixedBitSet>,
 }
 
 impl<'p, 'a> Rooms<'p, 'a> {
@@ -29,11 +29,6 @@ impl<'p, 'a> Rooms<'p, 'a> {
             }
             _ => Some(Self { problem, by_domain: problem.rooms()?.into(), lightest: None }),
         }
-    }
-
-    /// Whether heavier nodes are left out.
-    pub(super) fn leave_some_out(&self) -> bool {
-        self.lightest.is_some()
     }
 
     /// The most nodes of a domain that the job may have.

@@ -44,14 +44,15 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
 
 /// The domains of a layer that can be among its best few.
 fn shortlist(rooms: &Rooms<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
-    let fabric = rooms.problem.fabric;
     if layer == Layer::LEAF {
         return first_leaves(rooms, few);
     }
     let holders = rooms.holders(layer);
-    let is_leaf = |id: &DomainId| fabric.domain(*id).layer() == Layer::LEAF;
-    let hold_leaves = holders.iter().all(|&id| fabric.domain(id).children().iter().all(is_leaf));
-    if hold_leaves { first_of_leaves(rooms, holders, few) } else { holders }
+    if holders.iter().all(|&id| rooms.problem.lies_over_leaves(id)) {
+        first_of_leaves(rooms, holders, few)
+    } else {
+        holders
+    }
 }
 
 /// The first leaves by their slots and by those of what lies above them.

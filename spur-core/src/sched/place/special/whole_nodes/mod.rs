@@ -37,7 +37,7 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
         return Err(Missed::UNKNOWN);
     }
     let rooms = Rooms::new(problem).ok_or(Missed::UNKNOWN)?;
-    let missed = |missed: Missed| Missed { exact: missed.exact && !rooms.leave_some_out() };
+    let missed = |missed: Missed| Missed { exact: missed.exact && rooms.lightest.is_none() };
     search(&rooms).map(|found| placed(&rooms, &found)).map_err(missed)
 }
 
@@ -136,11 +136,8 @@ fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Mi
     {
         return Ok((holder, shares));
     }
-    let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
-    if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
-        return several_leaves(rooms, holders);
-    }
-    over_domains(rooms, holders)
+    let hold_leaves = holders.iter().all(|&id| rooms.problem.lies_over_leaves(id));
+    if hold_leaves { several_leaves(rooms, holders) } else { over_domains(rooms, holders) }
 }
 
 /// The best placement in one of the holders, which are all of one layer.

@@ -20,14 +20,10 @@ impl Random {
         Self(Chance::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1)))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0.any()
-    }
-
     /// A number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
         let width = u64::from(high - low) + 1;
-        low + u32::try_from(self.next() % width).expect("less than the width")
+        low + u32::try_from(self.0.any() % width).expect("less than the width")
     }
 
     pub(super) fn one_in(&mut self, times: u32) -> bool {
@@ -111,20 +107,10 @@ impl Random {
         plan.fabric()
     }
 
-    /// A tree of four layers over up to some hundred nodes; some leaves lie higher than others.
-    pub(super) fn four_layers(&mut self) -> Fabric {
-        let largest = self.between(2, 9);
-        self.of_four_layers([4, 4, 5], largest)
-    }
-
-    /// The same over up to some sixty nodes.
-    pub(super) fn small_four_layers(&mut self) -> Fabric {
-        let largest = self.between(2, 4);
-        self.of_four_layers([3, 3, 3], largest)
-    }
-
-    /// `most` says how many domains are below one at most, from the second layer on.
-    fn of_four_layers(&mut self, most: [u32; 3], largest: u32) -> Fabric {
+    /// A tree of four layers of which some leaves lie higher than others. `most` says how many domains are below one at most, from
+    /// the second layer on, and no leaf has more than `largest` nodes.
+    pub(super) fn four_layers(&mut self, most: [u32; 3], largest: u32) -> Fabric {
+        let largest = self.between(2, largest);
         let mut plan = Plan::new(Plugin::Tree);
         self.grow(&mut plan, 3, &|random, depth, _| match depth {
             0 => Below::Nodes(random.between(1, largest)),

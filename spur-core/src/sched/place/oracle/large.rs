@@ -52,7 +52,7 @@ fn part(random: &mut Random, all: usize) -> u32 {
 
 /// A question about whole nodes.
 fn whole(random: &mut Random) -> Case {
-    let fabric = random.small_four_layers();
+    let fabric = random.four_layers([3, 3, 3], 4);
     let slots = random.whole(&fabric);
     let nodes = part(random, slots.nodes());
     Case::new(random, fabric, slots, Ask::nodes(nodes))
@@ -174,7 +174,7 @@ fn forced_nodes() {
 #[test]
 fn tasks() {
     same("tasks, with one step", 100, 0, |random| {
-        let fabric = random.small_four_layers();
+        let fabric = random.four_layers([3, 3, 3], 4);
         let (most, full) = (random.pick(&[3, 7, 16]), random.between(2, 4));
         let takes = (0..fabric.len())
             .map(|_| if random.one_in(full) { 0 } else { random.between(1, most) })
@@ -196,7 +196,7 @@ fn tasks() {
 #[test]
 fn shared_nodes() {
     same("nodes that are shared, without limit", 300, 0, |random| {
-        let fabric = if random.one_in(3) { random.four_layers() } else { random.large_tree() };
+        let fabric = if random.one_in(3) { random.four_layers([4, 4, 5], 9) } else { random.large_tree() };
         let slots = if random.one_in(2) { random.many_tasks(&fabric) } else { random.shares(&fabric) };
         let nodes = part(random, slots.nodes().min(30));
         let mut case = Case::new(random, fabric, slots, Ask::nodes(nodes));
@@ -298,7 +298,8 @@ fn counted_kinds() {
 fn losers_of_whole_nodes() {
     for most in [1, 3, 50] {
         same("losers of whole nodes", 600, most, |random| {
-            let fabric = if random.one_in(2) { random.small_four_layers() } else { random.large_tree() };
+            let fabric =
+                if random.one_in(2) { random.four_layers([3, 3, 3], 4) } else { random.large_tree() };
             // Leaves that are alike are the rule on an idle machine.
             let slots = random.whole(&fabric);
             let largest = random.pick(&[2, 6, 20]);

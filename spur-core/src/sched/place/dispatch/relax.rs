@@ -24,7 +24,9 @@ const WISHES: [Without; 2] = [
     |ask| (ask.prefer, ask.prefer_domain, ask.lowest_latency) = (Vec::new(), None, false),
 ];
 
+/// What has to be kept.
 const CONSTRAINTS: [Without; 8] = [
+    // `--switches` and its like.
     |ask| ask.max_spans.clear(),
     |ask| ask.multiples.clear(),
     // What a leaf may give at most.

@@ -32,15 +32,35 @@ pub(crate) struct Rank {
 /// A placement with its place in the order of preference.
 pub(crate) type Ranked = (Rank, Placement);
 
-/// One number of a rank, and what it means: at one place the same in all ranks of a layer, so that only numbers differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// One number of a rank, and what it means.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Criterion {
     pub(crate) value: i64,
     pub(crate) means: Means,
 }
 
+impl PartialEq for Criterion {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for Criterion {}
+
+impl PartialOrd for Criterion {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Criterion {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.value.cmp(&other.value)
+    }
+}
+
 /// What a number of a rank measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
     Weight,
     Span(Layer),

@@ -16,7 +16,7 @@ use super::{Problem, gcd, positions};
 pub(super) struct Rounded {
     /// Those of nodes that are shared are found out where they are asked for.
     known: Vec<Cell<Option<u64>>>,
-    /// By layer: what its domains hold a multiple of.
+    /// By layer: what its domains hold a multiple of; none where all is known.
     multiples: Vec<u32>,
     /// The most slots of a node, if that is soon told.
     peak: OnceCell<Option<u16>>,
@@ -49,7 +49,7 @@ impl Problem<'_> {
             let covered = &multiples[domain.layer().index()..=domain.cover().index()];
             covered.iter().fold(sum, |sum, &by| down(sum, by))
         });
-        rounded(slots.into_iter().map(|slots| Cell::new(Some(slots))).collect(), multiples)
+        rounded(slots.into_iter().map(|slots| Cell::new(Some(slots))).collect(), Vec::new())
     }
 }
 
@@ -69,7 +69,7 @@ fn most(slots: &[u16], count: u32) -> u64 {
 }
 
 /// Keeps those of some domains of which a number is least.
-pub(crate) fn keep_least<T: Ord>(domains: &mut Vec<DomainId>, mut number: impl FnMut(DomainId) -> T) {
+pub(crate) fn keep_least<T: Ord>(domains: &mut Vec<DomainId>, number: impl Fn(DomainId) -> T) {
     let least = domains.iter().map(|&id| number(id)).min();
     domains.retain(|&id| Some(number(id)) == least);
 }
@@ -120,8 +120,8 @@ impl Rounded {
 
     /// A domain has no fewer slots than that, which is sooner told: as if each node that is over had as many as any.
     pub(super) fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
-        if let Some(known) = self.known[id.index()].get() {
-            return known;
+        if self.multiples.is_empty() {
+            return self.of(problem, id);
         }
         let domain = problem.fabric.domain(id);
         let slots = problem.view.slots;

@@ -414,8 +414,7 @@ fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
     counts
 }
 
-/// A number for every domain, those below before those above: what `number` makes of what its children have in sum; of a leaf,
-/// which has none, the whole.
+/// A number for every domain, from the leaves up: `number` is told what the children of a domain have in sum, nothing of a leaf.
 pub(super) fn bottom_up<T: Copy + Into<u64>>(
     fabric: &Fabric,
     mut number: impl FnMut(DomainId, &Domain, Option<u64>) -> T,
@@ -428,7 +427,7 @@ pub(super) fn bottom_up<T: Copy + Into<u64>>(
     numbers
 }
 
-/// The same of so much at most.
+/// A sum as the number of a domain: the largest there is if it is too large for one.
 pub(super) fn narrow(sum: u64) -> u32 {
     u32::try_from(sum).unwrap_or(u32::MAX)
 }

@@ -248,13 +248,18 @@ fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> 
         }
         // Neighbours mostly have the same parent.
         let mut known = (None, 0);
-        keep_least(&mut tied, |id| {
-            let parent = fabric.domain(id).parent();
-            if parent.is_none() || parent != known.0 {
-                known = (parent, problem.slots(fabric.covering(id, layer)));
-            }
-            known.1
-        });
+        let slots: Vec<u64> = (tied.iter())
+            .map(|&id| {
+                let parent = fabric.domain(id).parent();
+                if parent.is_none() || parent != known.0 {
+                    known = (parent, problem.slots(fabric.covering(id, layer)));
+                }
+                known.1
+            })
+            .collect();
+        let least = slots.iter().copied().min();
+        let mut kept = slots.iter().map(|&slots| Some(slots) == least);
+        tied.retain(|_| kept.next().unwrap_or(true));
     }
     tied
 }

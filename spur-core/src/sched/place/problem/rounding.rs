@@ -7,16 +7,23 @@
 use std::cell::{Cell, OnceCell};
 
 use crate::model::fabric::{Domain, DomainId};
-use crate::sched::place::slots::bottom_up;
 
 use super::{Problem, gcd, positions};
 
-/// Slots of every domain after rounding.
+/// Slots after rounding, by domain.
 #[derive(Debug, Clone)]
-pub(super) struct Rounded {
-    /// Those of nodes that are shared are found out where they are asked for.
+pub(super) enum Rounded {
+    /// The rounded slots of all domains.
+    Known(Vec<u64>),
+    /// The rounded slots of nodes that are shared, found out where they are asked for.
+    Shared(Shared),
+}
+
+/// What is left of the shares of every domain once its number of nodes is rounded down.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
     known: Vec<Cell<Option<u64>>>,
-    /// By layer: what its domains hold a multiple of; none where all is known.
+    /// By layer: what its domains hold a multiple of.
     multiples: Vec<u32>,
     /// The most slots of a node, if that is soon told.
     peak: OnceCell<Option<u16>>,
@@ -30,26 +37,36 @@ impl Problem<'_> {
             let known = multiples[layer.index()];
             multiples[layer.index()] = known / gcd(known, u64::from(by)) * u64::from(by);
         }
-        let rounded = |known: Vec<Cell<Option<u64>>>, multiples: Vec<u64>| {
+        if self.counts_shares() && !self.ask.multiples.is_empty() {
+            let known = vec![Cell::new(None); self.fabric.domains().size_hint().0];
             // No domain has as many nodes as that.
             let multiples = multiples.into_iter().map(|by| u32::try_from(by).unwrap_or(u32::MAX)).collect();
-            Rounded { known, multiples, peak: OnceCell::new() }
-        };
-        let counts_shares = self.ask.tasks.is_none() && !self.view.slots.are_whole();
-        if counts_shares && !self.ask.multiples.is_empty() {
-            return rounded(vec![Cell::new(None); self.fabric.domain_count()], multiples);
+            return Rounded::Shared(Shared { known, multiples, peak: OnceCell::new() });
         }
         let down = |sum: u64, by: u64| sum - sum % by.max(1);
-        let slots = bottom_up(self.fabric, |id, domain, below| {
-            let all = || match multiples[0] {
-                1 => self.view.slots.of(id),
-                by => positions(domain.range()).map(|pos| down(self.view.slots.at(pos).into(), by)).sum(),
+        let mut rounded: Vec<u64> = Vec::new();
+        for (id, domain) in self.fabric.domains() {
+            let sum = if domain.children().is_empty() {
+                if self.is_barred(id) {
+                    0
+                } else if multiples[0] == 1 {
+                    self.view.slots.of(id)
+                } else {
+                    let nodes = positions(domain.range());
+                    nodes.map(|pos| down(u64::from(self.view.slots.at(pos)), multiples[0])).sum()
+                }
+            } else {
+                domain.children().iter().map(|child| rounded[child.index()]).sum()
             };
-            let sum = below.unwrap_or_else(|| if self.is_barred(id) { 0 } else { all() });
             let covered = &multiples[domain.layer().index()..=domain.cover().index()];
-            covered.iter().fold(sum, |sum, &by| down(sum, by))
-        });
-        rounded(slots.into_iter().map(|slots| Cell::new(Some(slots))).collect(), Vec::new())
+            rounded.push(covered.iter().fold(sum, |sum, &by| down(sum, by)));
+        }
+        Rounded::Known(rounded)
+    }
+
+    /// Whether nodes are counted of which the job takes a share each.
+    fn counts_shares(&self) -> bool {
+        self.ask.tasks.is_none() && !self.view.slots.are_whole()
     }
 }
 
@@ -68,38 +85,58 @@ fn most(slots: &[u16], count: u32) -> u64 {
     sum
 }
 
+impl Rounded {
+    /// Slots of a domain.
+    pub(super) fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
+        match self {
+            Rounded::Known(slots) => slots[id.index()],
+            Rounded::Shared(shared) => shared.of(problem, id),
+        }
+    }
+
+    /// A domain has no fewer slots than that, which is sooner told.
+    pub(super) fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
+        match self {
+            Rounded::Known(slots) => slots[id.index()],
+            Rounded::Shared(shared) => shared.no_fewer(problem, id),
+        }
+    }
+
+    /// Keeps those of some domains that have the fewest slots.
+    pub(super) fn keep_fewest(&self, problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
+        let Rounded::Shared(shared) = self else {
+            return keep_least(domains, |id| self.of(problem, id));
+        };
+        let bounds: Vec<u64> = domains.iter().map(|&id| shared.no_fewer(problem, id)).collect();
+        let bounded = || bounds.iter().copied().zip(domains.iter().copied());
+        let Some((_, first)) = bounded().min() else { return };
+        let mut least = shared.of(problem, first);
+        for (bound, id) in bounded() {
+            if bound <= least {
+                least = least.min(shared.of(problem, id));
+            }
+        }
+        let mut bounds = bounds.iter();
+        domains.retain(|&id| {
+            bounds.next().is_some_and(|bound| *bound <= least) && shared.of(problem, id) == least
+        });
+    }
+}
+
 /// Keeps those of some domains of which a number is least.
 pub(crate) fn keep_least<T: Ord>(domains: &mut Vec<DomainId>, number: impl Fn(DomainId) -> T) {
     let least = domains.iter().map(|&id| number(id)).min();
     domains.retain(|&id| Some(number(id)) == least);
 }
 
-impl Rounded {
-    /// Slots of a domain.
-    pub(super) fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
+impl Shared {
+    fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         let known = &self.known[id.index()];
         known.get().unwrap_or_else(|| {
             let sum = self.sum(problem, id);
             known.set(Some(sum));
             sum
         })
-    }
-
-    /// Keeps those of some domains that have the fewest slots.
-    pub(super) fn keep_fewest(&self, problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
-        let bounds: Vec<u64> = domains.iter().map(|&id| self.no_fewer(problem, id)).collect();
-        let bounded = || bounds.iter().copied().zip(domains.iter().copied());
-        let Some((_, first)) = bounded().min() else { return };
-        let mut least = self.of(problem, first);
-        for (bound, id) in bounded() {
-            if bound <= least {
-                least = least.min(self.of(problem, id));
-            }
-        }
-        let mut bounds = bounds.iter();
-        domains.retain(|&id| {
-            bounds.next().is_some_and(|bound| *bound <= least) && self.of(problem, id) == least
-        });
     }
 
     fn sum(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
@@ -119,10 +156,7 @@ impl Rounded {
     }
 
     /// A domain has no fewer slots than that, which is sooner told: as if each node that is over had as many as any.
-    pub(super) fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
-        if self.multiples.is_empty() {
-            return self.of(problem, id);
-        }
+    fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         let domain = problem.fabric.domain(id);
         let slots = problem.view.slots;
         let peak = || self.peak.get_or_init(|| slots.small_tasks()?.iter().copied().max());

@@ -1,6 +1,5 @@
 //! The site's programs that the controller runs for jobs.
 
-
 use crate::cluster::{Cluster, Setup, said};
 
 /// Waits at a gate with each job, and fails for jobs of this name.

@@ -66,7 +66,7 @@ use crate::model::config::Backfill;
 use crate::model::job::{Job, JobSpec};
 use crate::text::time::Time;
 
-use forecast::{Forecast, Prudent, Recent, Scene};
+use forecast::{Forecast, PlanInput, Prudent, Recent};
 use inventory::Inventory;
 use plan::Plan;
 use queue::pending_order::{self, PendingOrder};
@@ -76,9 +76,9 @@ use quick::Quick;
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     let inventory = cluster.standing(Inventory::new);
-    let scene = Scene { cluster, inventory: &inventory, forecast, now };
-    let Kept { line, firm, .. } = Kept::new(scene, &Subject::default());
-    Pass::new(Scene { forecast: &Prudent { by: forecast, firm }, ..scene }, &line).finish().0
+    let input = PlanInput { cluster, inventory: &inventory, forecast, now };
+    let Kept { line, firm, .. } = Kept::new(input, &Subject::default());
+    Pass::new(PlanInput { forecast: &Prudent { by: forecast, firm }, ..input }, &line).finish().0
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
@@ -118,11 +118,11 @@ fn foretell_up_to(
     last: impl FnOnce(&PendingOrder) -> Option<JobId>,
 ) -> Plan {
     let inventory = cluster.standing(Inventory::new);
-    let scene = Scene { cluster, inventory: &inventory, forecast, now };
-    let Kept { line, firm, .. } = Kept::new(scene, &Subject::default());
+    let input = PlanInput { cluster, inventory: &inventory, forecast, now };
+    let Kept { line, firm, .. } = Kept::new(input, &Subject::default());
     let Some(last) = last(&line) else { return Plan::default() };
-    let scene = Scene { forecast: &Prudent { by: forecast, firm }, ..scene };
-    Pass::foretelling(scene, &line, last).beginning(begins).finish().0
+    let input = PlanInput { forecast: &Prudent { by: forecast, firm }, ..input };
+    Pass::foretelling(input, &line, last).beginning(begins).finish().0
 }
 
 /// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for
@@ -214,14 +214,14 @@ impl Planner {
         let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
         let forecast = forecast.unwrap_or(&self.recent);
-        let scene = Scene { cluster, inventory: &inventory, forecast, now };
-        let kept = Kept::of(&mut self.kept, knows_all, scene, &self.subject);
+        let input = PlanInput { cluster, inventory: &inventory, forecast, now };
+        let kept = Kept::of(&mut self.kept, knows_all, input, &self.subject);
         // A quick pass that knows nothing yet looks at everybody.
         if kept.quick.is_none() {
             kept.line.take_changes();
         }
         let forecast = &Prudent { by: forecast, firm: kept.firm };
-        let pass = Pass::new(Scene { forecast, ..scene }, &kept.line);
+        let pass = Pass::new(PlanInput { forecast, ..input }, &kept.line);
         pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()))
     }
 
@@ -257,21 +257,21 @@ impl Planner {
         let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
         let forecast = forecast.unwrap_or(&self.recent);
-        let scene = Scene { cluster, inventory: &inventory, forecast, now };
-        let Kept { line, quick, firm } = Kept::of(&mut self.kept, knows_all, scene, &self.subject);
-        let scene = Scene { forecast: &Prudent { by: forecast, firm: *firm }, ..scene };
+        let input = PlanInput { cluster, inventory: &inventory, forecast, now };
+        let Kept { line, quick, firm } = Kept::of(&mut self.kept, knows_all, input, &self.subject);
+        let input = PlanInput { forecast: &Prudent { by: forecast, firm: *firm }, ..input };
         let changes = line.take_changes();
         // What it knows is not kept up to date while it does not serve.
         let kept = quick.take();
         if Quick::serves(cluster, line, searches) {
-            let kept = kept.unwrap_or_else(|| Quick::new(scene));
-            let (kept, plan) = kept.pass(scene, (line, &changes), searches, &mut self.reservations);
+            let kept = kept.unwrap_or_else(|| Quick::new(input));
+            let (kept, plan) = kept.pass(input, (line, &changes), searches, &mut self.reservations);
             *quick = Some(kept);
             return plan;
         }
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let known = if keeps { std::mem::take(&mut self.reservations) } else { Reservations::default() };
-        let (plan, made) = Pass::quick(scene, line, &known).finish();
+        let (plan, made) = Pass::quick(input, line, &known).finish();
         self.reservations = made;
         plan
     }
@@ -281,13 +281,13 @@ impl Planner {
     #[must_use]
     pub fn start_now_slowly(&self, cluster: &Cluster, now: Time) -> (Plan, Reservations) {
         let inventory = cluster.standing(Inventory::new);
-        let scene = Scene { cluster, inventory: &inventory, forecast: &self.recent, now };
-        let Kept { line, firm, .. } = Kept::new(scene, &Subject::default());
+        let input = PlanInput { cluster, inventory: &inventory, forecast: &self.recent, now };
+        let Kept { line, firm, .. } = Kept::new(input, &Subject::default());
         let forecast = &Prudent { by: &self.recent, firm };
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let none = Reservations::default();
         let known = if keeps { &self.reservations } else { &none };
-        Pass::quick(Scene { forecast, ..scene }, &line, known).finish()
+        Pass::quick(PlanInput { forecast, ..input }, &line, known).finish()
     }
 
     /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
@@ -295,8 +295,8 @@ impl Planner {
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         let knows_all = self.knows_all(cluster);
         let inventory = cluster.standing(Inventory::new);
-        let scene = Scene { cluster, inventory: &inventory, forecast, now };
-        let kept = Kept::of(&mut self.kept, knows_all, scene, &self.subject);
+        let input = PlanInput { cluster, inventory: &inventory, forecast, now };
+        let kept = Kept::of(&mut self.kept, knows_all, input, &self.subject);
         if cluster.policy().scheduler.backfill == Backfill::Conservative
             || !Quick::serves(cluster, &kept.line, SEARCHES)
         {
@@ -342,28 +342,28 @@ impl Kept {
     fn of<'a>(
         kept: &'a mut Option<Self>,
         knows_all: bool,
-        scene: Scene<'_>,
+        input: PlanInput<'_>,
         subject: &Subject,
     ) -> &'a mut Self {
         // It is large, so it stays where it is.
         kept.take_if(|kept| {
-            let serves = knows_all && kept.line.is_of(scene.inventory);
+            let serves = knows_all && kept.line.is_of(input.inventory);
             if serves {
-                let forecast = &Prudent { by: scene.forecast, firm: kept.firm };
-                kept.line.refresh(Scene { forecast, ..scene });
+                let forecast = &Prudent { by: input.forecast, firm: kept.firm };
+                kept.line.refresh(PlanInput { forecast, ..input });
             }
-            !serves || kept.firm != kept.should_be_firm(scene.forecast)
+            !serves || kept.firm != kept.should_be_firm(input.forecast)
         });
-        kept.get_or_insert_with(|| Self::new(scene, subject))
+        kept.get_or_insert_with(|| Self::new(input, subject))
     }
 
-    fn new(scene: Scene<'_>, subject: &Subject) -> Self {
+    fn new(input: PlanInput<'_>, subject: &Subject) -> Self {
         let line = |firm| {
-            let forecast = &Prudent { by: scene.forecast, firm };
-            PendingOrder::new(Scene { forecast, ..scene }, subject)
+            let forecast = &Prudent { by: input.forecast, firm };
+            PendingOrder::new(PlanInput { forecast, ..input }, subject)
         };
         let kept = Self { line: line(false), quick: None, firm: false };
-        if kept.should_be_firm(scene.forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
+        if kept.should_be_firm(input.forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
     }
 
     fn should_be_firm(&self, forecast: &dyn Forecast) -> bool {

@@ -49,7 +49,7 @@ pub trait Forecast {
 
 /// What plans are made from: a cluster at some time, what stands of it, and how long its jobs are planned to run.
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) inventory: &'a Arc<Inventory>,
     pub(super) forecast: &'a dyn Forecast,

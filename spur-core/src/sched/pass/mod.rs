@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
-use crate::sched::forecast::Scene;
+use crate::sched::forecast::PlanInput;
 use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
@@ -55,8 +55,8 @@ pub struct Pass {
 impl Pass {
     /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
     /// and nobody behind it is looked at. Without backfill nobody starts before those before him.
-    pub(super) fn foretelling(scene: Scene<'_>, line: &PendingOrder, job: JobId) -> Self {
-        let mut pass = Self::of(scene, line, Some(job), None);
+    pub(super) fn foretelling(input: PlanInput<'_>, line: &PendingOrder, job: JobId) -> Self {
+        let mut pass = Self::of(input, line, Some(job), None);
         if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
             pass.walk.foretell_strictly();
         }
@@ -72,8 +72,8 @@ impl Pass {
     /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
     /// would otherwise be overtaken by everybody. `known` reservations are kept as they are. Nothing is said of jobs that
     /// wait.
-    pub(super) fn quick(scene: Scene<'_>, line: &PendingOrder, known: &Reservations) -> Self {
-        let mut pass = Self::of(scene, line, None, Some(known));
+    pub(super) fn quick(input: PlanInput<'_>, line: &PendingOrder, known: &Reservations) -> Self {
+        let mut pass = Self::of(input, line, None, Some(known));
         pass.walk.plan.waiting.clear();
         pass.walk.plan.report.partial = true;
         pass.walk.keep(line, known);
@@ -81,8 +81,8 @@ impl Pass {
     }
 
     /// Begins a pass: collects the queue and what is known of the future.
-    pub(super) fn new(scene: Scene<'_>, line: &PendingOrder) -> Self {
-        Self::of(scene, line, None, None)
+    pub(super) fn new(input: PlanInput<'_>, line: &PendingOrder) -> Self {
+        Self::of(input, line, None, None)
     }
 
     /// This pass after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
@@ -96,29 +96,34 @@ impl Pass {
     }
 
     /// A pass over the queue, or up to the last job to be looked at; a quick one beside what is known.
-    fn of(scene: Scene<'_>, line: &PendingOrder, last: Option<JobId>, known: Option<&Reservations>) -> Self {
-        let queue = line.queue(scene.now, last);
+    fn of(
+        input: PlanInput<'_>,
+        line: &PendingOrder,
+        last: Option<JobId>,
+        known: Option<&Reservations>,
+    ) -> Self {
+        let queue = line.queue(input.now, last);
         let deep = known.is_none();
         let known = || known.into_iter().flat_map(Reservations::iter);
         let all = || queue.candidates.iter().flat_map(|candidate| candidate.all());
         let shortest = all().map(|candidate| candidate.shortest).min().unwrap_or(1);
-        let realms = Realms::new(&scene.inventory.reservations, scene.now);
+        let realms = Realms::new(&input.inventory.reservations, input.now);
         let mut wanted = BTreeSet::from([OPEN, realms.unshut()]);
         if !realms.is_single() {
             wanted.extend(all().flat_map(|candidate| realms.of_job(&candidate.spec)));
             wanted.extend(known().filter_map(|made| realms.named(made.within.as_deref()?)));
         }
         let searches = if deep { preemption::SEARCHES } else { preemption::QUICK_SEARCHES };
-        let mut state = State::new(scene, shortest, (realms, &wanted));
-        let ways = preemption::Ways::new(scene, searches, &mut state);
-        let mut walk = Walk::new(Arc::clone(scene.inventory), state, ways, scene.forecast.is_firm(), deep);
+        let mut state = State::new(input, shortest, (realms, &wanted));
+        let ways = preemption::Ways::new(input, searches, &mut state);
+        let mut walk = Walk::new(Arc::clone(input.inventory), state, ways, input.forecast.is_firm(), deep);
         walk.subject = line.subject.clone();
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });
         walk.plan.report.truncated = queue.truncated;
         Self {
-            seq: scene.cluster.seq(),
+            seq: input.cluster.seq(),
             walk,
             queue: queue.candidates.into_iter(),
             later: Vec::new(),

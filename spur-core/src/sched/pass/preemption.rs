@@ -10,7 +10,7 @@ use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::forecast::{ENDLESS, Scene};
+use crate::sched::forecast::{ENDLESS, PlanInput};
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::precedence::Rank;
@@ -63,7 +63,7 @@ struct Turn {
 impl Ways {
     /// Looks at who may leave, and books what is kept for jobs that wait.
     pub(crate) fn new(
-        Scene { cluster, inventory, forecast, now }: Scene<'_>,
+        PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>,
         searches: u32,
         space: &mut impl Space,
     ) -> Self {

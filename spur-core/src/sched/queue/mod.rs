@@ -18,7 +18,7 @@ use crate::model::reason::Reason;
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
-use super::forecast::Scene;
+use super::forecast::PlanInput;
 use super::inventory::Inventory;
 use super::plan::Waiting;
 use super::precedence;
@@ -279,8 +279,8 @@ impl Measure {
     }
 
     /// A pending job with what its place follows from, or what else than room keeps it waiting.
-    pub(super) fn rank(&mut self, scene: Scene<'_>, job: &Job) -> Result<Ranked, Obstacle> {
-        let Scene { cluster, forecast, now, .. } = scene;
+    pub(super) fn rank(&mut self, input: PlanInput<'_>, job: &Job) -> Result<Ranked, Obstacle> {
+        let PlanInput { cluster, forecast, now, .. } = input;
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
         if let Some(obstacle) = obstacle(cluster, job, pending, now) {
             return Err(obstacle);
@@ -306,7 +306,7 @@ impl Measure {
             ..facts(&self.inventory, job, pending.eligible.unwrap_or(job.submitted), factor)
         };
         let candidate = self.candidate(cluster, job, &facts).and_then(|first| {
-            let rest = self.rest(scene, job, &mut facts)?;
+            let rest = self.rest(input, job, &mut facts)?;
             Ok(Arc::new(Candidate { rest, ..first }))
         });
         // A het job makes only those leave whom every component could.
@@ -335,7 +335,7 @@ impl Measure {
     /// whole and ran as long as the longest of them.
     fn rest(
         &mut self,
-        Scene { cluster, forecast, .. }: Scene<'_>,
+        PlanInput { cluster, forecast, .. }: PlanInput<'_>,
         leader: &Job,
         facts: &mut Facts,
     ) -> Result<Box<[Candidate]>, Obstacle> {

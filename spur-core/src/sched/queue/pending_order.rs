@@ -24,7 +24,7 @@ use crate::sched::subject::Subject;
 use crate::text::time::{Time, TimeLimit};
 
 use super::chunks::{Key, Place, Row, Rows};
-use crate::sched::forecast::Scene;
+use crate::sched::forecast::PlanInput;
 
 /// All pending jobs, in order or set aside.
 #[derive(Clone, Debug)]
@@ -81,8 +81,8 @@ pub(crate) struct Changes {
 
 impl PendingOrder {
     /// The line of a cluster.
-    pub(crate) fn new(scene: Scene<'_>, subject: &Subject) -> Self {
-        let Scene { cluster, inventory, now, .. } = scene;
+    pub(crate) fn new(input: PlanInput<'_>, subject: &Subject) -> Self {
+        let PlanInput { cluster, inventory, now, .. } = input;
         let shortest_first = inventory.policy.scheduler.order == Order::Sjf;
         let mut line = Self {
             inventory: Arc::clone(inventory),
@@ -104,7 +104,7 @@ impl PendingOrder {
             changes: Changes::default(),
         };
         for job in cluster.jobs().pending() {
-            line.enter(scene, job);
+            line.enter(input, job);
         }
         line.sort();
         line
@@ -155,8 +155,8 @@ impl PendingOrder {
     }
 
     /// Looks again at the jobs that something happened to, and at those whose time has come.
-    pub(crate) fn refresh(&mut self, scene: Scene<'_>) {
-        let Scene { cluster, now, .. } = scene;
+    pub(crate) fn refresh(&mut self, input: PlanInput<'_>) {
+        let PlanInput { cluster, now, .. } = input;
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
         let due: BTreeSet<JobId> = due.map(|(_, job)| *job).collect();
         self.changed.extend(due.iter().copied());
@@ -170,7 +170,7 @@ impl PendingOrder {
             let before = self.standing.get(&id).filter(|standing| standing.ranked.is_array()).cloned();
             let was_there = self.leave(id);
             let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
-            let row = job.and_then(|job| self.enter(scene, job));
+            let row = job.and_then(|job| self.enter(input, job));
             // That tasks of an array have started changes nothing for those that wait on. That their time has come does.
             let is_rest_of = |before: Standing| {
                 let mut now = self.standing.get(&id).into_iter();
@@ -418,15 +418,15 @@ impl PendingOrder {
     }
 
     /// Takes a pending job in; its row, if it is not set aside.
-    fn enter(&mut self, scene: Scene<'_>, job: &Job) -> Option<Row> {
+    fn enter(&mut self, input: PlanInput<'_>, job: &Job) -> Option<Row> {
         self.subject.set(job.id);
-        let row = self.place(scene, job);
+        let row = self.place(input, job);
         self.subject.clear();
         row
     }
 
-    fn place(&mut self, scene: Scene<'_>, job: &Job) -> Option<Row> {
-        let now = scene.now;
+    fn place(&mut self, input: PlanInput<'_>, job: &Job) -> Option<Row> {
+        let now = input.now;
         self.await_next(job.id, Some(job), now);
         let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
@@ -438,12 +438,12 @@ impl PendingOrder {
             self.watched.extend(het.jobs().filter(|other| *other != job.id).map(|other| (other, job.id)));
             if job.spec.is_follower() {
                 let Phase::Pending(pending) = &job.phase else { return None };
-                let obstacle = queue::obstacle(scene.cluster, job, pending, now);
+                let obstacle = queue::obstacle(input.cluster, job, pending, now);
                 self.aside.extend(obstacle.map(|obstacle| (job.id, obstacle)));
                 return None;
             }
         }
-        match self.measure.rank(scene, job) {
+        match self.measure.rank(input, job) {
             Ok(ranked) => {
                 let (key, components) =
                     (self.measure.key(&ranked, now), components(&self.inventory, &ranked));

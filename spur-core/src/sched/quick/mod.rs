@@ -25,7 +25,7 @@ use crate::cluster::event::Event;
 use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, PreemptBy};
 use crate::model::job::JobSpec;
-use crate::sched::forecast::{Forecast, Scene};
+use crate::sched::forecast::{Forecast, PlanInput};
 use crate::sched::queue::chunks::{Key, Place};
 use crate::sched::queue::pending_order::{Changes, PendingOrder};
 use crate::sched::timeline::held::Held;
@@ -82,9 +82,9 @@ struct Memory {
 
 impl Quick {
     /// Begins with a cluster of which nothing is known.
-    pub(super) fn new(scene: Scene<'_>) -> Self {
-        let ledger = Ledger::new(scene.inventory, Held::new(scene), scene.now);
-        let heads = vec![None; scene.inventory.partitions.len()];
+    pub(super) fn new(input: PlanInput<'_>) -> Self {
+        let ledger = Ledger::new(input.inventory, Held::new(input), input.now);
+        let heads = vec![None; input.inventory.partitions.len()];
         let memory = Memory { heads, replanned: true, ..Memory::default() };
         Self { ledger, eligible_sets: EligibleSets::default(), memory }
     }
@@ -136,13 +136,13 @@ impl Quick {
     /// `reservations` are those of the last pass, and then of this one.
     pub(super) fn pass(
         mut self,
-        scene: Scene<'_>,
+        input: PlanInput<'_>,
         (line, changes): (&PendingOrder, &Changes),
         searches: u32,
         reservations: &mut Reservations,
     ) -> (Self, Plan) {
-        let Scene { cluster, inventory, forecast, now } = scene;
-        let touched = self.catch_up(scene);
+        let PlanInput { cluster, inventory, forecast, now } = input;
+        let touched = self.catch_up(input);
         let Self { mut ledger, eligible_sets, mut memory } = self;
         memory.settled &= memory.still_holds(inventory, line, changes, now);
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
@@ -151,7 +151,7 @@ impl Quick {
         let reaches = |job: &JobId| line.get(*job).is_some_and(|ranked| ranked.at_least().reach > 0);
         let preempts = !memory.settled || changes.arrived.iter().any(reaches);
         let ways = match preempts && (precedence::may_preempt(cluster) || !memory.nominated.is_empty()) {
-            true => Ways::new(scene, searches, &mut ledger),
+            true => Ways::new(input, searches, &mut ledger),
             false => Ways::default(),
         };
         let mut walk = Walk::new(Arc::clone(inventory), ledger, ways, forecast.is_firm(), false);
@@ -200,18 +200,18 @@ impl Quick {
     }
 
     /// Makes what is held what it is now; says on which nodes that is something else than before.
-    fn catch_up(&mut self, scene: Scene<'_>) -> BTreeSet<NodeId> {
-        let Scene { cluster, inventory, now, .. } = scene;
+    fn catch_up(&mut self, input: PlanInput<'_>) -> BTreeSet<NodeId> {
+        let PlanInput { cluster, inventory, now, .. } = input;
         let (memory, books) = (&mut self.memory, &mut self.ledger.books);
         for split in std::mem::take(&mut memory.split) {
-            books.held.hand_over(scene, split);
+            books.held.hand_over(input, split);
         }
         memory.changed.extend(std::mem::take(&mut memory.nominated));
         for job in std::mem::take(&mut memory.changed) {
-            let moved = books.held.sync(scene, job);
+            let moved = books.held.sync(input, job);
             memory.settled &= !moved;
         }
-        memory.settled &= !books.held.correct(scene);
+        memory.settled &= !books.held.correct(input);
         if books.held.tidy(inventory) {
             self.ledger.finder.needs.forget_rooms();
         }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::fabric::DomainId;
-use crate::sched::forecast::Scene;
+use crate::sched::forecast::PlanInput;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::domains::{DomainTable, layer};
 use crate::sched::request::eligible_nodes::Canvas;
@@ -92,7 +92,7 @@ impl State {
     /// Looks at what runs now and when it is planned to end, for those who plan in some realms. Room that is free for
     /// less than `shortest` seconds is of no use to anybody.
     pub(super) fn new(
-        Scene { cluster, inventory, forecast, now }: Scene<'_>,
+        PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>,
         shortest: u64,
         (realms, wanted): (Realms, &BTreeSet<usize>),
     ) -> Self {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::id::{JobId, NodeId};
-use crate::sched::forecast::Scene;
+use crate::sched::forecast::PlanInput;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::counts::Counts;
@@ -65,7 +65,7 @@ pub(crate) struct Holder {
 }
 
 /// What a job holds by what the cluster says, with what it closes to others; `None` for nothing.
-fn holder(Scene { cluster, inventory, forecast, now }: Scene<'_>, id: JobId) -> Option<Holder> {
+fn holder(PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>, id: JobId) -> Option<Holder> {
     let job = cluster.job(id)?;
     let (alloc, end) = holding::until(cluster, job, forecast, now)?;
     // Nodes that are held together are mostly alike.
@@ -81,8 +81,8 @@ fn holder(Scene { cluster, inventory, forecast, now }: Scene<'_>, id: JobId) -> 
 
 impl Held {
     /// What is held on a cluster.
-    pub(crate) fn new(scene: Scene<'_>) -> Self {
-        let Scene { cluster, inventory, .. } = scene;
+    pub(crate) fn new(input: PlanInput<'_>) -> Self {
+        let PlanInput { cluster, inventory, .. } = input;
         let rooms = inventory.rooms.clone();
         let nodes = inventory.nodes.iter().enumerate().map(|(index, node)| {
             let full = rooms.full(node.class);
@@ -103,15 +103,15 @@ impl Held {
         let entangled = holding::entangled(cluster).collect();
         let mut held = Self { rooms, nodes, free, entangled, ..Self::default() };
         for job in cluster.jobs().active() {
-            held.sync_alone(scene, job.id);
+            held.sync_alone(input, job.id);
         }
         held
     }
 
     /// Makes what one job holds what the cluster says; says whether that made a difference.
-    pub(crate) fn sync(&mut self, scene: Scene<'_>, id: JobId) -> bool {
-        let cluster = scene.cluster;
-        let mut moved = self.sync_alone(scene, id);
+    pub(crate) fn sync(&mut self, input: PlanInput<'_>, id: JobId) -> bool {
+        let cluster = input.cluster;
+        let mut moved = self.sync_alone(input, id);
         if self.entangled.is_empty() && cluster.jobs().claims().next().is_none() {
             return moved;
         }
@@ -123,14 +123,14 @@ impl Held {
         let nodes = all.filter_map(|(_, node)| cluster.node(*node));
         others.extend(nodes.flat_map(|node| node.jobs.iter().copied()));
         for other in others {
-            moved |= self.sync_alone(scene, other);
+            moved |= self.sync_alone(input, other);
         }
         moved
     }
 
-    fn sync_alone(&mut self, scene: Scene<'_>, id: JobId) -> bool {
+    fn sync_alone(&mut self, input: PlanInput<'_>, id: JobId) -> bool {
         let given_up = self.give_up_tasks(id);
-        let Some(holder) = holder(scene, id) else { return self.remove(id) | given_up };
+        let Some(holder) = holder(input, id) else { return self.remove(id) | given_up };
         if self.jobs.get(&id) == Some(&holder) {
             return given_up;
         }
@@ -140,8 +140,8 @@ impl Held {
     }
 
     /// What was taken for a task of an array that waited in the record `from` is now its own.
-    pub(crate) fn hand_over(&mut self, scene: Scene<'_>, (from, to): (JobId, JobId)) {
-        let Some(holder) = holder(scene, to) else { return };
+    pub(crate) fn hand_over(&mut self, input: PlanInput<'_>, (from, to): (JobId, JobId)) {
+        let Some(holder) = holder(input, to) else { return };
         let same = |(of, key): &(JobId, JobId)| *of == from && self.jobs.get(key) == Some(&holder);
         let Some(at) = self.tasks.iter().position(same) else { return };
         let (_, key) = self.tasks.remove(at);
@@ -207,7 +207,7 @@ impl Held {
     }
 
     /// The jobs whose planned end has come and whose end is now planned for another time. They are put right.
-    pub(crate) fn correct(&mut self, Scene { cluster, forecast, now, .. }: Scene<'_>) -> bool {
+    pub(crate) fn correct(&mut self, PlanInput { cluster, forecast, now, .. }: PlanInput<'_>) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
             let planned = cluster.job(*id).and_then(|job| holding::until(cluster, job, forecast, now));

@@ -11,6 +11,7 @@ use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
+use crate::sched::place::Ask;
 use crate::sched::request::constraints::{Stage, Wisher};
 use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives};
 use crate::sched::timeline::licenses::wanted;
@@ -208,7 +209,10 @@ impl Prospect {
         let need = &self.request().need;
         let parts: Vec<&Part> = parts.iter().filter(|part| part.slots > 0).collect();
         let nodes = parts.iter().map(|part| (&*inventory.nodes[part.node.index()].shape, &*part.taken));
-        let dealt = need.dealt(nodes, parts.iter().map(|part| part.slots).sum());
+        // What a domain is to have of the tasks, the placement has seen to.
+        let is_shared_out = self.stages.iter().flat_map(|stage| &stage.asks).any(Ask::shares_out_tasks);
+        let dealt = || need.dealt(nodes, parts.iter().map(|part| part.slots).sum());
+        let dealt = if is_shared_out { None } else { dealt() };
         let part = |(at, part): (usize, &&Part)| match dealt.as_ref().map(|dealt| &dealt[at]) {
             Some((slots, given)) => start_part(need, part.node, *slots, given),
             None => start_part(need, part.node, part.slots, &part.taken),

@@ -78,6 +78,12 @@ impl Ask {
         if self.whole_leaves { Some(run_time) } else { is_scored.then_some(1) }
     }
 
+    /// Whether it says how many tasks a domain has, not only which nodes the job gets.
+    #[must_use]
+    pub fn shares_out_tasks(&self) -> bool {
+        self.mode != Mode::Consolidated || !self.multiples.is_empty() || self.caps_leaves()
+    }
+
     /// Whether a leaf may give only so much.
     pub(super) fn caps_leaves(&self) -> bool {
         self.max_nodes_per_leaf.is_some() || self.max_slots_per_leaf.is_some() || self.leaf_load.is_some()

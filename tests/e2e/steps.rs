@@ -95,6 +95,7 @@ fn steps_have_as_many_tasks_as_cpus_suffice_for() {
         sorted(&out).join(" ")
     };
     assert_eq!(tasks(&["-N1", "-c4"], "-c2"), "0 0");
+    assert_eq!(tasks(&["-N1", "-n2", "-c2"], "-c1"), "0 0", "the job names its tasks");
     assert_eq!(tasks(&["-N1", "-c4"], "--ntasks-per-node=2"), "0 0", "not with the job's own -c");
     assert_eq!(tasks(&["-N2", "-c2"], "-N1 -n2"), "0 0");
     assert_eq!(tasks(&["-N2", "--exclusive", "-n4"], ""), "0 0 1 1");

@@ -99,7 +99,7 @@ pub(super) fn check(
     };
     let candidates = candidates(cluster, job, alloc, wish)?;
     let laid_out = |share: Share| {
-        let laid_out = lay_out(alloc, &candidates, &share, wish);
+        let laid_out = lay_out((job, alloc), &candidates, &share, wish);
         laid_out.map(|laid_out| (share, laid_out))
     };
     let inherited = job.spec.shape.cpus_per_task;
@@ -153,7 +153,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 
 /// The nodes that are used, by their places among the candidates, and the ranks of each.
 fn lay_out(
-    alloc: &Alloc,
+    (job, alloc): (&Job, &Alloc),
     candidates: &[Candidate<'_>],
     share: &Share,
     wish: &StepSpec,
@@ -171,7 +171,7 @@ fn lay_out(
             }
         });
     }
-    let (most_nodes, tasks) = count(alloc, candidates, wish)?;
+    let (most_nodes, tasks) = count(job, alloc, candidates, wish)?;
     let fewest = wish.nodes.unwrap_or(most_nodes).min(most_nodes);
     let how = wish.distribution.unwrap_or_default();
     let packs = how == Distribution::Pack && wish.nodes.is_none();
@@ -268,9 +268,14 @@ fn candidates<'a>(
     Ok(usable)
 }
 
-/// The most nodes that the step may use, and its tasks: `-n`, or as many as find so many CPUs each as the step names, or one
-/// for each that the job has on these nodes, and at least one on each.
-fn count(alloc: &Alloc, candidates: &[Candidate<'_>], wish: &StepSpec) -> Result<(u32, u32), Reject> {
+/// The most nodes that the step may use, and its tasks: `-n`, or one for each that the job has on these nodes, and at least
+/// one on each. Where neither names tasks and the step names CPUs for each, as many as find these.
+fn count(
+    job: &Job,
+    alloc: &Alloc,
+    candidates: &[Candidate<'_>],
+    wish: &StepSpec,
+) -> Result<(u32, u32), Reject> {
     let there = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
     if let Some(nodes) = wish.nodes.filter(|nodes| *nodes > there) {
         return Err(Reject::StepTooLarge(format!("Only allocated {there} nodes asked for {nodes}")));
@@ -284,7 +289,9 @@ fn count(alloc: &Alloc, candidates: &[Candidate<'_>], wish: &StepSpec) -> Result
         (Some(tasks), _) => tasks.max(1),
         (None, Some(each)) => each.saturating_mul(nodes).max(1),
         (None, None) => {
-            let tasks = |candidate: &Candidate<'_>| match wish.cpus_per_task {
+            let shape = &job.spec.shape;
+            let named = shape.tasks.is_some() || shape.tasks_per_node.is_some();
+            let tasks = |candidate: &Candidate<'_>| match wish.cpus_per_task.filter(|_| !named) {
                 Some(each) => candidate.usable.len() / each.max(1),
                 None => candidate.part.tasks.max(1),
             };

@@ -88,9 +88,8 @@ impl Pass {
     /// This pass after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
     pub(super) fn after(mut self, plan: &Reservations, ground: u64) -> Self {
         if self.walk.reserves_all() && self.walk.inventory.ground == ground {
-            for made in plan.iter() {
-                self.walk.remembered.entry(made.job).or_default().push(Arc::clone(made));
-            }
+            self.walk.remembered = plan.iter().map(Arc::clone).collect();
+            self.walk.remembered.sort_by_key(|made| (made.job, made.turn.number));
         }
         self
     }

@@ -150,9 +150,10 @@ impl<S: Space> Walk<S> {
                 && made.partition == *partition
                 && made.within == within
         };
-        let known = self.remembered.get(&candidate.attempt.job).into_iter().flatten().filter(is_same);
-        let mut known: Vec<Arc<Reservation>> = known.map(Arc::clone).collect();
-        known.sort_by_key(|made| made.turn.number);
+        let job = candidate.attempt.job;
+        let first = self.remembered.partition_point(|made| made.job < job);
+        let known = self.remembered[first..].iter().take_while(|made| made.job == job).filter(is_same);
+        let known: Vec<Arc<Reservation>> = known.map(Arc::clone).collect();
         if known.iter().any(|made| Some(&*made.parts) == parts) {
             return None;
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::job::JobSpec;
@@ -71,7 +73,8 @@ impl<S: Space> Walk<S> {
             [own] => self.why_not(candidate, own, behind),
             _ => self.why_not_together(candidate, prospects, behind),
         };
-        let planned: Vec<Planned> = plan(self).into_iter().collect();
+        // Most jobs have one component.
+        let planned: SmallVec<[Planned; 1]> = plan(self).into_iter().collect();
         let made = planned.first().map(|planned| &*planned.made);
         let start = made.map(|made| made.start);
         // One that is planned for just the time from which on it may begin waits for that.
@@ -221,12 +224,13 @@ impl<S: Space> Walk<S> {
     ) {
         let job = candidate.attempt.job;
         let (priority, mut planned) = (candidate.priority, planned.into_iter());
-        let mut next = |component: &Candidate| {
+        let mut next = |component: &Candidate, detail: String| {
             let said = |Planned { made, said }| (Some(made), said);
             let (made, said) = planned.next().map_or((None, Waiting::of(component.attempt.job)), said);
-            (made, Waiting { priority, reason, detail: detail.clone(), ..said })
+            (made, Waiting { priority, reason, detail, ..said })
         };
-        let (made, waiting) = next(candidate);
+        let details = vec![detail.clone(); candidate.rest.len()];
+        let (made, waiting) = next(candidate, detail);
         let open = &self.heads[..self.inventory.partitions.len()];
         let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
@@ -239,7 +243,7 @@ impl<S: Space> Walk<S> {
             // What hangs on a job that should have ended by now cannot be promised.
             self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }
-        let rest = candidate.rest.iter().map(next);
+        let rest = candidate.rest.iter().zip(details).map(|(component, detail)| next(component, detail));
         for (made, waiting) in std::iter::once((made, waiting)).chain(rest) {
             made.into_iter().for_each(|made| self.remember(made));
             self.plan.waiting.extend((self.deep && !candidate.told).then_some(waiting));

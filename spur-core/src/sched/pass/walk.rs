@@ -51,8 +51,8 @@ pub(crate) struct Walk<S> {
     /// Reservations from an earlier pass that are kept, and how many there are by seat.
     pub(crate) known: Reservations,
     pub(crate) kept: Vec<usize>,
-    /// Where everybody has a reservation: those of the plan before, which jobs keep where they would start no sooner.
-    pub(super) remembered: BTreeMap<JobId, Vec<Arc<Reservation>>>,
+    /// Where everybody has a reservation: those of the plan before, by job, which jobs keep where they would start no sooner.
+    pub(super) remembered: Vec<Arc<Reservation>>,
     /// Reservations that were made.
     pub(crate) made: Vec<Arc<Reservation>>,
     /// Planned ends of these, and whose.
@@ -89,7 +89,7 @@ impl<S: Space> Walk<S> {
             eligible_sets: EligibleSets::default(),
             known: Reservations::default(),
             kept: vec![0; seats],
-            remembered: BTreeMap::new(),
+            remembered: Vec::new(),
             made: Vec::new(),
             ends: BTreeMap::new(),
             ways,

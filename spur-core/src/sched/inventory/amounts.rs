@@ -72,10 +72,20 @@ pub(crate) struct Rooms {
     numbers: HashTable<RoomId>,
     /// The last answer of [`Rooms::minus`]: nodes that are taken together are often alike.
     last: Option<(RoomId, Box<[u64]>, RoomId)>,
+    /// The last answer of [`Rooms::shared`]: most jobs take the same of nodes as the one before.
+    shared: Arc<[u64]>,
     scratch: Vec<u64>,
 }
 
 impl Rooms {
+    /// An amount for many to have.
+    pub(crate) fn shared(&mut self, amount: &[u64]) -> Arc<[u64]> {
+        if *self.shared != *amount {
+            self.shared = Arc::from(amount);
+        }
+        Arc::clone(&self.shared)
+    }
+
     /// The class of nodes of that shape.
     pub(crate) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
         let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);

@@ -193,9 +193,7 @@ pub(crate) trait Space {
             if last.replace((room, *slots)) != Some((room, *slots)) {
                 let shape = &inventory.nodes[node.index()].shape;
                 let given = need.takes(shape, self.rooms().amount(room), *slots)?;
-                if *taken != *given {
-                    taken = Arc::from(&*given);
-                }
+                taken = self.rooms().shared(&given);
             }
             parts.push(Part { node, slots: *slots, taken: Arc::clone(&taken) });
         }

@@ -105,19 +105,20 @@ fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Opti
     for cap in caps {
         while left > 0 {
             let before = left;
-            for node in 0..given.len() {
-                // Nodes behind it that have none yet are to have one, too.
-                let later = given[node + 1..].iter().fold(0, |later, given| later + u32::from(*given == 0));
+            // Nodes behind one that have none yet are to have one, too.
+            let mut later = given.iter().fold(0, |later, given| later + u32::from(*given == 0));
+            for (node, given) in given.iter_mut().enumerate() {
+                later -= u32::from(*given == 0);
                 let step = match how {
                     Distribution::Plane(size) => size.min(left.saturating_sub(later)).max(1),
-                    Distribution::Pack if given[node] > 0 => u32::MAX,
+                    Distribution::Pack if *given > 0 => u32::MAX,
                     Distribution::Pack
                     | Distribution::Block
                     | Distribution::Cyclic
                     | Distribution::Arbitrary => 1,
                 };
-                let more = step.min(left).min(cap(node).saturating_sub(given[node]));
-                given[node] += more;
+                let more = step.min(left).min(cap(node).saturating_sub(*given));
+                *given += more;
                 left -= more;
                 dealt.extend(std::iter::repeat_n(node, more as usize));
             }

@@ -104,15 +104,11 @@ impl NodeFacts {
         let cpus = cpu_set(&part.cpus)?;
         let given: Vec<(String, String)> =
             order.environment.into_iter().map(|variable| (variable.key, variable.value)).collect();
-        let mut variables = given.clone();
-        variables.extend(self.common(&cpus, &part.devices)?);
+        // What the controller says of the script counts.
+        let mut variables = self.common(&cpus, &part.devices)?;
+        variables.extend(given.iter().cloned());
         if given.iter().all(|(name, _)| name != "SLURM_TOPOLOGY_ADDR") {
             variables.extend(position("", "", &self.name));
-        }
-        // Of the first node, where the script runs: threads that the job does not use do not count.
-        let usable = given.iter().find(|(name, _)| name == "SLURM_JOB_CPUS_PER_NODE");
-        if let Some(first) = usable.and_then(|(_, all)| all.split([',', '(']).next()) {
-            variables.push(("SLURM_CPUS_ON_NODE".to_owned(), first.to_owned()));
         }
         variables.push(("ENVIRONMENT".to_owned(), "BATCH".to_owned()));
         variables.push(("HOSTNAME".to_owned(), self.name.clone()));
@@ -640,7 +636,6 @@ mod tests {
         let expected = [
             "A=1",
             "SLURM_JOB_ID=0",
-            "SLURM_JOB_ID=42",
             "SPUR_CONF=/etc/spur.toml",
             "SLURMD_NODENAME=n2",
             "SLURM_CPUS_ON_NODE=2",
@@ -648,6 +643,7 @@ mod tests {
             "SLURM_JOB_GPUS=2",
             "CUDA_VISIBLE_DEVICES=2",
             "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            "SLURM_JOB_ID=42",
             "SLURM_TOPOLOGY_ADDR=n2",
             "SLURM_TOPOLOGY_ADDR_PATTERN=node",
             "ENVIRONMENT=BATCH",

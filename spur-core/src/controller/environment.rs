@@ -171,6 +171,16 @@ pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
     env.0
 }
 
+/// Variables of a batch script on a node: its job's, and what it has there. Threads that the job does not use do not count.
+#[must_use]
+pub fn of_batch(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
+    let mut env = Env(of_job(cluster, job));
+    let part = job.phase.alloc().and_then(|alloc| alloc.on(node));
+    env.option("SLURM_CPUS_ON_NODE", part.map(|part| cluster.task_cpus(job, part).len()));
+    env.0.extend(of_node(cluster, job, node));
+    env.0
+}
+
 /// Where a node is in the topology that its job was placed on: `SLURM_TOPOLOGY_ADDR` and its pattern; nothing where
 /// there is no topology.
 #[must_use]

@@ -146,8 +146,7 @@ fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::La
     };
     let batch = job.spec.batch.clone()?;
     let part = convert::part(alloc.on(node)?, &cluster.node(node)?.shape);
-    let mut variables = environment::of_job(cluster, job);
-    variables.extend(environment::of_node(cluster, job, node));
+    let variables = environment::of_batch(cluster, job, node);
     let launch = v1::Launch {
         attempt: Some(convert::wire_attempt(attempt)),
         user: Some(convert::user(&job.spec.owner)),

@@ -125,7 +125,9 @@ impl Request {
             && shape.nodelist.is_none()
             && !has_gpus(shape);
         let range = shape.node_range().or(is_one_node.then_some((1, Some(1))));
-        let nodes = range.map(|(min, max)| (min, max.unwrap_or(most_nodes).min(tasks)));
+        // One that wants more than the limit at least waits for that, and is said to.
+        let most = |min: u32, max: Option<u32>| max.unwrap_or(most_nodes).min(most_nodes.max(min)).min(tasks);
+        let nodes = range.map(|(min, max)| (min, most(min, max)));
         let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
         let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
         let per_node = shape.tasks_per_node.unwrap_or(1);

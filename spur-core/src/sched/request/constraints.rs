@@ -182,7 +182,7 @@ impl<'a> Wisher<'a> {
     /// The size of the job in nodes, for rules: the most it may get, or the fewest that hold its tasks when nothing runs.
     fn size(&self, config: &TopologyConfig) -> u32 {
         let slots = self.request.slots.unwrap_or(1);
-        match self.request.nodes {
+        match self.request.nodes.filter(|_| !self.request.is_limited) {
             Some((_, most)) => most,
             None if config.rule.iter().any(|rule| rule.max_nodes.is_some()) => {
                 let kinds = self.usable().into_iter().map(|(_, has, count)| (has, count)).collect();
@@ -225,7 +225,7 @@ impl<'a> Wisher<'a> {
     fn base(&self) -> Result<Ask, String> {
         let (fabric, request) = (self.fabric, self.request);
         let mut ask = Ask::tasks(0);
-        (ask.nodes, ask.tasks) = (request.nodes, request.slots);
+        (ask.nodes, ask.tasks, ask.is_limited) = (request.nodes, request.slots, request.is_limited);
         ask.max_tasks_per_node = request.need.most;
         if let Some(nodelist) = &self.spec.shape.nodelist {
             let position =

@@ -90,10 +90,13 @@ pub(crate) fn layer(eligible: &EligibleNodes, ask: &Ask) -> Option<Layer> {
         // A segment is held by itself, so that nothing is known of the whole.
         Strategy::Block if ask.segment.is_some() => Some(ask.must.unwrap_or(top)),
         Strategy::Block => {
-            let most = ask.nodes.map_or(0, |(_, max)| max);
-            let slots = if ask.nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
-            let rule = BlockRule::new(&eligible.fabric, &eligible.idle).containment(most, slots).within;
-            Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
+            let rule = BlockRule::new(&eligible.fabric, &eligible.idle);
+            let holds = |nodes, slots| rule.containment(nodes, slots).within.unwrap_or(top);
+            let by_nodes = ask.nodes.map(|(_, most)| holds(most, 0));
+            let by_tasks = || holds(0, u64::from(ask.tasks.unwrap_or(0)));
+            // Where the nodes are limited, they decide if the tasks choose too many.
+            let by_rule = if ask.is_limited { by_nodes.max(Some(by_tasks())) } else { by_nodes };
+            Some(by_rule.unwrap_or_else(by_tasks)).into_iter().chain(ask.must).min()
         }
     }
 }

@@ -29,6 +29,8 @@ pub type Given = SmallVec<[u64; 6]>;
 pub struct Request {
     /// Fewest and most nodes; `None` where only tasks count.
     pub nodes: Option<(u32, u32)>,
+    /// Whether the most nodes are only what the partition allows a job that counts tasks: fewer are as good.
+    pub is_limited: bool,
     /// The node counts that will do, largest first, where not every number of the range does.
     pub sizes: Option<Vec<u32>>,
     /// Slots of the whole job; `None`: one on each node.
@@ -142,12 +144,14 @@ impl Request {
         };
         let slot = if by_nodes { Slot::Node { tasks: per_node } } else { Slot::Task };
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
-        let mut request = Self { nodes, sizes, slots, need: Need::new(spec, partition, slot) };
+        let mut request =
+            Self { nodes, is_limited: false, sizes, slots, need: Need::new(spec, partition, slot) };
         request.spread_gpus(shape)?;
         if let (None, Some(slots)) = (request.nodes, request.slots)
             && slots > most_nodes
         {
             request.nodes = Some((1, most_nodes));
+            request.is_limited = true;
         }
         Ok(request)
     }

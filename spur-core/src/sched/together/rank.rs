@@ -14,7 +14,7 @@ use crate::sched::place::{Ask, Mode, Placement, Slots, Strategy, View};
 pub(super) fn locality(view: &View<'_>, fabric: &Fabric, ask: &Ask, placement: &Placement) -> Vec<i64> {
     let mut key = Vec::new();
     let nodes = i64::try_from(placement.shares.len()).unwrap_or(i64::MAX);
-    key.push(if ask.nodes.is_some() { -nodes } else { 0 });
+    key.push(if ask.nodes.is_some() && !ask.is_limited { -nodes } else { 0 });
     if let Some(weights) = view.weights {
         let mut classes: BTreeMap<Reverse<u32>, i64> =
             weights.known().iter().map(|weight| (Reverse(*weight), 0)).collect();

@@ -17,6 +17,13 @@ use super::{flat, pareto, special};
 /// # Errors
 /// [`Missed`] where none is allowed now, or none was found.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+    if let (true, Some((_, most))) = (ask.is_limited, ask.nodes) {
+        let unlimited = place(fabric, view, &Ask { nodes: None, is_limited: false, ..ask.clone() });
+        let keeps = |placement: &Placement| placement.shares.len() <= most as usize;
+        if unlimited.as_ref().map_or_else(|missed| missed.exact, keeps) {
+            return unlimited;
+        }
+    }
     let found = search(fabric, view, ask);
     if is_exact(&found) { found } else { relax::better(fabric, view, ask, found) }
 }

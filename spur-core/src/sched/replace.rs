@@ -264,7 +264,7 @@ impl ReplacementSearch<'_> {
         };
         match self.need.slot {
             Slot::Node { .. } => 1,
-            Slot::Task => part.tasks,
+            Slot::Tasks { each } => part.tasks / each,
             Slot::Gpu { .. } => part.gres.iter().map(gpus).sum(),
         }
     }

@@ -1,7 +1,7 @@
 //! What of a request can be given in another amount, or left out.
 
 use crate::model::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
-use crate::sched::request::{Request, Slot};
+use crate::sched::request::{Request, Slot, common};
 use crate::text::features::FeatureExpr;
 use crate::text::gather::{GatherClause, NetworkNeed};
 use crate::text::gres::GresSpec;
@@ -283,6 +283,9 @@ impl Parameter {
                 let by_tasks = request.is_none_or(|request| request.slots.is_some());
                 match (&spec.shape.gpus[..], &spec.shape.nodes) {
                     ([gpus, ..], _) if by_gpus => format!("--gpus={}", plain(gpus)),
+                    ([gpus], _) if shares_gpus(request) => {
+                        format!("-n {} --gpus={}", spec.shape.tasks.unwrap_or(1), plain(gpus))
+                    }
                     (_, Some(nodes)) if !by_tasks => format!("-N {nodes}"),
                     _ => format!("-n {}", spec.shape.tasks.unwrap_or(1)),
                 }
@@ -403,11 +406,6 @@ fn licenses(spec: &JobSpec) -> &[(Box<str>, u32)] {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
 }
 
-/// The greatest divisor that two numbers have in common.
-fn common(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { common(other, one % other) }
-}
-
 fn seconds(limit: TimeLimit) -> u64 {
     limit.seconds().unwrap_or(u64::MAX)
 }
@@ -423,7 +421,14 @@ pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> Job
             }
             spec
         }
-        None | Some((Slot::Task, true)) if spec.shape.tasks.is_some() || slot.is_some() => {
+        Some((Slot::Tasks { each }, true)) if each > 1 => {
+            let mut spec = spec.clone();
+            let had = spec.shape.tasks.map_or(1, |tasks| u64::from(tasks / each)).max(1);
+            spec.shape.gpus.iter_mut().for_each(|gpus| gpus.count = gpus.count / had * u64::from(size));
+            spec.shape.tasks = size.checked_mul(each);
+            spec
+        }
+        None | Some((Slot::Tasks { .. }, true)) if spec.shape.tasks.is_some() || slot.is_some() => {
             let mut spec = spec.clone();
             spec.shape.tasks = Some(size);
             spec
@@ -442,6 +447,11 @@ pub(super) fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) 
         spec.shape.tasks = nodes.checked_mul(spec.shape.tasks_per_node.unwrap_or(tasks));
     }
     spec
+}
+
+/// Whether a slot of a job is several tasks with the GPUs that they share.
+fn shares_gpus(request: Option<&Request>) -> bool {
+    request.is_some_and(|request| matches!(request.need.slot, Slot::Tasks { each: 2.. }))
 }
 
 /// Whether a job counts nodes, and its tasks follow from these.

@@ -11,7 +11,7 @@ use crate::sched::inventory::amounts::ClassId;
 use crate::sched::inventory::{self, Inventory};
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
 use crate::sched::request::eligible_nodes::{Filter, known_features, named};
-use crate::sched::request::{Request, Slot, gpus};
+use crate::sched::request::{Request, Slot, common, gpus};
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
@@ -145,7 +145,7 @@ impl<'a> Wisher<'a> {
         let (gpus_per_slot, gpus_per_node) = match need.slot {
             _ if let Some((fewest, most)) = of_whole => (0, if fewest == most { most } else { 0 }),
             Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
-            Slot::Task | Slot::Gpu { .. } => (per_task, per_node),
+            Slot::Tasks { .. } | Slot::Gpu { .. } => (per_task, per_node),
         };
         let wish = Wish {
             asked: self.spec.fabric.as_deref().unwrap_or(&nothing),
@@ -162,6 +162,11 @@ impl<'a> Wisher<'a> {
         };
         let mut resolved = place::resolve(self.fabric, config, wish, base)?;
         resolved.warnings.extend(self.unknown_wish(wish.asked));
+        if let Slot::Tasks { each } = need.slot {
+            // Multiples are of tasks.
+            let of_slots = |by: u32| by / u32::try_from(common(by.into(), each.into())).unwrap_or(1).max(1);
+            resolved.ask.multiples.iter_mut().for_each(|(_, by)| *by = of_slots(*by));
+        }
         Ok(resolved)
     }
 

@@ -1,8 +1,8 @@
 //! What a job needs of nodes: its request, with the partition's defaults filled in, as counts that rooms can be
 //! compared with.
 //!
-//! The unit a placement hands out is a *slot*: a task; or, where the job counts only nodes, a node, or what it takes of one
-//! that it shares; or a device where it asks for a number of GPUs without saying for what. [`Need`] answers how many slots
+//! The unit a placement hands out is a *slot*: a task, or several that share GPUs; or, where the job counts only nodes, a node,
+//! or what it takes of one that it shares; or a device where it asks for a number of GPUs without saying for what. [`Need`] answers how many slots
 //! fit a room and what they take.
 
 pub(super) mod constraints;
@@ -48,8 +48,11 @@ pub enum Slot {
         /// Tasks on each node.
         tasks: u32,
     },
-    /// A slot is one task.
-    Task,
+    /// A slot is one task, or as many as have a whole number of GPUs together.
+    Tasks {
+        /// Tasks of each slot.
+        each: u32,
+    },
     /// A slot is one GPU; every node has so many tasks.
     Gpu {
         /// Tasks on each node.
@@ -58,14 +61,22 @@ pub enum Slot {
 }
 
 impl Slot {
+    /// One task.
+    pub const TASK: Self = Slot::Tasks { each: 1 };
+
     /// What people call one.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
             Slot::Node { .. } => "node",
-            Slot::Task => "task",
+            Slot::TASK => "task",
+            Slot::Tasks { .. } => "GPU group",
             Slot::Gpu { .. } => "GPU",
         }
+    }
+
+    fn counts_tasks(self) -> bool {
+        matches!(self, Slot::Tasks { .. })
     }
 }
 
@@ -88,7 +99,7 @@ pub struct Need {
     pub tmp_disk_mb: u64,
     /// Devices of each node.
     pub gres_per_node: Vec<GresSpec>,
-    /// Devices of each task, or of each slot for [`Slot::Gpu`].
+    /// Devices of each task of a node; where nodes are not what is counted, of each slot.
     pub gres_per_task: Vec<GresSpec>,
     /// Whether nodes are taken whole.
     pub whole: bool,
@@ -142,7 +153,7 @@ impl Request {
             }
             (None, _) => false,
         };
-        let slot = if by_nodes { Slot::Node { tasks: per_node } } else { Slot::Task };
+        let slot = if by_nodes { Slot::Node { tasks: per_node } } else { Slot::TASK };
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
         let mut request =
             Self { nodes, is_limited: false, sizes, slots, need: Need::new(spec, partition, slot) };
@@ -175,16 +186,30 @@ impl Request {
         if !has_gpus(shape) || self.tasks_have_all(shape) {
             return Ok(());
         }
-        // What cannot be divided over tasks lies on one node, where that may be.
+        // What cannot be divided lies on one node, where that may be.
         let alone = self.nodes.is_none_or(|(min, _)| min == 1);
         let too_few = |nodes: u32| shape.gpus.iter().all(|gpus| gpus.count < u64::from(nodes));
         let by_node = shape.tasks_per_node.is_some_and(|tasks| tasks > 1);
         match (self.nodes, shape.tasks) {
-            (_, Some(tasks)) if self.need.slot == Slot::Task => match each(tasks) {
-                Ok(gpus) => self.need.gres_per_task.extend(gpus),
-                Err(_) if alone => self.on_one_node(shape),
-                Err(error) => return Err(error),
-            },
+            (nodes, Some(tasks)) if self.need.slot.counts_tasks() => {
+                let shares =
+                    shape.gpus.iter().fold(u64::from(tasks), |shares, gpus| common(shares, gpus.count));
+                let shares = u32::try_from(shares).unwrap_or(tasks);
+                let (min, max) = nodes.unwrap_or((1, u32::MAX));
+                if shares >= min.max(2) && self.need.share_tasks(tasks / shares) {
+                    self.need.gres_per_task.extend(each(shares)?);
+                    self.slots = Some(shares);
+                    self.nodes = nodes.map(|(min, max)| (min, max.min(shares)));
+                } else if alone {
+                    self.on_one_node(shape);
+                } else if min == max
+                    && let Ok(gpus) = each(min)
+                {
+                    self.need.gres_per_node.extend(gpus);
+                } else {
+                    each(tasks)?;
+                }
+            }
             // Otherwise each GPU is a slot, and every node has one task, or as many as are said.
             (Some((min, max)), _)
                 if min == max && (each(min).is_ok() || shape.gpus.len() > 1 || by_node || too_few(min)) =>
@@ -254,6 +279,11 @@ pub fn least(shape: &Shape) -> (u32, u64) {
     (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
 }
 
+/// The greatest divisor that two numbers have in common.
+pub(super) fn common(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common(other, one % other) }
+}
+
 /// Whether the job asks for GPUs by their number in all.
 fn has_gpus(shape: &Shape) -> bool {
     shape.gpus.iter().any(|gpus| gpus.count > 0)
@@ -294,7 +324,7 @@ impl Need {
         let most = shape.tasks_per_node.into_iter().chain(most).min();
         Self {
             slot,
-            most: most.filter(|_| slot == Slot::Task),
+            most: most.filter(|_| slot.counts_tasks()),
             cpus_per_task: shape.cpus_per_task.unwrap_or(1).max(1),
             min_cpus: shape.min_cpus,
             memory_per_node,
@@ -307,6 +337,16 @@ impl Need {
         }
     }
 
+    /// Makes so many tasks one slot; false, and nothing, where a task has devices or a node has no room for so many.
+    fn share_tasks(&mut self, each: u32) -> bool {
+        let most = self.most.map(|most| most / each);
+        let may = each == 1 || (self.gres_per_task.is_empty() && most != Some(0));
+        if may {
+            (self.slot, self.most) = (Slot::Tasks { each }, most);
+        }
+        may
+    }
+
     /// How many slots fit `amount` on a node of that shape.
     #[must_use]
     pub fn slots(&self, shape: &NodeShape, amount: &[u64]) -> u32 {
@@ -316,16 +356,20 @@ impl Need {
         }
         let by_sockets = self.cores.tasks_per_socket.map_or(u32::MAX, |most| {
             let tasks = most.saturating_mul(shape.sockets.max(1));
-            if self.slot == Slot::Task || self.tasks(1) <= tasks { tasks } else { 0 }
+            match self.slot {
+                Slot::Tasks { each } => tasks / each,
+                _ if self.tasks(1) <= tasks => tasks,
+                _ => 0,
+            }
         });
         let most = match self.slot {
             Slot::Node { .. } if self.whole => 1,
             Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
-            Slot::Task => amount[CPUS] / u64::from(self.cpus_per_task),
+            Slot::Tasks { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
             Slot::Gpu { .. } => amount[GRES..].iter().sum(),
         };
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
-        let most = if self.slot == Slot::Task || by_sockets == 0 { most.min(by_sockets) } else { most };
+        let most = if self.slot.counts_tasks() || by_sockets == 0 { most.min(by_sockets) } else { most };
         if most == 0 {
             return 0;
         }
@@ -351,7 +395,7 @@ impl Need {
         nodes: impl Iterator<Item = (&'a NodeShape, &'a [u64])>,
         tasks: u32,
     ) -> Option<Vec<(u32, Given)>> {
-        if !self.whole || self.slot != Slot::Task {
+        if !self.whole || self.slot != Slot::TASK {
             return None;
         }
         // All but memory is given whole.
@@ -407,7 +451,7 @@ impl Need {
         taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
         let nodes = match self.slot {
             Slot::Node { .. } => u64::from(slots),
-            Slot::Task | Slot::Gpu { .. } => 1,
+            Slot::Tasks { .. } | Slot::Gpu { .. } => 1,
         };
         taken[MEMORY] = match self.memory_per_node {
             u64::MAX => shape.memory_mb.checked_mul(nodes)?,
@@ -447,7 +491,7 @@ impl Need {
             Slot::Node { tasks } => {
                 (u64::from(tasks) * u64::from(self.cpus_per_task)).max(u64::from(self.min_cpus))
             }
-            Slot::Task => u64::from(self.cpus_per_task),
+            Slot::Tasks { each } => u64::from(each) * u64::from(self.cpus_per_task),
             // The tasks of a node may have many GPUs.
             Slot::Gpu { .. } => 0,
         }
@@ -467,7 +511,7 @@ impl Need {
     fn shares(&self, slots: u32) -> u32 {
         match self.slot {
             Slot::Node { tasks } => tasks.saturating_mul(slots),
-            Slot::Task | Slot::Gpu { .. } => slots,
+            Slot::Tasks { .. } | Slot::Gpu { .. } => slots,
         }
     }
 
@@ -476,7 +520,7 @@ impl Need {
     pub fn tasks(&self, slots: u32) -> u32 {
         match self.slot {
             Slot::Node { tasks } | Slot::Gpu { tasks } => tasks,
-            Slot::Task => slots,
+            Slot::Tasks { each } => each.saturating_mul(slots),
         }
     }
 
@@ -509,7 +553,7 @@ impl Need {
         }
         match self.slot {
             Slot::Node { .. } => given.checked_mul(u64::from(slots)),
-            Slot::Task | Slot::Gpu { .. } => Some(given),
+            Slot::Tasks { .. } | Slot::Gpu { .. } => Some(given),
         }
     }
 }

@@ -181,7 +181,7 @@ mod tests {
     fn need() -> impl Strategy<Value = Need> {
         let slot = prop_oneof![
             (1_u32..4).prop_map(|tasks| Slot::Node { tasks }),
-            Just(Slot::Task),
+            (1_u32..4).prop_map(|each| Slot::Tasks { each }),
             (1_u32..4).prop_map(|tasks| Slot::Gpu { tasks })
         ];
         let memory = prop_oneof![0_u64..9, Just(u64::MAX)];
@@ -202,7 +202,7 @@ mod tests {
             let (most, cpus_per_task, min_cpus, memory_per_cpu, tmp_disk_mb) = counts;
             Need {
                 slot,
-                most: most.filter(|_| slot == Slot::Task),
+                most: most.filter(|_| matches!(slot, Slot::Tasks { .. })),
                 cpus_per_task,
                 min_cpus,
                 memory_per_node,

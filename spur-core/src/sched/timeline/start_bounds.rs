@@ -181,7 +181,7 @@ impl Need {
     fn within(&self, other: &Self) -> bool {
         let tasks = match (self.slot, other.slot) {
             (Slot::Node { tasks: mine }, Slot::Node { tasks: theirs }) => Some((mine, theirs)),
-            (Slot::Task, Slot::Task) => Some((1, 1)),
+            (Slot::Tasks { each: mine }, Slot::Tasks { each: theirs }) if mine == theirs => Some((1, 1)),
             _ => None,
         };
         let Some((mine, theirs)) = tasks else { return self == other };
@@ -202,7 +202,7 @@ impl Need {
         plain
             && self.cores == other.cores
             && cpus(self, mine) <= cpus(other, theirs)
-            && (self.slot != Slot::Task
+            && (self.counts_nodes()
                 || (self.cpus_per_task <= other.cpus_per_task && self.min_cpus == other.min_cpus))
             && self.most.unwrap_or(u32::MAX) >= other.most.unwrap_or(u32::MAX)
             && self.memory_per_node <= other.memory_per_node
@@ -252,7 +252,7 @@ mod tests {
             (need(1, 0), Need { whole: true, ..need(1, 0) }, true),
             (Need { whole: true, ..need(1, 0) }, need(1, 0), false),
             (Need { memory_per_cpu: 5, ..need(1, 0) }, Need { memory_per_cpu: 5, ..need(2, 0) }, true),
-            (Need { slot: Slot::Task, ..need(1, 0) }, need(1, 0), false),
+            (Need { slot: Slot::TASK, ..need(1, 0) }, need(1, 0), false),
         ] {
             assert_eq!(mine.within(&theirs), within, "{mine:?} within {theirs:?}");
         }

@@ -221,7 +221,11 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
         memory_per_gpu: cores.memory_per_gpu_mb,
     });
     let mut gres = gres_list("--gres", &wire.gres)?;
-    gres.extend(gpus("--gpus-per-node", &wire.gpus_per_node)?);
+    // GPUs that are named twice are the same.
+    let named = |own: &GresSpec| gres.iter().any(|gres| gres.may_be(own));
+    let mut others = gpus("--gpus-per-node", &wire.gpus_per_node)?;
+    others.retain(|own| !named(own));
+    gres.extend(others);
     Ok(Shape {
         nodes: read_if_set("--nodes", &wire.nodes)?,
         tasks: wire.tasks,

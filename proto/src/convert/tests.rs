@@ -131,7 +131,9 @@ fn wire() -> v1::JobSpec {
         tasks: Some(6),
         nodes: "2".into(),
         tasks_per_node: Some(3),
+        // The same GPU, named twice.
         gres: "gpu:1".into(),
+        gpus_per_node: "a100:1".into(),
         time_limit: Some(600),
         memory_per_cpu_mb: Some(100),
         comment: "hello".into(),

@@ -341,9 +341,10 @@ impl Submission {
 
     /// Sets the one amount of memory that was asked for, MiB: of each node, CPU or GPU.
     pub(super) fn memory(&mut self, node: Option<u64>, cpu: Option<u64>, gpu: Option<u64>) {
-        // None of a CPU is all of the node, as none of the node is.
-        self.spec.memory_per_node_mb = node.or(cpu.filter(|&none| none == 0));
+        // None of a CPU or GPU is all of the node, as none of the node is.
+        self.spec.memory_per_node_mb = node.or(cpu.or(gpu).filter(|&none| none == 0));
         self.spec.memory_per_cpu_mb = cpu.filter(|&some| some > 0);
+        let gpu = gpu.filter(|&some| some > 0);
         if gpu.is_some() || self.spec.cores.is_some() {
             self.cores().memory_per_gpu_mb = gpu;
         }
@@ -393,6 +394,9 @@ impl Submission {
                  doesn't fall between the nodes that -N allows ({})",
                 self.spec.nodes
             )));
+        }
+        if !self.is_srun && self.spec.tasks_per_node.is_none() && !self.overcommit {
+            self.spec.tasks = self.spec.tasks.or_else(|| self.tasks_of_gpus());
         }
         self.spec.nodes = count.to_string();
         let gpus = std::mem::take(&mut self.spec.gpus);
@@ -519,13 +523,14 @@ impl Submission {
 
 /// Variables that inside a job say what the job has. A step has its own name, and so much of the rest as it says; the
 /// controller gives it what the job has where it says nothing, and counts memory and devices only where a step asks.
-const OF_JOB: [&str; 11] = [
+const OF_JOB: [&str; 12] = [
     "SLURM_JOB_NAME",
     "SLURM_MEM_PER_NODE",
     "SLURM_MEM_PER_CPU",
     "SLURM_MEM_PER_GPU",
     "SLURM_GPUS",
     "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
     "SLURM_JOB_NUM_NODES",
     "SLURM_NNODES",
     "SLURM_NTASKS",

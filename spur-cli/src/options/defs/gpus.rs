@@ -91,6 +91,9 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("gpus-per-socket", None, "n", "number of GPUs required per allocated socket", |s, v| {
         gpus(v)?;
         s.gpus_per_socket = (!v.is_empty()).then(|| v.to_owned());
+        if !v.is_empty() {
+            s.advise("SLURM_GPUS_PER_SOCKET", v);
+        }
         Ok(())
     })
     .only(JOB)

@@ -461,7 +461,8 @@ impl Need {
                 let used = taken[CPUS].checked_mul(self.cores.threads(shape).into())?.div_ceil(threads);
                 let by_cpus = used.checked_mul(self.memory_per_cpu)?;
                 let of_gpu = self.cores.memory_per_gpu.unwrap_or(0);
-                let by_gpus = of_gpu.checked_mul(self.gpus(slots))?;
+                let of_node = if self.whole { shape.gpus().into() } else { self.gpus(slots) };
+                let by_gpus = of_gpu.checked_mul(of_node)?;
                 memory.checked_mul(nodes)?.checked_add(by_cpus)?.checked_add(by_gpus)?
             }
         };

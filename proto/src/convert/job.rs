@@ -1,10 +1,11 @@
 //! A job as `squeue` and `scontrol show job` read it.
 
-use spur_core::cluster::Cluster;
+use spur_core::cluster::{Cluster, Partition};
 use spur_core::controller::environment::repeated;
 use spur_core::id::NodeId;
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::clock::Clock;
+use spur_core::model::config::Oversubscribe;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Called, NodeShape};
 use spur_core::model::phase::{EndState, Pending, Phase};
@@ -39,6 +40,12 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
         job.spec.het.as_ref().and_then(|het| cluster.job(het.leader)).filter(|first| first.id != job.id);
     if let Some((leader, batch)) = leader.and_then(|leader| Some((leader, leader.spec.batch.as_ref()?))) {
         describe_files(leader, batch, &mut message);
+    }
+    let is_exclusive = |partition: &Partition| partition.config.oversubscribe == Oversubscribe::Exclusive;
+    if job.spec.shape.sharing != Sharing::Topo
+        && job.spec.partitions.iter().filter_map(|name| cluster.partition(name)).any(is_exclusive)
+    {
+        "NO".clone_into(&mut message.oversubscribe);
     }
     let (state, compact) = job.state_names();
     message.state = state.to_owned();

@@ -171,12 +171,17 @@ fn resolve(
     spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, wall, least)));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
     if spec.shape.memory.is_none() && spec.shape.memory_per_gpu().is_none() {
-        let default = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
-        let by_node = partitions.iter().filter_map(|partition| partition.config.def_mem_per_node).max();
-        spec.shape.memory = default.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode));
+        spec.shape.memory = default_memory(&partitions);
     }
     let told = share_memory(&mut spec.shape, &partitions);
     Ok((spec, told.into_iter().chain(reboots).chain(without_priority).collect()))
+}
+
+/// What a job gets of memory that names none.
+pub(super) fn default_memory(partitions: &[&Partition]) -> Option<MemoryNeed> {
+    let by_cpu = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
+    let by_node = partitions.iter().filter_map(|partition| partition.config.def_mem_per_node).max();
+    by_cpu.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode))
 }
 
 /// A job whose nodes are booted has them for itself alone; what its user should know if nothing boots nodes.
@@ -445,14 +450,6 @@ fn admit(partition: &Partition, caller: &Caller, spec: &JobSpec) -> Result<(), R
         return Err(Reject::ReservationForbidden(
             format!("partition {} is for reservations; name one", config.name).into(),
         ));
-    }
-    if spec.shape.sharing == Sharing::Shared
-        && config.oversubscribe == crate::model::config::Oversubscribe::Exclusive
-    {
-        return Err(Reject::Invalid(format!(
-            "--oversubscribe: partition {} gives whole nodes to each job; leave the option out",
-            config.name
-        )));
     }
     if let (Some(most), Some(MemoryNeed::PerNode(asked))) = (config.max_mem_per_node, spec.shape.memory)
         && (asked > most || asked == 0)

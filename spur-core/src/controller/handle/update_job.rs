@@ -94,12 +94,18 @@ fn of_het_job(
     Ok(Decision { changes: made, problems: Vec::new(), by })
 }
 
-/// Who has the default limit of his partitions, and waits for others that do not allow it, has their default, as with Slurm.
-fn default_limit(cluster: &Cluster, job: &Job, spec: &mut JobSpec) {
+/// Who has the default memory of his partitions, and waits for others, has their default, as with Slurm; and the default limit,
+/// where the others do not allow it.
+fn defaults(cluster: &Cluster, job: &Job, spec: &mut JobSpec) {
     let of = |spec: &JobSpec| submit::partitions(cluster, spec).ok();
     let Some((before, after)) = of(&job.spec).zip(of(spec)) else { return };
+    let had = job.spec.shape.memory;
+    if spec.shape.memory == had && had == submit::default_memory(&before) && had.is_some() {
+        spec.shape.memory = submit::default_memory(&after);
+    }
     let longest = after.iter().map(|partition| partition.config.max_time).max();
-    if spec.time_limit == submit::default_time(&before)
+    if spec.time_limit == job.spec.time_limit
+        && spec.time_limit == submit::default_time(&before)
         && longest.is_some_and(|longest| spec.time_limit > longest)
     {
         spec.time_limit = submit::default_time(&after);
@@ -157,8 +163,8 @@ fn changed(
     if changes.iter().any(|change| matches!(change, JobChange::Qos(_))) {
         requalify(cluster, caller, &mut spec)?;
     }
-    if pending.is_some() && spec.partitions != job.spec.partitions && spec.time_limit == job.spec.time_limit {
-        default_limit(cluster, job, &mut spec);
+    if pending.is_some() && spec.partitions != job.spec.partitions {
+        defaults(cluster, job, &mut spec);
     }
     if !caller.operator {
         let longer = longer(spec.time_limit, job.spec.time_limit);

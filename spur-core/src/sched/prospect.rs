@@ -208,11 +208,14 @@ impl Prospect {
     ) -> Start {
         let need = &self.request().need;
         let parts: Vec<&Part> = parts.iter().filter(|part| part.slots > 0).collect();
-        let nodes = parts.iter().map(|part| (&*inventory.nodes[part.node.index()].shape, &*part.taken));
+        let on_nodes = || -> Vec<_> {
+            let shape = |node: NodeId| &*inventory.nodes[node.index()].shape;
+            parts.iter().map(|part| (shape(part.node), &*part.taken, part.slots)).collect()
+        };
         // What a domain is to have of the tasks, the placement has seen to.
         let is_shared_out = self.stages.iter().flat_map(|stage| &stage.asks).any(Ask::shares_out_tasks);
-        let dealt = || need.dealt(nodes, parts.iter().map(|part| part.slots).sum());
-        let dealt = if is_shared_out { None } else { dealt() };
+        let may_be_dealt = parts.len() > 1 && !is_shared_out;
+        let dealt = may_be_dealt.then(|| need.dealt(&on_nodes())).flatten();
         let part = |(at, part): (usize, &&Part)| match dealt.as_ref().map(|dealt| &dealt[at]) {
             Some((slots, given)) => start_part(need, part.node, *slots, given),
             None => start_part(need, part.node, part.slots, &part.taken),

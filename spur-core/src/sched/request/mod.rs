@@ -80,6 +80,9 @@ impl Slot {
     }
 }
 
+/// A node's shape, what was found to be given of the node, and for how many slots.
+type OnNode<'a> = (&'a NodeShape, &'a [u64], u32);
+
 /// What a job needs on a node. Jobs with equal needs share what a pass finds out about rooms.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
@@ -388,28 +391,58 @@ impl Need {
     }
 
     /// How many tasks start on each of some nodes, and what they are given, where that is not what the placement says: it
-    /// only tells that they fit. Over nodes that are taken whole they are dealt evenly, as Slurm deals them. Of each node
-    /// its shape and what was found to be given of it.
-    pub(super) fn dealt<'a>(
-        &self,
-        nodes: impl Iterator<Item = (&'a NodeShape, &'a [u64])>,
-        tasks: u32,
-    ) -> Option<Vec<(u32, Given)>> {
-        if !self.whole || self.slot != Slot::TASK {
-            return None;
+    /// only tells that they fit.
+    pub(super) fn dealt(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
+        match (self.slot, self.whole) {
+            (Slot::TASK, true) => self.dealt_evenly(nodes),
+            (Slot::TASK, false) if self.gres_per_task.is_empty() => self.dealt_to_threads(nodes),
+            _ => None,
         }
+    }
+
+    /// Over nodes that are taken whole tasks are dealt evenly, as Slurm deals them.
+    fn dealt_evenly(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
         // All but memory is given whole.
-        let amount = |(shape, given): (&'a NodeShape, &[u64])| {
+        let amount = |&(shape, given, _): &OnNode<'_>| {
             let mut amount = Given::from_slice(given);
             amount[MEMORY] = shape.memory_mb;
-            (shape, amount)
+            amount
         };
-        let nodes: Vec<(&NodeShape, Given)> = nodes.map(amount).collect();
-        let dealt = layout::evenly(nodes.iter().map(|(shape, amount)| self.slots(shape, amount)), tasks)?;
-        let given = |((shape, amount), tasks): (&(&NodeShape, Given), u32)| {
-            Some((tasks, self.takes(shape, amount, tasks)?))
+        let amounts: Vec<Given> = nodes.iter().map(amount).collect();
+        let rooms = nodes.iter().zip(&amounts).map(|((shape, ..), amount)| self.slots(shape, amount));
+        let dealt = layout::evenly(rooms, nodes.iter().map(|(.., tasks)| tasks).sum())?;
+        let given = |((node, amount), tasks): ((&OnNode<'_>, &Given), u32)| {
+            Some((tasks, self.takes(node.0, amount, tasks)?))
         };
-        nodes.iter().zip(dealt).map(given).collect()
+        nodes.iter().zip(&amounts).zip(dealt).map(given).collect()
+    }
+
+    /// Threads that tasks leave of their cores are for tasks of nodes that then need fewer cores.
+    fn dealt_to_threads(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
+        let threads = nodes.iter().map(|(shape, ..)| shape.threads_per_core.max(1));
+        let threads = threads.filter(|threads| !self.cpus_per_task.is_multiple_of(*threads)).max()?;
+        let mut dealt: Vec<(u32, Given)> =
+            nodes.iter().map(|&(_, given, tasks)| (tasks, Given::from_slice(given))).collect();
+        let room = |&(shape, given, tasks): &OnNode<'_>| self.slots(shape, given).saturating_sub(tasks);
+        let mut rooms: Vec<u32> = nodes.iter().map(room).collect();
+        loop {
+            let all: u32 = rooms.iter().sum();
+            let less = |at: usize, more: u32| {
+                let (tasks, given) = &dealt[at];
+                let left = tasks.checked_sub(more).filter(|left| *left > 0 && all - rooms[at] >= more)?;
+                let less = self.takes(nodes[at].0, given, left)?;
+                (less[CPUS] < given[CPUS]).then_some((at, more, (left, less)))
+            };
+            let found = (0..nodes.len()).find_map(|at| (1..=threads).find_map(|more| less(at, more)));
+            let Some((at, mut more, left)) = found else { return Some(dealt) };
+            (dealt[at], rooms[at]) = (left, 0);
+            for other in (0..nodes.len()).rev().filter(|other| *other != at) {
+                let takes = rooms[other].min(more);
+                dealt[other].0 += takes;
+                rooms[other] -= takes;
+                more -= takes;
+            }
+        }
     }
 
     /// Whether nodes are what is counted, at most one slot of each being taken.

@@ -100,6 +100,9 @@ fn steps_have_as_many_tasks_as_cpus_suffice_for() {
     assert_eq!(tasks(&["-N2", "-c2"], "-N1 -n2"), "0 0");
     assert_eq!(tasks(&["-N2", "--exclusive", "-n4"], ""), "0 0 1 1");
     assert_eq!(tasks(&["-N2", "--exclusive", "-n4"], "-n2 -m cyclic"), "0 1");
+    assert_eq!(tasks(&["-N2", "-n6", "-O"], ""), "0 0 0 1 1 1");
+    let (out, ..) = batch(&cluster, &["-N2", "-n6", "-O"], "echo $SLURM_TASKS_PER_NODE $SLURM_NTASKS");
+    assert_eq!(out, "3(x2) 6\n");
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn shown<T: ToString>(value: Option<&T>) -> String {
 fn describe_shape(shape: &Shape, message: &mut v1::Job) {
     message.num_nodes = least_nodes(shape);
     message.max_nodes = shape.nodes.as_ref().and_then(|nodes| nodes.max).unwrap_or_default();
-    message.num_tasks = least_tasks(shape);
+    message.num_tasks = shape.overcommit_tasks.unwrap_or_else(|| least_tasks(shape));
     message.cpus_per_task = shape.cpus_per_task.unwrap_or(1);
     message.num_cpus = least_cpus(shape);
     message.tasks_per_node = shape.tasks_per_node;

@@ -204,6 +204,7 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
     };
     for (field, number) in [
         ("--ntasks", wire.tasks),
+        ("--ntasks", wire.overcommit_tasks),
         ("--ntasks-per-node", wire.tasks_per_node),
         ("--cpus-per-task", wire.cpus_per_task),
     ] {
@@ -231,6 +232,7 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
         tasks: wire.tasks,
         tasks_per_node: wire.tasks_per_node,
         cpus_per_task: wire.cpus_per_task,
+        overcommit_tasks: wire.overcommit_tasks,
         memory,
         tmp_disk_mb: wire.tmp_disk_mb,
         min_cpus: wire.min_cpus,

@@ -326,6 +326,7 @@ impl Submission {
         if let Some(cores) = &mut self.spec.cores {
             (cores.tasks_per_core, cores.tasks_per_socket) = (None, None);
         }
+        self.spec.overcommit_tasks = tasks;
         self.advise("SLURM_OVERCOMMIT", "1");
         if let Some(tasks) = tasks {
             for name in ["SLURM_NTASKS", "SLURM_NPROCS"] {

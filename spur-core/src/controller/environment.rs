@@ -71,7 +71,7 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     let end = job.ends_at(started);
     env.option("SLURM_JOB_END_TIME", (!end.is_never()).then(|| cluster.clock().wall(end).0));
     let shape = &spec.shape;
-    if shape.tasks.is_some() || shape.tasks_per_node.is_some() {
+    if shape.names_tasks() {
         for name in ["SLURM_NTASKS", "SLURM_NPROCS"] {
             env.set(name, tasks);
         }
@@ -199,9 +199,10 @@ pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
 /// How many tasks a node of a job takes, for programs that start them without `srun`: where the job does not say how many
 /// it has, one for each CPU that it can use there, or for each `--cpus-per-task` of them.
 fn tasks_on(shape: &Shape, part: &NodeAlloc, usable: u32) -> u32 {
-    match (shape.tasks, shape.tasks_per_node) {
-        (None, None) => (usable / shape.cpus_per_task.unwrap_or(1).max(1)).max(1),
-        _ => part.tasks,
+    if shape.names_tasks() {
+        part.tasks
+    } else {
+        (usable / shape.cpus_per_task.unwrap_or(1).max(1)).max(1)
     }
 }
 

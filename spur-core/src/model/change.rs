@@ -402,7 +402,7 @@ impl JobChange {
             JobChange::TimeMin(limit) => spec.time_min = limit,
             JobChange::Partition(partitions) => spec.partitions = partitions,
             JobChange::Nodes(nodes) => spec.shape.nodes = Some(nodes),
-            JobChange::Tasks(tasks) => spec.shape.tasks = Some(tasks),
+            JobChange::Tasks(tasks) => spec.shape.set_tasks(tasks),
             JobChange::CpusPerTask(cpus) => spec.shape.cpus_per_task = Some(cpus),
             JobChange::Memory(memory) => spec.shape.memory = Some(memory),
             JobChange::MinCpus(cpus) => spec.shape.min_cpus = cpus,

@@ -185,6 +185,9 @@ pub struct Shape {
     pub tasks_per_node: Option<u32>,
     /// `-c`; one where not given.
     pub cpus_per_task: Option<u32>,
+    /// The tasks that start in a job with `--overcommit`, of which each node gives what one needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overcommit_tasks: Option<u32>,
     /// `--mem`, `--mem-per-cpu`, or the partition's default.
     pub memory: Option<MemoryNeed>,
     /// `--tmp`, MiB on each node.
@@ -223,6 +226,19 @@ impl Shape {
         let count = self.nodes.as_ref()?;
         let most = self.tasks.map_or(u32::MAX, |tasks| tasks.max(1));
         Some((count.min.min(most), count.max.map(|max| max.min(most))))
+    }
+
+    /// Whether it says how many tasks there are.
+    #[must_use]
+    pub fn names_tasks(&self) -> bool {
+        self.tasks.or(self.tasks_per_node).or(self.overcommit_tasks).is_some()
+    }
+
+    /// Changes the number of tasks.
+    pub fn set_tasks(&mut self, tasks: u32) {
+        let is_overcommitted = self.overcommit_tasks.is_some();
+        let named = if is_overcommitted { &mut self.overcommit_tasks } else { &mut self.tasks };
+        *named = Some(tasks);
     }
 
     /// Whether it asks for shards of GPUs.

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::id::{ArrayTaskId, NodeId};
 use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
+use crate::model::layout;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
@@ -216,9 +217,16 @@ impl Prospect {
         let is_shared_out = self.stages.iter().flat_map(|stage| &stage.asks).any(Ask::shares_out_tasks);
         let may_be_dealt = parts.len() > 1 && !is_shared_out;
         let dealt = may_be_dealt.then(|| need.dealt(&on_nodes())).flatten();
-        let part = |(at, part): (usize, &&Part)| match dealt.as_ref().map(|dealt| &dealt[at]) {
-            Some((slots, given)) => start_part(need, part.node, *slots, given),
-            None => start_part(need, part.node, part.slots, &part.taken),
+        let overcommitted = candidate.spec.shape.overcommit_tasks;
+        let overcommitted =
+            overcommitted.and_then(|tasks| layout::evenly(parts.iter().map(|_| tasks), tasks));
+        let part = |(at, part): (usize, &&Part)| {
+            let start = match dealt.as_ref().map(|dealt| &dealt[at]) {
+                Some((slots, given)) => start_part(need, part.node, *slots, given),
+                None => start_part(need, part.node, part.slots, &part.taken),
+            };
+            let tasks = overcommitted.as_ref().map_or(start.tasks, |tasks| tasks[at].max(1));
+            StartPart { tasks, ..start }
         };
         Start {
             attempt: candidate.attempt,

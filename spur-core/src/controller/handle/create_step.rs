@@ -289,14 +289,14 @@ fn count(
         (Some(tasks), _) => tasks.max(1),
         (None, Some(each)) => each.saturating_mul(nodes).max(1),
         (None, None) => {
-            let shape = &job.spec.shape;
-            let named = shape.tasks.is_some() || shape.tasks_per_node.is_some();
+            let named = job.spec.shape.names_tasks();
             let tasks = |candidate: &Candidate<'_>| match wish.cpus_per_task.filter(|_| !named) {
                 Some(each) => candidate.usable.len() / each.max(1),
                 None => candidate.part.tasks.max(1),
             };
             let tasks: u32 = candidates.iter().take(nodes as usize).map(tasks).sum();
-            tasks.min(u32::try_from(alloc.cpus()).unwrap_or(u32::MAX)).max(1)
+            let most = if wish.overcommit { u64::MAX } else { alloc.cpus() };
+            tasks.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1)
         }
     };
     Ok((nodes.min(tasks), tasks))

@@ -199,11 +199,7 @@ pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
 /// How many tasks a node of a job takes, for programs that start them without `srun`: where the job does not say how many
 /// it has, one for each CPU that it can use there, or for each `--cpus-per-task` of them.
 fn tasks_on(shape: &Shape, part: &NodeAlloc, usable: u32) -> u32 {
-    if shape.names_tasks() {
-        part.tasks
-    } else {
-        (usable / shape.cpus_per_task.unwrap_or(1).max(1)).max(1)
-    }
+    if shape.names_tasks() { part.tasks } else { (usable / shape.cpus_per_task.unwrap_or(1).max(1)).max(1) }
 }
 
 /// The GPUs of a list of devices as their options have them: `2`, `a100:2`, `a100:1,v100:1`; `None` without any.

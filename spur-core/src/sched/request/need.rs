@@ -1,0 +1,447 @@
+//! What a job needs of each node, and what nodes give for it.
+
+use smallvec::SmallVec;
+
+use crate::model::config::PartitionConfig;
+use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape};
+use crate::model::layout;
+use crate::model::node::{NodeGres, NodeShape, SHARD};
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
+use crate::text::gres::GresSpec;
+
+use super::takes_whole_nodes;
+
+/// What is given of a node: CPUs, memory in MiB, then devices in the order of its entries; mostly few numbers.
+pub type Given = SmallVec<[u64; 6]>;
+
+/// What is handed out in one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// A node, with that many tasks on it; where it is shared, what they take of it. A node may have room for several such
+    /// shares, of which one job gets at most one.
+    Node {
+        /// Tasks on each node.
+        tasks: u32,
+    },
+    /// A slot is one task, or as many as have a whole number of GPUs together.
+    Tasks {
+        /// Tasks of each slot.
+        each: u32,
+    },
+    /// A slot is one GPU; every node has so many tasks.
+    Gpu {
+        /// Tasks on each node.
+        tasks: u32,
+    },
+}
+
+impl Slot {
+    /// One task.
+    pub const TASK: Self = Slot::Tasks { each: 1 };
+
+    /// What people call one.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Slot::Node { .. } => "node",
+            Slot::TASK => "task",
+            Slot::Tasks { .. } => "GPU group",
+            Slot::Gpu { .. } => "GPU",
+        }
+    }
+
+    pub(super) fn counts_tasks(self) -> bool {
+        matches!(self, Slot::Tasks { .. })
+    }
+}
+
+/// A node's shape, what was found to be given of the node, and for how many slots.
+type OnNode<'a> = (&'a NodeShape, &'a [u64], u32);
+
+/// What a job needs on a node. Jobs with equal needs share what a pass finds out about rooms.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// What a slot is.
+    pub slot: Slot,
+    /// Most slots on one node.
+    pub most: Option<u32>,
+    /// CPUs of each task.
+    pub cpus_per_task: u32,
+    /// CPUs given on each node at least.
+    pub min_cpus: u32,
+    /// Memory of each node, MiB; `u64::MAX` for all there is.
+    pub memory_per_node: u64,
+    /// Memory of each CPU, MiB.
+    pub memory_per_cpu: u64,
+    /// Temporary disk a node must have, MiB.
+    pub tmp_disk_mb: u64,
+    /// Devices of each node.
+    pub gres_per_node: Vec<GresSpec>,
+    /// Devices of each task of a node; where nodes are not what is counted, of each slot.
+    pub gres_per_task: Vec<GresSpec>,
+    /// Whether nodes are taken whole.
+    pub whole: bool,
+    /// What is asked of sockets, cores and threads, and for each GPU.
+    pub cores: CoreAsk,
+}
+
+/// The devices of each task that are not among those of each node, and how many tasks those of a node are for.
+fn devices_of_tasks(shape: &Shape) -> (Vec<GresSpec>, Option<u32>) {
+    let (mut others, mut most) = (Vec::new(), None::<u32>);
+    for each in &shape.gpus_per_task {
+        let on_node = shape.gres.iter().find(|gres| gres.may_be(each));
+        match on_node.and_then(|gres| gres.count.checked_div(each.count)).filter(|tasks| *tasks > 0) {
+            Some(tasks) => {
+                let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+                most = Some(most.map_or(tasks, |most| most.min(tasks)));
+            }
+            None => others.push(each.clone()),
+        }
+    }
+    (others, most)
+}
+
+impl Need {
+    pub(super) fn new(spec: &JobSpec, partition: &PartitionConfig, slot: Slot) -> Self {
+        let shape = &spec.shape;
+        let (memory_per_node, memory_per_cpu) = match (shape.memory, partition.def_mem_per_cpu) {
+            (Some(MemoryNeed::PerNode(0)), _) => (u64::MAX, 0),
+            (Some(MemoryNeed::PerNode(memory)), _) => (memory, 0),
+            (Some(MemoryNeed::PerCpu(memory)), _) => (0, memory),
+            (None, Some(memory)) if shape.memory_per_gpu().is_none() => (0, memory),
+            (None, None) if shape.memory_per_gpu().is_none() => (partition.def_mem_per_node.unwrap_or(0), 0),
+            (None, _) => (0, 0),
+        };
+        let fits = |most: u32| !matches!(slot, Slot::Node { tasks } if tasks > most);
+        let (gres_per_task, most) = match devices_of_tasks(shape) {
+            (others, most) if most.is_none_or(fits) => (others, most),
+            _ => (shape.gpus_per_task.clone(), None),
+        };
+        let most = shape.tasks_per_node.into_iter().chain(most).min();
+        Self {
+            slot,
+            most: most.filter(|_| slot.counts_tasks()),
+            cpus_per_task: shape.cpus_per_task.unwrap_or(1).max(1),
+            min_cpus: shape.min_cpus,
+            memory_per_node,
+            memory_per_cpu,
+            tmp_disk_mb: shape.tmp_disk_mb,
+            gres_per_node: shape.gres.clone(),
+            gres_per_task,
+            whole: takes_whole_nodes(spec, partition),
+            cores: shape.cores.as_deref().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Makes so many tasks one slot; false, and nothing, where a task has devices or a node has no room for so many.
+    pub(super) fn share_tasks(&mut self, each: u32) -> bool {
+        let most = self.most.map(|most| most / each);
+        let may = each == 1 || (self.gres_per_task.is_empty() && most != Some(0));
+        if may {
+            (self.slot, self.most) = (Slot::Tasks { each }, most);
+        }
+        may
+    }
+
+    /// How many slots fit `amount` on a node of that shape.
+    #[must_use]
+    pub fn slots(&self, shape: &NodeShape, amount: &[u64]) -> u32 {
+        let idle = amount[CPUS] == u64::from(shape.cpus);
+        if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) || !self.cores.suits(shape) {
+            return 0;
+        }
+        let by_sockets = self.cores.tasks_per_socket.map_or(u32::MAX, |most| {
+            let tasks = most.saturating_mul(shape.sockets.max(1));
+            match self.slot {
+                Slot::Tasks { each } => tasks / each,
+                _ if self.tasks(1) <= tasks => tasks,
+                _ => 0,
+            }
+        });
+        let most = match self.slot {
+            Slot::Node { .. } if self.whole => 1,
+            Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
+            Slot::Tasks { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
+            Slot::Gpu { .. } => amount[GRES..].iter().sum(),
+        };
+        let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
+        let most = if self.slot.counts_tasks() || by_sockets == 0 { most.min(by_sockets) } else { most };
+        if most == 0 {
+            return 0;
+        }
+        let mut taken = Given::from_elem(0, amount.len());
+        let mut fits = |slots: u32| self.take(shape, amount, slots, &mut taken).is_some();
+        if !fits(1) {
+            return 0;
+        }
+        // More slots never need less, so the largest number that fits is found by halving.
+        let (mut low, mut high) = (1, most);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    /// How many tasks start on each of some nodes, and what they are given, where that is not what the placement says: it
+    /// only tells that they fit.
+    pub(crate) fn dealt(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
+        match (self.slot, self.whole) {
+            (Slot::TASK, true) => self.dealt_evenly(nodes),
+            (Slot::TASK, false) if self.gres_per_task.is_empty() => self.dealt_to_threads(nodes),
+            _ => None,
+        }
+    }
+
+    /// Over nodes that are taken whole tasks are dealt evenly, as Slurm deals them.
+    fn dealt_evenly(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
+        // All but memory is given whole.
+        let amount = |&(shape, given, _): &OnNode<'_>| {
+            let mut amount = Given::from_slice(given);
+            amount[MEMORY] = shape.memory_mb;
+            amount
+        };
+        let amounts: Vec<Given> = nodes.iter().map(amount).collect();
+        let rooms = nodes.iter().zip(&amounts).map(|((shape, ..), amount)| self.slots(shape, amount));
+        let dealt = layout::evenly(rooms, nodes.iter().map(|(.., tasks)| tasks).sum())?;
+        let given = |((node, amount), tasks): ((&OnNode<'_>, &Given), u32)| {
+            Some((tasks, self.takes(node.0, amount, tasks)?))
+        };
+        nodes.iter().zip(&amounts).zip(dealt).map(given).collect()
+    }
+
+    /// Threads that tasks leave of their cores are for tasks of nodes that then need fewer cores.
+    fn dealt_to_threads(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
+        let threads = nodes.iter().map(|(shape, ..)| shape.threads_per_core.max(1));
+        let threads = threads.filter(|threads| !self.cpus_per_task.is_multiple_of(*threads)).max()?;
+        let mut dealt: Vec<(u32, Given)> =
+            nodes.iter().map(|&(_, given, tasks)| (tasks, Given::from_slice(given))).collect();
+        let room = |&(shape, given, tasks): &OnNode<'_>| self.slots(shape, given).saturating_sub(tasks);
+        let mut rooms: Vec<u32> = nodes.iter().map(room).collect();
+        loop {
+            let all: u32 = rooms.iter().sum();
+            let less = |at: usize, more: u32| {
+                let (tasks, given) = &dealt[at];
+                let left = tasks.checked_sub(more).filter(|left| *left > 0 && all - rooms[at] >= more)?;
+                let less = self.takes(nodes[at].0, given, left)?;
+                (less[CPUS] < given[CPUS]).then_some((at, more, (left, less)))
+            };
+            let found = (0..nodes.len()).find_map(|at| (1..=threads).find_map(|more| less(at, more)));
+            let Some((at, mut more, left)) = found else { return Some(dealt) };
+            (dealt[at], rooms[at]) = (left, 0);
+            for other in (0..nodes.len()).rev().filter(|other| *other != at) {
+                let takes = rooms[other].min(more);
+                dealt[other].0 += takes;
+                rooms[other] -= takes;
+                more -= takes;
+            }
+        }
+    }
+
+    /// Whether nodes are what is counted, at most one slot of each being taken.
+    #[must_use]
+    pub fn counts_nodes(&self) -> bool {
+        matches!(self.slot, Slot::Node { .. })
+    }
+
+    /// Whether every slot is a whole node.
+    #[must_use]
+    pub fn counts_whole_nodes(&self) -> bool {
+        self.counts_nodes() && self.whole
+    }
+
+    /// What one slot takes of a node of that shape, where a node has as many slots as all of that is free there: a share of
+    /// the node, and devices of which there is one entry each.
+    #[must_use]
+    pub(crate) fn floor(&self, shape: &NodeShape) -> Option<Given> {
+        let is_node = self.counts_nodes() && self.most.is_none() && !self.whole;
+        let entries = |spec: &GresSpec| shape.gres.iter().filter(|gres| matches(gres, spec)).count();
+        let plain = self.gres_per_node.iter().chain(&self.gres_per_task).all(|spec| entries(spec) == 1);
+        let sockets = self.cores.tasks_per_socket.is_none() && self.cores.suits(shape);
+        let may = is_node && plain && sockets && shape.tmp_disk_mb >= self.tmp_disk_mb;
+        may.then(|| self.takes(shape, &capacity(shape), 1)).flatten()
+    }
+
+    /// What `slots` slots are given of `amount` on a node of that shape; `None` if they do not fit. A node that is
+    /// taken whole gives all its CPUs and devices; memory is given as asked, because it is counted only where asked.
+    #[must_use]
+    pub fn takes(&self, shape: &NodeShape, amount: &[u64], slots: u32) -> Option<Given> {
+        let mut taken = Given::from_elem(0, amount.len());
+        self.take(shape, amount, slots, &mut taken)?;
+        Some(taken)
+    }
+
+    /// Writes into `taken` what `slots` slots are given; what does not fit leaves anything there.
+    fn take(&self, shape: &NodeShape, amount: &[u64], slots: u32, taken: &mut [u64]) -> Option<()> {
+        taken.fill(0);
+        taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
+        let nodes = match self.slot {
+            Slot::Node { .. } => u64::from(slots),
+            Slot::Tasks { .. } | Slot::Gpu { .. } => 1,
+        };
+        taken[MEMORY] = match self.memory_per_node {
+            u64::MAX => shape.memory_mb.checked_mul(nodes)?,
+            memory => {
+                // Threads that the job does not use have none.
+                let threads = u64::from(shape.threads_per_core.max(1));
+                let used = taken[CPUS].checked_mul(self.cores.threads(shape).into())?.div_ceil(threads);
+                let by_cpus = used.checked_mul(self.memory_per_cpu)?;
+                let of_gpu = self.cores.memory_per_gpu.unwrap_or(0);
+                let of_node = if self.whole { shape.gpus().into() } else { self.gpus(slots) };
+                let by_gpus = of_gpu.checked_mul(of_node)?;
+                memory.checked_mul(nodes)?.checked_add(by_cpus)?.checked_add(by_gpus)?
+            }
+        };
+        if taken[MEMORY] > amount[MEMORY] {
+            return None;
+        }
+        let times = u64::from(self.shares(slots));
+        // Those that name a type go first: the others take what is left.
+        for named in [true, false] {
+            let suits = |spec: &&GresSpec| spec.kind.is_some() == named;
+            for spec in self.gres_per_node.iter().filter(suits) {
+                take_devices(shape, amount, taken, spec, (spec.count, nodes))?;
+            }
+            for spec in self.gres_per_task.iter().filter(suits) {
+                take_devices(shape, amount, taken, spec, (spec.count.checked_mul(times)?, 1))?;
+            }
+        }
+        if self.whole {
+            taken[GRES..].copy_from_slice(&amount[GRES..]);
+        }
+        Some(())
+    }
+
+    /// CPUs that each slot takes at least.
+    pub(crate) fn cpus_of_slot(&self) -> u64 {
+        match self.slot {
+            Slot::Node { tasks } => {
+                (u64::from(tasks) * u64::from(self.cpus_per_task)).max(u64::from(self.min_cpus))
+            }
+            Slot::Tasks { each } => u64::from(each) * u64::from(self.cpus_per_task),
+            // The tasks of a node may have many GPUs.
+            Slot::Gpu { .. } => 0,
+        }
+    }
+
+    /// Devices that each slot takes, besides those of its node.
+    pub(crate) fn devices_of_slot(&self) -> u64 {
+        devices(&self.gres_per_task).saturating_mul(u64::from(self.shares(1)))
+    }
+
+    /// Devices that each node gives, besides those of its slots.
+    pub(crate) fn devices_of_node(&self) -> u64 {
+        devices(&self.gres_per_node)
+    }
+
+    /// How many times the devices of a task are given for that many slots.
+    fn shares(&self, slots: u32) -> u32 {
+        match self.slot {
+            Slot::Node { tasks } => tasks.saturating_mul(slots),
+            Slot::Tasks { .. } | Slot::Gpu { .. } => slots,
+        }
+    }
+
+    /// Tasks that run in that many slots of one node, of which one job has one where slots are nodes.
+    #[must_use]
+    pub fn tasks(&self, slots: u32) -> u32 {
+        match self.slot {
+            Slot::Node { tasks } | Slot::Gpu { tasks } => tasks,
+            Slot::Tasks { each } => each.saturating_mul(slots),
+        }
+    }
+
+    /// GPUs given for that many slots.
+    fn gpus(&self, slots: u32) -> u64 {
+        let nodes = if self.counts_nodes() { u64::from(slots) } else { 1 };
+        let of_tasks = gpus(&self.gres_per_task).saturating_mul(u64::from(self.shares(slots)));
+        gpus(&self.gres_per_node).saturating_mul(nodes).saturating_add(of_tasks)
+    }
+
+    /// CPUs given for that many slots: whole cores, all of them where the node is taken whole.
+    fn cpus(&self, shape: &NodeShape, slots: u32) -> Option<u64> {
+        let tasks = u64::from(self.tasks(slots));
+        let asked = tasks.checked_mul(u64::from(self.cpus_per_task))?.max(u64::from(self.min_cpus));
+        let asked = match self.cores.cpus_per_gpu {
+            // Of as many GPUs as one slot has, where slots are nodes.
+            Some(each) => {
+                let slots = if self.counts_nodes() { 1 } else { slots };
+                asked.max(self.gpus(slots).checked_mul(u64::from(each))?)
+            }
+            None => asked,
+        };
+        let threads = u64::from(shape.threads_per_core.max(1));
+        let given = self.cores.cores(shape, asked, tasks).checked_mul(threads)?;
+        if self.whole {
+            // A node may have a part of a core.
+            let fits =
+                asked <= u64::from(shape.cpus) && (given <= u64::from(shape.cpus) || given - asked < threads);
+            return fits.then_some(u64::from(shape.cpus));
+        }
+        match self.slot {
+            Slot::Node { .. } => given.checked_mul(u64::from(slots)),
+            Slot::Tasks { .. } | Slot::Gpu { .. } => Some(given),
+        }
+    }
+}
+
+/// How many devices some specifications ask for together.
+fn devices<'a>(specs: impl IntoIterator<Item = &'a GresSpec>) -> u64 {
+    specs.into_iter().map(|spec| spec.count).fold(0, u64::saturating_add)
+}
+
+/// How many GPUs some specifications ask for together.
+pub(super) fn gpus(specs: &[GresSpec]) -> u64 {
+    devices(specs.iter().filter(|spec| spec.name == "gpu"))
+}
+
+/// Whether an entry of a node has devices of that name and kind.
+fn matches(gres: &NodeGres, spec: &GresSpec) -> bool {
+    *gres.name == *spec.name && is_kind(gres, spec)
+}
+
+/// Whether the devices of an entry are of that kind, whatever their name.
+fn is_kind(gres: &NodeGres, spec: &GresSpec) -> bool {
+    spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
+}
+
+/// Adds devices to what is taken, so many so often, from the entries that match, in their order; shards that are taken at once
+/// are of one GPU. Of GPUs that may be shared it takes those of which nobody has a shard, with all their shards.
+fn take_devices(
+    shape: &NodeShape,
+    amount: &[u64],
+    taken: &mut [u64],
+    spec: &GresSpec,
+    (count, times): (u64, u64),
+) -> Option<()> {
+    if spec.name == SHARD {
+        return (0..times).try_for_each(|_| take_shards(shape, amount, taken, spec, count));
+    }
+    let shared = shape.shared_gpus && spec.name == "gpu";
+    let mut left = count.checked_mul(times)?;
+    for (entry, gres) in shape.gres.iter().enumerate() {
+        if matches(gres, spec) {
+            let each = if shared { u64::from(gres.count).max(1) } else { 1 };
+            let free = amount[GRES + entry].saturating_sub(taken[GRES + entry]);
+            let take = (free / each).min(left);
+            taken[GRES + entry] += take * each;
+            left -= take;
+        }
+    }
+    (left == 0).then_some(())
+}
+
+/// Adds `count` shards to what is taken, all of the GPU that has the fewest left of those that have so many.
+fn take_shards(
+    shape: &NodeShape,
+    amount: &[u64],
+    taken: &mut [u64],
+    spec: &GresSpec,
+    count: u64,
+) -> Option<()> {
+    let gpus = shape.gres.iter().enumerate().filter(|(at, gres)| shape.is_shared(*at) && is_kind(gres, spec));
+    let left = gpus.map(|(at, _)| (amount[GRES + at].saturating_sub(taken[GRES + at]), GRES + at));
+    let (_, at) = left.filter(|(left, _)| *left >= count).min()?;
+    taken[at] += count;
+    Some(())
+}

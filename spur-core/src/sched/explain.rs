@@ -15,7 +15,7 @@ use crate::text::hostlist::HostList;
 use super::inventory::Inventory;
 use super::place::{self, Ask, Misfit, MisfitKind};
 use super::plan::UNAVAILABLE;
-use super::request::Request;
+use super::request::{Request, Scarce};
 use super::space::Aside;
 use super::space::Hit;
 
@@ -58,7 +58,8 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: Op
     }
 }
 
-/// Why nodes on which nothing runs are none of those that a job may have now: so many, and what they are for.
+/// Why nodes on which nothing runs are none of those that a job may have now: so many, and what they are for; and what
+/// others lack.
 pub(super) fn aside(aside: &Aside) -> String {
     let mut said = String::new();
     let mut say = |number: usize, what: &str| {
@@ -69,6 +70,15 @@ pub(super) fn aside(aside: &Aside) -> String {
     aside.reserved.iter().for_each(|(name, number)| say(*number, &format!("reserved ({name})")));
     if aside.planned > 0 {
         say(aside.planned, "planned for others");
+    }
+    for (lack, number) in &aside.lacking {
+        let verb = if *number == 1 { "has" } else { "have" };
+        let what = match lack {
+            Scarce::Memory => "memory",
+            Scarce::Devices => "devices",
+            Scarce::Cpus => "CPUs",
+        };
+        let _ = write!(said, "; {} {verb} all but {what}", count(*number as u64, "node"));
     }
     said
 }

@@ -18,7 +18,7 @@ use crate::model::job::{JobSpec, Shape, Sharing};
 use crate::text::gres::GresSpec;
 
 use need::gpus;
-pub use need::{Given, Need, Slot};
+pub use need::{Given, Need, Scarce, Slot};
 
 /// A job's request in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]

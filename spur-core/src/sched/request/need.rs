@@ -1,5 +1,7 @@
 //! What a job needs of each node, and what nodes give for it.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::model::config::PartitionConfig;
@@ -53,6 +55,17 @@ impl Slot {
     pub(super) fn counts_tasks(self) -> bool {
         matches!(self, Slot::Tasks { .. })
     }
+}
+
+/// What a node has too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scarce {
+    /// Memory.
+    Memory,
+    /// GPUs and other devices.
+    Devices,
+    /// CPUs.
+    Cpus,
 }
 
 /// A node's shape, what was found to be given of the node, and for how many slots.
@@ -236,6 +249,43 @@ impl Need {
                 more -= takes;
             }
         }
+    }
+
+    /// What alone a node lacks that has no slot, where that is worth telling: with all that it has of that when idle it would
+    /// have one.
+    pub(crate) fn scarce(&self, shape: &NodeShape, amount: &[u64]) -> Option<Scarce> {
+        if self.whole || self.slots(shape, amount) > 0 {
+            return None;
+        }
+        let all = capacity(shape);
+        let suffices = |part: Range<usize>| {
+            let mut more = Given::from_slice(amount);
+            more[part.clone()].copy_from_slice(&all[part]);
+            self.slots(shape, &more) > 0
+        };
+        let is_told = |scarce: Scarce| match scarce {
+            Scarce::Memory => true,
+            Scarce::Devices => !matches!(self.slot, Slot::Gpu { .. }),
+            Scarce::Cpus => self.has_devices(),
+        };
+        let parts = [
+            (Scarce::Memory, MEMORY..MEMORY + 1),
+            (Scarce::Devices, GRES..amount.len()),
+            (Scarce::Cpus, CPUS..CPUS + 1),
+        ];
+        let scarce = parts.into_iter().find_map(|(scarce, part)| suffices(part).then_some(scarce));
+        scarce.filter(|scarce| is_told(*scarce))
+    }
+
+    /// Whether a job is told what nodes lack: with CPUs alone it knows.
+    pub(crate) fn tells_scarce(&self) -> bool {
+        let memory =
+            self.memory_per_node > 0 || self.memory_per_cpu > 0 || self.cores.memory_per_gpu.is_some();
+        !self.whole && (memory || self.has_devices())
+    }
+
+    fn has_devices(&self) -> bool {
+        !self.gres_per_node.is_empty() || !self.gres_per_task.is_empty()
     }
 
     /// Whether nodes are what is counted, at most one slot of each being taken.

@@ -18,9 +18,9 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Misfit, Slots, View};
 use crate::sched::planned_starts::Reservation;
-use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
+use crate::sched::request::{Need, Scarce};
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::second::Second;
@@ -29,7 +29,7 @@ use crate::text::time::Time;
 
 pub(crate) use query::{Aspect, Hit, Query};
 
-/// How many nodes are idle and not there for a job.
+/// How many nodes are not there for a job although they are idle, or have all that it needs but one thing.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     /// Idle nodes in leaves that a job has to itself.
@@ -38,6 +38,8 @@ pub(crate) struct Aside {
     pub(crate) reserved: BTreeMap<Arc<str>, usize>,
     /// Idle nodes that are planned for others before the job would be over.
     pub(crate) planned: usize,
+    /// Nodes that have all but one thing.
+    pub(crate) lacking: BTreeMap<Scarce, usize>,
 }
 
 /// Nodes and licenses over time.

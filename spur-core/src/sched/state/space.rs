@@ -1,5 +1,6 @@
 //! A whole picture of nodes and time as what a pass plans on.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
-use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::EligibleNodes;
+use crate::sched::request::{Need, Scarce};
 use crate::sched::space::{Aside, Space};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
@@ -168,6 +169,9 @@ impl Space for State {
             }
         }
         self.unused.open = Some(open);
+        if need.tells_scarce() {
+            aside.lacking = self.lacking(inventory, query);
+        }
         aside
     }
 
@@ -180,6 +184,24 @@ impl State {
     /// Whether nothing runs on a node.
     fn is_unused(&self, inventory: &Inventory, node: NodeId) -> bool {
         self.rooms.full(inventory.nodes[node.index()].class) == self.idle[node.index()]
+    }
+
+    /// How many of the nodes on which something runs have all that a job needs but one thing.
+    fn lacking(&mut self, inventory: &Inventory, query: &Query<'_>) -> BTreeMap<Scarce, usize> {
+        let (eligible, need) = (query.plain, &query.request.need);
+        let looks = self.unused.looks.checked_sub(eligible.idle.nodes());
+        self.unused.looks = looks.unwrap_or(0);
+        let (mut lacks, mut lacking) = (BTreeMap::new(), BTreeMap::new());
+        for (pos, _) in eligible.idle.iter().filter(|_| looks.is_some()) {
+            let node = eligible.fabric.node(pos);
+            let (room, known) = (self.idle[node.index()], &inventory.nodes[node.index()]);
+            if known.available && !self.is_unused(inventory, node) {
+                let amount = self.rooms.amount(room);
+                let lack = *lacks.entry(room).or_insert_with(|| need.scarce(&known.shape, amount));
+                lack.into_iter().for_each(|lack| *lacking.entry(lack).or_default() += 1);
+            }
+        }
+        lacking
     }
 
     /// Takes what a job is planned to use.

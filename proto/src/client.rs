@@ -102,7 +102,7 @@ pub enum CallError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The connection broke while the call was under way.
-    #[error("Lost the connection to slurm controller at {address}: {detail}")]
+    #[error("Unable to contact slurm controller (receive failure) at {address}: {detail}")]
     Broken {
         /// With whom.
         address: String,
@@ -110,7 +110,7 @@ pub enum CallError {
         detail: String,
     },
     /// The controller did not answer.
-    #[error("slurm controller at {address} did not answer within {} s", waited.as_secs())]
+    #[error("Socket timed out on send/recv operation: {address} did not answer within {} s", waited.as_secs())]
     TimedOut {
         /// Who.
         address: String,
@@ -134,6 +134,11 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Whether the controller has answered, and said no.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, CallError::Refused { .. })
+    }
+
     /// What a failed call to `address` means.
     pub fn from_status(status: &Status, address: &str) -> CallError {
         if let Some(error) = refusal::error_of(status) {

@@ -49,8 +49,13 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     let option = error.chain().find_map(|cause| cause.downcast_ref::<OptionError>());
     let getopts = option.is_some_and(OptionError::is_about_usage) && error.chain().count() == 1;
     let bare = error.downcast_ref::<Bare>().is_some();
+    let call = error.downcast_ref::<CallError>().filter(|_| !bare);
+    let unanswered = call.is_some_and(|error| !error.is_refusal());
     for line in render(error).lines() {
-        if bare {
+        if unanswered {
+            let asking = session.unanswered();
+            session.say(&format!("{asking}: {line}"));
+        } else if bare {
             session.say(line);
         } else if getopts {
             // As `getopt_long` prints it.

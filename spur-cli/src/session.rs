@@ -23,13 +23,15 @@ pub struct Session {
     raw: bool,
     environment: BTreeMap<OsString, OsString>,
     connection: Option<Connection>,
+    /// What Slurm's command says before why the controller gives no answer, instead of its name.
+    asking: Option<&'static str>,
 }
 
 impl Session {
     /// With the environment and the standard streams of this process.
     pub fn from_process(name: &'static str) -> Session {
         let environment = std::env::vars_os().collect();
-        Session { name, out: Out::standard(), complaints: None, raw: false, environment, connection: None }
+        Session { name, out: Out::standard(), complaints: None, raw: false, environment, connection: None, asking: None }
     }
 
     /// With everything in memory, for tests and simulations.
@@ -46,6 +48,7 @@ impl Session {
             raw: false,
             environment,
             connection,
+            asking: None,
         }
     }
 
@@ -79,6 +82,17 @@ impl Session {
         &self.environment
     }
 
+    /// Tells what is asked of the controller, in the words with which Slurm says that there was no answer. Programs look for
+    /// them to tell a controller that is away from a job that is gone. `None`: the command's name.
+    pub fn asks(&mut self, asking: impl Into<Option<&'static str>>) {
+        self.asking = asking.into();
+    }
+
+    /// What stands before why the controller gives no answer.
+    pub fn unanswered(&self) -> String {
+        self.asking.map_or_else(|| format!("{}: error", self.name), str::to_owned)
+    }
+
     /// The way to the controller; the configuration is read when it is first asked for.
     ///
     /// # Errors
@@ -87,11 +101,11 @@ impl Session {
         if self.connection.is_none() {
             let settings = Settings::load(&|name| self.env(name))?;
             let mut connection = Connection::new(&settings.controllers, settings.identity(claims)?)?;
-            let name = self.name;
+            let unanswered = self.unanswered();
             connection.set_notice(move |why| {
                 // A terminal that passes everything through needs to be told to go back to the beginning of a line.
                 let end = if std::io::stderr().is_terminal() { "\r" } else { "" };
-                let _ = writeln!(std::io::stderr(), "{name}: error: {why}; trying again{end}");
+                let _ = writeln!(std::io::stderr(), "{unanswered}: {why}; trying again{end}");
             });
             self.connection = Some(connection);
         }

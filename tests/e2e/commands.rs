@@ -32,7 +32,9 @@ fn whoever_waits_for_the_controller_is_told_so_before_it_is_there() {
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         errors.read_line(&mut line).unwrap();
-        assert!(line.starts_with(words[0]) && line.ends_with("; trying again\n"), "{line}");
+        let begin = if words[0] == "squeue" { "slurm_load_jobs error" } else { "srun: error" };
+        let begin = format!("{begin}: Unable to contact slurm controller (connect failure) at ");
+        assert!(line.starts_with(&begin) && line.ends_with("; trying again\n"), "{line}");
         if words[0] == "srun" {
             child.kill().unwrap();
             child.wait().unwrap();

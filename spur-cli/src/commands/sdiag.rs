@@ -87,6 +87,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
 /// # Errors
 /// An option that cannot be honoured, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    session.asks("slurm_get_statistics");
     let mut query = Query::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut query)? else {
         return Ok(0);

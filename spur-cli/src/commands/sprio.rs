@@ -188,6 +188,7 @@ impl Query {
 /// # Errors
 /// An option that cannot be honoured, an order without factors, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    session.asks("Couldn't get priority factors from controller");
     let query = match Query::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {
             write!(session.out, "{text}")?;

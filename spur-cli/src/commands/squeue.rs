@@ -474,6 +474,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
+    session.asks(if query.steps.is_some() { "slurm_get_job_steps error" } else { "slurm_load_jobs error" });
     for complaint in query.complaints() {
         session.error(&complaint);
     }

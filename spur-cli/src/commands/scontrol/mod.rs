@@ -256,6 +256,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
     if rest.len() > most {
         return Err(bare(format!("too many arguments for keyword:{keyword}")).into());
     }
+    session.asks(None);
     match keyword {
         "show" => show::run(session, call.settings(), rest).await,
         "update" => change(session, rest).await,

@@ -93,6 +93,17 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         return Err(bare("too many arguments for keyword:show").into());
     }
     let name = names.first().map_or("", String::as_str);
+    session.asks(match entity {
+        "config" => Some("slurm_load_ctl_conf error"),
+        "jobs" => Some("slurm_load_jobs error"),
+        "licenses" => Some("slurm_load_license error"),
+        "nodes" => Some("slurm_load_node error"),
+        "partitions" => Some("slurm_load_partitions error"),
+        "reservations" => Some("slurm_load_reservations error"),
+        "steps" => Some("slurm_get_job_steps error"),
+        "topology" => Some("slurm_load_topo error"),
+        _ => None,
+    });
     let Shown { text, complaints } = match entity {
         "config" => config(session, settings, name).await?.into(),
         "jobs" => jobs(session, settings, name).await?,

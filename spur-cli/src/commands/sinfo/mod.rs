@@ -419,6 +419,7 @@ impl Query {
 /// # Errors
 /// An option that cannot be honoured, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    session.asks("slurm_load_partitions");
     let query = match Query::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {
             write!(session.out, "{text}")?;

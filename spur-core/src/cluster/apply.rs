@@ -462,14 +462,11 @@ fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, end: &Ste
     let running = Arc::make_mut(&mut job.steps[at]);
     running.end_on(node, end);
     if let Some(exit) = running.exit() {
-        job.derived_exit = worse(job.derived_exit, exit);
+        if exit.rank() > job.derived_exit.rank() {
+            job.derived_exit = exit;
+        }
         job.steps.remove(at);
     }
-}
-
-/// The exit that Slurm would keep as the derived one: the higher code, and of equal codes the one with a signal.
-fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
-    if (other.code, other.signal) > (one.code, one.signal) { other } else { one }
 }
 
 fn register(

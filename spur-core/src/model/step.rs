@@ -163,11 +163,11 @@ impl Step {
         self.nodes.iter().map(|part| u64::from(part.tasks)).sum()
     }
 
-    /// The highest exit of all nodes, once all have ended.
+    /// The worst exit of all nodes, once all have ended.
     #[must_use]
     pub fn exit(&self) -> Option<ExitCode> {
         let exits: Option<Vec<ExitCode>> = self.nodes.iter().map(|part| part.exit).collect();
-        exits.map(|exits| exits.into_iter().max_by_key(|exit| (exit.signal, exit.code)).unwrap_or_default())
+        exits.map(|exits| exits.into_iter().max_by_key(ExitCode::rank).unwrap_or_default())
     }
 
     /// Takes note of its end on one of its nodes.

@@ -30,6 +30,12 @@ impl ExitCode {
         ExitCode { code: 0, signal }
     }
 
+    /// What Slurm compares ends by: out of memory above all, then the wait status, in which a code counts more than a signal.
+    #[must_use]
+    pub fn rank(&self) -> (bool, u8, u8) {
+        (*self == Self::OUT_OF_MEMORY, self.code, self.signal)
+    }
+
     /// Reads the status word that `wait` gives on Linux. The bit that tells of a core dump is dropped.
     pub fn from_wait_status(status: i32) -> ExitCode {
         let [low, high, ..] = status.to_le_bytes();

@@ -117,11 +117,9 @@ impl ExitRecord {
         }
     }
 
-    /// The status of the step on this node: the highest of its tasks', codes before signals only where both are
-    /// equal in rank (a signal outranks every code).
+    /// The status of the step on this node: the worst of its tasks'.
     pub fn status(&self) -> ExitCode {
-        let rank = |task: &TaskExit| (task.status.signal, task.status.code);
-        self.tasks.iter().max_by_key(|task| rank(task)).map(|task| task.status).unwrap_or_default()
+        self.tasks.iter().map(|task| task.status).max_by_key(ExitCode::rank).unwrap_or_default()
     }
 }
 
@@ -152,7 +150,8 @@ mod tests {
         let cases = [
             (vec![], (0, 0)),
             (vec![(0, 0), (3, 0), (1, 0)], (3, 0)),
-            (vec![(9, 0), (0, 9)], (0, 9)),
+            (vec![(9, 0), (0, 15)], (9, 0)),
+            (vec![(0, 9), (0, 15)], (0, 15)),
             (vec![(0, 0)], (0, 0)),
         ];
         for (tasks, (code, signal)) in cases {

@@ -19,6 +19,14 @@ pub struct Column<R: 'static> {
     pub text: fn(&R, &Show) -> String,
 }
 
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Column<R> {}
+
 /// A list of fields that cannot be printed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
@@ -51,7 +59,7 @@ pub enum Layout {
 
 /// The columns of a report: fields with their widths, negative where texts stand at the left.
 pub struct Report<R: 'static> {
-    columns: Vec<(&'static Column<R>, isize)>,
+    columns: Vec<(Column<R>, isize)>,
 }
 
 impl Report<AccountingRow> {
@@ -69,13 +77,13 @@ impl<R> Report<R> {
     ///
     /// # Errors
     /// A name that is none, a width that is none.
-    pub fn of(fields: &'static [Column<R>], text: &str) -> Result<Report<R>, ReportError> {
+    pub fn of(fields: &[Column<R>], text: &str) -> Result<Report<R>, ReportError> {
         let mut columns = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             let (name, width) =
                 item.split_once('%').map_or((item, None), |(name, width)| (name, Some(width)));
             if name.eq_ignore_ascii_case("all") {
-                columns.extend(fields.iter().map(|field| (field, field.width)));
+                columns.extend(fields.iter().map(|field| (*field, field.width)));
                 continue;
             }
             let begins = |field: &&Column<R>| {
@@ -93,7 +101,7 @@ impl<R> Report<R> {
                     width.ok_or_else(|| ReportError::Width(item.to_owned()))?
                 }
             };
-            columns.push((field, width));
+            columns.push((*field, width));
         }
         Ok(Report { columns })
     }
@@ -115,17 +123,17 @@ impl<R> Report<R> {
         out
     }
 
-    fn line(&self, out: &mut String, layout: &Layout, text: impl Fn(&'static Column<R>, isize) -> String) {
+    fn line(&self, out: &mut String, layout: &Layout, text: impl Fn(&Column<R>, isize) -> String) {
         match layout {
             Layout::Columns => {
-                for &(field, width) in &self.columns {
-                    out.push_str(&column(&text(field, width), width));
+                for (field, width) in &self.columns {
+                    out.push_str(&column(&text(field, *width), *width));
                     out.push(' ');
                 }
             }
             Layout::Delimited { delimiter, closed } => {
                 let values: Vec<_> =
-                    self.columns.iter().map(|&(field, _)| text(field, isize::from(i16::MAX))).collect();
+                    self.columns.iter().map(|(field, _)| text(field, isize::from(i16::MAX))).collect();
                 out.push_str(&values.join(delimiter));
                 if *closed {
                     out.push_str(delimiter);

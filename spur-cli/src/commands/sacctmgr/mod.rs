@@ -1,6 +1,7 @@
 //! `sacctmgr`: what there is of Slurm's accounting database here: the cluster, QOS, and users as known. Accounts and
 //! associations are names that jobs give; none is kept, so lists of them are empty, and nothing can be added.
 
+mod fields;
 mod runaway;
 
 use std::collections::BTreeSet;
@@ -8,8 +9,12 @@ use std::io::Write;
 
 use spur_proto::v1::JobFilter;
 
-use super::qos::{self, Qos};
-use super::query;
+use fields::{
+    ASSOCIATION, ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, QOS, QOS_SHOWN, TRES, Tres, USER,
+    USER_ASSOCIATION_SHOWN, USER_SHOWN, User, WCKEY, columns,
+};
+
+use super::{qos, query};
 use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::report::{Column, Layout, Report, ReportError};
@@ -81,178 +86,6 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     env_prefixes: &[],
     permute: true,
 };
-
-/// The cluster.
-struct Cluster {
-    name: String,
-    host: String,
-    port: String,
-    qos: String,
-}
-
-/// A user.
-struct User {
-    name: String,
-    admin: &'static str,
-}
-
-/// A trackable resource, by type, name and number.
-struct Tres(&'static str, &'static str, u32);
-
-/// Of which there is none.
-struct Nothing;
-
-const fn field<R>(
-    name: &'static str,
-    width: isize,
-    text: fn(&R, &crate::format::Show) -> String,
-) -> Column<R> {
-    Column { name, header: name, width, text }
-}
-
-/// A field that says nothing here.
-const fn blank<R>(name: &'static str, header: &'static str, width: isize) -> Column<R> {
-    Column { name, header, width, text: |_, _| String::new() }
-}
-
-const CLUSTER: [Column<Cluster>; 19] = [
-    field("Cluster", 10, |row, _| row.name.clone()),
-    Column { name: "Name", header: "Cluster", width: 10, text: |row, _| row.name.clone() },
-    field("ControlHost", 15, |row, _| row.host.clone()),
-    field("ControlPort", 12, |row, _| row.port.clone()),
-    // Slurm's number of the protocol of its 24.05.
-    field("RPC", 5, |_, _| "10496".to_owned()),
-    field("Share", 9, |_, _| "1".to_owned()),
-    Column { name: "Fairshare", header: "Share", width: 9, text: |_, _| "1".to_owned() },
-    blank("GrpJobs", "GrpJobs", 7),
-    blank("GrpTRES", "GrpTRES", 13),
-    blank("GrpSubmitJobs", "GrpSubmit", 9),
-    blank("MaxJobs", "MaxJobs", 7),
-    blank("MaxTRES", "MaxTRES", 13),
-    blank("MaxSubmitJobs", "MaxSubmit", 9),
-    blank("MaxWall", "MaxWall", 11),
-    Column { name: "QOS", header: "QOS", width: 20, text: |row, _| row.qos.clone() },
-    blank("DefaultQOS", "Def QOS", 9),
-    blank("Classification", "Class", 9),
-    blank("Flags", "Flags", 20),
-    blank("NodeNames", "Cluster Nodes", 20),
-];
-const CLUSTER_SHOWN: &str = "cluster,controlhost,controlport,rpc,share,grpjobs,grptres,grpsubmitjobs,maxjobs,maxtres,\
-                             maxsubmitjobs,maxwall,qos,defaultqos";
-
-const QOS: [Column<Qos>; 36] = [
-    field("Name", 10, |row, _| row.name.clone()),
-    field("Priority", 10, |row, _| row.priority.to_string()),
-    field("GraceTime", 10, |row, _| row.grace_time.clone()),
-    field("Preempt", 10, |row, _| row.preempt.clone()),
-    field("PreemptExemptTime", 19, |row, _| row.exempt_time.clone()),
-    field("PreemptMode", 11, |row, _| row.preempt_mode.clone()),
-    blank("Flags", "Flags", 40),
-    blank("UsageThreshold", "UsageThres", 10),
-    field("UsageFactor", 11, |_, _| "1.000000".to_owned()),
-    blank("GrpTRES", "GrpTRES", 13),
-    blank("GrpTRESMins", "GrpTRESMins", 13),
-    blank("GrpTRESRunMins", "GrpTRESRunMins", 13),
-    blank("GrpJobs", "GrpJobs", 7),
-    blank("GrpSubmitJobs", "GrpSubmit", 9),
-    blank("GrpWall", "GrpWall", 11),
-    blank("MaxTRES", "MaxTRES", 13),
-    blank("MaxTRESPerJob", "MaxTRES", 13),
-    blank("MaxTRESPerNode", "MaxTRESPerNode", 14),
-    blank("MaxTRESMins", "MaxTRESMins", 13),
-    field("MaxWall", 11, |row, _| row.max_wall.clone()),
-    Column {
-        name: "MaxWallDurationPerJob",
-        header: "MaxWall",
-        width: 11,
-        text: |row, _| row.max_wall.clone(),
-    },
-    blank("MaxTRESPU", "MaxTRESPU", 13),
-    blank("MaxTRESPerUser", "MaxTRESPU", 13),
-    blank("MaxJobsPU", "MaxJobsPU", 9),
-    blank("MaxJobsPerUser", "MaxJobsPU", 9),
-    blank("MaxSubmitPU", "MaxSubmitPU", 11),
-    blank("MaxSubmitJobsPerUser", "MaxSubmitPU", 11),
-    blank("MaxTRESPA", "MaxTRESPA", 13),
-    blank("MaxTRESPerAccount", "MaxTRESPA", 13),
-    blank("MaxJobsPA", "MaxJobsPA", 9),
-    blank("MaxJobsPerAccount", "MaxJobsPA", 9),
-    blank("MaxSubmitPA", "MaxSubmitPA", 11),
-    blank("MaxSubmitJobsPerAccount", "MaxSubmitPA", 11),
-    blank("MinTRES", "MinTRES", 13),
-    field("Description", 20, |row, _| row.name.clone()),
-    blank("ID", "ID", 6),
-];
-const QOS_SHOWN: &str = "name,priority,gracetime,preempt,preemptexempttime,preemptmode,flags,usagethreshold,usagefactor,\
-                         grptres,grptresmins,grptresrunmins,grpjobs,grpsubmitjobs,grpwall,maxtres,maxtrespernode,\
-                         maxtresmins,maxwall,maxtrespu,maxjobspu,maxsubmitpu,maxtrespa,maxjobspa,maxsubmitpa,mintres";
-
-const USER: [Column<User>; 10] = [
-    field("User", 10, |row, _| row.name.clone()),
-    Column { name: "Name", header: "User", width: 10, text: |row, _| row.name.clone() },
-    blank("DefaultAccount", "Def Acct", 10),
-    blank("DefaultWCKey", "Def WCKey", 10),
-    Column { name: "AdminLevel", header: "Admin", width: 9, text: |row, _| row.admin.to_owned() },
-    blank("Coordinators", "Coord Accounts", 20),
-    blank("Account", "Account", 10),
-    blank("Cluster", "Cluster", 10),
-    blank("QOS", "QOS", 20),
-    blank("DefaultQOS", "Def QOS", 9),
-];
-const USER_SHOWN: &str = "user,defaultaccount,adminlevel";
-
-const TRES: [Column<Tres>; 3] = [
-    field("Type", 8, |row, _| row.0.to_owned()),
-    field("Name", 15, |row, _| row.1.to_owned()),
-    field("ID", 6, |row, _| row.2.to_string()),
-];
-
-/// What there might be of associations, accounts, and the like.
-const ASSOCIATION: [Column<Nothing>; 38] = [
-    blank("Cluster", "Cluster", 10),
-    blank("Account", "Account", 10),
-    blank("User", "User", 10),
-    blank("Partition", "Partition", 10),
-    blank("Share", "Share", 9),
-    blank("Fairshare", "Share", 9),
-    blank("Priority", "Priority", 10),
-    blank("GrpJobs", "GrpJobs", 7),
-    blank("GrpTRES", "GrpTRES", 13),
-    blank("GrpSubmitJobs", "GrpSubmit", 9),
-    blank("GrpWall", "GrpWall", 11),
-    blank("GrpTRESMins", "GrpTRESMins", 13),
-    blank("GrpTRESRunMins", "GrpTRESRunMins", 13),
-    blank("GrpNodes", "GrpNodes", 8),
-    blank("GrpCPUs", "GrpCPUs", 8),
-    blank("MaxJobs", "MaxJobs", 7),
-    blank("MaxTRES", "MaxTRES", 13),
-    blank("MaxTRESPerNode", "MaxTRESPerNode", 14),
-    blank("MaxSubmitJobs", "MaxSubmit", 9),
-    blank("MaxWall", "MaxWall", 11),
-    blank("MaxTRESMins", "MaxTRESMins", 13),
-    blank("MaxNodes", "MaxNodes", 8),
-    blank("MaxCPUs", "MaxCPUs", 8),
-    blank("MaxCPUMins", "MaxCPUMins", 11),
-    blank("QOS", "QOS", 20),
-    blank("DefaultQOS", "Def QOS", 9),
-    blank("DefaultAccount", "Def Acct", 10),
-    blank("AdminLevel", "Admin", 9),
-    blank("ID", "ID", 6),
-    blank("LFT", "LFT", 6),
-    blank("RGT", "RGT", 6),
-    blank("ParentName", "Par Name", 10),
-    blank("ParentID", "Par ID", 6),
-    blank("Description", "Descr", 20),
-    blank("Organization", "Org", 20),
-    blank("Coordinators", "Coord Accounts", 20),
-    blank("WCKey", "WCKey", 10),
-    blank("Name", "Name", 10),
-];
-const ASSOCIATION_SHOWN: &str = "cluster,account,user,partition,share,priority,grpjobs,grptres,grpsubmitjobs,grpwall,grptresmins,\
-                                 maxjobs,maxtres,maxtrespernode,maxsubmitjobs,maxwall,maxtresmins,qos,defaultqos,\
-                                 grptresrunmins";
-const USER_ASSOCIATION_SHOWN: &str = "user,defaultaccount,adminlevel,cluster,account,partition,share,priority,maxjobs,\
-                                      maxnodes,maxcpus,maxsubmitjobs,maxwall,maxcpumins,qos,defaultqos";
 
 /// What can be listed; each by its beginning, as Slurm takes them.
 const ENTITIES: [&str; 16] = [
@@ -395,7 +228,7 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
         Some("accounts") => {
             settings.table(&ASSOCIATION, "account,description,organization", &conditions, &[])?
         }
-        Some("wckeys") => settings.table(&ASSOCIATION, "wckey,cluster,user", &conditions, &[])?,
+        Some("wckeys") => settings.table(&WCKEY, "wckey,cluster,user", &conditions, &[])?,
         Some("runawayjobs") => runaway::run(session, settings, &conditions).await?,
         Some("configuration") => configuration(session).await?,
         Some(other) => return Err(Bare(format!(" {other}: not supported by Spur: {NOT_KEPT}")).into()),
@@ -415,13 +248,13 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
 impl Settings {
     fn table<R>(
         &self,
-        fields: &'static [Column<R>],
+        own: &[Column<R>],
         shown: &str,
         conditions: &Conditions,
         rows: &[R],
     ) -> anyhow::Result<String> {
         let format = conditions.format.as_deref().unwrap_or(shown);
-        let report = Report::of(fields, format).map_err(|error| match error {
+        let report = Report::of(&columns(own), format).map_err(|error| match error {
             ReportError::Field { name, .. } => anyhow::Error::from(Bare(format!("Unknown field '{name}'"))),
             error @ ReportError::Width(_) => error.into(),
         })?;
@@ -503,10 +336,11 @@ mod tests {
 
     #[test]
     fn what_is_shown_by_default_is_there() {
-        assert!(Report::of(&CLUSTER, CLUSTER_SHOWN).is_ok() && Report::of(&QOS, QOS_SHOWN).is_ok());
-        assert!(Report::of(&USER, USER_SHOWN).is_ok());
+        assert!(Report::of(&columns(&CLUSTER), CLUSTER_SHOWN).is_ok());
+        assert!(Report::of(&columns(&QOS), QOS_SHOWN).is_ok());
+        assert!(Report::of(&columns(&USER), USER_SHOWN).is_ok());
         for shown in [ASSOCIATION_SHOWN, USER_ASSOCIATION_SHOWN] {
-            assert!(Report::of(&ASSOCIATION, shown).is_ok());
+            assert!(Report::of(&columns(&ASSOCIATION), shown).is_ok());
         }
     }
 }

@@ -7,8 +7,10 @@ use spur_proto::client::Controller;
 use spur_proto::v1::fix_runaway_jobs_request::Run;
 use spur_proto::v1::{AccountingRow, FixRunawayJobsRequest, ListAccountingRequest};
 
-use super::{Column, Conditions, Settings, field};
+use super::fields::field;
+use super::{Conditions, Settings};
 use crate::commands::query;
+use crate::format::report::Column;
 use crate::format::value::time;
 use crate::session::Session;
 

@@ -1,0 +1,225 @@
+//! What lists of `sacctmgr` have in their columns.
+
+use crate::commands::qos::Qos;
+use crate::format::Show;
+use crate::format::report::Column;
+
+/// The cluster.
+pub(super) struct Cluster {
+    pub(super) name: String,
+    pub(super) host: String,
+    pub(super) port: String,
+    pub(super) qos: String,
+}
+
+/// A user.
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) admin: &'static str,
+}
+
+/// A trackable resource, by type, name and number.
+pub(super) struct Tres(pub(super) &'static str, pub(super) &'static str, pub(super) u32);
+
+/// Of which there is none.
+pub(super) struct Nothing;
+
+pub(super) const fn field<R>(name: &'static str, width: isize, text: fn(&R, &Show) -> String) -> Column<R> {
+    Column { name, header: name, width, text }
+}
+
+const fn headed<R>(
+    name: &'static str,
+    header: &'static str,
+    width: isize,
+    text: fn(&R, &Show) -> String,
+) -> Column<R> {
+    Column { name, header, width, text }
+}
+
+pub(super) const CLUSTER: [Column<Cluster>; 8] = [
+    field("Cluster", 10, |row, _| row.name.clone()),
+    headed("Name", "Cluster", 10, |row, _| row.name.clone()),
+    field("ControlHost", 15, |row, _| row.host.clone()),
+    field("ControlPort", 12, |row, _| row.port.clone()),
+    // Slurm's number of the protocol of its 24.05.
+    field("RPC", 5, |_, _| "10496".to_owned()),
+    field("Share", 9, |_, _| "1".to_owned()),
+    headed("Fairshare", "Share", 9, |_, _| "1".to_owned()),
+    field("QOS", 20, |row, _| row.qos.clone()),
+];
+pub(super) const CLUSTER_SHOWN: &str = "cluster,controlhost,controlport,rpc,share,grpjobs,grptres,grpsubmitjobs,maxjobs,maxtres,\
+                                        maxsubmitjobs,maxwall,qos,defaultqos";
+
+pub(super) const QOS: [Column<Qos>; 9] = [
+    field("Name", 10, |row, _| row.name.clone()),
+    field("Priority", 10, |row, _| row.priority.to_string()),
+    field("GraceTime", 10, |row, _| row.grace_time.clone()),
+    field("Preempt", 10, |row, _| row.preempt.clone()),
+    field("PreemptExemptTime", 19, |row, _| row.exempt_time.clone()),
+    field("PreemptMode", 11, |row, _| row.preempt_mode.clone()),
+    field("UsageFactor", 11, |_, _| "1.000000".to_owned()),
+    headed("MaxWallDurationPerJob", "MaxWall", 11, |row, _| row.max_wall.clone()),
+    headed("Description", "Descr", 20, |row, _| row.name.clone()),
+];
+pub(super) const QOS_SHOWN: &str = "name,priority,gracetime,preempt,preemptexempttime,preemptmode,flags%40,usagethreshold,\
+                                    usagefactor,grptres,grptresmins,grptresrunmins,grpjobs,grpsubmitjobs,grpwall,maxtres,\
+                                    maxtrespernode,maxtresmins,maxwall,maxtrespu,maxjobspu,maxsubmitpu,maxtrespa,maxjobspa,\
+                                    maxsubmitpa,mintres";
+
+pub(super) const USER: [Column<User>; 3] = [
+    field("User", 10, |row, _| row.name.clone()),
+    headed("Name", "User", 10, |row, _| row.name.clone()),
+    headed("AdminLevel", "Admin", 9, |row, _| row.admin.to_owned()),
+];
+pub(super) const USER_SHOWN: &str = "user,defaultaccount,adminlevel";
+
+pub(super) const TRES: [Column<Tres>; 3] = [
+    field("Type", 8, |row, _| row.0.to_owned()),
+    field("Name", 15, |row, _| row.1.to_owned()),
+    field("ID", 6, |row, _| row.2.to_string()),
+];
+
+pub(super) const WCKEY: [Column<Nothing>; 1] = [field("WCKey", 10, |_, _| String::new())];
+
+/// Of associations, accounts, and the like there is nothing to tell.
+pub(super) const ASSOCIATION: [Column<Nothing>; 0] = [];
+pub(super) const ASSOCIATION_SHOWN: &str = "cluster,account,user,partition,share,priority,grpjobs,grptres,grpsubmitjobs,grpwall,\
+                                            grptresmins,maxjobs,maxtres,maxtrespernode,maxsubmitjobs,maxwall,maxtresmins,\
+                                            qos,defaultqos,grptresrunmins";
+pub(super) const USER_ASSOCIATION_SHOWN: &str = "user,defaultaccount,adminlevel,cluster,account,partition,share,priority,maxjobs,\
+                                                 maxnodes,maxcpus,maxsubmitjobs,maxwall,maxcpumins,qos,defaultqos";
+
+/// The columns of a list: its own, and empty ones of whatever else Slurm's `sacctmgr` has a name for.
+pub(super) fn columns<R>(own: &[Column<R>]) -> Vec<Column<R>> {
+    let is_own = |name: &str| own.iter().any(|own| own.name.eq_ignore_ascii_case(name));
+    let others = KNOWN.iter().filter(|(name, ..)| !is_own(name));
+    let blank = |&(name, header, width): &(&'static str, &'static str, isize)| Column {
+        name,
+        header,
+        width,
+        text: |_, _| String::new(),
+    };
+    own.iter().copied().chain(others.map(blank)).collect()
+}
+
+/// The names that Slurm's `sacctmgr` takes for every list, with what stands above them and their width. A name is found by its
+/// beginning, so that of two with the same header the longer stands for both.
+const KNOWN: [(&str, &str, isize); 115] = [
+    // What Slurm takes these beginnings for.
+    ("Cluster", "Cluster", 10),
+    ("Coordinators", "Coord Accounts", 20),
+    ("GrpCPUs", "GrpCPUs", 8),
+    ("Problem", "Problem", 40),
+    ("Share", "Share", 9),
+    ("State", "State", 6),
+    ("TimeStamp", "Time", 19),
+    ("User", "User", 10),
+    ("Account", "Account", 10),
+    ("Action", "Action", 20),
+    ("Actor", "Actor", 10),
+    ("AdminLevel", "Admin", 9),
+    ("Allowed", "% Allowed", 10),
+    ("Associations", "Assocs", 10),
+    ("Classification", "Class", 9),
+    ("ClusterNodes", "Cluster Nodes", 20),
+    ("ControlHost", "ControlHost", 15),
+    ("ControlPort", "ControlPort", 12),
+    ("Count", "Count", 6),
+    ("CPUCount", "CPU Cnt", 7),
+    ("DefaultAccount", "Def Acct", 10),
+    ("DefaultQOS", "Def QOS", 9),
+    ("DefaultWCKey", "Def WCKey", 10),
+    ("Description", "Descr", 20),
+    ("Duration", "Duration", 13),
+    ("End", "TimeEnd", 19),
+    ("Event", "Event", 7),
+    ("EventRaw", "EventRaw", 8),
+    ("Fairshare", "Share", 9),
+    ("Features", "Features", 20),
+    ("Federation", "Federation", 10),
+    ("FedState", "FedState", 12),
+    ("FedStateRaw", "FedStateRaw", 11),
+    ("Flags", "Flags", 20),
+    ("GraceTime", "GraceTime", 10),
+    ("GrpCPUMins", "GrpCPUMins", 11),
+    ("GrpCPURunMins", "GrpCPURunMins", 13),
+    ("GrpJobs", "GrpJobs", 7),
+    ("GrpJobsAccrue", "GrpJobsAccrue", 13),
+    ("GrpMem", "GrpMem", 7),
+    ("GrpNodes", "GrpNodes", 8),
+    ("GrpSubmitJobs", "GrpSubmit", 9),
+    ("GrpTRES", "GrpTRES", 13),
+    ("GrpTRESMins", "GrpTRESMins", 13),
+    ("GrpTRESRunMins", "GrpTRESRunMins", 13),
+    ("GrpWall", "GrpWall", 11),
+    ("ID", "ID", 6),
+    ("Info", "Info", 20),
+    ("LFT", "LFT", 6),
+    ("LimitFactor", "LimitFactor", 11),
+    ("MaxCPUMinsPerJob", "MaxCPUMins", 11),
+    ("MaxCPURunMins", "MaxCPURunMinsPU", 15),
+    ("MaxCPUsPerJob", "MaxCPUs", 8),
+    ("MaxCPUsPerUser", "MaxCPUsPU", 9),
+    ("MaxJobs", "MaxJobs", 7),
+    ("MaxJobsAccrue", "MaxJobsAccrue", 13),
+    ("MaxJobsAccruePA", "MaxJobsAccruePA", 15),
+    ("MaxJobsAccruePerAccount", "MaxJobsAccruePA", 15),
+    ("MaxJobsAccruePerUser", "MaxJobsAccruePU", 15),
+    ("MaxJobsAccruePU", "MaxJobsAccruePU", 15),
+    ("MaxJobsPA", "MaxJobsPA", 9),
+    ("MaxJobsPerAccount", "MaxJobsPA", 9),
+    ("MaxJobsPerUser", "MaxJobsPU", 9),
+    ("MaxJobsPU", "MaxJobsPU", 9),
+    ("MaxNodesPerJob", "MaxNodes", 8),
+    ("MaxNodesPerUser", "MaxNodesPU", 10),
+    ("MaxSubmitJobs", "MaxSubmit", 9),
+    ("MaxSubmitJobsPA", "MaxSubmitPA", 11),
+    ("MaxSubmitJobsPerAccount", "MaxSubmitPA", 11),
+    ("MaxSubmitJobsPerUser", "MaxSubmitPU", 11),
+    ("MaxSubmitJobsPU", "MaxSubmitPU", 11),
+    ("MaxSubmitPU", "MaxSubmitPU", 11),
+    ("MaxSubmitPA", "MaxSubmitPA", 11),
+    ("MaxTRES", "MaxTRES", 13),
+    ("MaxTRESMinsPerJob", "MaxTRESMins", 13),
+    ("MaxTRESPA", "MaxTRESPA", 13),
+    ("MaxTRESPerAccount", "MaxTRESPA", 13),
+    ("MaxTRESPerJob", "MaxTRES", 13),
+    ("MaxTRESPerNode", "MaxTRESPerNode", 14),
+    ("MaxTRESPerUser", "MaxTRESPU", 13),
+    ("MaxTRESPU", "MaxTRESPU", 13),
+    ("MaxTRESRunMins", "MaxTRESRunMinsPU", 15),
+    ("MaxWallDurationPerJob", "MaxWall", 11),
+    ("MinCPUsPerJob", "MinCPUs", 8),
+    ("MinPrioThreshold", "MinPrioThres", 12),
+    ("MinTRESPerJob", "MinTRES", 13),
+    ("Name", "Name", 10),
+    ("NodeCount", "NodeCount", 9),
+    ("NodeNames", "NodeName", 15),
+    ("Organization", "Org", 20),
+    ("ParentID", "ParentID", 8),
+    ("ParentName", "ParentName", 10),
+    ("Partition", "Partition", 10),
+    ("PluginIDSelect", "PluginIDSelect", 14),
+    ("Preempt", "Preempt", 10),
+    ("PreemptExemptTime", "PreemptExemptTime", 19),
+    ("PreemptMode", "PreemptMode", 11),
+    ("Priority", "Priority", 10),
+    ("QOSLevel", "QOS", 20),
+    ("QosRawLevel", "QOS_RAW", 10),
+    ("Reason", "Reason", 30),
+    ("RGT", "RGT", 6),
+    ("RPC", "RPC", 5),
+    ("Server", "Server", 10),
+    ("ServerType", "ServerType", 10),
+    ("Start", "TimeStart", 19),
+    ("StateRaw", "StateRaw", 8),
+    ("TimeEnd", "TimeEnd", 19),
+    ("TimeStart", "TimeStart", 19),
+    ("TRES", "TRES", 20),
+    ("Type", "Type", 8),
+    ("UnusedWall", "UnusedWall", 10),
+    ("UsageFactor", "UsageFactor", 11),
+    ("UsageThreshold", "UsageThres", 10),
+    ("WCKey", "WCKeys", 20),
+];

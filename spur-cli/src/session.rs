@@ -31,7 +31,15 @@ impl Session {
     /// With the environment and the standard streams of this process.
     pub fn from_process(name: &'static str) -> Session {
         let environment = std::env::vars_os().collect();
-        Session { name, out: Out::standard(), complaints: None, raw: false, environment, connection: None, asking: None }
+        Session {
+            name,
+            out: Out::standard(),
+            complaints: None,
+            raw: false,
+            environment,
+            connection: None,
+            asking: None,
+        }
     }
 
     /// With everything in memory, for tests and simulations.

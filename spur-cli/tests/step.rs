@@ -249,7 +249,9 @@ async fn waiting_for_a_job_outlives_the_connection() {
     let controller = serve(Waiting(Mutex::new(watches)), 0).await;
     let (code, out, complaints) = submitted(controller, &["-N2", "--wait", "--wrap=false"]).await;
     assert_eq!((code.unwrap(), out.as_str()), (7, "Submitted batch job 42\n"));
-    assert!(complaints.starts_with("sbatch: warning: that is much\nsbatch: warning: Lost the connection"));
+    assert!(complaints.starts_with(
+        "sbatch: warning: that is much\nsbatch: warning: Unable to contact slurm controller (receive failure)"
+    ));
 }
 
 #[tokio::test]

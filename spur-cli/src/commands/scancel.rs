@@ -288,6 +288,9 @@ impl Order {
             if (done && !self.verbose) || (self.quiet && (done || unknown)) {
                 continue;
             }
+            if self.verbose && self.signal.is_none() {
+                session.inform(&format!("Terminating job {}", problem.job_id));
+            }
             let what = if problem.job_id.contains('.') { "job step id" } else { "job id" };
             session.error(&format!("Kill job error on {what} {}: {}", problem.job_id, error.message));
             if !(done || (unknown && what == "job id" && kills)) {

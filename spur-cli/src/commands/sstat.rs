@@ -139,7 +139,7 @@ impl Query {
         }
         let report = Report::parse(self.format.as_deref().unwrap_or(DEFAULT))?;
         let rows: Vec<AccountingRow> = steps.iter().filter_map(|step| step.row.clone()).collect();
-        let show = Show { convert: !self.raw_units, ..show.clone() };
+        let show = Show { convert: !self.raw_units, disks_in_bytes: true, ..show.clone() };
         Ok(report.render(&rows, &self.layout(), !self.no_header, &show))
     }
 

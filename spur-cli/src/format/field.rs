@@ -13,6 +13,8 @@ pub struct Show {
     pub now: i64,
     /// Whether memory is printed in the largest fitting unit rather than as it was asked for.
     pub convert: bool,
+    /// Whether what was read and written is printed in bytes.
+    pub disks_in_bytes: bool,
     /// The unit in which memory is printed, of `KMGTP`; `None` for the one that fits.
     pub unit: Option<char>,
     /// The most characters of an array's task list; 0 is no limit.
@@ -62,6 +64,7 @@ impl Show {
             zone,
             now,
             convert: true,
+            disks_in_bytes: false,
             unit: None,
             array_width: Show::ARRAY_WIDTH,
             cluster: String::new(),

@@ -10,7 +10,7 @@ use spur_core::controller::{Effect, Input, environment};
 use spur_core::id::{Attempt, NodeId};
 use spur_core::model::config::NodeAddress;
 use spur_core::model::job::Batch;
-use spur_core::model::phase::{EndState, Phase, Suspended};
+use spur_core::model::phase::{EndState, Phase, Suspended, Then};
 use spur_core::text::address::HostPort;
 use spur_core::text::exit::ExitCode;
 use spur_proto::convert::agent as convert;
@@ -126,6 +126,9 @@ impl Renderer {
 fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
     let Some(Phase::Completing(completing)) = job.map(|job| &job.phase) else { return "" };
+    if matches!(completing.then, Then::Requeue { .. }) && completing.outcome.state == EndState::Cancelled {
+        return "DUE TO JOB REQUEUE";
+    }
     match completing.outcome.state {
         EndState::Timeout => "DUE TO TIME LIMIT",
         EndState::Preempted => "DUE TO PREEMPTION",

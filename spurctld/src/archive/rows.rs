@@ -523,6 +523,8 @@ fn requested(cluster: &Cluster, job: &Job) -> JobRow {
         constraints: spec.shape.features.as_ref().map(ToString::to_string).unwrap_or_default(),
         ..JobRow::default()
     };
+    let submit_line = first.spec.extra.as_ref().and_then(|extra| extra.submit_line.as_deref());
+    row.submit_line = submit_line.unwrap_or_default().to_owned();
     if let Some(batch) = first.spec.batch.as_ref() {
         row.work_dir = batch.work_dir.to_string();
         row.std_in = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
@@ -533,7 +535,6 @@ fn requested(cluster: &Cluster, job: &Job) -> JobRow {
         let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();
         (row.comment, row.wckey) = (text(&extra.comment), text(&extra.wckey));
         row.admin_comment = text(&extra.admin_comment);
-        row.submit_line = text(&extra.submit_line);
         let held = job.phase.alloc().and_then(|alloc| alloc.reservation.as_deref());
         row.reservation = held.map_or_else(|| text(&extra.reservation), str::to_owned);
         let licenses = extra.licenses.iter().map(|(name, count)| format!("{name}:{count}"));

@@ -167,7 +167,7 @@ fn resources(r: &mut Record, job: &Job, details: bool, show: &Show) {
                 ("  Nodes", share.nodes.clone()),
                 ("CPU_IDs", or_null(&share.cpu_ids)),
                 ("Mem", share.memory_mb.to_string()),
-                ("GRES", or_null(&share.gres)),
+                ("GRES", share.gres.clone()),
             ]);
         }
     }

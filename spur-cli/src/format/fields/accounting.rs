@@ -29,8 +29,8 @@ fn unknown(_: &AccountingRow, _: &Show) -> String {
 pub const FIELDS: &[AccountingField] = &[
     field("Account", 10, |r, _| r.account.clone()),
     field("AdminComment", 19, |r, _| of_job(r, r.admin_comment.clone())),
-    field("AllocCPUS", 10, |r, _| r.alloc_cpus.to_string()),
-    field("AllocNodes", 10, |r, _| r.nodes.to_string()),
+    field("AllocCPUS", 10, |r, _| cpus(r).to_string()),
+    field("AllocNodes", 10, |r, _| if r.alloc_cpus > 0 { r.nodes } else { 0 }.to_string()),
     field("AllocTRES", 10, |r, show| tres(r, &r.alloc_tres, show)),
     field("AssocID", 7, |r, _| of_job(r, "0".to_owned())),
     field("AveCPU", 10, |r, show| average(r, CPU, show)),
@@ -94,7 +94,7 @@ pub const FIELDS: &[AccountingField] = &[
     field("MinCPU", 10, |r, show| min(r, CPU, show)),
     field("MinCPUNode", 10, |r, _| min_node(r, CPU)),
     field("MinCPUTask", 10, |r, _| min_task(r, CPU)),
-    field("NCPUS", 10, |r, _| r.alloc_cpus.to_string()),
+    field("NCPUS", 10, |r, _| cpus(r).to_string()),
     field("NNodes", 8, |r, _| r.nodes.to_string()),
     field("NodeList", 15, |r, _| or(&r.nodelist, "None assigned")),
     field("NTasks", 8, |r, _| if r.step_id.is_empty() { String::new() } else { r.tasks.to_string() }),
@@ -123,7 +123,9 @@ pub const FIELDS: &[AccountingField] = &[
     field("ResvCPU", 10, |r, show| of_job(r, long_limit(Some(planned(r, show) * u64::from(r.req_cpus))))),
     field("ResvCPURAW", 10, |r, show| of_job(r, (planned(r, show) * u64::from(r.req_cpus)).to_string())),
     field("SegmentSize", 11, unknown),
-    field("Start", 19, |r, show| time(r.start_time, "Unknown", show)),
+    field("Start", 19, |r, show| {
+        time(r.start_time, if r.end_time.is_some() { "None" } else { "Unknown" }, show)
+    }),
     field("State", 10, state),
     field("StdErr", 20, |r, _| of_job(r, r.stderr.clone())),
     field("StdIn", 20, |r, _| of_job(r, r.stdin.clone())),
@@ -215,6 +217,11 @@ fn average(row: &AccountingRow, quantity: Quantity, show: &Show) -> String {
     spread(row, quantity).map(|spread| (quantity.text)(spread.total / tasks, show)).unwrap_or_default()
 }
 
+/// The CPUs of a row; those that are asked for where it was never given any, as Slurm has it.
+fn cpus(row: &AccountingRow) -> u32 {
+    if row.alloc_cpus > 0 { row.alloc_cpus } else { row.req_cpus }
+}
+
 fn max(row: &AccountingRow, quantity: Quantity, show: &Show) -> String {
     spread(row, quantity).map(|spread| (quantity.text)(spread.max, show)).unwrap_or_default()
 }
@@ -288,7 +295,7 @@ fn size(bytes: u64, show: &Show) -> String {
 
 /// Bytes of a disk as Slurm writes them: megabytes with two places, a whole number of a larger unit without.
 fn disk(bytes: u64, show: &Show) -> String {
-    if !show.convert || bytes == 0 {
+    if !show.convert || show.disks_in_bytes || bytes == 0 {
         return bytes.to_string();
     }
     if bytes.is_multiple_of(MEGABYTE) {

@@ -72,8 +72,10 @@ pub const FIELDS: &[Field<Job>] = &[
     field('d', "MinTmpDisk", "MIN_TMP_DISK", |j, show| memory(j.tmp_disk_mb, show))
         .by(|a, b| a.tmp_disk_mb.cmp(&b.tmp_disk_mb)),
     field('D', "NumNodes", "NODES", |j, _| j.num_nodes.to_string()).by(|a, b| a.num_nodes.cmp(&b.num_nodes)),
-    field('e', "EndTime", "END_TIME", |j, show| time(j.end_time, "N/A", show))
-        .by(|a, b| unknown_last(a.end_time, b.end_time)),
+    field('e', "EndTime", "END_TIME", |j, show| {
+        time(j.end_time, if j.start_time.is_some() && !j.start_is_planned { "NONE" } else { "N/A" }, show)
+    })
+    .by(|a, b| unknown_last(a.end_time, b.end_time)),
     field('E', "Dependency", "DEPENDENCY", |j, _| or_null(&j.dependency)),
     field('f', "Feature", "FEATURES", |j, _| or_null(&j.features)),
     field('F', "ArrayJobID", "ARRAY_JOB_ID", |j, _| array_id(j).to_string())

@@ -387,7 +387,8 @@ impl Shim {
                 }
             }
             Request::Terminate { kill_wait_ms, notice } => {
-                if let Some(notice) = notice {
+                // The user is told once.
+                if let Some(notice) = notice.filter(|_| !self.terminated) {
                     self.notice(&notice);
                     self.tell(&Event::Cancelled);
                 }

@@ -19,7 +19,7 @@ use spur_core::text::pattern::PatternContext;
 use spur_core::text::sampling::SamplingIntervals;
 use spur_proto::{convert, v1};
 
-use self::gpus::{HeldGpu, gpu_bind, gpus_of_task, visible};
+use self::gpus::{HeldGpu, gpu_bind, gpus_of_task, step_gpus, visible};
 use self::streams::{expand, stderr, stdin, stdout};
 use crate::binding::{self, StepCpu};
 use crate::inventory::cpu::CpuPlace;
@@ -171,7 +171,7 @@ impl NodeFacts {
         let ranks: Vec<u32> = own_ranks.iter().collect();
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let terminal = launch.terminal.as_ref().map(window);
-        let bind = gpu_bind(&launch.gpu_bind, credential.gpus_per_task)?;
+        let bind = gpu_bind(&launch.gpu_bind, credential.gpus_per_task, part.tasks)?;
         let (bound, memory) = bindings(&launch)?;
         variables.extend(binding::variables(&launch.cpu_bind, &bound));
         variables.extend(binding::memory_variables(&launch.mem_bind, &memory));
@@ -368,9 +368,7 @@ impl NodeFacts {
 /// What every task of a step here is told of its GPUs and of its place in the fabric.
 fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -> Vec<(String, String)> {
     let mut variables = Vec::new();
-    if !gpus.is_empty() {
-        variables.push(("SLURM_STEP_GPUS".to_owned(), listed(gpus.iter().map(|gpu| gpu.index))));
-    }
+    variables.extend(step_gpus(gpus));
     variables.extend(position(&part.topology_address, &part.topology_pattern, node));
     variables
 }
@@ -678,6 +676,31 @@ mod tests {
         assert_eq!(seen(&[6, 3]).as_deref(), Some("1,2"));
         assert_eq!(seen(&[4, 2]).as_deref(), Some("0,1,2"));
         assert_eq!(seen(&[]), None, "a task that is not bound sees what its step sees");
+    }
+
+    #[test]
+    fn a_task_has_gpus_of_its_own_unless_it_is_alone() {
+        let facts = facts();
+        let gpus = facts.held_gpus(&[device("h100", "0-1"), device("a100", "0")]).unwrap();
+        let told = |said: &str, per_task, tasks, local| {
+            let bind = gpu_bind(said, per_task, tasks).unwrap();
+            let own = gpus_of_task(&gpus, local, &bind, &IdSet::EMPTY);
+            own.into_iter().find(|(name, _)| name == "SLURM_STEP_GPUS").map(|(_, gpus)| gpus)
+        };
+        for (said, per_task, tasks, local, gpus) in [
+            ("single:1", 0, 2, 1, Some("1")),
+            ("single:1", 0, 1, 0, None),
+            ("mask_gpu:0x6", 0, 2, 0, Some("1,2")),
+            ("mask_gpu:0x6", 0, 1, 0, None),
+            ("", 2, 2, 0, Some("0,1")),
+            ("", 2, 1, 0, Some("0,1")),
+            ("per_task:2", 0, 3, 1, Some("2")),
+            // None are left.
+            ("per_task:2", 0, 3, 2, Some("0")),
+            ("map_gpu:7", 0, 2, 0, Some("0")),
+        ] {
+            assert_eq!(told(said, per_task, tasks, local).as_deref(), gpus, "{said}: {local} of {tasks}");
+        }
     }
 
     #[test]

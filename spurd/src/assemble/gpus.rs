@@ -4,7 +4,7 @@ use spur_core::model::idset::IdSet;
 use spur_core::text::gpubind::GpuBind;
 use spur_proto::v1;
 
-use super::{NodeFacts, ids};
+use super::{NodeFacts, ids, listed};
 use crate::inventory::device::{Device, Vendor};
 
 /// A GPU of a step.
@@ -67,31 +67,40 @@ pub(super) fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
     variables
 }
 
-/// The variables of a task that has GPUs of its own.
+/// The variables of a task that has GPUs of its own. One for which none are left has the first.
 pub(super) fn gpus_of_task(
     gpus: &[HeldGpu],
     local: u32,
     bind: &GpuBind,
     cores: &IdSet,
 ) -> Vec<(String, String)> {
-    if *bind == GpuBind::Closest {
+    let own: Vec<HeldGpu> = if *bind == GpuBind::Closest {
         // A task that is bound to no cores, or to none that a GPU is near, sees all.
         let is_near = |gpu: &&HeldGpu| gpu.cores.is_empty() || !gpu.cores.is_disjoint(cores);
-        let near = |gpu: &&HeldGpu| !cores.is_empty() && is_near(gpu);
-        return visible(&gpus.iter().filter(near).cloned().collect::<Vec<_>>());
-    }
-    let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
-    let places = bind.places(local, count).unwrap_or_default();
-    let own = places.into_iter().filter_map(|place| gpus.get(place as usize).cloned()).collect::<Vec<_>>();
-    visible(&own)
+        gpus.iter().filter(|gpu| !cores.is_empty() && is_near(gpu)).cloned().collect()
+    } else {
+        let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+        let Some(places) = bind.places(local, count) else { return Vec::new() };
+        let places = if places.is_empty() { vec![0] } else { places };
+        places.into_iter().filter_map(|place| gpus.get(place as usize).cloned()).collect()
+    };
+    step_gpus(&own).into_iter().chain(visible(&own)).collect()
 }
 
-/// How tasks share GPUs: as was said, or each has as many as were asked for it.
-pub(super) fn gpu_bind(said: &str, per_task: u32) -> Result<GpuBind, String> {
+/// What tells of the GPUs of a step, or of a task, by the node's numbers.
+pub(super) fn step_gpus(gpus: &[HeldGpu]) -> Option<(String, String)> {
+    let numbers = || listed(gpus.iter().map(|gpu| gpu.index));
+    (!gpus.is_empty()).then(|| ("SLURM_STEP_GPUS".to_owned(), numbers()))
+}
+
+/// How the `tasks` of a node share GPUs: as was said, or each has as many as were asked for it. Whatever was said, a task
+/// that is alone there has all.
+pub(super) fn gpu_bind(said: &str, per_task: u32, tasks: u32) -> Result<GpuBind, String> {
     let bind: GpuBind = said.parse().map_err(|error| format!("--gpu-bind: {error}"))?;
-    Ok(if bind == GpuBind::None && said.is_empty() && per_task > 0 {
-        GpuBind::PerTask(per_task)
-    } else {
-        bind
+    Ok(match bind {
+        GpuBind::None if said.is_empty() && per_task > 0 => GpuBind::PerTask(per_task),
+        GpuBind::None | GpuBind::Closest => bind,
+        _ if tasks == 1 => GpuBind::None,
+        _ => bind,
     })
 }

@@ -19,6 +19,7 @@ use spur_core::model::reservation::ReservationAsk;
 use spur_core::model::step::StepSpec;
 use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::exit::ExitCode;
+use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::time::{Time, TimeLimit};
@@ -261,9 +262,11 @@ impl Session {
         };
         let names_node = |word: &&str| *word != "exclusive" && !word.contains('=');
         let part = |word: &&str| {
-            let (name, cpus) = word.split_once(':').unwrap_or((word, "1"));
+            let (name, held) = word.split_once(':').unwrap_or((word, "1"));
+            let (cpus, gpus) = held.split_once('+').unwrap_or((held, ""));
             let cpus = cpus.parse().expect("CPUs");
-            StartPart { node: self.node(name), tasks: cpus, cpus, memory_mb: 0, gres: Vec::new() }
+            let gres = gpus.parse().ok().map(|count| (0, count)).into_iter().collect();
+            StartPart { node: self.node(name), tasks: cpus, cpus, memory_mb: 0, gres }
         };
         Start {
             attempt: job.attempt(),
@@ -535,8 +538,13 @@ fn step(rest: &[&str]) -> StepSpec {
         distribution: get("distribution").map(|text| text.parse().expect("a distribution")),
         hosts: names("hosts"),
         memory: number("memory").map(|mb| MemoryNeed::PerNode(mb.into())),
+        gpus: gpus(get("gpus")),
         ..StepSpec::default()
     }
+}
+
+fn gpus(written: Option<&str>) -> Vec<GresSpec> {
+    written.map_or_else(Vec::new, |text| GresList::parse_gpus(text).expect("GPUs").0)
 }
 
 /// `KEY=VALUE …` of a partition or node.

@@ -12,6 +12,7 @@ use spur_core::model::job::JobSpec;
 use spur_core::model::node::{Health, Power, Reboot};
 use spur_core::model::phase::{Outcome, Then};
 use spur_core::model::reservation::Reservation;
+use spur_core::model::step::StepNode;
 
 pub(crate) fn reply(reply: &Reply) -> String {
     match reply {
@@ -28,10 +29,9 @@ pub(crate) fn reply(reply: &Reply) -> String {
             refused.chain(warned).collect()
         }
         Reply::Step { step, .. } => {
-            let parts = step
-                .nodes
-                .iter()
-                .map(|part| format!(" node {}: {} tasks on CPUs {}", part.node, part.tasks, part.cpus));
+            let parts = step.nodes.iter().map(|part| {
+                format!(" node {}: {} tasks on CPUs {}{}", part.node, part.tasks, part.cpus, devices(part))
+            });
             format!("step {}{}\n", step.id, parts.collect::<String>())
         }
         Reply::Doubted { why } => format!("doubted: {why}"),
@@ -40,6 +40,10 @@ pub(crate) fn reply(reply: &Reply) -> String {
             changes.iter().map(|change| format!("changed {change}\n")).collect()
         }
     }
+}
+
+fn devices(part: &StepNode) -> String {
+    part.gres.iter().map(|gres| format!(" with devices {}", gres.ids)).collect()
 }
 
 pub(crate) fn health(health: &Health) -> String {

@@ -32,6 +32,7 @@ pub(super) struct Decision {
 struct Candidate<'a> {
     part: &'a NodeAlloc,
     name: Arc<str>,
+    shape: Option<&'a NodeShape>,
     /// CPUs of the job here that tasks may use.
     usable: IdSet,
     /// Those of them that no other step holds.
@@ -108,20 +109,17 @@ pub(super) fn check(
         tried => tried?,
     };
     let mut nodes = Vec::with_capacity(laid_out.len());
-    let mut gpus = wish.gpus.clone();
-    let count = laid_out.len() as u64;
-    for (number, (at, ranks)) in (0..).zip(laid_out) {
-        let candidate = &candidates[at];
+    let used: Vec<&Candidate<'_>> = laid_out.iter().map(|(at, _)| &candidates[*at]).collect();
+    let portions = portions(job, &used, wish)?;
+    for ((candidate, portion), (_, ranks)) in used.into_iter().zip(portions).zip(laid_out) {
         let tasks = ranks.len();
         let cpus = share.cpus(candidate, tasks);
-        let node = cluster.node(candidate.part.node);
-        let shape = node.map(|node| &*node.shape);
         nodes.push(StepNode {
             node: candidate.part.node,
             tasks,
             ranks,
             memory_mb: memory(job, candidate, wish, cpus.len())?,
-            gres: devices(job, candidate, wish, (tasks, &cpus, shape), &portion(&mut gpus, count - number))?,
+            gres: devices(job, candidate, wish, (tasks, &cpus), &portion)?,
             cpus,
             exit: None,
             out_of_memory: false,
@@ -221,7 +219,7 @@ fn fit(rooms: &[Room], order: &[usize], overcommit: bool) -> Option<Vec<(usize, 
 
 /// The job's nodes that `-w`, `-x`, `-C` and `-r` leave, in rank order.
 fn candidates<'a>(
-    cluster: &Cluster,
+    cluster: &'a Cluster,
     job: &Job,
     alloc: &'a Alloc,
     wish: &StepSpec,
@@ -259,7 +257,14 @@ fn candidates<'a>(
     for part in alloc.nodes[first..].iter().filter(|part| admits(part)) {
         let name = name(part).unwrap_or_default();
         if (wish.nodelist.is_empty() || wish.nodelist.contains(&name)) && !wish.exclude.contains(&name) {
-            usable.push(Candidate { part, usable: cluster.task_cpus(job, part), free: free(part), name });
+            let shape = cluster.node(part.node).map(|node| &*node.shape);
+            usable.push(Candidate {
+                part,
+                name,
+                shape,
+                usable: cluster.task_cpus(job, part),
+                free: free(part),
+            });
         }
     }
     if let Some(features) = wish.features.as_ref().filter(|_| usable.is_empty()) {
@@ -352,17 +357,11 @@ fn devices(
     job: &Job,
     candidate: &Candidate<'_>,
     wish: &StepSpec,
-    (tasks, cpus, shape): (u32, &IdSet, Option<&NodeShape>),
+    (tasks, cpus): (u32, &IdSet),
     portion: &[GresSpec],
 ) -> Result<Box<[GresAlloc]>, Reject> {
-    let part = candidate.part;
-    let mut free: Vec<GresAlloc> = part.gres.to_vec();
-    let busy: Vec<&StepNode> = if wish.overlap { Vec::new() } else { others(job, part).collect() };
-    for held in busy.iter().flat_map(|other| other.gres.iter()) {
-        for own in free.iter_mut().filter(|own| own.entry == held.entry) {
-            own.ids = own.ids.difference(&held.ids);
-        }
-    }
+    let Candidate { part, shape, .. } = *candidate;
+    let mut free = free_devices(job, part, wish);
     let mut taken: Vec<GresAlloc> = Vec::new();
     let near = (!job.spec.takes_any_devices()).then_some(cpus);
     let per_node = wish.gres.iter().flatten().chain(portion);
@@ -373,6 +372,7 @@ fn devices(
     });
     for (spec, count) in per_node.clone().map(|spec| (spec, spec.count)).chain(per_task) {
         let mut left = u32::try_from(count).unwrap_or(u32::MAX);
+        let asked = amount(spec, &taken, shape);
         let each = |own: &GresAlloc| per_device(shape, own);
         let matches = |own: &GresAlloc| is_meant(spec, own, shape);
         for own in free.iter_mut().filter(|own| matches(own)) {
@@ -388,13 +388,12 @@ fn devices(
             }
         }
         if left > 0 {
-            let own = part.gres.iter().filter(|own| matches(own));
-            let all: u32 = own.map(|own| own.ids.len() / each(own)).sum();
-            return Err(if u64::from(all) >= count {
+            let (all, wanted) = (amount(spec, &part.gres, shape), asked + count);
+            return Err(if all >= wanted {
                 Reject::StepBusy
             } else {
                 Reject::StepTooLarge(format!(
-                    "{count} {} on {}, where the job has {all}",
+                    "{wanted} {} on {}, where the job has {all}",
                     spec.name, candidate.name
                 ))
             });
@@ -403,14 +402,49 @@ fn devices(
     Ok(taken.into())
 }
 
-/// What the next of `nodes` nodes gets of devices that are asked for on all nodes together.
-fn portion(left: &mut [GresSpec], nodes: u64) -> Vec<GresSpec> {
-    let one = |spec: &mut GresSpec| {
-        let count = spec.count.div_ceil(nodes.max(1));
-        spec.count -= count;
-        GresSpec { count, ..spec.clone() }
-    };
-    left.iter_mut().map(one).filter(|spec| spec.count > 0).collect()
+/// Devices of the job on a node that no other step has asked for.
+fn free_devices(job: &Job, part: &NodeAlloc, wish: &StepSpec) -> Vec<GresAlloc> {
+    let mut free = part.gres.to_vec();
+    for held in others(job, part).filter(|_| !wish.overlap).flat_map(|other| other.gres.iter()) {
+        for own in free.iter_mut().filter(|own| own.entry == held.entry) {
+            own.ids = own.ids.difference(&held.ids);
+        }
+    }
+    free
+}
+
+/// How many of these devices are what somebody asks for.
+fn amount(spec: &GresSpec, devices: &[GresAlloc], shape: Option<&NodeShape>) -> u64 {
+    let own = devices.iter().filter(|own| is_meant(spec, own, shape));
+    own.map(|own| u64::from(own.ids.len() / per_device(shape, own))).sum()
+}
+
+/// What each node gets of devices that are asked for on all nodes together: as evenly as they are there, and one at least.
+fn portions(job: &Job, nodes: &[&Candidate<'_>], wish: &StepSpec) -> Result<Vec<Vec<GresSpec>>, Reject> {
+    let mut portions = vec![Vec::new(); nodes.len()];
+    let all: u64 = wish.gpus.iter().map(|spec| spec.count).sum();
+    for spec in wish.gpus.iter().filter(|spec| spec.count > 0) {
+        let free = |node: &&Candidate<'_>| amount(spec, &free_devices(job, node.part, wish), node.shape);
+        let mut rooms: Vec<u64> = nodes.iter().map(free).collect();
+        if rooms.contains(&0) || rooms.iter().sum::<u64>() < spec.count {
+            rooms = nodes.iter().map(|node| amount(spec, &node.part.gres, node.shape)).collect();
+        }
+        let mut left = spec.count;
+        for (number, portion) in portions.iter_mut().enumerate() {
+            let even = left.div_ceil((nodes.len() - number) as u64).min(rooms[number]);
+            let count = even.max(left.saturating_sub(rooms[number + 1..].iter().sum()));
+            left -= count;
+            portion.extend((count > 0).then(|| GresSpec { count, ..spec.clone() }));
+        }
+    }
+    match portions.iter().position(Vec::is_empty).filter(|_| all > 0) {
+        Some(without) => Err(Reject::InvalidGres(format!(
+            "--gpus={all} on {} nodes leaves none for {}; ask for one on each node at least, or for fewer nodes by -N",
+            nodes.len(),
+            nodes[without].name
+        ))),
+        None => Ok(portions),
+    }
 }
 
 /// Whether devices that the job has are what somebody asks for.

@@ -208,10 +208,13 @@ srun -n1 sh -c \"$cpus\"
 srun -n1 --exact sh -c \"$cpus\"
 srun -n1 -c2 sh -c \"$cpus\"
 srun -n1 -c2 --whole sh -c \"$cpus\"
+srun -n1 --overlap sh -c \"$cpus\"
+srun -n1 --overlap --exact sh -c \"$cpus\"
 srun -n5 true
 srun -n5 -O sh -c 'echo over' | uniq",
     );
-    assert_eq!((out.as_str(), code), ("4 none\n1 1\n2 2\n4 2\nover\n", Some(0)), "{err}");
+    let expected = "4 none\n1 1\n2 2\n4 2\n4 none\n1 1\nover\n";
+    assert_eq!((out.as_str(), code), (expected, Some(0)), "{err}");
     assert!(
         err.contains(
             "srun: error: Unable to create step for job 1: More processors requested than permitted"

@@ -1,8 +1,9 @@
 //! Lay out a step over its job's nodes: which tasks where, on which CPUs and devices.
 //!
-//! A step that names none of `-c`, `--exact`, `--exclusive` and `--overlap` has all CPUs of its nodes in the job, and waits
-//! until no other step uses any of them; one that names them has the share of its tasks, beside others. The job's own `-c`
-//! counts as named, unless the step would not fit with it. Memory and devices count between steps that ask for them.
+//! A step that names none of `-c`, `--exact` and `--exclusive` has all CPUs of its nodes in the job, and waits until no other
+//! step uses any of them, unless it says `--overlap`; one that names them has the share of its tasks, beside others. The
+//! job's own `-c` counts as named, unless the step says `--overlap` alone or would not fit with it. Memory and devices count
+//! between steps that ask for them.
 
 use std::sync::Arc;
 
@@ -50,8 +51,9 @@ struct Share {
 impl Share {
     /// `inherited` are the CPUs of each task that the job has named.
     fn of(inherited: Option<u32>, wish: &StepSpec) -> Share {
+        let inherited = inherited.filter(|_| wish.exact || !wish.overlap);
         let named = wish.cpus_per_task.or(inherited).map(|cpus| cpus.max(1));
-        let exact = named.is_some() || wish.exact || wish.overlap;
+        let exact = named.is_some() || wish.exact;
         Share { named, whole: wish.whole || wish.external || !exact }
     }
 

@@ -210,17 +210,20 @@ srun -n1 -c2 sh -c \"$cpus\"
 srun -n1 -c2 --whole sh -c \"$cpus\"
 srun -n1 --overlap sh -c \"$cpus\"
 srun -n1 --overlap --exact sh -c \"$cpus\"
+srun -N2 -n1 echo one
+srun -n4 --ntasks-per-node=2 echo each | uniq
 srun -n5 true
 srun -n5 -O sh -c 'echo over' | uniq",
     );
-    let expected = "4 none\n1 1\n2 2\n4 2\n4 none\n1 1\nover\n";
+    let expected = "4 none\n1 1\n2 2\n4 2\n4 none\n1 1\none\neach\nover\n";
     assert_eq!((out.as_str(), code), (expected, Some(0)), "{err}");
-    assert!(
-        err.contains(
-            "srun: error: Unable to create step for job 1: More processors requested than permitted"
-        ),
-        "{err}"
-    );
+    for said in [
+        "srun: warning: can't run 1 processes on 2 nodes, setting nnodes to 1",
+        "srun: warning: can't honor --ntasks-per-node set to 2",
+        "srun: error: Unable to create step for job 1: More processors requested than permitted",
+    ] {
+        assert!(err.contains(said), "{err}");
+    }
 }
 
 #[test]

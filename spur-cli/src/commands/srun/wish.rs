@@ -15,7 +15,7 @@ use crate::session::Session;
 /// # Errors
 /// An option that cannot be read, or a file that it names.
 pub(super) fn request(
-    session: &Session,
+    session: &mut Session,
     job_id: u32,
     wishes: &Submission,
     program: String,
@@ -31,24 +31,23 @@ pub(super) fn request(
                 gpus.map(|gpus| gpus.saturating_mul(each)).filter(|tasks| *tasks > 0);
         }
     }
+    // What the environment says of another job means nothing here.
+    let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
+    let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse::<u32>().ok());
+    let either = |one, other| number(one).or_else(|| number(other));
+    let environment_tasks = either("SLURM_NTASKS", "SLURM_NPROCS");
+    let environment_nodes = either("SLURM_NNODES", "SLURM_JOB_NUM_NODES");
+    let environment_tasks_per_node = number("SLURM_NTASKS_PER_NODE");
     wishes.derive()?;
-    let (spec, step) = (&wishes.spec, &wishes.step);
-    let nodes: Option<NodeCount> = match spec.nodes.as_str() {
+    honour_tasks(session, &mut wishes, environment_nodes);
+    let nodes: Option<NodeCount> = match wishes.spec.nodes.as_str() {
         "" => None,
         text => Some(text.parse().with_context(|| format!("--nodes={text}"))?),
     };
-    // What the environment says of another job means nothing here.
-    let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
-    let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse().ok());
+    let (spec, step) = (&wishes.spec, &wishes.step);
     let arbitrary = is_arbitrary(session, &wishes)?;
     if step.relative.is_some() && !(spec.nodelist.is_empty() && spec.exclude.is_empty()) {
         bail!("-r,--relative not allowed with -w,--nodelist or -x,--exclude.");
-    }
-    let mut distribution = if arbitrary { ARBITRARY } else { over_nodes(&step.distribution)? }.to_owned();
-    if distribution == "plane" {
-        let size =
-            session.env("SLURM_DIST_PLANESIZE").context("--distribution=plane needs a size: plane=SIZE")?;
-        distribution = format!("plane={size}");
     }
     let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
         (gres, "") => gres.clone(),
@@ -75,18 +74,38 @@ pub(super) fn request(
         overcommit: step.overcommit,
         no_kill: step.no_kill,
         immediate: wishes.immediate == Some(1),
-        distribution,
+        distribution: distribution(session, &step.distribution, arbitrary)?,
         memory_per_node_mb: spec.memory_per_node_mb,
         memory_per_cpu_mb: spec.memory_per_cpu_mb,
         gres,
         gpus: spec.gpus.clone(),
         gpus_per_task: spec.gpus_per_task.clone(),
         submit_line: spec.submit_line.clone(),
-        environment_tasks: number("SLURM_NTASKS").or_else(|| number("SLURM_NPROCS")),
-        environment_nodes: number("SLURM_NNODES").or_else(|| number("SLURM_JOB_NUM_NODES")),
-        environment_tasks_per_node: number("SLURM_NTASKS_PER_NODE"),
+        environment_tasks,
+        environment_nodes,
+        environment_tasks_per_node,
         ..CreateStepRequest::default()
     })
+}
+
+/// Of numbers that contradict each other that of the tasks counts, as in Slurm: there are no more nodes than tasks, and as
+/// many tasks on each as it takes. `of_job` are the nodes where `-N` is not said.
+pub(super) fn honour_tasks(session: &mut Session, wishes: &mut Submission, of_job: Option<u32>) {
+    let spec = &mut wishes.spec;
+    let Some(tasks) = spec.tasks else { return };
+    let said = spec.nodes.parse().ok().map(|nodes: NodeCount| nodes.min);
+    if let Some(nodes) = said.filter(|nodes| *nodes > tasks) {
+        session.warn(&format!("can't run {tasks} processes on {nodes} nodes, setting nnodes to {tasks}"));
+        spec.nodes = tasks.to_string();
+    }
+    let nodes = said.or(of_job).unwrap_or(u32::MAX).min(tasks).max(1);
+    if let Some(each) = spec.tasks_per_node.filter(|each| *each < tasks / nodes) {
+        session.warn(&format!(
+            "can't honor --ntasks-per-node set to {each} which doesn't match the requested tasks {tasks} with the number \
+             of requested nodes {nodes}. Ignoring --ntasks-per-node."
+        ));
+        spec.tasks_per_node = None;
+    }
 }
 
 /// Whether something is said of GPUs, or of tasks, from which their number follows.
@@ -98,6 +117,17 @@ fn asks_for_gpus(wishes: &Submission) -> bool {
 
 /// The distribution in which the node of each task is named.
 const ARBITRARY: &str = "arbitrary";
+
+/// How ranks are dealt to nodes, as the controller reads it.
+fn distribution(session: &Session, said: &str, arbitrary: bool) -> anyhow::Result<String> {
+    Ok(match if arbitrary { ARBITRARY } else { over_nodes(said)? } {
+        "plane" => {
+            let size = session.env("SLURM_DIST_PLANESIZE");
+            format!("plane={}", size.context("--distribution=plane needs a size: plane=SIZE")?)
+        }
+        over_nodes => over_nodes.to_owned(),
+    })
+}
 
 /// Whether the node of each task is named; where nothing else is said of nodes, `SLURM_HOSTFILE` names them.
 pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Result<bool> {

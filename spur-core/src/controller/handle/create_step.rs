@@ -46,15 +46,17 @@ struct Share {
     named: Option<u32>,
     /// All CPUs of the nodes.
     whole: bool,
+    /// The most tasks of a node.
+    most: Option<u32>,
 }
 
 impl Share {
-    /// `inherited` are the CPUs of each task that the job has named.
-    fn of(inherited: Option<u32>, wish: &StepSpec) -> Share {
+    /// `inherited` are the CPUs of each task that the job has named, `most` the tasks of each node.
+    fn of((inherited, most): (Option<u32>, Option<u32>), wish: &StepSpec) -> Share {
         let inherited = inherited.filter(|_| wish.exact || !wish.overlap);
         let named = wish.cpus_per_task.or(inherited).map(|cpus| cpus.max(1));
         let exact = named.is_some() || wish.exact;
-        Share { named, whole: wish.whole || wish.external || !exact }
+        Share { named, whole: wish.whole || wish.external || !exact, most }
     }
 
     fn each(&self) -> u32 {
@@ -70,7 +72,7 @@ impl Share {
             (true, true) => 0,
             (true, false) => free.len(),
         };
-        let most = (usable / self.each()).min(wish.tasks_per_node.unwrap_or(u32::MAX));
+        let most = (usable / self.each()).min(self.most.unwrap_or(u32::MAX));
         // With --overcommit one CPU is room enough.
         let most = if wish.overcommit && usable > 0 { most.max(1) } else { most };
         Room { own: part.tasks, most }
@@ -101,15 +103,19 @@ pub(super) fn check(
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
     let candidates = candidates(cluster, job, alloc, wish)?;
-    let laid_out = |share: Share| {
-        let laid_out = lay_out((job, alloc), &candidates, &share, wish);
-        laid_out.map(|laid_out| (share, laid_out))
+    let lay_out = |limits| {
+        let share = Share::of(limits, wish);
+        lay_out((job, alloc), &candidates, &share, wish).map(|laid_out| (share, laid_out))
     };
-    let inherited = job.spec.shape.cpus_per_task;
-    let (share, laid_out) = match laid_out(Share::of(inherited, wish)) {
-        Err(Reject::StepTooManyCpus(_)) if inherited.is_some() => laid_out(Share::of(None, wish))?,
-        tried => tried?,
-    };
+    // Where the step would not fit, the job's CPUs of a task do not count, nor, beside `-n`, the step's tasks of a node.
+    let (inherited, most) = (job.spec.shape.cpus_per_task, wish.tasks_per_node);
+    let mut tried = lay_out((inherited, most));
+    for limits in [(None, most), (None, most.filter(|_| wish.tasks.is_none()))] {
+        if matches!(tried, Err(Reject::StepTooManyCpus(_))) {
+            tried = lay_out(limits);
+        }
+    }
+    let (share, laid_out) = tried?;
     let mut nodes = Vec::with_capacity(laid_out.len());
     let used: Vec<&Candidate<'_>> = laid_out.iter().map(|(at, _)| &candidates[*at]).collect();
     let portions = portions(job, &used, wish)?;

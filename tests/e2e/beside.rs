@@ -297,7 +297,8 @@ fn gpus_are_shared_out_among_tasks() {
              srun --gpu-bind=map_gpu:3,2 {show} | sort; echo; srun -n2 --gpu-bind=mask_gpu:0x3,0xc {show} | sort; echo
              srun --ntasks-per-gpu=1 {show} | sort | tr '\\n' ,; echo; srun --gpu-bind=near {show}; echo $?
              echo; srun --tres-bind=gres/gpu:map:3,2 {show} | sort; srun --tres-bind=gres/nic:closest true; echo $?
-             echo; srun -n2 --gpus-per-task=1 --gpu-bind=none {show} | sort"
+             echo; srun -n2 --gpus-per-task=1 --gpu-bind=none {show} | sort
+             echo; srun --gpus=2 --gpus-per-task=1 {show} | sort"
         ),
     );
     let parts: Vec<Vec<&str>> = out.split("\n\n").map(sorted).collect();
@@ -308,6 +309,7 @@ fn gpus_are_shared_out_among_tasks() {
     assert_eq!(parts[4], ["0 0,1 1,2 2,3 3,", "255"]);
     assert_eq!(parts[5], ["0 3", "1 2", "2 3", "255", "3 2"]);
     assert_eq!(parts[6], ["0 0,1", "1 0,1"], "each sees the GPUs of all");
+    assert_eq!(parts[7], ["0 0", "1 1", "2 2", "3 3"], "the tasks of the job count");
     assert!(err.contains("--gpu-bind") && err.contains("`gres/nic` cannot be bound"), "{err}");
 }
 

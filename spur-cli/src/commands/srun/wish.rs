@@ -38,7 +38,15 @@ pub(super) fn request(
     let environment_tasks = either("SLURM_NTASKS", "SLURM_NPROCS");
     let environment_nodes = either("SLURM_NNODES", "SLURM_JOB_NUM_NODES");
     let environment_tasks_per_node = number("SLURM_NTASKS_PER_NODE");
+    // The job's tasks count before those that follow from GPUs.
+    let said = (wishes.spec.tasks, wishes.spec.tasks_per_node);
+    if said == (None, None) {
+        wishes.spec.tasks = environment_tasks;
+    }
     wishes.derive()?;
+    if said == (None, None) && environment_tasks.is_some() {
+        wishes.spec.tasks = None;
+    }
     honour_tasks(session, &mut wishes, environment_nodes);
     let nodes: Option<NodeCount> = match wishes.spec.nodes.as_str() {
         "" => None,

@@ -460,7 +460,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N mem=MB mem-per-cpu=MB array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no hold kill-invalid held name=N`
+/// `nodes=N tasks=N cpus=N gpus=N mem=MB mem-per-cpu=MB array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no hold kill-invalid held name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -489,6 +489,7 @@ fn submission(rest: &[&str]) -> Submission {
             nodes: get("nodes").map(|text| text.parse().expect("a number of nodes")),
             tasks: number("tasks"),
             cpus_per_task: number("cpus"),
+            gpus: gpus(get("gpus")),
             memory: (number("mem").map(|mb| MemoryNeed::PerNode(mb.into())))
                 .or(number("mem-per-cpu").map(|mb| MemoryNeed::PerCpu(mb.into()))),
             nodelist: get("on").map(|list| Box::new(list.parse().expect("a hostlist"))),

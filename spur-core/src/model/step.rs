@@ -92,7 +92,8 @@ pub struct Step {
     /// How its ranks were dealt to nodes, if somebody has said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// Whether it has devices of its own, those of its nodes; otherwise all that its job has.
+    /// Whether it has devices of its own, those of its nodes; otherwise it sees these, or, where there are none, all that
+    /// its job has, as others may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_gres: bool,
     /// GPUs of each task; 0: the tasks of a node share them.
@@ -122,7 +123,7 @@ pub struct StepNode {
     /// Memory that it asked for here, MiB; 0 where it asked for none.
     #[serde(default)]
     pub memory_mb: u64,
-    /// Devices that it asked for here.
+    /// Devices that it asked for here, or sees.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub gres: Box<[GresAlloc]>,
     /// How the tasks here ended; `None` while they run.

@@ -181,7 +181,8 @@ impl Desk {
             let Some(node) = cluster.node(part.node) else { continue };
             let held = alloc.and_then(|alloc| alloc.on(part.node)).cloned();
             let held = held.map(|held| {
-                let gres = if step.own_gres { part.gres.clone() } else { held.gres.clone() };
+                let all = !step.own_gres && part.gres.is_empty();
+                let gres = if all { held.gres.clone() } else { part.gres.clone() };
                 agent::part(&NodeAlloc { gres, ..held }, &node.shape)
             });
             let held = held.unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, MemoryNeed};
 use crate::model::layout::{self, Distribution, Room};
-use crate::model::node::{NodeShape, SHARD};
+use crate::model::node::{NodeGres, NodeShape, SHARD};
 use crate::model::phase::Phase;
 use crate::model::step::{Step, StepNode, StepSpec};
 use crate::text::gres::GresSpec;
@@ -118,16 +118,22 @@ pub(super) fn check(
     let (share, laid_out) = tried?;
     let mut nodes = Vec::with_capacity(laid_out.len());
     let used: Vec<&Candidate<'_>> = laid_out.iter().map(|(at, _)| &candidates[*at]).collect();
-    let portions = portions(job, &used, wish)?;
+    let own_gres = wish.gres.is_some() || !wish.gpus.is_empty() || !wish.gpus_per_task.is_empty();
+    let of_job = as_job(job).filter(|_| alloc.exclusive && !own_gres);
+    let portions = portions(job, &used, of_job.as_ref().unwrap_or(wish))?;
     for ((candidate, portion), (_, ranks)) in used.into_iter().zip(portions).zip(laid_out) {
         let tasks = ranks.len();
         let cpus = share.cpus(candidate, tasks);
+        let gres = match &of_job {
+            Some(asked) => seen(job, candidate, asked, (tasks, &cpus), &portion),
+            None => devices(job, candidate, wish, (tasks, &cpus), &portion)?,
+        };
         nodes.push(StepNode {
             node: candidate.part.node,
             tasks,
             ranks,
             memory_mb: memory(job, candidate, wish, cpus.len())?,
-            gres: devices(job, candidate, wish, (tasks, &cpus), &portion)?,
+            gres,
             cpus,
             exit: None,
             out_of_memory: false,
@@ -144,7 +150,7 @@ pub(super) fn check(
         no_kill: wish.no_kill,
         paused: job.phase.pauses().seconds,
         distribution: wish.distribution,
-        own_gres: wish.gres.is_some() || !wish.gpus.is_empty() || !wish.gpus_per_task.is_empty(),
+        own_gres,
         gpus_per_task: gpus_per_task(wish),
         submit_line: wish.submit_line.clone(),
     };
@@ -339,6 +345,29 @@ fn spread(
     Some(chosen.into_iter().zip(ranks).filter(|(_, ranks)| !ranks.is_empty()).collect())
 }
 
+/// What a step that says nothing of devices sees of nodes that its job has whole: GPUs as the job asked for them.
+fn as_job(job: &Job) -> Option<StepSpec> {
+    let shape = &job.spec.shape;
+    let gres: Vec<GresSpec> = shape.gres.iter().filter(|spec| &*spec.name == "gpu").cloned().collect();
+    let (gpus, gpus_per_task) = (shape.gpus.clone(), shape.gpus_per_task.clone());
+    let asks = !(gres.is_empty() && gpus.is_empty() && gpus_per_task.is_empty());
+    asks.then(|| StepSpec { gres: Some(gres), gpus, gpus_per_task, overlap: true, ..StepSpec::default() })
+}
+
+/// The same on one node, with its other devices; none where it has not so many GPUs, and all are seen.
+fn seen(
+    job: &Job,
+    candidate: &Candidate<'_>,
+    asked: &StepSpec,
+    of_step: (u32, &IdSet),
+    portion: &[GresSpec],
+) -> Box<[GresAlloc]> {
+    let Ok(gpus) = devices(job, candidate, asked, of_step, portion) else { return Box::default() };
+    let entry = |own: &GresAlloc| candidate.shape.and_then(|shape| shape.gres.get(usize::from(own.entry)));
+    let others = candidate.part.gres.iter().filter(|own| !entry(own).is_some_and(NodeGres::is_gpu));
+    gpus.iter().chain(others).cloned().collect()
+}
+
 /// Memory that the step asks for on a node, of what steps that ask have left.
 fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> Result<u64, Reject> {
     let part = candidate.part;
@@ -356,7 +385,7 @@ fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> R
             candidate.name, part.memory_mb
         )));
     }
-    let held: u64 = others(job, part).map(|other| other.memory_mb).sum();
+    let held: u64 = others(job, part).map(|(_, other)| other.memory_mb).sum();
     if held + wanted > part.memory_mb { Err(Reject::StepBusy) } else { Ok(wanted) }
 }
 
@@ -413,7 +442,8 @@ fn devices(
 /// Devices of the job on a node that no other step has asked for.
 fn free_devices(job: &Job, part: &NodeAlloc, wish: &StepSpec) -> Vec<GresAlloc> {
     let mut free = part.gres.to_vec();
-    for held in others(job, part).filter(|_| !wish.overlap).flat_map(|other| other.gres.iter()) {
+    let held = others(job, part).filter(|(step, _)| step.own_gres && !wish.overlap);
+    for held in held.flat_map(|(_, other)| other.gres.iter()) {
         for own in free.iter_mut().filter(|own| own.entry == held.entry) {
             own.ids = own.ids.difference(&held.ids);
         }
@@ -471,9 +501,10 @@ fn per_device(shape: Option<&NodeShape>, own: &GresAlloc) -> u32 {
 }
 
 /// What other steps that have not ended use on a node.
-fn others<'a>(job: &'a Job, part: &'a NodeAlloc) -> impl Iterator<Item = &'a StepNode> {
-    let parts = job.steps.iter().filter(|step| !step.overlap).flat_map(|step| step.nodes.iter());
-    parts.filter(|other| other.node == part.node && other.exit.is_none())
+fn others<'a>(job: &'a Job, part: &'a NodeAlloc) -> impl Iterator<Item = (&'a Step, &'a StepNode)> {
+    let steps = job.steps.iter().filter(|step| !step.overlap);
+    let parts = steps.flat_map(|step| step.nodes.iter().map(|part| (&**step, part)));
+    parts.filter(|(_, other)| other.node == part.node && other.exit.is_none())
 }
 
 fn gpus_per_task(wish: &StepSpec) -> u32 {

@@ -215,7 +215,7 @@ srun -n4 --ntasks-per-node=2 echo each | uniq
 srun -n5 true
 srun -n5 -O sh -c 'echo over' | uniq",
     );
-    let expected = "4 none\n1 1\n2 2\n4 2\n4 none\n1 1\none\neach\nover\n";
+    let expected = "4 none\n1 none\n2 2\n4 2\n4 none\n1 none\none\neach\nover\n";
     assert_eq!((out.as_str(), code), (expected, Some(0)), "{err}");
     for said in [
         "srun: warning: can't run 1 processes on 2 nodes, setting nnodes to 1",

@@ -78,7 +78,7 @@ pub struct Step {
     pub started: Time,
     /// Its nodes in rank order.
     pub nodes: Box<[StepNode]>,
-    /// CPUs of each task; 0 where nobody has named them, and the tasks share all.
+    /// CPUs of each task; 0 where nobody has named them.
     pub cpus_per_task: u32,
     /// Whether its CPUs may be shared with other steps.
     #[serde(default)]

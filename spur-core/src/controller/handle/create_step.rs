@@ -145,7 +145,7 @@ pub(super) fn check(
         name: Arc::clone(&wish.name),
         started: now,
         nodes: nodes.into(),
-        cpus_per_task: share.named.unwrap_or(if share.whole { 0 } else { 1 }),
+        cpus_per_task: share.named.unwrap_or(0),
         overlap: wish.overlap || wish.external,
         no_kill: wish.no_kill,
         paused: job.phase.pauses().seconds,

@@ -260,7 +260,7 @@ srun -m cyclic sh -c \"$show\" | sort; echo --
 srun -m plane=2 sh -c \"$show\" | sort; echo --
 printf 'n3\\nn1\\nn1\\n' >hosts; SLURM_HOSTFILE=hosts srun -n3 sh -c \"$show\" | sort; echo --
 srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*; echo --
-srun -n1 -m cyclic:block sh -c 'echo $SLURM_DISTRIBUTION'; srun -n1 sh -c 'echo [$SLURM_DISTRIBUTION]'";
+srun -n1 -m Cyclic:Block sh -c 'echo $SLURM_DISTRIBUTION'; srun -n1 sh -c 'echo [$SLURM_DISTRIBUTION]'";
     let (out, code, err) = batch(&cluster, &["-N2", "-n6", "--ntasks-per-node=3", "-w", "n[1,3]"], script);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let parts: Vec<Vec<&str>> = out.split("--\n").map(|part| part.lines().collect()).collect();

@@ -184,7 +184,7 @@ pub(super) const AFFINITY: &[Def] = &[
         |s, v| {
             s.step.distribution = distribution(v)?;
             let (how, size) = v.split_once('=').unwrap_or((v, ""));
-            s.advise("SLURM_DISTRIBUTION", how);
+            s.advise("SLURM_DISTRIBUTION", &how.to_ascii_lowercase());
             if !size.is_empty() {
                 s.advise("SLURM_DIST_PLANESIZE", size);
             }

@@ -684,7 +684,7 @@ mod tests {
         let gpus = facts.held_gpus(&[device("h100", "0-1"), device("a100", "0")]).unwrap();
         let told = |said: &str, per_task, tasks, local| {
             let bind = gpu_bind(said, per_task, tasks).unwrap();
-            let own = gpus_of_task(&gpus, local, &bind, &IdSet::EMPTY);
+            let own = gpus_of_task(&gpus, local, &bind, &IdSet::first(1));
             own.into_iter().find(|(name, _)| name == "SLURM_STEP_GPUS").map(|(_, gpus)| gpus)
         };
         for (said, per_task, tasks, local, gpus) in [
@@ -692,6 +692,8 @@ mod tests {
             ("single:1", 0, 1, 0, None),
             ("mask_gpu:0x6", 0, 2, 0, Some("1,2")),
             ("mask_gpu:0x6", 0, 1, 0, None),
+            ("closest", 0, 2, 1, Some("0")),
+            ("closest", 0, 1, 0, None),
             ("", 2, 2, 0, Some("0,1")),
             ("", 2, 1, 0, Some("0,1")),
             ("per_task:2", 0, 3, 1, Some("2")),

@@ -99,7 +99,6 @@ pub(super) fn gpu_bind(said: &str, per_task: u32, tasks: u32) -> Result<GpuBind,
     let bind: GpuBind = said.parse().map_err(|error| format!("--gpu-bind: {error}"))?;
     Ok(match bind {
         GpuBind::None if said.is_empty() && per_task > 0 => GpuBind::PerTask(per_task),
-        GpuBind::None | GpuBind::Closest => bind,
         _ if tasks == 1 => GpuBind::None,
         _ => bind,
     })

@@ -282,7 +282,7 @@ fn why_tells_when_any_job_will_start() {
     let first = cluster.sbatch(&["-t", "10", "--exclusive", "--wrap", "read x <gate"]);
     client.wait_for(first, "RUNNING");
     let details = cluster.ok(&["scontrol", "-d", "show", "job", &first.to_string()]);
-    assert!(details.contains("\n     Nodes=n1 CPU_IDs=0-3 Mem=0 GRES=(null)\n"), "{details}");
+    assert!(details.contains("\n     Nodes=n1 CPU_IDs=0-3 Mem=0 GRES=\n"), "{details}");
     let head = cluster.sbatch(&["-t", "20", "--exclusive", "--wrap", "true"]);
     let last = cluster.sbatch(&["-t", "30", "--exclusive", "--wrap", "true"]);
     client.wait(last, |job| job.reason == "Priority");

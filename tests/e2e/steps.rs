@@ -68,6 +68,8 @@ fn steps_of_a_cancelled_job_have_their_time() {
     up.wait();
     cluster.ok(&["scancel", &job]);
     told.wait();
+    // What `srun` asks for once it has heard.
+    cluster.run(&["scancel", "-s", "KILL", &format!("{job}.0")]);
     leave.open();
     let ended = ["sacct", "-n", "-P", "-o", "state,exitcode", "-j", &format!("{job}.0")];
     cluster.wait_until(|cluster| cluster.ok(&ended) == "FAILED|5:0\n");

@@ -8,6 +8,7 @@ use crate::cluster::{Cluster, Event};
 use crate::id::{JobId, NodeId, StepId};
 use crate::model::caller::Caller;
 use crate::model::job::Job;
+use crate::model::phase::Phase;
 use crate::model::step::Step;
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
@@ -20,6 +21,10 @@ pub(super) struct Decision {
 pub(super) fn check(cluster: &Cluster, caller: &Caller, id: JobId, step: StepId) -> Result<Decision, Reject> {
     let job = owned(cluster, caller, id)?;
     let found = find(job, step)?;
+    // Steps of a job that is ending have been told, and have their time.
+    if matches!(job.phase, Phase::Completing(_)) {
+        return Err(Reject::AlreadyDone);
+    }
     let order = |node| Effect::Signal {
         node,
         attempt: job.attempt(),

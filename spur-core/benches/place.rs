@@ -60,21 +60,21 @@ fn sizes(usual: &[u32]) -> Vec<u32> {
 }
 
 /// Places a job again and again and prints how long it takes, if the arguments name no other kinds of jobs.
-fn row(free: &str, size: u32, name: &str, fabric: &Fabric, view: &View<'_>, ask: &Ask) {
+fn row(free: &str, size: u32, name: &str, view: &View<'_>, ask: &Ask) {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word.parse::<u32>().is_err()).collect();
     let mut words = words.iter().filter(|word| !word.starts_with("--bench")).peekable();
     if words.peek().is_some() && !words.any(|word| word == name) {
         return;
     }
     let start = Instant::now();
-    let placed = place(fabric, view, ask);
+    let placed = place(view, ask);
     let exact = placed.map_or_else(|missed| missed.exact, |placement| placement.exact);
     // Half a second at most.
     let rounds = (500_000_000 / start.elapsed().as_nanos().max(1)).clamp(3, ROUNDS);
     let mut times: Vec<u128> = (0..rounds)
         .map(|_| {
             let start = Instant::now();
-            let _ = black_box(place(fabric, view, black_box(ask)));
+            let _ = black_box(place(view, black_box(ask)));
             start.elapsed().as_nanos()
         })
         .collect();
@@ -91,10 +91,10 @@ fn main() {
     println!("{:>6} {:>6} {:>32} {:>12} {:>12}", "free", "size", "asks", "least", "median");
     for percent in [100, 50, 5] {
         let slots = Slots::whole(&fabric, open(percent));
-        let view = View::new(&slots, &idle);
+        let view = View::new(&fabric, &slots, &idle);
         for nodes in sizes(&[1, 8, 30, 100, 500, 1000, 5000]) {
             for (name, ask) in asks(nodes) {
-                row(&format!("{percent}%"), nodes, name, &fabric, &view, &ask);
+                row(&format!("{percent}%"), nodes, name, &view, &ask);
             }
         }
     }
@@ -108,12 +108,12 @@ fn main() {
 /// node.
 fn outlines(fabric: &Fabric, idle: &Slots) {
     let slots = Slots::whole(fabric, (0..NODES as usize).filter(|node| node % 3_000 != 7).collect());
-    let view = View::new(&slots, idle);
+    let view = View::new(fabric, &slots, idle);
     for nodes in sizes(&[8, 100, 1000]) {
         let contiguous = Ask { contiguous: true, ..Ask::nodes(nodes) };
-        row("", nodes, "--contiguous", fabric, &view, &contiguous);
+        row("", nodes, "--contiguous", &view, &contiguous);
         let leaves = nodes.div_ceil(LEAF).max(2);
-        row("", nodes, "adjacent", fabric, &view, &Ask { adjacent: Some(leaves), ..Ask::nodes(nodes) });
+        row("", nodes, "adjacent", &view, &Ask { adjacent: Some(leaves), ..Ask::nodes(nodes) });
     }
 }
 
@@ -149,19 +149,19 @@ fn task_slots(fabric: &Fabric) {
     let idle = Slots::tasks(fabric, vec![8; NODES as usize]);
     let whole = Slots::whole(fabric, open);
     let weights = Weights::new((0..NODES).map(|node| 1 + node % 3).collect());
-    let tasks = View::new(&slots, &idle);
+    let tasks = View::new(fabric, &slots, &idle);
     let weighed = View { weights: Some(&weights), ..tasks };
     for count in sizes(&[1, 7, 16, 60, 200, 1_000]) {
         let nodes = count.div_ceil(5);
         let fixed = Ask { nodes: Some((nodes, nodes)), ..Ask::tasks(count) };
         let capped = Ask { max_tasks_per_node: Some(4), ..Ask::tasks(count) };
-        row("", count, "-n", fabric, &tasks, &Ask::tasks(count));
-        row("", count, "-n, --ntasks-per-node=4", fabric, &tasks, &capped);
-        row("", count, "-n, weights", fabric, &weighed, &Ask::tasks(count));
-        row("", count, "-N, weights", fabric, &View { slots: &whole, ..weighed }, &Ask::nodes(count));
-        row("", count, "-N, shared", fabric, &tasks, &Ask::nodes(count));
+        row("", count, "-n", &tasks, &Ask::tasks(count));
+        row("", count, "-n, --ntasks-per-node=4", &tasks, &capped);
+        row("", count, "-n, weights", &weighed, &Ask::tasks(count));
+        row("", count, "-N, weights", &View { slots: &whole, ..weighed }, &Ask::nodes(count));
+        row("", count, "-N, shared", &tasks, &Ask::nodes(count));
         if count <= 60 {
-            row("", count, "-N and -n", fabric, &tasks, &fixed);
+            row("", count, "-N and -n", &tasks, &fixed);
         }
     }
 }
@@ -178,7 +178,7 @@ fn shares(fabric: &Fabric) {
     let used = open(50, |node| 1 + node * 5 % 7);
     let mostly_idle = open(99, |node| if node * 7 % 100 < 3 { 1 + node % 7 } else { 8 });
     for (free, slots) in [("idle", &idle), ("most", &mostly_idle), ("half", &used)] {
-        let view = View::new(slots, &idle);
+        let view = View::new(fabric, slots, &idle);
         for nodes in sizes(&[1, 8, 30, 96, 500, 1000, 5000]) {
             let plain = Ask::nodes(nodes);
             let must = Ask { must: Some(Layer(2)), ..plain.clone() };
@@ -192,7 +192,7 @@ fn shares(fabric: &Fabric) {
                 ("share, leaf*4", rounded),
                 ("share, 7 nodes of a leaf", capped),
             ] {
-                row(free, nodes, name, fabric, &view, &ask);
+                row(free, nodes, name, &view, &ask);
             }
         }
     }

@@ -299,9 +299,9 @@ fn main() {
             Slots::tasks(fabric, vec![192; NODES as usize])
         };
         let Question { kind, ask, weights } = Question::new(fabric, &slots, most, &mut random);
-        let view = View { weights: weights.as_ref(), ..View::new(&slots, &idle) };
+        let view = View { weights: weights.as_ref(), ..View::new(fabric, &slots, &idle) };
         let start = busy();
-        let answer = place(fabric, &view, &ask);
+        let answer = place(&view, &ask);
         let took = busy() - start;
         sum += took;
         let (is_placed, is_exact) = match &answer {

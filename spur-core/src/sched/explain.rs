@@ -90,7 +90,7 @@ pub(super) fn fits_up(inventory: &Inventory, eligible: &EligibleNodes, stage: &S
         up.to_mut().set(&eligible.fabric, pos, 0);
     }
     let view = eligible.view(&up);
-    stage.asks.iter().any(|ask| place::place(&eligible.fabric, &view, ask).is_ok())
+    stage.asks.iter().any(|ask| place::place(&view, ask).is_ok())
 }
 
 /// Whether a job would fit if every node were up and idle: then the nodes that are not are to blame, by name.
@@ -103,7 +103,7 @@ pub(super) fn when_all_are_up(
     let view = eligible.view(&eligible.idle);
     let mut said = (Reason::BadConstraints, String::new());
     for ask in &stage.asks {
-        match place::place_or_say(&eligible.fabric, &view, ask) {
+        match place::place_or_say(&view, ask) {
             Ok(_) => return Ok(missing(inventory, eligible, ask)),
             Err(misfit) if !misfit.exact => said = (Reason::Resources, cut(&eligible.fabric, ask, misfit)),
             // What is not known of one size is not known of the job.
@@ -131,7 +131,7 @@ fn missing(inventory: &Inventory, eligible: &EligibleNodes, ask: &Ask) -> Option
         ids = admitted.filter(out).collect();
         // Not those where it could not be anyway.
         let view = eligible.view(&eligible.idle);
-        let could = place::could_hold(&eligible.fabric, &view, ask);
+        let could = place::could_hold(&view, ask);
         let serves = |id: &NodeId| eligible.pos(id.0).is_some_and(|pos| could.contains(pos.index()));
         let serving: Vec<NodeId> = ids.iter().copied().filter(serves).collect();
         if !serving.is_empty() {

@@ -525,21 +525,20 @@ fn fits_idle(
     if let Some(ask) = stages.first().map(Stage::ask) {
         counted(partition, eligible, ask, &spec.shape)?;
     }
+    let idle = View::new(&eligible.fabric, &eligible.idle, &eligible.idle);
     let mut reason = None;
     for stage in stages {
         // Of several sizes one that can be is enough; the smallest, which is last, says why none can.
-        let may = |ask| match say {
-            Say::Nearest => !place::is_never(&eligible.fabric, &eligible.idle, ask),
-            Say::Sure => {
-                place::place(&eligible.fabric, &View::new(&eligible.idle, &eligible.idle), ask).is_ok()
-            }
+        let may = |ask| match place::place(&idle, ask) {
+            Ok(_) => true,
+            Err(missed) => say == Say::Nearest && !missed.exact,
         };
         if stage.asks.iter().any(may) {
             let warning = reason.map(|why| format!("{why}; the job waits in vain until that relaxes"));
             return Ok(stage.warnings.into_iter().chain(warning).collect());
         }
         reason = reason.or_else(|| match say {
-            Say::Nearest => place::refusal(&eligible.fabric, &eligible.idle, stage.asks.last()?),
+            Say::Nearest => place::refusal(&idle, stage.asks.last()?),
             Say::Sure => Some(Never::default()),
         });
     }

@@ -290,7 +290,7 @@ impl ReplacementSearch<'_> {
         };
         let occupied = self.ask.minds_others(1).map(|_| self.occupied());
         let view = View { occupied: occupied.as_ref(), ..self.eligible.view(&slots) };
-        place::place(fabric, &view, &ask).ok()
+        place::place(&view, &ask).ok()
     }
 
     /// Positions that others have anything of, or will have what is kept for them.

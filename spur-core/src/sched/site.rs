@@ -251,7 +251,7 @@ fn among(
         most = most.max(open.nodes());
         let view = eligible.view(&open);
         let mut asks = prospect.stages.iter().flat_map(|stage| &stage.asks);
-        if let Some(found) = asks.find_map(|ask| place::place(&eligible.fabric, &view, ask).ok()) {
+        if let Some(found) = asks.find_map(|ask| place::place(&view, ask).ok()) {
             let mut nodes: Vec<NodeId> =
                 found.shares.iter().map(|(pos, _)| eligible.fabric.node(*pos)).collect();
             nodes.sort_unstable();

@@ -137,19 +137,19 @@ impl World {
 
     fn answer(&self, ask: &Ask, exclusive: bool) -> String {
         let (slots, idle) = (self.slots(exclusive, false), self.slots(exclusive, true));
-        if let Some(refusal) = place::refusal(&self.fabric, &idle, ask) {
+        if let Some(refusal) = place::refusal(&View::new(&self.fabric, &idle, &idle), ask) {
             return format!("refused: {refusal}");
         }
         let occupied: FixedBitSet = (0..self.fabric.len()).filter(|&index| self.used[index] > 0).collect();
-        let view = View { occupied: Some(&occupied), ..View::new(&slots, &idle) };
-        match place::place_or_say(&self.fabric, &view, ask) {
+        let view = View { occupied: Some(&occupied), ..View::new(&self.fabric, &slots, &idle) };
+        match place::place_or_say(&view, ask) {
             Ok(placement) => {
                 let name = |(pos, share): &(Pos, u32)| match (exclusive, share) {
                     (true, _) => self.fabric.node_name(*pos).to_owned(),
                     (false, share) => format!("{}*{share}", self.fabric.node_name(*pos)),
                 };
                 let names: Vec<String> = placement.shares.iter().map(name).collect();
-                let lost = place::rivals(&self.fabric, &view, ask, &placement, 2);
+                let lost = place::rivals(&view, ask, &placement, 2);
                 format!("{}\n{}", names.join(" "), placement.sentence(&self.fabric, &lost))
             }
             Err(misfit) => format!("waits: {}", misfit.sentence(&self.fabric)),

@@ -382,6 +382,6 @@ fn fit(
         if opens { seconds.throughout(node, at, lasts) } else { [0; 3] }
     });
     let idle = slots(&|node| if holds(node) { full(world, node) } else { [0; 3] });
-    let placement = place::place(fabric, &View::new(&now, &idle), &plain.ask(fabric)).ok()?;
+    let placement = place::place(&View::new(fabric, &now, &idle), &plain.ask(fabric)).ok()?;
     Some(placement.shares.iter().map(|(pos, tasks)| (fabric.node(*pos), *tasks)).collect())
 }

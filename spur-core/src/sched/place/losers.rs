@@ -1,6 +1,6 @@
 //! The domains that could have held a job that was placed, and why they lost.
 
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::fabric::{DomainId, Layer, Pos};
 
 use super::answer::{Lost, LostWhy, Placement};
 use super::ask::{Ask, Strategy};
@@ -13,17 +13,17 @@ use super::special::{self, Equal};
 ///
 /// `ask` and `view` are those of the placement; `nodes` is the number of nodes it got, where the ask left that open.
 #[must_use]
-pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement, most: usize) -> Vec<Lost> {
+pub fn rivals(view: &View<'_>, ask: &Ask, placement: &Placement, most: usize) -> Vec<Lost> {
     let outlined = ask.contiguous || ask.adjacent.is_some() || ask.segment.is_some();
-    if ask.strategy == Strategy::Flat || fabric.roots().is_empty() || outlined {
+    if ask.strategy == Strategy::Flat || view.fabric.roots().is_empty() || outlined {
         return Vec::new();
     }
     if let Some(equal) = Equal::of(view, ask) {
         let view = View { slots: &equal.whole, ..*view };
-        return equal.lost(rivals(fabric, &view, &equal.ask, placement, most));
+        return equal.lost(rivals(&view, &equal.ask, placement, most));
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
-    let problem = Problem::framed(fabric, view, ask, nodes, &Meter::new(ask.budget));
+    let problem = Problem::framed(view, ask, nodes, &Meter::new(ask.budget));
     let Some(problem) = problem else { return Vec::new() };
     match placement.shares[..] {
         [(winner, _)] if !view.slots.are_whole() => of_nodes(&problem, winner, most),

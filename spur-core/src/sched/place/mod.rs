@@ -30,7 +30,7 @@ pub use ask::{
     Wish, resolve, strategy, wished_features,
 };
 pub use dispatch::place;
-pub use explain::{Nearest, Never, could_hold, hold_fewer, is_never, place_or_say, refusal};
+pub use explain::{Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};
 pub use losers::rivals;
 pub(crate) use slots::open;
 pub use slots::{Slots, View, Weights};

@@ -110,11 +110,10 @@ impl<'a> Clearing<'a> {
         if self.missing() > 0 {
             return None;
         }
-        let fabric = self.freed.fabric();
         let occupied =
             self.freed.claimant.asks.iter().find_map(|ask| ask.minds_others(1)).map(|_| self.occupied());
         let view = View { occupied: occupied.as_ref(), ..self.freed.claimant.eligible.view(&self.slots) };
-        self.freed.claimant.asks.iter().find_map(|ask| place::place(fabric, &view, ask).ok())
+        self.freed.claimant.asks.iter().find_map(|ask| place::place(&view, ask).ok())
     }
 
     /// Positions where somebody still is.

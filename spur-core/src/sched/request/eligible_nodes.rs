@@ -166,7 +166,7 @@ impl EligibleNodes {
     /// What a placement looks at.
     pub(crate) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         let performance = self.performance.as_deref();
-        View { weights: self.weights.as_deref(), performance, ..View::new(slots, &self.idle) }
+        View { weights: self.weights.as_deref(), performance, ..View::new(&self.fabric, slots, &self.idle) }
     }
 }
 

@@ -213,7 +213,7 @@ pub(crate) trait Space {
         let occupied = whole.then(|| self.occupied(query.realm, eligible, (now, query.run_time), true));
         self.show_now(Aspect { query, stage, eligible }, |slots| {
             let view = View { occupied: occupied.as_ref(), ..eligible.view(slots) };
-            let say = |ask| place::place_or_say(&eligible.fabric, &view, ask).err();
+            let say = |ask| place::place_or_say(&view, ask).err();
             let (least, larger) = stage.asks.split_last()?;
             let misfit = larger.iter().all(|ask| say(ask).is_some()).then(|| say(least)).flatten()?;
             let free = if query.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };

@@ -100,14 +100,13 @@ pub(crate) fn placed(
     slots: &Slots,
     names: bool,
 ) -> (Option<(Placement, Vec<Lost>)>, bool) {
-    let fabric = &eligible.fabric;
     let view = View { occupied, ..eligible.view(slots) };
     let mut is_sure = true;
     let found = asks.iter().find_map(|ask| {
-        let placed = place::place(fabric, &view, ask);
+        let placed = place::place(&view, ask);
         is_sure &= placed.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
         let placement = placed.ok()?;
-        let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        let lost = if names { place::rivals(&view, ask, &placement, RIVALS) } else { Vec::new() };
         Some((placement, lost))
     });
     (found, is_sure)

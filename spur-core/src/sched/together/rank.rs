@@ -11,7 +11,8 @@ use crate::sched::place::{Ask, Mode, Placement, Slots, Strategy, View};
 /// whether it is outside the preferred domain; the layer of the deepest common domain; and domains at every layer from
 /// the top down. For `distributed` the number of domains from the top down, more being better. Steps 1 to 3 of the order
 /// in `docs/topology.md`.
-pub(super) fn locality(view: &View<'_>, fabric: &Fabric, ask: &Ask, placement: &Placement) -> Vec<i64> {
+pub(super) fn locality(view: &View<'_>, ask: &Ask, placement: &Placement) -> Vec<i64> {
+    let fabric = view.fabric;
     let mut key = Vec::new();
     let nodes = i64::try_from(placement.shares.len()).unwrap_or(i64::MAX);
     key.push(if ask.nodes.is_some() && !ask.is_limited { -nodes } else { 0 });

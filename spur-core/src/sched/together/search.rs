@@ -408,7 +408,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         let taken: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
         let waste = common.map_or(0, |id| slots.of(id).saturating_sub(taken));
         let placement = Placement { shares, spans, common, waste, exact: true };
-        let key = locality(&eligible.view(slots), fabric, ask, &placement);
+        let key = locality(&eligible.view(slots), ask, &placement);
         let fit = fit(slots, fabric, &placement);
         Some(PlacedComponent { allowed: false, locality: key, fit, seat: Seat { placement, parts } })
     }
@@ -477,7 +477,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
                 }
                 Some(_) | None => Some(Cow::Borrowed(ask)),
             })
-            .find_map(|ask| match place::place(fabric, &view, &ask) {
+            .find_map(|ask| match place::place(&view, &ask) {
                 Ok(placement) => Some((ask, placement)),
                 Err(misfit) => {
                     missed &= misfit.exact;
@@ -489,7 +489,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
                 None
             })?;
         self.exact &= placement.exact;
-        let key = locality(&view, fabric, &ask, &placement);
+        let key = locality(&view, &ask, &placement);
         // What is left over is counted in all there is, not in what was allowed.
         let fit = fit(&self.open[member], fabric, &placement);
         let parts = self.parts(member, &placement.shares)?;

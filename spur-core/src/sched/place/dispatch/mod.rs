@@ -3,7 +3,7 @@
 mod outline;
 mod relax;
 
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::Layer;
 
 use super::answer::{Missed, Placement};
 use super::ask::{Ask, Strategy};
@@ -16,36 +16,36 @@ use super::{flat, pareto, special};
 ///
 /// # Errors
 /// [`Missed`] where none is allowed now, or none was found.
-pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+pub fn place(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     if let (true, Some((_, most))) = (ask.is_limited, ask.nodes) {
-        let unlimited = place(fabric, view, &Ask { nodes: None, is_limited: false, ..ask.clone() });
+        let unlimited = place(view, &Ask { nodes: None, is_limited: false, ..ask.clone() });
         let keeps = |placement: &Placement| placement.shares.len() <= most as usize;
         if unlimited.as_ref().map_or_else(|missed| missed.exact, keeps) {
             return unlimited;
         }
     }
-    let found = search(fabric, view, ask);
-    if is_exact(&found) { found } else { relax::better(fabric, view, ask, found) }
+    let found = search(view, ask);
+    if is_exact(&found) { found } else { relax::better(view, ask, found) }
 }
 
 /// Places a job by one search, which may be cut.
-fn search(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+fn search(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     match Equal::of(view, ask) {
         Some(equal) => {
             let view = View { slots: &equal.whole, ..*view };
-            place_sizes(fabric, &view, &equal.ask).map(|placement| equal.slots(placement))
+            place_sizes(&view, &equal.ask).map(|placement| equal.slots(placement))
         }
-        None => place_sizes(fabric, view, ask),
+        None => place_sizes(view, ask),
     }
 }
 
 /// Places a job on the largest number of nodes for which that is found.
-fn place_sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+fn place_sizes(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     let meter = Meter::new(ask.budget);
-    let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
+    let (mut exact, mut sizes, mut step) = (true, sizes(view, ask), 0);
     let mut without_steps = 0;
     while let Some(nodes) = sizes.nth(step) {
-        match place_size(fabric, view, ask, nodes, &meter) {
+        match place_size(view, ask, nodes, &meter) {
             Ok(placement) => return Ok(Placement { exact: exact && placement.exact, ..placement }),
             Err(missed) => exact &= missed.exact,
         }
@@ -70,7 +70,6 @@ pub(super) fn is_exact(found: &Result<Placement, Missed>) -> bool {
 
 /// The numbers of nodes to try, the largest first.
 fn sizes(
-    fabric: &Fabric,
     view: &View<'_>,
     ask: &Ask,
 ) -> impl DoubleEndedIterator<Item = Option<u32>> + ExactSizeIterator + use<> {
@@ -86,7 +85,7 @@ fn sizes(
     let open = u32::try_from(view.slots.nodes()).unwrap_or(u32::MAX);
     let most = match ask.must {
         Some(layer) if layer > Layer::NODE && ask.strategy != Strategy::Flat => {
-            let holders = fabric.domains().filter(|(_, domain)| domain.layer() <= layer);
+            let holders = view.fabric.domains().filter(|(_, domain)| domain.layer() <= layer);
             holders.map(|(id, _)| view.slots.nodes_of(id)).max().unwrap_or(0)
         }
         _ => open,
@@ -97,22 +96,16 @@ fn sizes(
 
 /// Places a job on a given number of nodes (None: on as many as its tasks need). Where nothing is picked by size once a
 /// search is cut, every number has steps of its own.
-fn place_size(
-    fabric: &Fabric,
-    view: &View<'_>,
-    ask: &Ask,
-    nodes: Option<u32>,
-    meter: &Meter,
-) -> Result<Placement, Missed> {
-    if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
-        return meter.apart(|meter| flat::place_flat(fabric, view, ask, nodes, meter));
+fn place_size(view: &View<'_>, ask: &Ask, nodes: Option<u32>, meter: &Meter) -> Result<Placement, Missed> {
+    if ask.strategy == Strategy::Flat || view.fabric.roots().is_empty() {
+        return meter.apart(|meter| flat::place_flat(view, ask, nodes, meter));
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
-        return meter.apart(|meter| outline::place_segments(fabric, view, ask, nodes, segment, meter));
+        return meter.apart(|meter| outline::place_segments(view, ask, nodes, segment, meter));
     }
     let plain = without_needless(ask, nodes);
     let ask = plain.as_ref().unwrap_or(ask);
-    solve(&Problem::framed(fabric, view, ask, nodes, meter).ok_or(Missed::NONE)?)
+    solve(&Problem::framed(view, ask, nodes, meter).ok_or(Missed::NONE)?)
 }
 
 /// An ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf

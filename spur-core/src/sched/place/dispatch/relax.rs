@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::model::fabric::{Fabric, Pos};
+use crate::model::fabric::Pos;
 
 use super::outline::are_side_by_side;
 use super::{is_exact, search};
@@ -59,7 +59,6 @@ fn leave_out_block_rule(ask: &mut Ask) {
 
 /// A placement, or one that is no worse than what a search that was cut has found, if it has found any.
 pub(super) fn better(
-    fabric: &Fabric,
     view: &View<'_>,
     ask: &Ask,
     found: Result<Placement, Missed>,
@@ -71,13 +70,13 @@ pub(super) fn better(
     };
     let constraints: Vec<Without> = WISHES.into_iter().chain(CONSTRAINTS).filter(is_in).collect();
     if ask.strategy == Strategy::Flat
-        || fabric.roots().is_empty()
+        || view.fabric.roots().is_empty()
         || ask.segment.is_some()
         || constraints.is_empty()
     {
         return found;
     }
-    let judged = |placement: Placement| Some((standing(fabric, view, ask, &placement)?, placement));
+    let judged = |placement: Placement| Some((standing(view, ask, &placement)?, placement));
     // What is found already can only be bettered where something is wished for: with weights, lighter nodes.
     let is_settled = view.weights.is_none() && !WISHES.iter().any(is_in);
     if found.is_ok() && is_settled {
@@ -85,7 +84,7 @@ pub(super) fn better(
     }
     let mut best = found.ok().and_then(judged);
     for (easier, is_looser) in easier(ask, &constraints) {
-        let answer = search(fabric, view, &easier);
+        let answer = search(view, &easier);
         if is_looser && answer.is_err() && is_exact(&answer) {
             return Err(Missed::NONE);
         }
@@ -129,12 +128,7 @@ fn easier(ask: &Ask, constraints: &[Without]) -> Vec<(Ask, bool)> {
 
 /// The place of a placement in the order of preference, the most nodes first where their number is open; `None` where it is
 /// not allowed.
-fn standing(
-    fabric: &Fabric,
-    view: &View<'_>,
-    ask: &Ask,
-    placement: &Placement,
-) -> Option<(Reverse<Option<u32>>, Rank)> {
+fn standing(view: &View<'_>, ask: &Ask, placement: &Placement) -> Option<(Reverse<Option<u32>>, Rank)> {
     let nodes = u32::try_from(placement.shares.len()).ok()?;
     if ask.nodes.is_some_and(|(least, most)| !(least..=most).contains(&nodes)) {
         return None;
@@ -142,11 +136,11 @@ fn standing(
     let positions = placement.positions();
     let follow = |pair: &[Pos]| pair[0].index() + 1 == pair[1].index();
     let is_outlined = (!ask.contiguous || positions.windows(2).all(follow))
-        && ask.adjacent.is_none_or(|leaves| are_side_by_side(fabric, positions.iter().copied(), leaves));
+        && ask.adjacent.is_none_or(|leaves| are_side_by_side(view.fabric, positions.iter().copied(), leaves));
     if !is_outlined {
         return None;
     }
     let counted = ask.nodes.map(|_| nodes);
-    let problem = Problem::framed(fabric, view, ask, counted, &Meter::new(ask.budget))?;
+    let problem = Problem::framed(view, ask, counted, &Meter::new(ask.budget))?;
     Some((Reverse(counted), problem.judge(&placement.shares)?))
 }

@@ -12,22 +12,22 @@ use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{Meter, Problem, frame, positions};
 use crate::sched::place::slots::View;
 
-pub use words::{Nearest, Never, hold_fewer, is_never, refusal};
+pub use words::{Nearest, Never, hold_fewer, refusal};
 
 /// The same for somebody who wants to know why not, which takes a few searches more.
 ///
 /// # Errors
 /// [`Misfit`] where there is no placement; it says what is missing where.
-pub fn place_or_say(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
-    place(fabric, view, ask).map_err(|missed| misfit(fabric, view, ask, missed))
+pub fn place_or_say(view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+    place(view, ask).map_err(|missed| misfit(view, ask, missed))
 }
 
 /// How many of the nearest domains are named.
 const NAMED: usize = 3;
 
 /// What is missing for a job that could not be placed.
-pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
-    let (within, problem) = least(fabric, view, ask);
+pub(super) fn misfit(view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
+    let (fabric, (within, problem)) = (view.fabric, least(view, ask));
     let nodes = ask.nodes.map(|(least, _)| least);
     // For one task on one node, the node is what is wanted.
     let is_one = nodes == Some(1) && ask.tasks == Some(1);
@@ -58,7 +58,7 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask, missed: Missed
     if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
         misfit.kind = MisfitKind::Required;
     } else if misfit.kind == MisfitKind::Shape {
-        misfit.kind = shape(fabric, view, ask, (unit, wanted));
+        misfit.kind = shape(view, ask, (unit, wanted));
         if let MisfitKind::Span { layer, .. } = misfit.kind {
             takes = largest(&problem, fabric.domains_covering(layer));
         }
@@ -68,10 +68,10 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask, missed: Missed
 }
 
 /// The question for the least number of nodes, and the layer of which one domain has to hold the job, if there is one.
-fn least<'a>(fabric: &'a Fabric, view: &'a View<'a>, ask: &'a Ask) -> (Option<Layer>, Option<Problem<'a>>) {
+fn least<'a>(view: &'a View<'a>, ask: &'a Ask) -> (Option<Layer>, Option<Problem<'a>>) {
     let nodes = ask.nodes.map(|(least, _)| least);
-    let frame = frame(fabric, view, ask, nodes);
-    (frame.within, Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget)))
+    let frame = frame(view, ask, nodes);
+    (frame.within, Problem::new(view, ask, nodes, frame, &Meter::new(ask.budget)))
 }
 
 /// The domains of which one has to hold a job.
@@ -85,9 +85,10 @@ fn holders(fabric: &Fabric, within: Option<Layer>) -> Vec<DomainId> {
 /// The positions of domains that could hold the whole job by their room and by the nodes that it names; all where no
 /// domain has to.
 #[must_use]
-pub fn could_hold(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> FixedBitSet {
+pub fn could_hold(view: &View<'_>, ask: &Ask) -> FixedBitSet {
+    let fabric = view.fabric;
     let mut could = FixedBitSet::with_capacity(fabric.len());
-    match least(fabric, view, ask) {
+    match least(view, ask) {
         (Some(within), Some(problem)) if ask.strategy != Strategy::Flat => {
             let holds = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(&problem, *id);
             let suited = holders(fabric, Some(within)).into_iter().filter(holds);
@@ -114,16 +115,17 @@ fn fast_enough(fabric: &Fabric, need: u64) -> impl Iterator<Item = DomainId> {
 }
 
 /// Which one constraint stands in the way of a job for which enough is free, if it is one by itself.
-fn shape(fabric: &Fabric, view: &View<'_>, ask: &Ask, (unit, wanted): (Unit, u32)) -> MisfitKind {
-    let without = |ask: Ask| place(fabric, view, &ask).is_ok();
+fn shape(view: &View<'_>, ask: &Ask, (unit, wanted): (Unit, u32)) -> MisfitKind {
+    let without = |ask: Ask| place(view, &ask).is_ok();
     if let [(layer, most)] = ask.max_spans[..]
         && without(Ask { max_spans: Vec::new(), ..ask.clone() })
     {
         return MisfitKind::Span { layer, most };
     }
     if ask.contiguous {
-        let longest =
-            (fabric.roots().iter()).map(|&root| stretch(view, unit, fabric.domain(root).range())).max();
+        let longest = (view.fabric.roots().iter())
+            .map(|&root| stretch(view, unit, view.fabric.domain(root).range()))
+            .max();
         if let Some(longest) = longest.filter(|longest| *longest < wanted) {
             return MisfitKind::Apart { longest };
         }

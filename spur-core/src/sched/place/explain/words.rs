@@ -182,30 +182,24 @@ impl Display for Never {
     }
 }
 
-/// Whether a job can never be placed on an idle cluster with every node up.
-#[must_use]
-pub fn is_never(fabric: &Fabric, idle: &Slots, ask: &Ask) -> bool {
-    place_or_say(fabric, &View::new(idle, idle), ask).is_err_and(|misfit| misfit.exact)
-}
-
 /// Whether a job can never be placed on an idle cluster with every node up; if so, why, and the nearest ask that can:
 /// `must:block with 20 nodes: the largest block has 18 nodes; ask ≤ 18, or must:block2`.
 ///
-/// `idle` is what the nodes that are admitted offer when nothing runs.
+/// `view` is what the nodes that are admitted offer when nothing runs.
 #[must_use]
-pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<Never> {
-    let view = View::new(idle, idle);
-    let misfit = place_or_say(fabric, &view, ask).err().filter(|misfit| misfit.exact)?;
-    if let Some(never) = too_few_for_counts(fabric, &view, ask) {
+pub fn refusal(view: &View<'_>, ask: &Ask) -> Option<Never> {
+    let fabric = view.fabric;
+    let misfit = place_or_say(view, ask).err().filter(|misfit| misfit.exact)?;
+    if let Some(never) = too_few_for_counts(view, ask) {
         return Some(never);
     }
     let unit = misfit.unit.name(misfit.wanted);
     let asked = format!("{} {unit}", misfit.wanted);
-    let multiple = forbidding(fabric, &view, ask);
+    let multiple = forbidding(view, ask);
     let text = match (ask.must, misfit.nearest.first()) {
         _ if let Some((layer, by)) = multiple => {
             let name = fabric.layer_name(layer);
-            match largest_multiple(fabric, &view, misfit.unit, layer) {
+            match largest_multiple(view, misfit.unit, layer) {
                 most if most < by => {
                     format!("{name}*{by} with {asked}: the largest {name} has {most} {unit}")
                 }
@@ -229,29 +223,25 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<Never> {
             format!("{asked}: the largest part of the fabric, {name}, holds {most}")
         }
         (_, None) if misfit.kind == MisfitKind::TooFew => match misfit.unit {
-            Unit::Nodes => format!("{asked}: there are {}", idle.nodes()),
-            Unit::Tasks => format!("{asked}: there are {}", idle.total()),
+            Unit::Nodes => format!("{asked}: there are {}", view.slots.nodes()),
+            Unit::Tasks => format!("{asked}: there are {}", view.slots.total()),
         },
         _ if !ask.required.is_empty()
-            && place(fabric, &view, &Ask { required: Vec::new(), ..ask.clone() }).is_ok() =>
+            && place(view, &Ask { required: Vec::new(), ..ask.clone() }).is_ok() =>
         {
             let part = misfit.layer.map_or("part of the fabric", |layer| fabric.layer_name(layer));
             format!("{asked}: no {part} holds them with all nodes of -w")
         }
         _ => format!("{asked}: no part of the fabric has the shape asked for, even when idle"),
     };
-    let nearest = [
-        fewer(fabric, &view, ask, misfit.wanted),
-        wider(fabric, &view, ask),
-        slower(fabric, &view, ask),
-        without_fabric(fabric, &view, ask),
-    ];
+    let nearest =
+        [fewer(view, ask, misfit.wanted), wider(view, ask), slower(view, ask), without_fabric(view, ask)];
     Some(Never { text, nearest: nearest.into_iter().flatten().collect(), multiples: multiple.is_some() })
 }
 
 /// The multiple without which the job could be placed, or the first of several.
-fn forbidding(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<(Layer, u32)> {
-    let fits = |multiples: Vec<(Layer, u32)>| place(fabric, view, &Ask { multiples, ..ask.clone() }).is_ok();
+fn forbidding(view: &View<'_>, ask: &Ask) -> Option<(Layer, u32)> {
+    let fits = |multiples: Vec<(Layer, u32)>| place(view, &Ask { multiples, ..ask.clone() }).is_ok();
     let first = ask.multiples.first().filter(|_| fits(Vec::new()))?;
     let without =
         |one: &&(Layer, u32)| fits(ask.multiples.iter().filter(|other| other != one).copied().collect());
@@ -259,14 +249,19 @@ fn forbidding(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<(Layer, u32
 }
 
 /// What the largest domain of a layer has.
-fn largest_multiple(fabric: &Fabric, view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
+fn largest_multiple(view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
     let has = |range: std::ops::Range<usize>| match unit {
         Unit::Nodes => positions(range).filter(|pos| view.slots.at(*pos) > 0).count() as u64,
         Unit::Tasks => positions(range).map(|pos| u64::from(view.slots.at(pos))).sum(),
     };
     let most = match layer {
-        Layer::NODE => (0..fabric.len()).map(|at| has(at..at + 1)).max(),
-        _ => fabric.domains_covering(layer).into_iter().map(|id| has(fabric.domain(id).range())).max(),
+        Layer::NODE => (0..view.fabric.len()).map(|at| has(at..at + 1)).max(),
+        _ => view
+            .fabric
+            .domains_covering(layer)
+            .into_iter()
+            .map(|id| has(view.fabric.domain(id).range()))
+            .max(),
     };
     most.map_or(0, |most| u32::try_from(most).unwrap_or(u32::MAX))
 }
@@ -284,14 +279,14 @@ pub fn hold_fewer(idle: &Slots, nodes: u32, wanted: u64) -> Option<u64> {
 }
 
 /// Where it is only the counts that do not fit the number of nodes: that, with the next larger number that does.
-fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Never> {
+fn too_few_for_counts(view: &View<'_>, ask: &Ask) -> Option<Never> {
     let (_, nodes) = ask.nodes.filter(|_| !ask.counts.is_empty())?;
-    place(fabric, view, &Ask { counts: Vec::new(), ..ask.clone() }).ok()?;
+    place(view, &Ask { counts: Vec::new(), ..ask.clone() }).ok()?;
     let sum = ask.counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
     let mut larger = (nodes.saturating_add(1)..=sum).take(PROBES as usize);
     let fits = |size: &u32| {
         let tasks = ask.tasks.map(|tasks| tasks.max(*size));
-        place(fabric, view, &Ask { nodes: Some((*size, *size)), tasks, ..ask.clone() }).is_ok()
+        place(view, &Ask { nodes: Some((*size, *size)), tasks, ..ask.clone() }).is_ok()
     };
     let unit = Unit::Nodes.name(nodes);
     let nearest = larger.find(fits).map(Nearest::Nodes).into_iter().collect();
@@ -303,12 +298,12 @@ fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nev
 const PROBES: u32 = 64;
 
 /// The largest smaller size that fits.
-fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Nearest> {
-    let holds = (fabric.roots().iter().map(|&id| view.slots.of(id)).max()).unwrap_or(view.slots.total());
+fn fewer(view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Nearest> {
+    let holds = (view.fabric.roots().iter().map(|&id| view.slots.of(id)).max()).unwrap_or(view.slots.total());
     let most = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted.saturating_sub(1));
     let limit = match ask.must {
         Some(layer) if layer > Layer::NODE => {
-            let holders = fabric.domains_covering(layer).into_iter().map(|id| view.slots.of(id));
+            let holders = view.fabric.domains_covering(layer).into_iter().map(|id| view.slots.of(id));
             most.min(u32::try_from(holders.max().unwrap_or(0)).unwrap_or(u32::MAX))
         }
         _ => most,
@@ -320,25 +315,25 @@ fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Nea
         } else {
             smaller.nodes = Some((size, size));
         }
-        place(fabric, view, &smaller).ok().map(|_| Nearest::AtMost(size))
+        place(view, &smaller).ok().map(|_| Nearest::AtMost(size))
     })
 }
 
 /// The fastest links that would do, where faster ones were asked for.
-fn slower(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest> {
+fn slower(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let need = ask.min_speed?;
-    let speeds = fabric.domains().filter_map(|(_, domain)| domain.link().speed);
+    let speeds = view.fabric.domains().filter_map(|(_, domain)| domain.link().speed);
     let slower: BTreeSet<u64> = speeds.filter(|speed| *speed < need).collect();
     let found = slower.into_iter().rev().find_map(|speed| {
         let slower = Ask { min_speed: Some(speed), ..ask.clone() };
-        place(fabric, view, &slower).ok().map(|_| Nearest::Speed(LinkSpeed(speed)))
+        place(view, &slower).ok().map(|_| Nearest::Speed(LinkSpeed(speed)))
     });
-    let without = || place(fabric, view, &Ask { min_speed: None, ..ask.clone() });
+    let without = || place(view, &Ask { min_speed: None, ..ask.clone() });
     found.or_else(|| without().ok().map(|_| Nearest::AnySpeed))
 }
 
 /// Ignoring the fabric, where that would do and nothing was asked of it.
-fn without_fabric(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest> {
+fn without_fabric(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let plain = ask.must.is_none()
         && ask.multiples.is_empty()
         && ask.max_spans.is_empty()
@@ -347,15 +342,15 @@ fn without_fabric(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest
         && ask.min_speed.is_none()
         && !ask.contiguous
         && !ask.whole_leaves;
-    let flat = || place(fabric, view, &Ask { strategy: Strategy::Flat, ..ask.clone() });
+    let flat = || place(view, &Ask { strategy: Strategy::Flat, ..ask.clone() });
     (plain && ask.strategy != Strategy::Flat && flat().is_ok()).then_some(Nearest::Flat)
 }
 
 /// The lowest layer above the one that was asked for that would do.
-fn wider(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest> {
+fn wider(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let must = ask.must?;
-    ((must.0 + 1)..u8::try_from(fabric.layer_names().len()).ok()?).map(Layer).find_map(|layer| {
+    ((must.0 + 1)..u8::try_from(view.fabric.layer_names().len()).ok()?).map(Layer).find_map(|layer| {
         let wider = Ask { must: Some(layer), ..ask.clone() };
-        place(fabric, view, &wider).ok().map(|_| Nearest::Must(fabric.layer_name(layer).to_owned()))
+        place(view, &wider).ok().map(|_| Nearest::Must(view.fabric.layer_name(layer).to_owned()))
     })
 }

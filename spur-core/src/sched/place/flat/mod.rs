@@ -10,7 +10,7 @@ mod counted;
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::fabric::{DomainId, Pos};
 use crate::sched::place::Missed;
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Ask;
@@ -31,12 +31,12 @@ struct Free {
 
 /// Places a job on any nodes, those outside the fabric included; `nodes` as in the ask, but one number.
 pub(super) fn place_flat(
-    fabric: &Fabric,
     view: &View<'_>,
     ask: &Ask,
     nodes: Option<u32>,
     meter: &Meter,
 ) -> Result<Placement, Missed> {
+    let fabric = view.fabric;
     let slots = ask.tasks.or(nodes).ok_or(Missed::NONE)?;
     let wanted = Wanted { slots, nodes };
     let most = if ask.tasks.is_none() { 1 } else { ask.max_tasks_per_node.unwrap_or(u32::MAX) };
@@ -50,12 +50,12 @@ pub(super) fn place_flat(
     let caps = Caps::of(ask);
     if ask.contiguous {
         let chosen = consecutive::best(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
-        return Ok(placement(fabric, view, chosen, (wanted, caps), true));
+        return Ok(placement(view, chosen, (wanted, caps), true));
     }
     let are_alike = ask.tasks.is_none() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();
     if let (true, Some(nodes)) = (are_alike, wanted.nodes) {
         let chosen = first(free, nodes).ok_or(Missed::NONE)?;
-        return Ok(placement(fabric, view, chosen, (wanted, caps), true));
+        return Ok(placement(view, chosen, (wanted, caps), true));
     }
     free.sort_unstable();
     let (chosen, exact) = match caps {
@@ -66,7 +66,7 @@ pub(super) fn place_flat(
         }
     };
     let chosen = chosen.ok_or(Missed { exact })?;
-    Ok(placement(fabric, view, chosen, (wanted, caps), exact))
+    Ok(placement(view, chosen, (wanted, caps), exact))
 }
 
 /// How much is wanted: slots, and nodes where their number is given.
@@ -191,12 +191,12 @@ fn share_out(classes: &mut [Class], slots: u64) -> Option<()> {
 }
 
 fn placement(
-    fabric: &Fabric,
     view: &View<'_>,
     mut chosen: Vec<Free>,
     (wanted, caps): (Wanted, Option<Caps<'_>>),
     exact: bool,
 ) -> Placement {
+    let fabric = view.fabric;
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
     let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);

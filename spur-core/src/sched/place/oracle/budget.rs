@@ -103,7 +103,7 @@ fn constrain(case: &mut Case, random: &mut Random) {
 }
 
 fn answer(case: &Case, ask: &Ask) -> Result<Placement, Misfit> {
-    place_or_say(&case.fabric, &case.view(), ask)
+    place_or_say(&case.view(), ask)
 }
 
 /// How many numbers of a rank come before everything that a mode says.

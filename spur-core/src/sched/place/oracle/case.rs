@@ -311,6 +311,7 @@ impl Case {
 
     pub(super) fn view(&self) -> View<'_> {
         View {
+            fabric: &self.fabric,
             slots: &self.slots,
             idle: &self.idle,
             occupied: Some(&self.occupied),

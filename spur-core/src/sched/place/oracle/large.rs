@@ -23,8 +23,8 @@ fn same(kind: &str, count: u64, most: usize, question: impl Fn(&mut Random) -> (
         let mut general = Ask { budget: ANY, ..case.ask.clone() };
         general.counts.push((case.slots.open().clone(), 1));
         let answer = |ask: &Ask| {
-            let placement = place(&case.fabric, &case.view(), ask).map_err(|missed| missed.exact)?;
-            let lost = rivals(&case.fabric, &case.view(), ask, &placement, most);
+            let placement = place(&case.view(), ask).map_err(|missed| missed.exact)?;
+            let lost = rivals(&case.view(), ask, &placement, most);
             Ok::<_, bool>((placement, lost))
         };
         let (special, general) = (answer(&Ask { budget, ..case.ask.clone() }), answer(&general));
@@ -348,12 +348,12 @@ fn the_largest_will_do() {
     each_seed("the largest leaves", 400, |random| {
         let mut case = whole(random);
         constrain(&mut case, random);
-        let Case { fabric, ask, .. } = &case;
+        let ask = &case.ask;
         let nodes = ask.nodes.map(|(nodes, _)| nodes);
         let view = case.view();
-        let problem = Problem::framed(fabric, &view, ask, nodes, &Meter::new(1));
+        let problem = Problem::framed(&view, ask, nodes, &Meter::new(1));
         let found = problem.as_ref().and_then(largest_first);
-        let is_any = place(fabric, &view, ask).is_ok();
+        let is_any = place(&view, ask).is_ok();
         let is_judged = problem.zip(found.as_ref()).is_none_or(|(problem, placement)| {
             !placement.exact && problem.judge(&placement.shares).is_some()
         });
@@ -371,7 +371,7 @@ fn too_large_for_a_walk() {
     let by_position = (0..fabric.len()).map(|_| random.between(1, 9)).collect();
     let slots = Slots::tasks(&fabric, by_position);
     let tasks = u32::try_from(slots.total()).unwrap() * 9 / 10;
-    let placed = place(&fabric, &View::new(&slots, &slots), &Ask::tasks(tasks)).expect("there is room");
+    let placed = place(&View::new(&fabric, &slots, &slots), &Ask::tasks(tasks)).expect("there is room");
     assert!(!placed.exact);
     assert_eq!(placed.shares.iter().map(|(_, share)| share).sum::<u32>(), tasks);
     assert!(placed.shares.iter().all(|&(pos, share)| (1..=slots.at(pos)).contains(&share)));
@@ -396,10 +396,10 @@ fn no_more_heavy_nodes_where_a_search_is_cut() {
     let takes = (0..fabric.len()).map(|pos| if is_light(pos) { 8 } else { 16 }).collect();
     let weights = Weights::new((0..fabric.len()).map(|pos| if is_light(pos) { 1 } else { 5 }).collect());
     let slots = Slots::tasks(&fabric, takes);
-    let view = View { weights: Some(&weights), ..View::new(&slots, &slots) };
+    let view = View { weights: Some(&weights), ..View::new(&fabric, &slots, &slots) };
     for multiples in [Vec::new(), vec![(Layer::LEAF, 3)]] {
         let ask = Ask { nodes: Some((30, 30)), budget: 20_000, multiples, ..Ask::tasks(333) };
-        let placed = place(&fabric, &view, &ask).expect("there is room");
+        let placed = place(&view, &ask).expect("there is room");
         let light = placed.shares.iter().filter(|(pos, _)| is_light(pos.index())).count();
         assert_eq!((light, placed.shares.len()), (18, 30));
     }

@@ -60,7 +60,7 @@ fn common_multiple(numbers: impl Iterator<Item = u32>) -> u32 {
 }
 
 fn ask(case: &Case) -> Result<Placement, Misfit> {
-    place_or_say(&case.fabric, &case.view(), &case.ask)
+    place_or_say(&case.view(), &case.ask)
 }
 
 /// Whether the answer is right: Ok says whether there is a placement, Err what is wrong with it.
@@ -116,10 +116,10 @@ fn a_few_rivals_are_the_first_of_all() {
         let mut case = Case::new(random, fabric, slots, ask);
         case.maybe(random, 3, Case::constrain);
         let view = case.view();
-        let Ok(placement) = place(&case.fabric, &view, &case.ask) else { continue };
-        let all = rivals(&case.fabric, &view, &case.ask, &placement, 1000);
+        let Ok(placement) = place(&view, &case.ask) else { continue };
+        let all = rivals(&view, &case.ask, &placement, 1000);
         for most in 1..4 {
-            let few = rivals(&case.fabric, &view, &case.ask, &placement, most);
+            let few = rivals(&view, &case.ask, &placement, most);
             assert_eq!(
                 few,
                 all[..most.min(all.len())],

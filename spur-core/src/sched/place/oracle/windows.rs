@@ -27,7 +27,7 @@ fn in_a_row(ask: &mut Ask, random: &mut Random) {
 }
 
 fn answer(case: &Case) -> Result<Placement, Missed> {
-    place(&case.fabric, &case.view(), &case.ask)
+    place(&case.view(), &case.ask)
 }
 
 /// The rank of one slot on each of some nodes, and these; None where that is not allowed.

@@ -32,7 +32,7 @@ impl<'a> Problem<'a> {
     pub(crate) fn takes(&self) -> Option<Takes<'a>> {
         let most = if self.by_nodes { 1 } else { self.ask.max_tasks_per_node.unwrap_or(u32::MAX) };
         let plain = self.only.is_none() && self.units[0] == 1;
-        plain.then(|| Takes::new(self.fabric, self.view, most)).flatten()
+        plain.then(|| Takes::new(self.view, most)).flatten()
     }
 
     fn count_capacity(&self) -> Vec<u32> {

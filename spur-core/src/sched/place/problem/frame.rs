@@ -1,18 +1,18 @@
 //! What the rule of a topology adds to a question.
 
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::Layer;
 use crate::sched::place::ask::{Ask, BlockRule, Strategy};
 use crate::sched::place::slots::View;
 
 use super::Frame;
 
 /// The lowest layer that has to hold the job, and the limit that the block rule sets on the layer below.
-pub(crate) fn frame(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Frame {
+pub(crate) fn frame(view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Frame {
     if ask.strategy != Strategy::Block {
         return Frame { within: ask.must, ..Frame::default() };
     }
     let slots = if nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
-    let rule = BlockRule::new(fabric, view.idle).containment(nodes.unwrap_or(0), slots);
+    let rule = BlockRule::new(view.fabric, view.idle).containment(nodes.unwrap_or(0), slots);
     Frame { within: lower(rule.within, ask.must), touch: rule.touch, ..Frame::default() }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::{Ask, LeafLoad};
 use crate::sched::place::slots::View;
 
@@ -23,11 +23,11 @@ pub(super) struct Loads<'a> {
 
 impl<'a> Loads<'a> {
     /// What the limits come to on the open nodes; `by_nodes` as in [`Problem`].
-    pub(super) fn of(fabric: &Fabric, view: &View<'_>, ask: &'a Ask, by_nodes: bool) -> Self {
+    pub(super) fn of(view: &View<'_>, ask: &'a Ask, by_nodes: bool) -> Self {
         let Some(load) = &ask.leaf_load else { return Self::default() };
         let (mut add_up, mut is_any_limited) = (false, false);
         let most_nodes = |leaf: DomainId| {
-            let open = positions(fabric.domain(leaf).range()).filter(|&pos| view.slots.at(pos) > 0);
+            let open = positions(view.fabric.domain(leaf).range()).filter(|&pos| view.slots.at(pos) > 0);
             let loads: Vec<u32> = open.map(|pos| load.at(pos)).collect();
             let (all, are_alike) = (loads.len(), loads.windows(2).all(|pair| pair[0] == pair[1]));
             let fits = load.most_nodes(0, loads);
@@ -38,7 +38,7 @@ impl<'a> Loads<'a> {
             add_up |= !by_nodes || !are_alike;
             u32::try_from(fits).unwrap_or(u32::MAX)
         };
-        let caps: Vec<u32> = fabric.domains_of(Layer::LEAF).map(most_nodes).collect();
+        let caps: Vec<u32> = view.fabric.domains_of(Layer::LEAF).map(most_nodes).collect();
         Self { caps: (is_any_limited && by_nodes).then_some(caps), each: Some(load).filter(|_| add_up) }
     }
 

@@ -152,13 +152,13 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     /// The question for `nodes` nodes (None: as many as the tasks need), or None where the numbers alone say no.
     pub(super) fn new(
-        fabric: &'a Fabric,
         view: &'a View<'a>,
         ask: &'a Ask,
         nodes: Option<u32>,
         frame: Frame,
         meter: &Meter,
     ) -> Option<Self> {
+        let fabric = view.fabric;
         let by_nodes = ask.tasks.is_none() || ask.tasks == nodes;
         let amount = ask.tasks.or(nodes)?;
         let layers = fabric.top().index() + 1;
@@ -198,12 +198,12 @@ impl<'a> Problem<'a> {
             needs,
             layout: Layout { weights: weights.len(), prefer: ask.prefer.clone(), layers },
             leaf_cap: slots_cap.min(nodes_cap),
-            loads: Loads::of(fabric, view, ask, by_nodes),
+            loads: Loads::of(view, ask, by_nodes),
             leaf_nodes: leaf_nodes.filter(|_| !by_nodes),
             node_unit: frame.unit.filter(|_| !by_nodes),
             limits: Limits::new(),
             rounded: None,
-            barred: barred(fabric, view, ask),
+            barred: barred(view, ask),
             capacity: None,
             forced: Vec::new(),
             weights,
@@ -222,13 +222,12 @@ impl<'a> Problem<'a> {
 
     /// The same with what the rule of the topology adds.
     pub(super) fn framed(
-        fabric: &'a Fabric,
         view: &'a View<'a>,
         ask: &'a Ask,
         nodes: Option<u32>,
         meter: &Meter,
     ) -> Option<Self> {
-        Self::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes), meter)
+        Self::new(view, ask, nodes, frame(view, ask, nodes), meter)
     }
 
     /// The highest layer of which one domain may hold the job.
@@ -458,7 +457,7 @@ impl<'a> Problem<'a> {
     {
         let nodes = if self.by_nodes { Some(self.amount) } else { self.nodes };
         let frame = Frame { within: self.within, ..Frame::default() };
-        Problem::new(self.fabric, self.view, ask, nodes, frame, &self.meter)
+        Problem::new(self.view, ask, nodes, frame, &self.meter)
     }
 
     /// The same question for these leaves, each of which has to be used.
@@ -591,7 +590,8 @@ fn narrow(divisor: u64) -> u32 {
 }
 
 /// Leaves that cannot be taken whole, and domains whose links are too slow.
-fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
+fn barred(view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
+    let fabric = view.fabric;
     let mut barred = FixedBitSet::with_capacity(fabric.domains().count());
     if ask.whole_leaves
         && let Some(occupied) = view.occupied

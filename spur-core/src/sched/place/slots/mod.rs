@@ -432,9 +432,11 @@ pub(super) fn narrow(sum: u64) -> u32 {
     u32::try_from(sum).unwrap_or(u32::MAX)
 }
 
-/// All that a placement looks at besides the fabric: the slots of one moment, and facts about nodes.
+/// All that a placement looks at besides what is asked: a fabric, the slots of one moment, and facts about nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
+    /// The domains over the nodes.
+    pub fabric: &'a Fabric,
     /// What each position could take.
     pub slots: &'a Slots,
     /// The same for an idle cluster with every node up: the nodes that partition, constraint and exclusion admit. The
@@ -451,8 +453,8 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// A view of slots alone.
     #[must_use]
-    pub fn new(slots: &'a Slots, idle: &'a Slots) -> Self {
-        Self { slots, idle, occupied: None, weights: None, performance: None }
+    pub fn new(fabric: &'a Fabric, slots: &'a Slots, idle: &'a Slots) -> Self {
+        Self { fabric, slots, idle, occupied: None, weights: None, performance: None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::Layer;
 
 use super::View;
 
@@ -21,11 +21,11 @@ pub(crate) struct Takes<'a> {
 impl<'a> Takes<'a> {
     /// Nodes that take `most` of their slots at most; None where slots are whole nodes, or so many that their
     /// sums are too large.
-    pub(crate) fn new(fabric: &Fabric, view: &View<'a>, most: u32) -> Option<Self> {
+    pub(crate) fn new(view: &View<'a>, most: u32) -> Option<Self> {
         let slots = view.slots.small_tasks()?;
-        let fit = fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
+        let fit = view.fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
         let are_few = || {
-            let leaves = view.slots.sums_by_domain(fabric, Layer::LEAF);
+            let leaves = view.slots.sums_by_domain(view.fabric, Layer::LEAF);
             leaves.iter().all(|&sum| sum <= u64::from(u16::MAX))
         };
         fit.then(|| Self { slots, lightest: None, most: narrow(most), are_few: are_few() })

@@ -17,14 +17,13 @@ use crate::sched::place::slots::{Slots, View, bottom_up, narrow};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
 pub(crate) fn place_segments(
-    fabric: &Fabric,
     view: &View<'_>,
     ask: &Ask,
     nodes: u32,
     segment: Segment,
     meter: &Meter,
 ) -> Result<Placement, Missed> {
-    let size = segment.size;
+    let (fabric, size) = (view.fabric, segment.size);
     if size == 0 || !nodes.is_multiple_of(size) {
         return Err(Missed::NONE);
     }
@@ -43,7 +42,7 @@ pub(crate) fn place_segments(
         frame.within = lower(frame.within, whole.within);
         frame.touch = whole.touch;
     }
-    let mut problem = Problem::new(fabric, view, ask, nodes.into(), frame, meter).ok_or(Missed::NONE)?;
+    let mut problem = Problem::new(view, ask, nodes.into(), frame, meter).ok_or(Missed::NONE)?;
     if in_base {
         return solve(&problem);
     }

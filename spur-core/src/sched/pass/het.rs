@@ -10,9 +10,10 @@ use crate::sched::plan::UNAVAILABLE;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::prospect::{self, Prospect, Prospects};
 use crate::sched::queue::{Candidate, Queued};
+use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
 use crate::sched::shorter_time::{self, Length};
-use crate::sched::space::{Hit, Query};
+use crate::sched::space::{Hit, Query, Space};
 use crate::sched::state::together::{Joint, Place};
 use crate::sched::timeline::licenses::{WantedLicenses, wanted};
 use crate::sched::timeline::realm::OPEN;
@@ -21,10 +22,12 @@ use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
 use super::walk::{EXPLAINED, Walk};
-use crate::sched::space::Space;
 
 /// Where a job or one component is to be: through which of its prospects, and what it takes there.
 pub(super) type Seat<'a> = (&'a Prospect, Hit, Vec<Part>);
+
+/// One of a component's prospects, seen through one of its sets of eligible nodes.
+pub(super) type Sight<'a> = (&'a Prospect, &'a Arc<EligibleNodes>);
 
 /// What was found for a het job.
 struct JointStart<'a> {
@@ -117,9 +120,8 @@ impl<S: Space> Walk<S> {
         let floors = all.map(|prospect| self.floor(job, self.seat_of(prospect)));
         let from = floors.min().unwrap_or(self.now);
         for chosen in combinations(prospects) {
-            let seats =
-                || chosen.iter().map(|(prospect, eligible)| (*prospect, &prospect.eligible_sets[*eligible]));
-            let near = match nearness(&candidate.spec, seats().map(|(_, eligible)| &*eligible.fabric)) {
+            let fabrics = chosen.iter().map(|(_, eligible)| &*eligible.fabric);
+            let near = match nearness(&candidate.spec, fabrics) {
                 Ok(near) => near,
                 Err(error) => {
                     problem = problem.or(Some(error));
@@ -128,9 +130,10 @@ impl<S: Space> Walk<S> {
             };
             some = true;
             let until = best.as_ref().map_or(until, |best| best.start);
-            let places: Vec<Place<'_>> = seats()
+            let places: Vec<Place<'_>> = chosen
+                .iter()
                 .zip(candidate.all())
-                .map(|((prospect, eligible), component)| {
+                .map(|(&(prospect, eligible), component)| {
                     let (run_time, _) = length.of(component);
                     Place { query: Query { run_time, from, ..prospect.query(component, until) }, eligible }
                 })
@@ -153,31 +156,11 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Why a het job waits.
-    pub(super) fn why_not_together(
-        &mut self,
-        candidate: &Candidate,
-        prospects: &[Prospects],
-        behind: Option<JobId>,
-    ) -> (Reason, String) {
-        let ahead = self.not_begun(prospects.iter().flat_map(|of| of.iter()));
-        let lacks = self.space.lacks_license(&asked(candidate, prospects), longest(candidate));
-        let reason = match behind {
-            _ if ahead.is_some() => Reason::Reservation,
-            Some(_) => Reason::Priority,
-            None if lacks.is_some() => Reason::Licenses,
-            None => Reason::Resources,
-        };
-        let known = ahead.or(lacks);
-        let detail = known.unwrap_or_else(|| self.missing_together(candidate, prospects, behind));
-        (reason, detail)
-    }
-
     /// The license of which there are at no time enough for all components, in a sentence.
     fn never_licensed_together(&self, candidate: &Candidate, prospects: &[Prospects]) -> Option<String> {
-        let (asked, longest) = (asked(candidate, prospects), longest(candidate));
-        let found = self.space.licenses().earliest(&asked, self.now, longest);
-        if found.is_none() { self.space.lacks_license(&asked, longest) } else { None }
+        let asked = asked(candidate, prospects);
+        let found = self.space.licenses().earliest(&asked, self.now, longest(candidate));
+        if found.is_none() { self.lacks_license(candidate, prospects) } else { None }
     }
 
     /// Why the components fit at no time, if they do not.
@@ -257,24 +240,26 @@ impl<S: Space> Walk<S> {
 }
 
 /// What the components want of licenses, each in the realm it would rather be in.
-fn asked<'a>(candidate: &'a Candidate, prospects: &[Prospects]) -> Vec<(usize, &'a WantedLicenses)> {
+pub(super) fn asked<'a>(
+    candidate: &'a Candidate,
+    prospects: &[Prospects],
+) -> Vec<(usize, &'a WantedLicenses)> {
     let realms = prospects.iter().map(|of| of.first().map_or(OPEN, |prospect| prospect.realm));
     candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
 }
 
 /// The longest run time of the components, seconds.
-fn longest(candidate: &Candidate) -> u64 {
+pub(super) fn longest(candidate: &Candidate) -> u64 {
     candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
-/// Every way to pick, for each component, one of its partitions and by its number one of the sets of eligible nodes there,
-/// as far as they are few.
-pub(super) fn combinations(prospects: &[Prospects]) -> impl Iterator<Item = Vec<(&Prospect, usize)>> {
-    fn eligible_sets(prospect: &Prospect) -> impl Iterator<Item = (&Prospect, usize)> {
-        (0..prospect.eligible_sets.len()).map(move |eligible| (prospect, eligible))
+/// Every way to pick a sight for each component, as far as they are few.
+pub(super) fn combinations(prospects: &[Prospects]) -> impl Iterator<Item = Vec<Sight<'_>>> {
+    fn sights(prospect: &Prospect) -> impl Iterator<Item = Sight<'_>> {
+        prospect.eligible_sets.iter().map(move |eligible| (prospect, eligible))
     }
-    let choices = prospects.iter().map(|of| of.iter().flat_map(eligible_sets).collect());
-    let choices: Vec<Vec<(&Prospect, usize)>> = choices.collect();
+    let choices: Vec<Vec<Sight<'_>>> =
+        prospects.iter().map(|of| of.iter().flat_map(sights).collect()).collect();
     let ways = ways(&choices.iter().map(Vec::len).collect::<Vec<_>>());
     ways.into_iter().map(move |way| way.iter().zip(&choices).map(|(at, of)| of[*at]).collect())
 }

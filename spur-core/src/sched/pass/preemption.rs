@@ -24,7 +24,7 @@ use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::sched::together::{Seat, nearness};
 use crate::text::time::Time;
 
-use super::het::combinations;
+use super::het::{Sight, combinations};
 use super::walk::Walk;
 use crate::sched::space::{Aspect, Space};
 
@@ -189,13 +189,13 @@ impl<S: Space> Walk<S> {
         true
     }
 
-    /// Who has to leave for a job at the least cost, and of each of its components in which partition, and seen through which
-    /// of its sets of eligible nodes there. Nobody leaves whom not every component could make leave by itself.
+    /// Who has to leave for a job at the least cost, and through which sights of its components that was found. Nobody leaves
+    /// whom not every component could make leave by itself.
     fn cheapest_way<'p>(
         &mut self,
         candidate: &Queued,
         prospects: &'p [Prospects],
-    ) -> Option<(Vec<(&'p Prospect, usize)>, Way)> {
+    ) -> Option<(Vec<Sight<'p>>, Way)> {
         let all = || prospects.iter().flat_map(|of| of.iter());
         let rank = |of: &Prospects| of.iter().map(|prospect| self.rank(candidate, prospect)).max();
         let may =
@@ -205,13 +205,13 @@ impl<S: Space> Walk<S> {
             return None;
         }
         self.ways.field.catch_up(&self.inventory, &self.plan.starts, &self.made);
-        let mut best: Option<(Vec<(&Prospect, usize)>, Way)> = None;
+        let mut best: Option<(Vec<Sight<'p>>, Way)> = None;
         for seats in combinations(prospects) {
             if !self.has_licenses(candidate, &seats) {
                 continue;
             }
             let found = match &*seats {
-                [(prospect, eligible)] => self.search_victims(candidate, prospect, *eligible),
+                [sight] => self.search_victims(candidate, *sight),
                 _ => self.search_victims_together(candidate, &seats),
             };
             match found {
@@ -232,7 +232,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Whether all components have the licenses they want from now on. These are taken from nobody.
-    fn has_licenses(&self, candidate: &Candidate, seats: &[(&Prospect, usize)]) -> bool {
+    fn has_licenses(&self, candidate: &Candidate, seats: &[Sight<'_>]) -> bool {
         let components = || candidate.all().zip(seats);
         let asked: Vec<_> = components()
             .map(|(component, (prospect, _))| (prospect.realm, wanted(&component.spec)))
@@ -242,14 +242,9 @@ impl<S: Space> Walk<S> {
         self.space.licenses().lacking(&asked, self.now, lasts).is_none()
     }
 
-    /// Who would have to leave for all components at the least cost, each in one of its partitions and seen through one of
-    /// its sets of eligible nodes there.
-    fn search_victims_together(
-        &mut self,
-        candidate: &Queued,
-        seats: &[(&Prospect, usize)],
-    ) -> Result<Way, NoWay> {
-        let fabrics = seats.iter().map(|(prospect, eligible)| &*prospect.eligible_sets[*eligible].fabric);
+    /// Who would have to leave for all components at the least cost, each seen through one of its sights.
+    fn search_victims_together(&mut self, candidate: &Queued, seats: &[Sight<'_>]) -> Result<Way, NoWay> {
+        let fabrics = seats.iter().map(|(_, eligible)| &*eligible.fabric);
         let near = nearness(&candidate.spec, fabrics).map_err(|_| NoWay::Hopeless)?;
         self.takes_a_search()?;
         let over =
@@ -264,7 +259,7 @@ impl<S: Space> Walk<S> {
                 rank: self.rank(component, prospect),
                 array: None,
                 request: prospect.request(),
-                eligible: &prospect.eligible_sets[*eligible],
+                eligible,
                 asks: &prospect.stages[0].asks,
                 shut: shut.as_ref(),
             })
@@ -294,14 +289,8 @@ impl<S: Space> Walk<S> {
         self.ways.field.last_gone().max(self.now) + self.inventory.policy.jobs.kill_wait.0 + lasts
     }
 
-    fn search_victims(
-        &mut self,
-        candidate: &Queued,
-        prospect: &Prospect,
-        eligible: usize,
-    ) -> Result<Way, NoWay> {
-        let rank = self.rank(candidate, prospect);
-        let (eligible, stage) = (&prospect.eligible_sets[eligible], &prospect.stages[0]);
+    fn search_victims(&mut self, candidate: &Queued, (prospect, eligible): Sight<'_>) -> Result<Way, NoWay> {
+        let (rank, stage) = (self.rank(candidate, prospect), &prospect.stages[0]);
         let request = prospect.request();
         // How long a job lasts matters where nodes are reserved for some time.
         let run_time = if self.space.realms().is_single() { 0 } else { candidate.run_time };
@@ -336,16 +325,15 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    /// Proposes that others leave for a job, of which each component has a seat in one of its partitions, seen through one of
-    /// its sets of eligible nodes there.
-    fn propose_way(&mut self, candidate: &Queued, detail: String, seats: &[(&Prospect, usize)], way: Way) {
+    /// Proposes that others leave for a job, of which each component has a seat that was found through one of its sights.
+    fn propose_way(&mut self, candidate: &Queued, detail: String, seats: &[Sight<'_>], way: Way) {
         self.ways.field.follow(candidate.attempt.job, &way);
         self.throttle.count(candidate);
         let (mut starts, mut places) = (Vec::new(), Vec::new());
         for ((component, (prospect, eligible)), Seat { placement, parts }) in
             candidate.all().zip(seats).zip(way.seats)
         {
-            let (stage, eligible) = (&prospect.stages[0], &prospect.eligible_sets[*eligible]);
+            let stage = &prospect.stages[0];
             let aspect = Aspect { query: &prospect.query(component, self.now + 1), stage, eligible };
             let hit = aspect.hit(self.space.realms(), (self.now, true), (placement, Vec::new()));
             let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);

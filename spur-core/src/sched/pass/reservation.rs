@@ -13,12 +13,11 @@ use crate::sched::prospect::Prospect;
 use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::part::Part;
-use crate::sched::space::Hit;
+use crate::sched::space::{Hit, Space};
 use crate::sched::timeline::realm::OPEN;
 use crate::text::time::Time;
 
 use super::walk::{EXPLAINED, Walk};
-use crate::sched::space::Space;
 
 /// A later start that was booked, and what is said of it.
 #[derive(Debug)]

@@ -21,6 +21,7 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::timeline::start_bounds::{Family, Size};
 
+use super::het::{asked, longest};
 use super::reservation::Planned;
 use super::walk::{EXPLAINED, Walk};
 use crate::sched::space::Space;
@@ -68,10 +69,9 @@ impl<S: Space> Walk<S> {
         if let Some((reason, detail)) = never {
             return self.wait(candidate, reason, detail, None);
         }
-        let why = match prospects {
-            _ if !self.deep => (Reason::None, String::new()),
-            [own] => self.why_not(candidate, own, behind),
-            _ => self.why_not_together(candidate, prospects, behind),
+        let why = match self.deep {
+            true => self.why_not(candidate, prospects, behind),
+            false => (Reason::None, String::new()),
         };
         // Most jobs have one component.
         let planned: SmallVec<[Planned; 1]> = plan(self).into_iter().collect();
@@ -107,21 +107,21 @@ impl<S: Space> Walk<S> {
     fn never(
         &mut self,
         candidate: &Queued,
-        prospects: &[Prospect],
+        own: &Prospects,
         is_found: bool,
         reserves: bool,
     ) -> Option<(Reason, String)> {
-        let fits = if reserves { is_found } else { !self.deep || !self.lacks_nodes(candidate, prospects) };
+        let fits = if reserves { is_found } else { !self.deep || !self.lacks_nodes(candidate, own) };
         if fits {
             return None;
         }
-        if let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
+        if let Some(barring) = own.iter().find_map(|prospect| prospect.barred_by.first()) {
             return Some(kept_out(barring));
         }
-        if let Some((reason, detail)) = prospect::never(&self.inventory, prospects) {
+        if let Some((reason, detail)) = prospect::never(&self.inventory, own) {
             return self.limit(candidate, reason).or(Some((reason, detail)));
         }
-        Some((Reason::Licenses, self.never_licensed(candidate, prospects)?))
+        Some((Reason::Licenses, self.never_licensed(candidate, own)?))
     }
 
     /// The limit that forbids a job for good, in the words in which it would be refused: of its partition, or of the cluster.
@@ -152,15 +152,16 @@ impl<S: Space> Walk<S> {
     fn why_not(
         &mut self,
         candidate: &Queued,
-        prospects: &[Prospect],
+        prospects: &[Prospects],
         behind: Option<JobId>,
     ) -> (Reason, String) {
         if let Some(detail) = self.not_begun(prospects) {
             return (Reason::Reservation, detail);
         }
-        let open = prospects.iter().find(|prospect| prospect.realm == OPEN && self.explained < EXPLAINED);
-        let lacks = self.lacks_license(candidate, prospects).is_some();
-        if let Some(prospect) = open.filter(|_| !lacks)
+        let lacks = self.lacks_license(candidate, prospects);
+        if let ([own], None) = (prospects, &lacks)
+            && self.explained < EXPLAINED
+            && let Some(prospect) = own.iter().find(|prospect| prospect.realm == OPEN)
             && let Some(other) = self.kept_out_by(candidate, prospect)
         {
             self.explained += 1;
@@ -168,25 +169,32 @@ impl<S: Space> Walk<S> {
         }
         let reason = match behind {
             Some(_) => Reason::Priority,
-            None if lacks => Reason::Licenses,
+            None if lacks.is_some() => Reason::Licenses,
             None => Reason::Resources,
         };
-        (reason, self.detail(candidate, prospects, behind))
+        let detail = match prospects {
+            [own] => {
+                self.explained += 1;
+                let tells = self.explained <= EXPLAINED;
+                if tells { self.missing(candidate, own, behind, true) } else { String::new() }
+            }
+            _ => lacks.unwrap_or_else(|| self.missing_together(candidate, prospects, behind)),
+        };
+        (reason, detail)
     }
 
     /// The license that keeps a job waiting at this moment, in a sentence.
-    fn lacks_license(&self, candidate: &Candidate, prospects: &[Prospect]) -> Option<String> {
-        let realm = prospects.first().map_or(OPEN, |prospect| prospect.realm);
-        self.space.lacks_license(&[(realm, wanted(&candidate.spec))], candidate.run_time)
+    pub(super) fn lacks_license(&self, candidate: &Candidate, prospects: &[Prospects]) -> Option<String> {
+        self.space.lacks_license(&asked(candidate, prospects), longest(candidate))
     }
 
     /// The license of which a job finds enough at no time, in a sentence.
-    fn never_licensed(&self, candidate: &Candidate, prospects: &[Prospect]) -> Option<String> {
+    fn never_licensed(&self, candidate: &Candidate, own: &Prospects) -> Option<String> {
         let asked = |prospect: &Prospect| [(prospect.realm, wanted(&candidate.spec))];
         let lacks = |prospect: &Prospect| {
             self.space.licenses().earliest(&asked(prospect), self.now, candidate.shortest).is_none()
         };
-        prospects.iter().all(lacks).then(|| self.lacks_license(candidate, prospects)).flatten()
+        own.iter().all(lacks).then(|| self.lacks_license(candidate, std::slice::from_ref(own))).flatten()
     }
 
     /// The reservation that alone keeps a job from starting where nothing is reserved for it.
@@ -204,10 +212,10 @@ impl<S: Space> Walk<S> {
     }
 
     /// The reservations that have yet to begin for a job that can run in no others, in a sentence.
-    pub(super) fn not_begun<'a>(&self, prospects: impl IntoIterator<Item = &'a Prospect>) -> Option<String> {
+    fn not_begun(&self, prospects: &[Prospects]) -> Option<String> {
         let realms = self.space.realms();
         let mut names: BTreeSet<&str> = BTreeSet::new();
-        for prospect in prospects {
+        for prospect in prospects.iter().flat_map(|of| of.iter()) {
             names.insert(&realms.window(prospect.realm).filter(|own| own.start > self.now)?.name);
         }
         let names: Vec<&str> = names.into_iter().collect();
@@ -294,24 +302,15 @@ impl<S: Space> Walk<S> {
         false
     }
 
-    /// What is missing now, for the first jobs of the queue.
-    fn detail(&mut self, candidate: &Queued, prospects: &[Prospect], behind: Option<JobId>) -> String {
-        self.explained += 1;
-        match self.explained <= EXPLAINED {
-            true => self.missing(candidate, prospects, behind, true),
-            false => String::new(),
-        }
-    }
-
     /// What is missing now; if `aside` is set, also what idle nodes are for that do not count, which deep passes alone know.
     pub(super) fn missing(
         &mut self,
         candidate: &Queued,
-        prospects: &[Prospect],
+        own: &Prospects,
         behind: Option<JobId>,
         aside: bool,
     ) -> String {
-        let Some(prospect) = prospects.first() else { return String::new() };
+        let Some(prospect) = own.first() else { return String::new() };
         let query = prospect.query(candidate, self.now + 1);
         let eligible = prospect.plain();
         match (self.space.misfit(&query), behind) {
@@ -322,7 +321,7 @@ impl<S: Space> Walk<S> {
             }
             (None, behind) => {
                 let first = behind.map(|head| format!("job {head} comes first"));
-                self.lacks_license(candidate, prospects).or(first).unwrap_or_default()
+                self.lacks_license(candidate, std::slice::from_ref(own)).or(first).unwrap_or_default()
             }
         }
     }

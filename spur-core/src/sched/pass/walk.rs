@@ -14,7 +14,7 @@ use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::request::part::Part;
 use crate::sched::shorter_time;
-use crate::sched::space::{Hit, Query};
+use crate::sched::space::{Hit, Query, Space};
 use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::start_bounds::{Family, Size};
@@ -22,7 +22,6 @@ use crate::text::time::Time;
 
 use super::het::Seat;
 use super::preemption::Ways;
-use crate::sched::space::Space;
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.

@@ -16,8 +16,7 @@ use super::inventory::Inventory;
 use super::place::{self, Ask, Misfit, MisfitKind};
 use super::plan::UNAVAILABLE;
 use super::request::{Request, Scarce};
-use super::space::Aside;
-use super::space::Hit;
+use super::space::{Aside, Hit};
 
 /// What is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {

@@ -23,8 +23,7 @@ use super::inventory::Inventory;
 use super::plan::Waiting;
 use super::precedence;
 use super::request::counts::Counts;
-use super::request::eligible_nodes;
-use super::request::{Request, least};
+use super::request::{Request, eligible_nodes, least};
 use chunks::{Key, Least};
 use priority::Facts;
 

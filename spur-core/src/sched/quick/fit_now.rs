@@ -336,8 +336,9 @@ impl<'a> FitNow<'a> {
     /// The best placement there is; for one that starts, with those that lost.
     fn place(&mut self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let minds = self.stage.ask().minds_others(self.query.run_time);
-        let occupied =
-            minds.map(|seconds| self.books.occupied(self.query.realm, self.eligible, (at, seconds), starts));
+        let occupied = minds.map(|seconds| {
+            self.books.occupied(self.query.realm, &self.eligible.fabric, (at, seconds), starts)
+        });
         let names = starts && self.finder.names_rivals;
         let (found, is_sure) = placed(self.eligible, &self.stage.asks, occupied.as_ref(), slots, names);
         self.finder.in_doubt |= !is_sure;

@@ -13,15 +13,15 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::config::Backfill;
+use crate::model::fabric::Fabric;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Need;
-use crate::sched::request::eligible_nodes::{EligibleNodes, positions_where};
+use crate::sched::request::eligible_nodes::positions_where;
 use crate::sched::request::part::Part;
-use crate::sched::space::Space;
-use crate::sched::space::{Aspect, Hit};
+use crate::sched::space::{Aspect, Hit, Space};
 use crate::sched::timeline::held::{Held, Holder};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::{OPEN, Realms};
@@ -123,11 +123,11 @@ impl Books {
     pub(super) fn occupied(
         &self,
         realm: usize,
-        eligible: &EligibleNodes,
+        fabric: &Fabric,
         (at, seconds): (Time, u64),
         starts: bool,
     ) -> FixedBitSet {
-        positions_where(&eligible.fabric, |node| {
+        positions_where(fabric, |node| {
             let full = self.held.full(node);
             let is_idle = self.held.rooms().amount(self.held.idle(node)) == full;
             let planned = || self.planned(realm, node, at, seconds).map_or(is_idle, |room| *room == *full);
@@ -322,14 +322,8 @@ impl Space for Ledger {
         self.books.held.rooms_mut()
     }
 
-    fn occupied(
-        &self,
-        realm: usize,
-        eligible: &EligibleNodes,
-        times: (Time, u64),
-        starts: bool,
-    ) -> FixedBitSet {
-        self.books.occupied(realm, eligible, times, starts)
+    fn occupied(&self, realm: usize, fabric: &Fabric, times: (Time, u64), starts: bool) -> FixedBitSet {
+        self.books.occupied(realm, fabric, times, starts)
     }
 
     fn moments(&self, _realm: usize) -> Vec<Time> {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
+use crate::model::fabric::Fabric;
 use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Misfit, Slots, View};
 use crate::sched::planned_starts::Reservation;
-use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::part::Part;
 use crate::sched::request::{Need, Scarce};
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, WantedLicenses};
@@ -108,13 +108,7 @@ pub(crate) trait Space {
 
     /// Positions that are not entirely free from a time on for so many seconds; for a start at this moment, also those that
     /// somebody still holds.
-    fn occupied(
-        &self,
-        realm: usize,
-        eligible: &EligibleNodes,
-        times: (Time, u64),
-        starts: bool,
-    ) -> FixedBitSet;
+    fn occupied(&self, realm: usize, fabric: &Fabric, times: (Time, u64), starts: bool) -> FixedBitSet;
 
     /// The moments at which some node has something else than before, in no order.
     fn moments(&self, realm: usize) -> Vec<Time>;
@@ -210,7 +204,8 @@ pub(crate) trait Space {
     fn misfit(&mut self, query: &Query<'_>) -> Option<(Misfit, Option<u64>)> {
         let (stage, eligible, now) = (query.stages.first()?, query.plain, self.now());
         let whole = stage.ask().whole_leaves;
-        let occupied = whole.then(|| self.occupied(query.realm, eligible, (now, query.run_time), true));
+        let times = (now, query.run_time);
+        let occupied = whole.then(|| self.occupied(query.realm, &eligible.fabric, times, true));
         self.show_now(Aspect { query, stage, eligible }, |slots| {
             let view = View { occupied: occupied.as_ref(), ..eligible.view(slots) };
             let say = |ask| place::place_or_say(&view, ask).err();

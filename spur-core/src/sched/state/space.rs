@@ -8,13 +8,12 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
+use crate::model::fabric::Fabric;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
-use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::request::{Need, Scarce};
-use crate::sched::space::{Aside, Space};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
@@ -22,7 +21,7 @@ use crate::text::time::Time;
 
 use super::trial::occupied;
 use crate::sched::request::part::Part;
-use crate::sched::space::{Aspect, Hit, Query};
+use crate::sched::space::{Aside, Aspect, Hit, Query, Space};
 
 use super::State;
 
@@ -69,14 +68,7 @@ impl Space for State {
         if hit.is_some() { None } else { look(self.counters.slots()) }
     }
 
-    fn start(
-        &mut self,
-        _job: JobId,
-        _task: bool,
-        parts: &[Part],
-        asked: (usize, &WantedLicenses),
-        lasts: u64,
-    ) {
+    fn start(&mut self, _: JobId, _: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64) {
         self.book(parts, asked, self.now, self.now + lasts, true);
         for part in parts {
             let idle = &mut self.idle[part.node.index()];
@@ -129,14 +121,8 @@ impl Space for State {
         &mut self.rooms
     }
 
-    fn occupied(
-        &self,
-        realm: usize,
-        eligible: &EligibleNodes,
-        times: (Time, u64),
-        starts: bool,
-    ) -> FixedBitSet {
-        occupied(&eligible.fabric, &self.rooms, &self.idle, &self.timelines[realm], times, starts)
+    fn occupied(&self, realm: usize, fabric: &Fabric, times: (Time, u64), starts: bool) -> FixedBitSet {
+        occupied(fabric, &self.rooms, &self.idle, &self.timelines[realm], times, starts)
     }
 
     fn aside(&mut self, inventory: &Inventory, query: &Query<'_>) -> Aside {

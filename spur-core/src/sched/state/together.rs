@@ -6,13 +6,12 @@ use crate::id::NodeId;
 use crate::sched::inventory::Inventory;
 use crate::sched::request::constraints::Stage;
 use crate::sched::request::eligible_nodes::EligibleNodes;
-use crate::sched::space::Space;
 use crate::sched::timeline::licenses::{Asked, WantedLicenses};
 use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 use crate::text::time::Time;
 
 use crate::sched::request::part::Part;
-use crate::sched::space::{Aspect, Hit, Query};
+use crate::sched::space::{Aspect, Hit, Query, Space};
 
 /// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
 const MOST_MOMENTS: u32 = 200;
@@ -122,7 +121,8 @@ impl<S: Space> Joint<'_, S> {
             });
             let rooms = rooms.collect();
             let minds = stage.ask().minds_others(query.run_time);
-            let occupied = minds.map(|seconds| space.occupied(query.realm, eligible, (at, seconds), starts));
+            let occupied =
+                minds.map(|seconds| space.occupied(query.realm, &eligible.fabric, (at, seconds), starts));
             members.push(Member { eligible, need: &query.request.need, asks: &stage.asks, rooms, occupied });
         }
         place_together(inventory, space.rooms(), &members, near, budget)

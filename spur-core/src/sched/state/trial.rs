@@ -76,14 +76,8 @@ impl Trial<'_> {
     /// The best placement there is; for one that starts, with those that lost.
     fn place(&self, slots: &Slots, at: Second, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
-            occupied(
-                &self.eligible.fabric,
-                self.rooms,
-                self.idle,
-                timeline,
-                (at.time(self.now), run_time),
-                starts,
-            )
+            let times = (at.time(self.now), run_time);
+            occupied(&self.eligible.fabric, self.rooms, self.idle, timeline, times, starts)
         });
         let names = starts && self.names_rivals;
         let (found, _) = placed(self.eligible, self.asks, occupied.as_ref(), slots, names);

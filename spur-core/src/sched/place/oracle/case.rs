@@ -198,6 +198,11 @@ impl Random {
         Slots::whole(fabric, open)
     }
 
+    /// Some half of all nodes.
+    pub(super) fn half(&mut self, fabric: &Fabric) -> FixedBitSet {
+        (0..fabric.len()).filter(|_| self.one_in(2)).collect()
+    }
+
     /// Tasks per node, of a few kinds or of any number.
     pub(super) fn many_tasks(&mut self, fabric: &Fabric) -> Slots {
         let mut kinds: Vec<u32> = (0..self.between(1, 12)).map(|_| self.between(0, 12)).collect();
@@ -358,8 +363,7 @@ impl Case {
     /// Asks for nodes of several kinds, some of which are of more than one.
     pub(super) fn count_kinds(&mut self, random: &mut Random) {
         for _ in 0..random.between(1, 3) {
-            let set: FixedBitSet = (0..self.fabric.len()).filter(|_| random.one_in(2)).collect();
-            self.ask.counts.push((set, random.between(1, 3)));
+            self.ask.counts.push((random.half(&self.fabric), random.between(1, 3)));
         }
     }
 
@@ -419,10 +423,7 @@ impl Case {
             9 => self.ask.required = (0..random.between(1, 2)).map(|_| self.pos(random)).collect(),
             10 => self.ask.max_nodes_per_leaf = Some(random.between(1, 2)),
             11 => self.ask.max_slots_per_leaf = Some(random.between(1, 4)),
-            12 => {
-                let set: FixedBitSet = (0..self.fabric.len()).filter(|_| random.one_in(2)).collect();
-                self.ask.counts.push((set, random.between(1, 2)));
-            }
+            12 => self.ask.counts.push((random.half(&self.fabric), random.between(1, 2))),
             _ => self.ask.strategy = Strategy::Block,
         }
     }

@@ -454,26 +454,22 @@ impl<'c> Judge<'c> {
     }
 
     /// Slots of a node or domain, after rounding.
-    fn slots(&self, unit: u32, layer: usize) -> i64 {
-        let factor = |layer: usize| self.factor(layer);
-        if layer > 0 && self.case.ask.tasks.is_none() {
+    fn slots(&self, unit: u32, is_node: bool) -> i64 {
+        if is_node {
+            let slots = i64::from(self.case.slots.at(Pos(unit)));
+            return slots - slots % self.factor(0);
+        }
+        if self.case.ask.tasks.is_none() {
             return self.nodes_left(DomainId(unit)).iter().sum();
         }
-        if layer == 0 {
-            let slots = i64::from(self.case.slots.at(Pos(unit)));
-            return slots - slots % factor(0);
-        }
         let domain = self.case.fabric.domain(DomainId(unit));
-        let mut sum = 0;
-        if domain.children().is_empty() {
-            if self.may_use(DomainId(unit)) {
-                sum = domain.range().map(|pos| self.slots(pos as u32, 0)).sum();
-            }
-        } else {
-            sum = domain.children().iter().map(|child| self.slots(child.0, layer_of(self, *child))).sum();
-        }
+        let mut sum: i64 = match domain.children() {
+            [] if !self.may_use(DomainId(unit)) => 0,
+            [] => domain.range().map(|pos| self.slots(pos as u32, true)).sum(),
+            children => children.iter().map(|child| self.slots(child.0, false)).sum(),
+        };
         for covered in domain.layer().index()..=domain.cover().index() {
-            sum -= sum % factor(covered);
+            sum -= sum % self.factor(covered);
         }
         sum
     }
@@ -488,21 +484,17 @@ impl<'c> Judge<'c> {
             steps.push(i64::from(outside));
         }
         let downwards = || (0..self.layers).rev();
+        let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
+        let holder = *used[common.max(1)].keys().next().unwrap();
+        let score_if = |counts| (counts && ask.score.weights.any()).then(|| -self.score(amounts, holder));
         if ask.mode == Mode::Distributed {
             steps.extend(downwards().map(|layer| -(used[layer].len() as i64)));
             let square = |layer: usize| used[layer].values().map(|&a| (a * a) as i64).sum::<i64>();
             steps.extend(downwards().map(square));
-        }
-        let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
-        if ask.mode == Mode::Distributed {
-            let holder = *used[common.max(1)].keys().next().unwrap();
-            steps.extend(ask.score.weights.any().then(|| -self.score(amounts, holder)));
+            steps.extend(score_if(true));
             return steps;
         }
-        let score = |before: ScoreBefore| {
-            let counts = ask.score.weights.any() && ask.score.before == before;
-            counts.then(|| -self.score(amounts, *used[common.max(1)].keys().next().unwrap()))
-        };
+        let score = |before: ScoreBefore| score_if(ask.score.before == before);
         if ask.lowest_latency {
             steps.push(self.latency(used));
         }
@@ -516,7 +508,7 @@ impl<'c> Judge<'c> {
             }
         }
         steps.extend(score(ScoreBefore::Fit));
-        let left = |layer: usize| used[layer].keys().map(|&unit| self.slots(unit, layer)).sum::<i64>();
+        let left = |layer: usize| used[layer].keys().map(|&unit| self.slots(unit, layer == 0)).sum::<i64>();
         steps.extend((common..self.layers).map(left));
         steps.extend((0..common).rev().map(left));
         steps.extend(score(ScoreBefore::None));
@@ -526,7 +518,6 @@ impl<'c> Judge<'c> {
     /// The settable score of a domain, as the documentation defines its terms, in millionths.
     fn score(&self, amounts: &[u32], domain: u32) -> i64 {
         let range = self.case.fabric.domain(DomainId(domain)).range();
-        let layer = layer_of(self, DomainId(domain));
         let share = |part: usize, whole: usize| {
             (part * 1_000_000).checked_div(whole).map_or(0, |share| share.min(1_000_000))
         };
@@ -538,7 +529,7 @@ impl<'c> Judge<'c> {
         let weights = self.case.ask.score.weights;
         let terms = [
             (weights.resource_availability, share(open, range.len())),
-            (weights.topology_alignment, share(filled, self.slots(domain, layer) as usize)),
+            (weights.topology_alignment, share(filled, self.slots(domain, false) as usize)),
             (weights.domain_utilisation, share(busy, range.len())),
             (weights.past_performance, self.case.performance.as_ref().map_or(1_000_000, well)),
         ];
@@ -559,14 +550,10 @@ impl<'c> Judge<'c> {
 }
 
 /// The positions that give something.
-fn taken(amounts: &[u32]) -> Vec<usize> {
+pub(super) fn taken(amounts: &[u32]) -> Vec<usize> {
     (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect()
 }
 
 fn are_in_a_row(places: &[usize]) -> bool {
     places.windows(2).all(|pair| pair[0] + 1 == pair[1])
-}
-
-fn layer_of(judge: &Judge<'_>, id: DomainId) -> usize {
-    judge.case.fabric.domain(id).layer().index()
 }

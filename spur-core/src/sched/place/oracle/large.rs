@@ -17,8 +17,8 @@ const FEW: u64 = 10_000;
 
 /// Asks questions of one kind with so many steps and without limit, each with the reasons why that many other domains lost. The
 /// latter is the affair of the general search: a count that any placement meets keeps an ask from all others.
-fn same(kind: &str, count: u64, most: usize, question: impl Fn(&mut Random) -> (Case, u64)) {
-    each_seed(kind, count, |random| {
+fn same(count: u64, most: usize, question: impl Fn(&mut Random) -> (Case, u64)) {
+    each_seed(count, |random| {
         let (case, budget) = question(random);
         let mut general = Ask { budget: ANY, ..case.ask.clone() };
         general.counts.push((case.slots.open().clone(), 1));
@@ -82,7 +82,7 @@ fn constrain(case: &mut Case, random: &mut Random) {
 /// Whole nodes with multiples, preferences, caps and a score.
 #[test]
 fn whole_nodes() {
-    same("whole nodes, with one step", 300, 0, |random| {
+    same(300, 0, |random| {
         let mut case = whole(random);
         let layers = [layer(&case, random), layer(&case, random)];
         let count = random.pick(&[0, 0, 1, 2]);
@@ -96,7 +96,7 @@ fn whole_nodes() {
 /// Tasks or shares of nodes that all take as many.
 #[test]
 fn equal_slots() {
-    same("equal slots, with one step", 300, 0, |random| {
+    same(300, 0, |random| {
         let mut case = whole(random);
         let room = random.between(1, 5);
         let each = random.between(1, room);
@@ -127,7 +127,7 @@ fn equal_slots() {
 /// Segments of which each lies in one base block.
 #[test]
 fn segments() {
-    same("segments, with one step", 100, 0, |random| {
+    same(100, 0, |random| {
         let mut case = whole(random);
         case.idle = Slots::whole(&case.fabric, (0..case.fabric.len()).collect());
         let leaves = case.fabric.domains_of(Layer::LEAF);
@@ -145,7 +145,7 @@ fn segments() {
 /// layer.
 #[test]
 fn forced_nodes() {
-    same("forced nodes, with one step", 300, 0, |random| {
+    same(300, 0, |random| {
         let mut case = whole(random);
         case.maybe(random, 2, Case::weigh);
         let are_weighed = case.weights.is_some();
@@ -173,7 +173,7 @@ fn forced_nodes() {
 /// Tasks on nodes that take unequally many.
 #[test]
 fn tasks() {
-    same("tasks, with one step", 100, 0, |random| {
+    same(100, 0, |random| {
         let fabric = random.four_layers([3, 3, 3], 4);
         let (most, full) = (random.pick(&[3, 7, 16]), random.between(2, 4));
         let takes = (0..fabric.len())
@@ -195,7 +195,7 @@ fn tasks() {
 /// Shares of nodes, some of which others have begun to use.
 #[test]
 fn shared_nodes() {
-    same("nodes that are shared, without limit", 300, 0, |random| {
+    same(300, 0, |random| {
         let fabric = if random.one_in(3) { random.four_layers([4, 4, 5], 9) } else { random.large_tree() };
         let slots = if random.one_in(2) { random.many_tasks(&fabric) } else { random.shares(&fabric) };
         let nodes = part(random, slots.nodes().min(30));
@@ -217,7 +217,7 @@ fn shared_nodes() {
 /// Jobs that are spread.
 #[test]
 fn spread() {
-    same("spread, with one step", 300, 4, |random| {
+    same(300, 4, |random| {
         let mut case = whole(random);
         case.slots = match random.between(0, 3) {
             0 | 1 => case.slots,
@@ -270,7 +270,7 @@ fn constrain_spread(case: &mut Case, random: &mut Random, amount: u32) {
 /// Whole nodes of counted kinds, whole leaves of one kind at times.
 #[test]
 fn counted_kinds() {
-    same("counted kinds, with few steps", 100, 3, |random| {
+    same(100, 3, |random| {
         let mut case = whole(random);
         let kinds = random.between(1, 3);
         let mut all: Vec<u32> = (0..case.fabric.len()).map(|_| random.between(0, kinds)).collect();
@@ -297,7 +297,7 @@ fn counted_kinds() {
 #[test]
 fn losers_of_whole_nodes() {
     for most in [1, 3, 50] {
-        same("losers of whole nodes", 600, most, |random| {
+        same(600, most, |random| {
             let fabric =
                 if random.one_in(2) { random.four_layers([3, 3, 3], 4) } else { random.large_tree() };
             // Leaves that are alike are the rule on an idle machine.
@@ -318,7 +318,7 @@ fn losers_of_whole_nodes() {
 /// Anything without a limit: nodes, shares and tasks, preferred layers, weights and required nodes.
 #[test]
 fn any_size() {
-    same("any size, without limit", 400, 0, |random| {
+    same(400, 0, |random| {
         let fabric = random.large_tree();
         let whole = random.one_in(3);
         let slots = if whole { random.whole(&fabric) } else { random.many_tasks(&fabric) };
@@ -345,7 +345,7 @@ fn any_size() {
 /// Where the best choice takes too long to find, the largest leaves of the largest domains are one that is allowed.
 #[test]
 fn the_largest_will_do() {
-    each_seed("the largest leaves", 400, |random| {
+    each_seed(400, |random| {
         let mut case = whole(random);
         constrain(&mut case, random);
         let ask = &case.ask;

@@ -16,11 +16,11 @@ mod windows;
 use crate::model::fabric::{Fabric, Layer, Pos};
 
 use super::{
-    Ask, LeafLoad, Misfit, Missed, Mode, Placement, Segment, Slots, Strategy, View, Weights, place,
-    place_or_say, rivals,
+    Ask, LeafLoad, Misfit, Mode, Placement, Segment, Slots, Strategy, View, Weights, place, place_or_say,
+    rivals,
 };
 use case::{Case, Random};
-use judge::Judge;
+use judge::{Judge, taken};
 
 /// How many random cases each kind gets; more by the environment, for a long search.
 fn cases(default: u64) -> u64 {
@@ -28,31 +28,18 @@ fn cases(default: u64) -> u64 {
 }
 
 /// Asks for every seed, or for that of `SPUR_ORACLE_SEED` alone, whether what it makes is placed; some has to be, and some not.
-fn each_seed(kind: &str, count: u64, mut judge: impl FnMut(&mut Random) -> Result<bool, String>) {
+fn each_seed(count: u64, mut judge: impl FnMut(&mut Random) -> Result<bool, String>) {
     let only: Option<u64> = std::env::var("SPUR_ORACLE_SEED").ok().and_then(|text| text.parse().ok());
     let (mut placed, mut refused) = (0_u64, 0_u64);
     for seed in only.map_or(0..cases(count), |seed| seed..seed + 1) {
         match judge(&mut Random::new(seed)) {
             Ok(true) => placed += 1,
             Ok(false) => refused += 1,
-            Err(wrong) => panic!("{kind}, SPUR_ORACLE_SEED={seed}: {wrong}"),
+            Err(wrong) => panic!("SPUR_ORACLE_SEED={seed}: {wrong}"),
         }
     }
-    println!("{kind}: {placed} placed, {refused} refused");
-    assert!(only.is_some() || placed > 0 && refused > 0, "{kind}: {placed} placed, {refused} refused");
-}
-
-/// An answer that has to be exact; whether it is right if there is one is for `suits` to say, given the best there is.
-fn exactly<T: std::fmt::Debug>(
-    answer: Result<Placement, Missed>,
-    best: Option<T>,
-    suits: impl FnOnce(&Placement, &T) -> bool,
-) -> Result<bool, String> {
-    match (answer, best) {
-        (Ok(placement), Some(best)) if placement.exact && suits(&placement, &best) => Ok(true),
-        (Err(missed), None) if missed.exact => Ok(false),
-        (found, best) => Err(format!("{found:?}, but {best:?}")),
-    }
+    println!("{placed} placed, {refused} refused");
+    assert!(only.is_some() || placed > 0 && refused > 0, "{placed} placed, {refused} refused");
 }
 
 fn common_multiple(numbers: impl Iterator<Item = u32>) -> u32 {
@@ -66,32 +53,27 @@ fn ask(case: &Case) -> Result<Placement, Misfit> {
 /// Whether the answer is right: Ok says whether there is a placement, Err what is wrong with it.
 fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String> {
     let judge = Judge::new(case);
-    let best = judge.best();
-    match (best, answer) {
-        (None, Err(_)) => Ok(false),
-        (None, Ok(placement)) => Err(format!("placed although nothing is allowed: {:?}", placement.shares)),
-        (Some((_, amounts)), Err(_)) => Err(format!("refused although {amounts:?} is allowed")),
+    let wrong = match (judge.best(), answer) {
+        (None, Err(_)) => return Ok(false),
+        (None, Ok(placement)) => format!("placed although nothing is allowed: {:?}", placement.shares),
+        (Some((_, amounts)), Err(_)) => format!("refused although {amounts:?} is allowed"),
         (Some((rank, amounts)), Ok(placement)) => {
             let had = case.amounts(placement);
-            let Some(own) = judge.rank(&had) else {
-                return Err(format!("{had:?} is not allowed; {amounts:?} would be"));
-            };
-            if own != rank && placement.exact {
-                return Err(format!("{had:?} ranks {own:?}, but {amounts:?} ranks {rank:?}"));
-            }
-            if !placement.exact {
-                return Ok(true);
-            }
-            let positions = |amounts: &[u32]| amounts.iter().map(|&amount| amount > 0).collect::<Vec<_>>();
             // Leaves that give the more nodes the less these bring are filled one after the other, which says how many
             // nodes each gives and not that the first nodes are taken.
             let is_first_known = case.ask.leaf_load.is_none();
-            if is_first_known && positions(&had) != positions(&amounts) {
-                return Err(format!("{had:?} sorts after {amounts:?}, rank {rank:?}"));
+            match judge.rank(&had) {
+                None => format!("{had:?} is not allowed; {amounts:?} would be"),
+                Some(_) if !placement.exact => return Ok(true),
+                Some(own) if own != rank => format!("{had:?} ranks {own:?}, but {amounts:?} ranks {rank:?}"),
+                Some(_) if is_first_known && taken(&had) != taken(&amounts) => {
+                    format!("{had:?} sorts after {amounts:?}, rank {rank:?}")
+                }
+                Some(_) => return Ok(true),
             }
-            Ok(true)
         }
-    }
+    };
+    Err(format!("{wrong}\n{}", case.describe()))
 }
 
 /// Looking for few rivals leaves out those that cannot be among them, by counts; looking for all leaves out none.

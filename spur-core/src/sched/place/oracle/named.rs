@@ -33,7 +33,7 @@ fn nodes(fabric: Fabric, slots: Slots, wanted: Ask, change: impl FnOnce(&mut Cas
     case.idle = case.slots.clone();
     change(&mut case);
     let answer = ask(&case);
-    check(&case, &answer).unwrap_or_else(|wrong| panic!("{wrong}\n{}", case.describe()));
+    check(&case, &answer).unwrap_or_else(|wrong| panic!("{wrong}"));
     answer.map_or_else(|_| Vec::new(), |found| found.shares.iter().map(|(pos, _)| pos.0).collect())
 }
 

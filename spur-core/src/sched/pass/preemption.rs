@@ -73,11 +73,9 @@ impl Ways {
                 let taken = amount.into_iter().map(|amount| u64::try_from(amount).unwrap_or(0)).collect();
                 Part { node, slots: 1, taken }
             };
-            let parts: Vec<Part> = claims(inventory, &job.spec, nomination).into_iter().map(part).collect();
-            let ready = needs(inventory, &job.spec, nomination)
-                .into_iter()
-                .map(part)
-                .all(|part| space.is_free(&part));
+            let parts: Vec<Part> = claims(inventory, job, nomination).into_iter().map(part).collect();
+            let ready =
+                needs(inventory, job, nomination).into_iter().map(part).all(|part| space.is_free(&part));
             let asked = (space.realms().within(nomination.reservation.as_deref()), wanted(&job.spec));
             // Whoever is suspended for it goes on after it, with all that is left of its time.
             let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);

@@ -12,7 +12,7 @@ use crate::sched::inventory::amounts::capacity;
 use crate::sched::place::{self, Placement, Slots, View};
 use crate::sched::request::eligible_nodes::slots_by_position;
 
-use super::{Amount, Claimant, Victim};
+use super::{Amount, Claimant, Victim, minus, plus};
 
 /// Where a job looks for room: its nodes, what it asks for, and what is free without anybody leaving.
 #[derive(Clone, Copy)]
@@ -21,6 +21,8 @@ pub(super) struct FreedFabric<'a> {
     pub(super) claimant: &'a Claimant<'a>,
     /// What every node has free.
     pub(super) free: &'a [Amount],
+    /// The domain that is looked at, if it is not all there is.
+    pub(super) domain: Option<DomainId>,
 }
 
 impl FreedFabric<'_> {
@@ -43,9 +45,9 @@ impl FreedFabric<'_> {
         request.min_slots().saturating_sub(slots).max(nodes)
     }
 
-    /// The nodes of a domain, or all there are.
-    pub(super) fn range(&self, domain: Option<DomainId>) -> Range<usize> {
-        domain.map_or(0..self.fabric().len(), |id| self.fabric().domain(id).range())
+    /// The positions that are looked at.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.domain.map_or(0..self.fabric().len(), |id| self.fabric().domain(id).range())
     }
 }
 
@@ -57,7 +59,6 @@ pub(super) fn positive(free: &[i64]) -> Box<[u64]> {
 /// The nodes of one domain while jobs are thought away and put back.
 pub(super) struct Clearing<'a> {
     freed: FreedFabric<'a>,
-    domain: Option<DomainId>,
     slots: Slots,
     /// Free amounts of nodes where they are not what they are without anybody leaving.
     changed: BTreeMap<NodeId, Amount>,
@@ -65,30 +66,28 @@ pub(super) struct Clearing<'a> {
 
 impl<'a> Clearing<'a> {
     /// A domain as it is; `base` has the slots of every position of the fabric.
-    pub(super) fn new(freed: FreedFabric<'a>, domain: Option<DomainId>, base: &[u32]) -> Self {
-        let range = freed.range(domain);
+    pub(super) fn new(freed: FreedFabric<'a>, base: &[u32]) -> Self {
+        let range = freed.range();
         let slots = (0..base.len()).map(|index| if range.contains(&index) { base[index] } else { 0 });
         let slots = slots_by_position(freed.fabric(), &freed.claimant.request.need, slots.collect());
-        Self { freed, domain, slots, changed: BTreeMap::new() }
+        Self { freed, slots, changed: BTreeMap::new() }
     }
 
     /// Thinks a job away.
     pub(super) fn clear(&mut self, victim: &Victim) {
-        self.shift(victim, |free, held| free + held);
+        self.shift(victim, plus);
     }
 
     /// Puts a job back.
     pub(super) fn put_back(&mut self, victim: &Victim) {
-        self.shift(victim, |free, held| free - held);
+        self.shift(victim, minus);
     }
 
-    fn shift(&mut self, victim: &Victim, shift: impl Fn(i64, i64) -> i64) {
-        let range = self.freed.range(self.domain);
+    fn shift(&mut self, victim: &Victim, shift: impl Fn(&mut Amount, &Amount)) {
+        let range = self.freed.range();
         for (node, held) in &victim.held {
             let free = self.changed.entry(*node).or_insert_with(|| self.freed.free[node.index()].clone());
-            for (free, held) in free.iter_mut().zip(held) {
-                *free = shift(*free, *held);
-            }
+            shift(free, held);
             let pos = self.freed.fabric().pos(*node).filter(|pos| range.contains(&pos.index()));
             if let Some(pos) = pos {
                 let slots = self.freed.slots(*node, free);
@@ -99,7 +98,7 @@ impl<'a> Clearing<'a> {
 
     /// Slots that the job lacks by count alone; with enough of them it may still not fit.
     pub(super) fn missing(&self) -> u64 {
-        self.freed.missing(match self.domain {
+        self.freed.missing(match self.freed.domain {
             Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),
             None => (self.slots.nodes() as u64, self.slots.total()),
         })
@@ -125,7 +124,7 @@ impl<'a> Clearing<'a> {
             positive(free) != capacity(&self.freed.inventory.nodes[node.index()].shape)
         };
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
-        occupied.extend(self.freed.range(self.domain).filter(somebody));
+        occupied.extend(self.freed.range().filter(somebody));
         occupied
     }
 }

@@ -20,7 +20,7 @@ use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 use super::cost::{ComparedLoss, Loss};
 use super::first_set::{RoomTrial, good};
 use super::freed_fabric::positive;
-use super::{Amount, Choice, Claimant, Victim, add, plus};
+use super::{Amount, Choice, Claimant, Victim, add, minus, plus, signed};
 
 /// Steps that one question whether all components fit costs at least.
 const ASKING: u64 = 16;
@@ -52,16 +52,21 @@ impl<'a> Group<'a> {
     ) -> Self {
         let asks = claimants.first().map_or(&[][..], |claimant| claimant.asks);
         let budget = asks.iter().map(|ask| ask.budget).max().unwrap_or(0);
-        let mut rooms = inventory.rooms.clone();
-        let base = claimants.iter().map(|claimant| {
-            (0..)
-                .map(NodeId)
-                .zip(free)
-                .map(|(node, free)| room(inventory, &mut rooms, claimant, node, free))
-                .collect()
-        });
-        let base = base.collect();
-        Self { inventory, claimants, near, free, victims, by, rooms, base, budget, exact: true }
+        let (rooms, base) = (inventory.rooms.clone(), Vec::with_capacity(claimants.len()));
+        let mut group =
+            Self { inventory, claimants, near, free, victims, by, rooms, base, budget, exact: true };
+        for claimant in claimants {
+            let nodes = (0..).map(NodeId).zip(free);
+            let base = nodes.map(|(node, free)| group.room(claimant, node, free)).collect();
+            group.base.push(base);
+        }
+        group
+    }
+
+    /// What a component has of a node of which so much is free; `None` where it may not run.
+    fn room(&mut self, claimant: &Claimant<'_>, node: NodeId, free: &[i64]) -> Option<RoomId> {
+        let class = self.inventory.nodes[node.index()].class;
+        claimant.may_use(self.inventory, node).then(|| self.rooms.intern(class, &positive(free)))
     }
 
     /// The cheapest set of those who may leave.
@@ -162,12 +167,11 @@ impl RoomTrial for Group<'_> {
         for (node, held) in leaving.iter().flat_map(|index| &self.victims[*index].held) {
             plus(cleared.entry(*node).or_insert_with(|| self.free[node.index()].clone()), held);
         }
-        let (inventory, claimants) = (self.inventory, self.claimants);
-        let mut members = Vec::with_capacity(claimants.len());
-        for (claimant, base) in claimants.iter().zip(&self.base) {
-            let mut rooms = base.clone();
+        let mut members = Vec::with_capacity(self.claimants.len());
+        for (at, claimant) in self.claimants.iter().enumerate() {
+            let mut rooms = self.base[at].clone();
             for (node, free) in &cleared {
-                rooms[node.index()] = room(inventory, &mut self.rooms, claimant, *node, free);
+                rooms[node.index()] = self.room(claimant, *node, free);
             }
             let minds = claimant.asks.iter().any(|ask| ask.minds_others(1).is_some());
             let occupied = minds.then(|| self.occupied(claimant, leaving, &cleared));
@@ -175,7 +179,7 @@ impl RoomTrial for Group<'_> {
             members.push(Member { eligible, need, asks: claimant.asks, rooms, occupied });
         }
         let mut left = self.budget;
-        let found = place_together(inventory, &mut self.rooms, &members, self.near, &mut left);
+        let found = place_together(self.inventory, &mut self.rooms, &members, self.near, &mut left);
         self.budget = left.min(self.budget.saturating_sub(ASKING));
         self.exact &= is_sure(&found);
         found.ok()
@@ -185,21 +189,16 @@ impl RoomTrial for Group<'_> {
     fn spare(&self, leaving: &mut Vec<usize>, seats: &Vec<Seat>) {
         let mut left = self.free.to_vec();
         leaving.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
-        for part in seats.iter().flat_map(|seat| &seat.parts) {
-            let left = left[part.node.index()].iter_mut().zip(&*part.taken);
-            left.for_each(|(left, taken)| *left -= i64::try_from(*taken).unwrap_or(i64::MAX));
-        }
-        let used: FixedBitSet =
-            seats.iter().flat_map(|seat| &seat.parts).map(|part| part.node.index()).collect();
+        let parts = || seats.iter().flat_map(|seat| &seat.parts);
+        parts().for_each(|part| minus(&mut left[part.node.index()], &signed(&part.taken)));
+        let used: FixedBitSet = parts().map(|part| part.node.index()).collect();
         for victim in leaving.clone().into_iter().rev() {
             let held = &self.victims[victim].held;
             let may_stay = held.iter().filter(|(node, _)| used.contains(node.index())).all(|(node, held)| {
                 left[node.index()].iter().zip(held).all(|(left, held)| left >= held || *held == 0)
             });
             if may_stay {
-                for (node, held) in held {
-                    left[node.index()].iter_mut().zip(held).for_each(|(left, held)| *left -= held);
-                }
+                held.iter().for_each(|(node, held)| minus(&mut left[node.index()], held));
                 leaving.retain(|other| *other != victim);
             }
         }
@@ -209,16 +208,4 @@ impl RoomTrial for Group<'_> {
     fn goes_on(&mut self) -> bool {
         self.budget > 0
     }
-}
-
-/// What a component has of a node of which so much is free; `None` where it may not run.
-fn room(
-    inventory: &Inventory,
-    rooms: &mut Rooms,
-    claimant: &Claimant<'_>,
-    node: NodeId,
-    free: &[i64],
-) -> Option<RoomId> {
-    let class = inventory.nodes[node.index()].class;
-    claimant.may_use(inventory, node).then(|| rooms.intern(class, &positive(free)))
 }

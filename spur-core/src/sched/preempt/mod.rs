@@ -25,7 +25,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
 use crate::model::config::{Policy, PreemptBy, PreemptCost};
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::model::job::{Job, JobSpec};
+use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
@@ -182,28 +182,27 @@ impl Field {
                 continue;
             }
             if let Some(manner) = precedence::manner(cluster, job, now) {
-                let mut nodes = alloc.nodes.len() as u64;
-                for follower in cluster.jobs().followers(job) {
-                    let Some(alloc) = follower.phase.alloc() else { continue };
-                    nodes += alloc.nodes.len() as u64;
-                    held.extend(self::held(inventory, follower, alloc));
-                }
+                let all = std::iter::once(job).chain(cluster.jobs().followers(job));
+                let all: Vec<(&Job, &Alloc)> =
+                    all.filter_map(|job| Some((job, &**job.phase.alloc()?))).collect();
+                let nodes = all.iter().map(|(_, alloc)| alloc.nodes.len() as u64).sum();
                 let work = job.phase.run_time(now).saturating_mul(nodes);
                 let loss = Loss { level: manner.rank.level, work, jobs: 1 };
                 let (rank, gone) = (manner.rank, now + manner.grace.0);
                 let stays = manner.then.is_none();
-                if stays {
-                    held = std::iter::once(job)
-                        .chain(cluster.jobs().followers(job))
-                        .flat_map(|job| cpus_of(inventory, job))
-                        .collect();
+                match stays {
+                    true => {
+                        held = all.iter().flat_map(|(job, alloc)| cpus_of(inventory, job, alloc)).collect()
+                    }
+                    false => held
+                        .extend(all[1..].iter().flat_map(|(job, alloc)| self::held(inventory, job, alloc))),
                 }
                 let (attempt, array) = (job.attempt(), array_of(job));
                 field.victims.push(Victim { attempt, rank, loss, array, gone, stays, held });
             }
         }
         for (job, nomination) in cluster.jobs().nominated() {
-            let held = claims(inventory, &job.spec, nomination);
+            let held = claims(inventory, job, nomination);
             field.take(&held);
             let partition = cluster.partition(&nomination.partition);
             let rank = partition.map(|partition| Rank::of(whole, &job.spec, &partition.config));
@@ -353,20 +352,18 @@ impl Field {
     }
 
     fn take(&mut self, held: &[(NodeId, Amount)]) {
-        for (node, held) in held {
-            self.free[node.index()].iter_mut().zip(held).for_each(|(free, held)| *free -= held);
-        }
+        held.iter().for_each(|(node, held)| minus(&mut self.free[node.index()], held));
     }
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
     fn cheapest(&self, inventory: &Inventory, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
         let Claimant { rank, request, asks, .. } = *claimant;
-        let freed = FreedFabric { inventory, claimant, free };
+        let freed = FreedFabric { inventory, claimant, free, domain: None };
         let fabric = freed.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(Pos::at(index)));
         let base: Vec<u32> = positions().map(|node| freed.slots(node, &free[node.index()])).collect();
-        if let Some(placement) = Clearing::new(freed, None, &base).place() {
-            let seats = vec![self.seat(inventory, claimant, &[], placement, free)?];
+        if let Some(placement) = Clearing::new(freed, &base).place() {
+            let seats = vec![self.seat(&freed, &[], placement)?];
             return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
         }
         let leaves =
@@ -391,7 +388,8 @@ impl Field {
         let most: Vec<u32> = most.collect();
         let mut searches = Vec::new();
         for domain in self.domains(&freed) {
-            let range = freed.range(domain);
+            let freed = FreedFabric { domain, ..freed };
+            let range = freed.range();
             let (nodes, room) = count(&most[range.clone()]);
             if room < request.min_slots() || nodes < u64::from(request.min_nodes()) {
                 continue;
@@ -401,14 +399,14 @@ impl Field {
             let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
             local.sort_unstable();
             local.dedup();
-            let search = VictimSearch::new(freed, domain, &base, &self.victims, local, self.by);
+            let search = VictimSearch::new(freed, &base, &self.victims, local, self.by);
             let waste = room - request.min_slots();
             searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
         }
         searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
         let (found, exact) = self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))?;
         let search::VictimSet { victims, loss, placement } = found;
-        let seats = vec![self.seat(inventory, claimant, &victims, placement, free)?];
+        let seats = vec![self.seat(&freed, &victims, placement)?];
         Some(Choice { victims, loss, seats, exact })
     }
 
@@ -452,15 +450,9 @@ impl Field {
     }
 
     /// Where a job goes, and what it takes of each node when some jobs have left.
-    fn seat(
-        &self,
-        inventory: &Inventory,
-        claimant: &Claimant<'_>,
-        victims: &[usize],
-        placement: Placement,
-        free: &[Amount],
-    ) -> Option<Seat> {
-        let fabric = &claimant.eligible.fabric;
+    fn seat(&self, freed: &FreedFabric<'_>, victims: &[usize], placement: Placement) -> Option<Seat> {
+        let FreedFabric { inventory, claimant, free, .. } = *freed;
+        let fabric = freed.fabric();
         let leaving = || victims.iter().flat_map(|index| &self.victims[*index].held);
         let mut parts = Vec::with_capacity(placement.shares.len());
         for (pos, slots) in &placement.shares {
@@ -502,12 +494,7 @@ impl Field {
         choice.victims.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
         let mut displaced = Vec::new();
         let parts = || choice.seats.iter().flat_map(|seat| &seat.parts);
-        for part in parts() {
-            let node = part.node.index();
-            left[node].iter_mut().zip(&*part.taken).for_each(|(left, taken)| {
-                *left -= i64::try_from(*taken).unwrap_or(i64::MAX);
-            });
-        }
+        parts().for_each(|part| minus(&mut left[part.node.index()], &signed(&part.taken)));
         for part in parts() {
             for (job, kept) in self.takeovers(caller) {
                 let short = left[part.node.index()].iter().any(|amount| *amount < 0);
@@ -539,13 +526,15 @@ fn count(slots: &[u32]) -> (u64, u64) {
 }
 
 fn add(free: &mut [Amount], held: &[(NodeId, Amount)]) {
-    for (node, held) in held {
-        plus(&mut free[node.index()], held);
-    }
+    held.iter().for_each(|(node, held)| plus(&mut free[node.index()], held));
 }
 
 fn plus(free: &mut Amount, held: &Amount) {
     free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
+}
+
+fn minus(free: &mut Amount, held: &Amount) {
+    free.iter_mut().zip(held).for_each(|(free, held)| *free -= held);
 }
 
 fn signed(amount: &[u64]) -> Amount {
@@ -578,8 +567,7 @@ fn stays(phase: &Phase) -> bool {
 
 /// What others could use of the nodes of a job if it were suspended: its CPUs; and of one that has nodes to itself all that it
 /// was not given.
-fn cpus_of(inventory: &Inventory, job: &Job) -> Vec<(NodeId, Amount)> {
-    let Some(alloc) = job.phase.alloc() else { return Vec::new() };
+fn cpus_of(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let of_part = |part: &NodeAlloc| {
         let full = full(inventory, part.node);
         let kept = signed(&amount_kept(part, 0, full.len()));
@@ -614,8 +602,8 @@ fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)
 
 /// What must be free for a job to start on what is kept for it. One that has nodes to itself may find suspended jobs there,
 /// which have no CPUs, and gets what they have not.
-pub(super) fn needs(inventory: &Inventory, spec: &JobSpec, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
-    let mut needs = claims(inventory, spec, nomination);
+pub(super) fn needs(inventory: &Inventory, job: &Job, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
+    let mut needs = claims(inventory, job, nomination);
     for ((_, need), part) in needs.iter_mut().zip(&nomination.parts) {
         let mut least = amount(part, need.len());
         least[CPUS] = need[CPUS];
@@ -625,13 +613,9 @@ pub(super) fn needs(inventory: &Inventory, spec: &JobSpec, nomination: &Nominati
 }
 
 /// What a nomination keeps others from using.
-pub(super) fn claims(
-    inventory: &Inventory,
-    spec: &JobSpec,
-    nomination: &Nomination,
-) -> Vec<(NodeId, Amount)> {
+pub(super) fn claims(inventory: &Inventory, job: &Job, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
     let own = nomination.parts.iter().map(|part| of_part(inventory, part, nomination.exclusive));
-    let closed = inventory.closes(spec, &nomination.partition, nomination.nodes());
+    let closed = inventory.closes(&job.spec, &nomination.partition, nomination.nodes());
     own.chain(closed.into_iter().map(|node| (node, full(inventory, node)))).collect()
 }
 

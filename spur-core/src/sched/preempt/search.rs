@@ -5,13 +5,12 @@
 
 use crate::id::NodeId;
 use crate::model::config::PreemptCost;
-use crate::model::fabric::DomainId;
 use crate::sched::place::Placement;
 
-use super::Victim;
 use super::cost::{ComparedLoss, Loss, Missing, Orders, Share, UNIT, least};
 use super::first_set::{self, RoomTrial};
 use super::freed_fabric::{Clearing, FreedFabric};
+use super::{Victim, plus};
 
 /// Steps that placing the job once counts for.
 const PLACING: u64 = 16;
@@ -29,7 +28,6 @@ pub(super) struct VictimSet {
 /// One domain and the jobs that might leave it.
 pub(super) struct VictimSearch<'a> {
     freed: FreedFabric<'a>,
-    domain: Option<DomainId>,
     victims: &'a [Victim],
     by: PreemptCost,
     /// Numbers of the victims that hold something here; everything below counts in positions of this list, which is
@@ -56,26 +54,24 @@ impl<'a> VictimSearch<'a> {
     /// `base` has the slots of every position without anybody leaving, `local` who might leave.
     pub(super) fn new(
         freed: FreedFabric<'a>,
-        domain: Option<DomainId>,
         base: &'a [u32],
         victims: &'a [Victim],
         local: Vec<usize>,
         by: PreemptCost,
     ) -> Self {
-        let shares = shares(&freed, domain, base, victims, &local);
+        let shares = shares(&freed, base, victims, &local);
         let order = order(&shares, victims, &local, by);
         let local: Vec<usize> = order.iter().map(|at| local[*at]).collect();
         let shares: Vec<Share> = order.iter().map(|at| shares[*at]).collect();
         let orders = Orders::of(&shares);
-        let mut search =
-            Self { freed, domain, victims, by, local, shares, orders, base, missing: 0, bound: None };
-        search.missing = freed.missing(super::count(&base[freed.range(domain)]));
-        search.bound = search.least(search.missing, &[]);
+        let missing = freed.missing(super::count(&base[freed.range()]));
+        let mut search = Self { freed, victims, by, local, shares, orders, base, missing, bound: None };
+        search.bound = search.least(missing, &[]);
         search
     }
 
     fn as_it_is(&self) -> Clearing<'a> {
-        Clearing::new(self.freed, self.domain, self.base)
+        Clearing::new(self.freed, self.base)
     }
 
     fn victim(&self, at: usize) -> &'a Victim {
@@ -209,7 +205,7 @@ impl RoomTrial for InDomain<'_, '_> {
     /// everybody leaves then.
     fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
         let freed = &self.search.freed;
-        if freed.claimant.asks.iter().any(|ask| ask.whole_leaves) {
+        if freed.claimant.wants_whole_leaves() {
             return;
         }
         let mut nodes: Vec<NodeId> =
@@ -228,32 +224,24 @@ impl RoomTrial for InDomain<'_, '_> {
 
 /// What each victim loses and can give. On a node that is taken whole everybody has to leave, so its slot is shared out
 /// among them; elsewhere any of them may be the one that makes the difference.
-fn shares(
-    freed: &FreedFabric<'_>,
-    domain: Option<DomainId>,
-    base: &[u32],
-    victims: &[Victim],
-    local: &[usize],
-) -> Vec<Share> {
+fn shares(freed: &FreedFabric<'_>, base: &[u32], victims: &[Victim], local: &[usize]) -> Vec<Share> {
     let mut shares: Vec<Share> =
         local.iter().map(|index| Share { loss: victims[*index].loss, gain: 0, worth: 0 }).collect();
-    let range = freed.range(domain);
+    let range = freed.range();
     let mut on_node: std::collections::BTreeMap<NodeId, Vec<usize>> = std::collections::BTreeMap::new();
     for (at, index) in local.iter().enumerate() {
         for (node, _) in &victims[*index].held {
             on_node.entry(*node).or_default().push(at);
         }
     }
-    let closes_leaves = freed.claimant.asks.iter().any(|ask| ask.whole_leaves);
+    let closes_leaves = freed.claimant.wants_whole_leaves();
     for (node, here) in on_node {
         let pos = freed.fabric().pos(node).filter(|pos| range.contains(&pos.index()));
         let Some(pos) = pos else { continue };
         let mut free = freed.free[node.index()].clone();
         for at in &here {
             let held = victims[local[*at]].held.iter().filter(|(on, _)| *on == node);
-            for (_, held) in held {
-                free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
-            }
+            held.for_each(|(_, held)| plus(&mut free, held));
         }
         let most = if freed.claimant.request.need.counts_nodes() { 1 } else { u32::MAX };
         let now = base[pos.index()].min(most);

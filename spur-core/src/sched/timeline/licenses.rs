@@ -430,14 +430,16 @@ mod tests {
         [(Box::from("a"), count)]
     }
 
+    /// When so many are there for jobs of a realm, from a time on for so many seconds.
+    fn earliest(licenses: &Licenses, realm: usize, count: u32, from: i64, seconds: u64) -> Option<i64> {
+        licenses.earliest(&[(realm, &want(count))], Time(from), seconds).map(|at| at.0)
+    }
+
     #[test]
     fn the_earliest_time_is_free_throughout() {
         let mut licenses = licenses(4, &[]);
         licenses.take((0, &want(3)), Time(0), Time(10), true);
         licenses.take((0, &want(2)), Time(20), Time(30), false);
-        let earliest = |licenses: &Licenses, count, seconds| {
-            licenses.earliest(&[(0, &want(count))], Time(0), seconds).map(|at| at.0)
-        };
         for (count, seconds, start) in [
             (1, 5, Some(0)),
             (2, 5, Some(10)),
@@ -446,12 +448,12 @@ mod tests {
             (3, 11, Some(30)),
             (5, 1, None),
         ] {
-            assert_eq!(earliest(&licenses, count, seconds), start, "{count} for {seconds}");
+            assert_eq!(earliest(&licenses, 0, count, 0, seconds), start, "{count} for {seconds}");
         }
         let lack = Lack { name: "a".into(), wanted: 2, left: 1, later: false, reserved: 0 };
         assert_eq!(licenses.lacking(&[(0, &want(2))], Time(0), 5), Some(lack));
         licenses.give_back((0, &want(2)), Time(20), Time(30));
-        assert_eq!(earliest(&licenses, 3, 11), Some(10));
+        assert_eq!(earliest(&licenses, 0, 3, 0, 11), Some(10));
         assert_eq!(licenses.earliest(&[(0, &[("b".into(), 1)])], Time(0), 1), None);
     }
 
@@ -459,31 +461,21 @@ mod tests {
     fn what_is_reserved_is_left_to_the_jobs_of_the_reservation() {
         // Four, of which two are reserved from 10 to 20.
         let mut licenses = licenses(4, &[(10, 20, 2)]);
-        let earliest = |licenses: &Licenses, realm, count, from, seconds| {
-            licenses.earliest(&[(realm, &want(count))], Time(from), seconds).map(|at| at.0)
-        };
         for (realm, count, seconds, start) in
             [(0, 3, 10, 0), (0, 3, 11, 20), (0, 2, 50, 0), (1, 4, 10, 0), (1, 3, 50, 0)]
         {
-            assert_eq!(
-                earliest(&licenses, realm, count, 0, seconds),
-                Some(start),
-                "{realm} {count} {seconds}"
-            );
+            let found = earliest(&licenses, realm, count, 0, seconds);
+            assert_eq!(found, Some(start), "{realm} {count} {seconds}");
         }
         let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: true, reserved: 2 };
         assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
         // Jobs of the reservation use its own first, and are not counted twice.
         licenses.take((1, &want(1)), Time(10), Time(20), false);
-        assert_eq!(
-            (earliest(&licenses, 0, 2, 10, 5), earliest(&licenses, 1, 3, 10, 5)),
-            (Some(10), Some(10))
-        );
+        assert_eq!(earliest(&licenses, 0, 2, 10, 5), Some(10));
+        assert_eq!(earliest(&licenses, 1, 3, 10, 5), Some(10));
         licenses.take((1, &want(2)), Time(10), Time(20), false);
-        assert_eq!(
-            (earliest(&licenses, 0, 2, 10, 5), earliest(&licenses, 0, 1, 10, 5)),
-            (Some(20), Some(10))
-        );
+        assert_eq!(earliest(&licenses, 0, 2, 10, 5), Some(20));
+        assert_eq!(earliest(&licenses, 0, 1, 10, 5), Some(10));
         licenses.give_back((1, &want(2)), Time(10), Time(20));
         assert_eq!(earliest(&licenses, 0, 2, 10, 5), Some(10));
         // Two that start together share what there is for each.
@@ -497,17 +489,18 @@ mod tests {
         let made = Arc::new(licensed(10, 20, 2).floating(Time(0)));
         let mut licenses =
             Licenses::unused(&[("a".into(), 4)], &Realms::new(&Arc::from([made]), Time(0)), Time(0));
-        let earliest = |licenses: &Licenses, realm, count, seconds| {
-            licenses.earliest(&[(realm, &want(count))], Time(0), seconds).map(|at| at.0)
-        };
-        assert_eq!((earliest(&licenses, 0, 4, 10), earliest(&licenses, 0, 3, 11)), (Some(0), None));
-        assert_eq!((earliest(&licenses, 0, 2, 11), earliest(&licenses, 1, 4, 11)), (Some(0), Some(0)));
+        for (realm, count, seconds, start) in
+            [(0, 4, 10, Some(0)), (0, 3, 11, None), (0, 2, 11, Some(0)), (1, 4, 11, Some(0))]
+        {
+            assert_eq!(earliest(&licenses, realm, count, 0, seconds), start, "{realm} {count} {seconds}");
+        }
         let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: true, reserved: 2 };
         assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
         // Two are left from 10 on for who is planned then and long, and whoever is over before that counts may have them.
         licenses.take((0, &want(2)), Time(0), Time(14), false);
-        assert_eq!((earliest(&licenses, 0, 2, 10), earliest(&licenses, 0, 3, 10)), (Some(0), Some(14)));
-        assert_eq!((earliest(&licenses, 0, 2, 11), earliest(&licenses, 0, 1, 11)), (Some(4), Some(4)));
+        for (count, seconds, start) in [(2, 10, 0), (3, 10, 14), (2, 11, 4), (1, 11, 4)] {
+            assert_eq!(earliest(&licenses, 0, count, 0, seconds), Some(start), "{count} for {seconds}");
+        }
     }
 
     proptest! {

@@ -270,11 +270,8 @@ mod tests {
         for (nodes, run_time, bound) in
             [(4, 100, Some(50)), (3, 100, None), (4, 150, Some(50)), (2, 200, Some(70)), (4, 200, Some(70))]
         {
-            assert_eq!(
-                start_bounds.bound(&family, 0, &size(nodes, run_time), &smaller),
-                bound.map(Time),
-                "{nodes} for {run_time}"
-            );
+            let found = start_bounds.bound(&family, 0, &size(nodes, run_time), &smaller);
+            assert_eq!(found, bound.map(Time), "{nodes} for {run_time}");
         }
         start_bounds.note(family.clone(), 0, size(1, 1), Time(80));
         assert_eq!(start_bounds.bound(&family, 0, &size(9, 9), &smaller), Some(Time(80)));

@@ -17,7 +17,7 @@ use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::domains::{DomainTable, layer};
 use crate::sched::request::eligible_nodes::Canvas;
 use crate::sched::timeline::free_for_ever::FreeForEver;
-use crate::sched::timeline::free_now::{Counts, FreeNow, Moment};
+use crate::sched::timeline::free_now::{FreeNow, Moment};
 use crate::sched::timeline::holding;
 use crate::sched::timeline::hole_index::Measure;
 use crate::sched::timeline::licenses::Licenses;
@@ -152,12 +152,11 @@ impl State {
         let domains = self.domains.of(eligible, stage.ask());
         self.timelines[query.realm].settle(&mut self.rooms);
         let timeline = &self.timelines[query.realm];
+        let (known, rooms, need) = (self.needs.known(query.need), &self.rooms, &query.request.need);
         let mut judge = Trial {
             now: self.now,
             eligible,
-            need: &query.request.need,
-            rooms: &self.rooms,
-            known: self.needs.known(query.need),
+            seen: Seen { known, rooms, need },
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
@@ -169,6 +168,7 @@ impl State {
             hit: None,
         };
         let mut search = SweepRequest {
+            timeline,
             eligible,
             duration: length(query.run_time),
             from: timeline.second(times.start),
@@ -189,11 +189,11 @@ impl State {
         // A search of one moment is told of what there is even if it is not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (query.realm, query.need, layer));
         let answer = key.and_then(|key| {
-            let found = self.free_for_ever.earliest(key, &search, timeline, |room| judge.slots(room))?;
+            let found = self.free_for_ever.earliest(key, &search, &mut judge.seen)?;
             search.from = found.at.min(search.until);
-            judge.settle(found, &search, timeline, &mut self.counters)
+            judge.settle(found, &search, &mut self.counters)
         });
-        let start = answer.unwrap_or_else(|| search.sweep(timeline, &mut self.counters, &mut judge));
+        let start = answer.unwrap_or_else(|| search.sweep(&mut self.counters, &mut judge));
         let gave_up = judge.tries >= MAX_TRIES;
         let hit = start.zip(judge.hit).map(|(start, (placement, lost, starts))| {
             aspect.hit(&self.realms, (start.time(self.now), starts), (placement, lost))

@@ -5,12 +5,10 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Fabric};
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Ask, Lost, Placement, Slots, View};
-use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes, positions_where};
 use crate::sched::timeline::Timeline;
 use crate::sched::timeline::free_for_ever::Earliest;
-use crate::sched::timeline::free_now::Counts;
-use crate::sched::timeline::needs::KnownSlots;
+use crate::sched::timeline::needs::Seen;
 use crate::sched::timeline::second::Second;
 use crate::sched::timeline::sweep::{Counters, SweepCaller, SweepRequest, Verdict};
 use crate::text::time::Time;
@@ -25,9 +23,7 @@ pub(super) struct Trial<'a> {
     /// When the timeline begins.
     pub(super) now: Time,
     pub(super) eligible: &'a EligibleNodes,
-    pub(super) need: &'a Need,
-    pub(super) rooms: &'a Rooms,
-    pub(super) known: &'a mut KnownSlots,
+    pub(super) seen: Seen<'a>,
     /// By node: what nobody holds at this moment.
     pub(super) idle: &'a [RoomId],
     /// Whether that may be less than what is planned with: jobs past their time hold it, or reservations show more.
@@ -51,14 +47,13 @@ impl Trial<'_> {
         &mut self,
         first: Earliest,
         search: &SweepRequest<'_>,
-        timeline: &Timeline,
         counters: &mut Counters,
     ) -> Option<Option<Second>> {
         if first.at >= search.until {
             return Some(None);
         }
         let domain = DomainId(first.sole.filter(|_| self.looks_at_domain(first.at))?);
-        match counters.ask(search, timeline, domain, first.at, self) {
+        match counters.ask(search, domain, first.at, self) {
             Verdict::Yes => Some(Some(first.at)),
             Verdict::No => None,
             Verdict::GiveUp => Some(None),
@@ -77,7 +72,7 @@ impl Trial<'_> {
     fn place(&self, slots: &Slots, at: Second, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
             let times = (at.time(self.now), run_time);
-            occupied(&self.eligible.fabric, self.rooms, self.idle, timeline, times, starts)
+            occupied(&self.eligible.fabric, self.seen.rooms, self.idle, timeline, times, starts)
         });
         let names = starts && self.names_rivals;
         let (found, _) = placed(self.eligible, self.asks, occupied.as_ref(), slots, names);
@@ -106,20 +101,10 @@ pub(crate) fn placed(
     (found, is_sure)
 }
 
-impl Counts for Trial<'_> {
-    #[inline]
-    fn slots(&mut self, room: RoomId) -> u32 {
-        self.known.slots(self.rooms, self.need, room)
-    }
-
-    fn known(&self) -> &[u16] {
-        self.known.by_room()
-    }
-}
-
 impl SweepCaller for Trial<'_> {
-    fn is_idle(&self, room: RoomId) -> bool {
-        self.rooms.full(self.rooms.class_of(room)) == room
+    #[inline]
+    fn seen(&mut self) -> Seen<'_> {
+        Seen { known: &mut *self.seen.known, ..self.seen }
     }
 
     fn accept(&mut self, at: Second, slots: &Slots) -> Verdict {
@@ -128,10 +113,10 @@ impl SweepCaller for Trial<'_> {
         let mut held_back = false;
         self.hit = if starts && self.held_back {
             let mut canvas = std::mem::take(self.canvas);
-            let (eligible, need, idle) = (self.eligible, self.need, self.idle);
+            let (eligible, need, idle) = (self.eligible, self.seen.need, self.idle);
             let free = slots.iter().map(|(pos, slots)| {
                 let node = eligible.fabric.node(pos);
-                let free = self.slots(idle[node.index()]).min(slots);
+                let free = self.seen.slots(idle[node.index()]).min(slots);
                 held_back |= free < slots;
                 (node.0, free)
             });

@@ -9,10 +9,9 @@
 use std::collections::BTreeMap;
 
 use crate::model::fabric::Layer;
-use crate::sched::inventory::amounts::RoomId;
 
-use super::Timeline;
 use super::holes::Hole;
+use super::needs::Seen;
 use super::second::Second;
 use super::sweep::SweepRequest;
 use crate::sched::request::eligible_nodes::NOWHERE;
@@ -57,12 +56,11 @@ impl FreeForEver {
         &mut self,
         (realm, need, layer): (usize, usize, Layer),
         search: &SweepRequest<'_>,
-        timeline: &Timeline,
-        slots_in: impl FnMut(RoomId) -> u32,
+        seen: &mut Seen<'_>,
     ) -> Option<Earliest> {
-        let mut asked = Question { search, timeline, slots_in };
-        let eligible = search.eligible;
-        let known = self.known.entry((realm, eligible.outline, need, layer)).or_default();
+        let mut asked = Question { search, seen };
+        let timeline = search.timeline;
+        let known = self.known.entry((realm, search.eligible.outline, need, layer)).or_default();
         let before = std::mem::replace(&mut known.followed, timeline.changes());
         let passed = timeline.changes() - before;
         known.near = if passed <= NEAR { known.near.saturating_add(1) } else { 0 };
@@ -81,11 +79,10 @@ impl FreeForEver {
     }
 }
 
-/// What is looked for, where, and how many slots a room has.
-struct Question<'a, F> {
+/// What is looked for, and how many slots a room has.
+struct Question<'a, 's> {
     search: &'a SweepRequest<'a>,
-    timeline: &'a Timeline,
-    slots_in: F,
+    seen: &'a mut Seen<'s>,
 }
 
 /// The times from which on nodes have a slot for ever.
@@ -100,7 +97,7 @@ struct Order {
 }
 
 impl Order {
-    fn new(asked: &mut Question<'_, impl FnMut(RoomId) -> u32>) -> Self {
+    fn new(asked: &mut Question<'_, '_>) -> Self {
         let search = asked.search;
         let domains = search.domains.count;
         let mut lists: Vec<Vec<Second>> = vec![Vec::new(); domains];
@@ -130,7 +127,7 @@ impl Order {
     }
 
     /// Looks at a node again.
-    fn count(&mut self, node: u32, asked: &mut Question<'_, impl FnMut(RoomId) -> u32>) {
+    fn count(&mut self, node: u32, asked: &mut Question<'_, '_>) {
         let domain = asked.search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
@@ -164,7 +161,7 @@ impl Order {
         }
     }
 
-    fn earliest(&self, asked: &mut Question<'_, impl FnMut(RoomId) -> u32>) -> Option<Earliest> {
+    fn earliest(&self, asked: &mut Question<'_, '_>) -> Option<Earliest> {
         let search = asked.search;
         let alone = self.with_nodes(search.min_nodes);
         let mut best = Best::of(alone, search.from);
@@ -241,29 +238,29 @@ impl Best {
     }
 }
 
-impl<'a, F: FnMut(RoomId) -> u32> Question<'a, F> {
+impl<'a> Question<'a, '_> {
     /// From when on a node has a slot for ever.
     fn tail(&mut self, node: u32) -> Second {
         if self.search.eligible.pos(node).is_none() {
             return Second::NEVER;
         }
-        let lasts = |hole: &&Hole| hole.end.is_never() && (self.slots_in)(hole.room) > 0;
-        let holes = self.timeline.holes_on(node).iter();
+        let lasts = |hole: &&Hole| hole.end.is_never() && self.seen.slots(hole.room) > 0;
+        let holes = self.search.timeline.holes_on(node).iter();
         holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Second::NEVER)
     }
 
     /// The holes that end and could serve the search at `latest` or before; `None` if they are many.
     fn endings(&mut self, latest: Second) -> Option<Vec<&'a Hole>> {
-        let (search, timeline) = (self.search, self.timeline);
+        let search = self.search;
         let (needed, until) = (search.from.after(search.duration), search.until.min(latest.after(1)));
         let mut found = Vec::new();
-        for shelf in timeline.holes().ending(search.least, search.duration) {
+        for shelf in search.timeline.holes().ending(search.least, search.duration) {
             for hole in shelf.reaching(search.duration, needed, until).flatten() {
                 let serves = hole.start < until
                     && hole.end >= hole.start.max(search.from).after(search.duration)
                     && search.eligible.pos(hole.node).is_some()
                     && search.domains.of_node[hole.node as usize] != NOWHERE
-                    && (self.slots_in)(hole.room) > 0;
+                    && self.seen.slots(hole.room) > 0;
                 if serves {
                     if found.len() == FEW {
                         return None;

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::fabric::Pos;
-use crate::sched::inventory::amounts::RoomId;
 use crate::sched::place::Slots;
 use crate::sched::request::eligible_nodes::{EligibleNodes, with_others};
 use crate::sched::timeline::Timeline;
 
+use super::needs::Seen;
 use super::second::{Second, length};
 
 /// One set of eligible nodes.
@@ -42,16 +42,6 @@ pub(crate) struct Moment<'a> {
     pub(crate) run_time: u64,
 }
 
-/// How many slots rooms have for a need.
-pub(crate) trait Counts {
-    /// The slots that a room has for the need.
-    fn slots(&mut self, room: RoomId) -> u32;
-
-    /// How many rooms have, by their numbers, as far as that is known;
-    /// [`UNKNOWN`](crate::sched::request::eligible_nodes::UNKNOWN) for others, and where they are very many.
-    fn known(&self) -> &[u16];
-}
-
 impl FreeNow {
     /// Whether one set of eligible nodes was ever looked through in a realm for a need.
     pub(crate) fn knows(&self, realm: usize, eligible: &EligibleNodes, need: usize) -> bool {
@@ -64,7 +54,7 @@ impl FreeNow {
         eligible: &Arc<EligibleNodes>,
         need: usize,
         moment: &Moment<'_>,
-        counts: &mut impl Counts,
+        seen: &mut Seen<'_>,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
         let timeline = moment.timeline;
@@ -72,9 +62,9 @@ impl FreeNow {
         let standing = timeline.standing();
         let sight = self.sights.entry((moment.realm, eligible.outline, need)).or_insert_with(|| {
             let mut unknown = Vec::new();
-            let mut slots = eligible.slots_by(standing, counts.known(), &mut unknown);
+            let mut slots = eligible.slots_by(standing, seen.known.by_room(), &mut unknown);
             for (pos, room) in unknown {
-                slots.put(&eligible.fabric, pos, counts.slots(room));
+                slots.put(&eligible.fabric, pos, seen.slots(room));
             }
             FreeSlots { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
@@ -88,7 +78,7 @@ impl FreeNow {
             !only_shrunk || open.contains(pos.index())
         }));
         for (_, node) in changed.iter_mut() {
-            *node = standing[*node as usize].map_or(0, |room| counts.slots(room));
+            *node = standing[*node as usize].map_or(0, |room| seen.slots(room));
         }
         sight.slots.put_all(&eligible.fabric, changed);
         (sight.followed, sight.returns) = (timeline.changes(), timeline.returns());
@@ -96,7 +86,7 @@ impl FreeNow {
         let limited = timeline.limited().filter_map(|node| {
             let holes = timeline.holes_on(node).iter();
             let suits = holes.filter(|hole| hole.start == Second::BEGIN && hole.end >= needed);
-            Some((eligible.pos(node)?, suits.map(|hole| counts.slots(hole.room)).max().unwrap_or(0)))
+            Some((eligible.pos(node)?, suits.map(|hole| seen.slots(hole.room)).max().unwrap_or(0)))
         });
         with_others(&eligible.fabric, &mut sight.slots, limited, |slots| look(slots))
     }

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use crate::sched::inventory::amounts::{ClassId, RoomId, Rooms};
 use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::UNKNOWN;
-use crate::sched::timeline::free_now::Counts;
 use crate::sched::timeline::start_bounds::Smaller;
 
 /// Needs: equal ones have one number.
@@ -74,7 +73,7 @@ impl KnownSlots {
         }
     }
 
-    /// The slots of every room, as far as they are known.
+    /// The slots of every room, as far as they are known; [`UNKNOWN`] for others, and where they are very many.
     pub(crate) fn by_room(&self) -> &[u16] {
         &self.slots
     }
@@ -147,14 +146,11 @@ pub(crate) struct Seen<'a> {
     pub(crate) need: &'a Need,
 }
 
-impl Counts for Seen<'_> {
+impl Seen<'_> {
+    /// The slots that a room has for the need.
     #[inline]
-    fn slots(&mut self, room: RoomId) -> u32 {
+    pub(crate) fn slots(&mut self, room: RoomId) -> u32 {
         self.known.slots(self.rooms, self.need, room)
-    }
-
-    fn known(&self) -> &[u16] {
-        self.known.by_room()
     }
 }
 

@@ -14,22 +14,22 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
-use crate::sched::inventory::amounts::RoomId;
 use crate::sched::place::Slots;
 use crate::sched::request::domains::{Domains, Kind};
 use crate::sched::request::eligible_nodes::{EligibleNodes, NOWHERE, UNKNOWN};
 use crate::sched::timeline::Timeline;
 
-use super::free_now::Counts;
 use super::hole_index::Measure;
 use super::holes::{Hole, Reaching};
+use super::needs::Seen;
 use super::second::Second;
 
 /// Shelves that a sweep usually goes on to walk along.
 const SHELVES: usize = 32;
 
-/// What is looked for.
+/// What is looked for, and where.
 pub(crate) struct SweepRequest<'a> {
+    pub(crate) timeline: &'a Timeline,
     /// The nodes that may be used, and where they are.
     pub(crate) eligible: &'a EligibleNodes,
     /// How long the job runs, seconds.
@@ -132,7 +132,6 @@ impl Counters {
     pub(crate) fn ask(
         &mut self,
         search: &SweepRequest<'_>,
-        timeline: &Timeline,
         domain: DomainId,
         at: Second,
         judge: &mut impl SweepCaller,
@@ -146,9 +145,9 @@ impl Counters {
             if search.eligible.pos(node).is_none() {
                 continue;
             }
-            let lasting =
-                timeline.holes_on(node).iter().filter(|hole| hole.start <= at && hole.end >= needed);
-            if let Some(slots) = lasting.map(|hole| judge.slots(hole.room)).max() {
+            let holes = search.timeline.holes_on(node).iter();
+            let lasting = holes.filter(|hole| hole.start <= at && hole.end >= needed);
+            if let Some(slots) = lasting.map(|hole| judge.seen().slots(hole.room)).max() {
                 self.slots.set(fabric, pos, slots);
             }
         }
@@ -172,8 +171,8 @@ impl Counters {
 
     /// Counts what nodes have at the beginning and for ever, before anything else. It is most of what a search looks at, so
     /// that nobody is told yet.
-    fn begin_for_ever(&mut self, search: &SweepRequest<'_>, holes: &[Hole], judge: &mut impl SweepCaller) {
-        let (seats, known) = (search.eligible.seats(), judge.known());
+    fn begin_for_ever(&mut self, search: &SweepRequest<'_>, holes: &[Hole], known: &[u16]) {
+        let seats = search.eligible.seats();
         let Self { slots, unknown, begun, .. } = self;
         let offers = holes.iter().map(|hole| {
             let slots = known.get(hole.room.index()).copied().unwrap_or(UNKNOWN);
@@ -326,15 +325,10 @@ impl SweepRequest<'_> {
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
     /// first time for which it does is the answer. Without one, `counters` tell what there was if that was a search of one
     /// moment.
-    pub(crate) fn sweep(
-        &self,
-        timeline: &Timeline,
-        counters: &mut Counters,
-        judge: &mut impl SweepCaller,
-    ) -> Option<Second> {
+    pub(crate) fn sweep(&self, counters: &mut Counters, judge: &mut impl SweepCaller) -> Option<Second> {
         let mut ahead = std::mem::take(&mut counters.ahead);
         ahead.clear();
-        let answer = self.walk(timeline, counters, &mut ahead, judge);
+        let answer = self.walk(counters, &mut ahead, judge);
         counters.ahead = ahead;
         counters.settle(self);
         answer
@@ -342,7 +336,6 @@ impl SweepRequest<'_> {
 
     fn walk(
         &self,
-        timeline: &Timeline,
         counters: &mut Counters,
         ahead: &mut BinaryHeap<Reverse<Mark>>,
         judge: &mut impl SweepCaller,
@@ -350,21 +343,23 @@ impl SweepRequest<'_> {
         counters.clear(self);
         let needed = self.from.after(self.duration);
         let mut later: SmallVec<[_; SHELVES]> = SmallVec::new();
-        for shelf in timeline.holes().lasting(self.least) {
+        for shelf in self.timeline.holes().lasting(self.least) {
             let chunks = shelf.reaching(self.duration, needed, self.until);
-            let cursor = Cursor::behind(chunks, self.from, |open| counters.begin_for_ever(self, open, judge));
+            let Seen { known, .. } = judge.seen();
+            let see = |open: &[Hole]| counters.begin_for_ever(self, open, known.by_room());
+            let cursor = Cursor::behind(chunks, self.from, see);
             later.extend(cursor.with_next(self));
         }
         counters.slots.tell_leaves(&self.eligible.fabric, &counters.begun);
         counters.begun.clear();
         while let Some(hole) = counters.unknown.pop() {
-            counters.begin_with(self, &hole, judge.slots(hole.room));
+            counters.begin_with(self, &hole, judge.seen().slots(hole.room));
         }
-        for shelf in timeline.holes().ending(self.least, self.duration) {
+        for shelf in self.timeline.holes().ending(self.least, self.duration) {
             let chunks = shelf.reaching(self.duration, needed, self.until);
             let cursor = Cursor::behind(chunks, self.from, |open| {
                 for hole in open.iter().filter(|hole| hole.end >= needed) {
-                    counters.begin_with(self, hole, judge.slots(hole.room));
+                    counters.begin_with(self, hole, judge.seen().slots(hole.room));
                 }
             });
             later.extend(cursor.with_next(self));
@@ -387,13 +382,14 @@ impl SweepRequest<'_> {
                     PeekMut::pop(next);
                 }
             }
-            let slots = judge.slots(hole.room);
-            let empties = self.whole_leaves && judge.is_idle(hole.room);
+            let mut seen = judge.seen();
+            let (slots, rooms) = (seen.slots(hole.room), seen.rooms);
+            let empties = self.whole_leaves && rooms.full(rooms.class_of(hole.room)) == hole.room;
             if slots == 0 && !empties {
                 continue;
             }
             if start > now {
-                if grew && let Some(answer) = self.look(timeline, counters, judge, now) {
+                if grew && let Some(answer) = self.look(counters, judge, now) {
                     return answer;
                 }
                 if start >= self.until {
@@ -404,14 +400,13 @@ impl SweepRequest<'_> {
             }
             grew |= counters.offer(self, hole, slots) || empties;
         }
-        if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
+        if grew { self.look(counters, judge, now).flatten() } else { None }
     }
 
     /// Asks the caller, if some domain has enough. The outer `None` is "go on". Offers that have ended are still counted until
     /// then: with them there may seem to be enough where there is not, and never the other way round.
     fn look(
         &self,
-        timeline: &Timeline,
         counters: &mut Counters,
         judge: &mut impl SweepCaller,
         now: Second,
@@ -419,7 +414,10 @@ impl SweepRequest<'_> {
         if counters.enough == 0 {
             return None;
         }
-        self.expire(timeline, counters, judge, now);
+        // Mostly there are none.
+        if counters.next_end < now.after(self.duration) {
+            self.expire(counters, judge, now);
+        }
         if counters.enough == 0 {
             return None;
         }
@@ -431,35 +429,16 @@ impl SweepRequest<'_> {
         }
     }
 
-    /// Nodes whose slots would not last long enough any more get what their other holes offer. Mostly there are none.
-    #[inline]
-    fn expire(
-        &self,
-        timeline: &Timeline,
-        counters: &mut Counters,
-        judge: &mut impl SweepCaller,
-        now: Second,
-    ) {
+    /// Nodes whose slots would not last long enough any more get what their other holes offer.
+    fn expire(&self, counters: &mut Counters, judge: &mut impl SweepCaller, now: Second) {
         let needed = now.after(self.duration);
-        if counters.next_end < needed {
-            self.replace(timeline, counters, judge, (now, needed));
-        }
-    }
-
-    fn replace(
-        &self,
-        timeline: &Timeline,
-        counters: &mut Counters,
-        judge: &mut impl SweepCaller,
-        (now, needed): (Second, Second),
-    ) {
         while let Some(node) = counters.ended(needed) {
-            let holes = timeline.holes_on(node).iter();
+            let holes = self.timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
-            let best =
-                lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Second::NEVER));
+            let best = lasting.map(|hole| (judge.seen().slots(hole.room), hole.end)).max();
+            let (slots, end) = best.unwrap_or((0, Second::NEVER));
             if let Some(pos) = self.eligible.pos(node) {
-                counters.set(self, node, pos, best.0, best.1);
+                counters.set(self, node, pos, slots, end);
             }
         }
     }
@@ -507,9 +486,9 @@ impl<'a> Cursor<'a> {
 }
 
 /// What the caller of a sweep knows and the timeline does not.
-pub(crate) trait SweepCaller: Counts {
-    /// Whether a room is all that a node has.
-    fn is_idle(&self, room: RoomId) -> bool;
+pub(crate) trait SweepCaller {
+    /// How many slots rooms have for the job.
+    fn seen(&mut self) -> Seen<'_>;
 
     /// Whether the job can start at a time at which some domain has enough, with what there is then.
     fn accept(&mut self, at: Second, slots: &Slots) -> Verdict;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::{Fabric, Pos};
+use crate::model::fabric::Pos;
 use crate::sched::place::problem::Meter;
 use crate::sched::place::{Ask, LeafLoad};
 
@@ -124,11 +124,6 @@ impl Leaf<'_> {
     fn has_room(&self, load: u32) -> bool {
         self.nodes < self.caps.nodes && self.caps.may_bring(self.load.saturating_add(load))
     }
-
-    /// Whether it may give more slots, on a node that brings so much.
-    fn has_slots(&self, load: u32) -> bool {
-        self.has_room(load) && self.held() < u64::from(self.caps.slots)
-    }
 }
 
 /// A counted set: how many more nodes of it are needed, and how many there are.
@@ -175,15 +170,9 @@ pub(super) struct Capped<'a> {
 
 /// The first nodes, in the order of `free`, with which the job can be completed under the caps. The flag says whether the
 /// search was exhaustive.
-pub(super) fn pick(
-    fabric: &Fabric,
-    free: &[Free],
-    ask: &Ask,
-    wanted: Wanted,
-    caps: Caps<'_>,
-    meter: &Meter,
-) -> (Option<Vec<bool>>, bool) {
-    let new = |nodes| Capped::new(fabric, free, (ask, meter), (wanted, nodes), caps);
+pub(super) fn pick(free: &[Free], wanted: Wanted<'_>, caps: Caps<'_>) -> (Option<Vec<bool>>, bool) {
+    let new = |nodes| Capped::new(free, wanted, nodes, caps);
+    let ask = wanted.ask;
     if let Some(nodes) = wanted.nodes {
         let search = if nodes > wanted.slots { None } else { new(nodes) };
         return search.map_or((None, true), |mut search| (search.first(), search.exact));
@@ -204,13 +193,8 @@ pub(super) fn pick(
 
 impl<'a> Capped<'a> {
     /// The question for so many nodes; `None` where a required one is missing or there are too many of them in one leaf.
-    fn new(
-        fabric: &Fabric,
-        free: &'a [Free],
-        (ask, meter): (&'a Ask, &'a Meter),
-        (wanted, nodes): (Wanted, u32),
-        caps: Caps<'a>,
-    ) -> Option<Self> {
+    fn new(free: &'a [Free], wanted: Wanted<'a>, nodes: u32, caps: Caps<'a>) -> Option<Self> {
+        let Wanted { fabric, ask, meter, .. } = wanted;
         let (mut leaves, mut numbers): (Vec<Leaf<'_>>, BTreeMap<_, usize>) = (Vec::new(), BTreeMap::new());
         let mut leaf_of = Vec::with_capacity(free.len());
         for node in free {
@@ -410,7 +394,8 @@ impl<'a> Capped<'a> {
             if self.held >= self.slots {
                 break;
             }
-            let may_add = self.leaves[self.leaf_of[at]].has_slots(self.load_of(at));
+            let leaf = &self.leaves[self.leaf_of[at]];
+            let may_add = leaf.has_room(self.load_of(at)) && leaf.held() < leaf.caps.slots.into();
             if self.fates[at] == Fate::Taken || !may_add {
                 continue;
             }

@@ -2,29 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::model::fabric::{DomainId, Fabric, Pos};
-use crate::sched::place::ask::Ask;
+use crate::model::fabric::{DomainId, Pos};
 
 use super::capped::Caps;
 use super::{Free, Wanted};
 
 /// The window with the fewest nodes of the heaviest weight, then of the next, and so on, then the fewest slots, then the
 /// first; `free` is in fabric order. Where the number of nodes is open, a window ends as soon as it has enough.
-pub(super) fn best(
-    fabric: &Fabric,
-    free: &[Free],
-    ask: &Ask,
-    wanted: Wanted,
-    caps: Option<Caps<'_>>,
-) -> Option<Vec<Free>> {
-    let question = Question {
-        fabric,
-        wanted,
-        caps,
-        required: ask.required.iter().copied().collect(),
-        ask,
-        weights: heavier_weights(free),
-    };
+pub(super) fn best(free: &[Free], wanted: Wanted<'_>) -> Option<Vec<Free>> {
+    let required = wanted.ask.required.iter().copied().collect();
+    let weights: BTreeSet<u32> = free.iter().map(|free| free.weight).collect();
+    let question = Question { wanted, required, weights: weights.into_iter().skip(1).rev().collect() };
     let mut best: Option<(Vec<u64>, u64, &[Free])> = None;
     for run in free.chunk_by(|one, next| next.pos.0 == one.pos.0 + 1) {
         let mut window = Window::empty(&question);
@@ -49,18 +37,10 @@ pub(super) fn best(
     best.map(|(_, _, chosen)| chosen.to_vec())
 }
 
-/// The weights above the least one, the heaviest first.
-fn heavier_weights(free: &[Free]) -> Vec<u32> {
-    let weights: BTreeSet<u32> = free.iter().map(|free| free.weight).collect();
-    weights.into_iter().skip(1).rev().collect()
-}
-
 struct Question<'a> {
-    fabric: &'a Fabric,
-    ask: &'a Ask,
-    wanted: Wanted,
-    caps: Option<Caps<'a>>,
+    wanted: Wanted<'a>,
     required: BTreeSet<Pos>,
+    /// The weights above the least one, the heaviest first.
     weights: Vec<u32>,
 }
 
@@ -92,7 +72,7 @@ struct Leaf {
 
 impl Leaf {
     fn caps<'a>(&self, question: &Question<'a>) -> Option<Caps<'a>> {
-        question.caps.filter(|_| self.id.is_some())
+        question.wanted.caps.filter(|_| self.id.is_some())
     }
 
     fn gives(&self, question: &Question<'_>) -> u64 {
@@ -115,23 +95,23 @@ impl<'a> Window<'a> {
             takes: 0,
             slots: 0,
             required: 0,
-            counted: vec![0; question.ask.counts.len()],
+            counted: vec![0; question.wanted.ask.counts.len()],
             of_weights: vec![0; question.weights.len()],
         }
     }
 
     /// Whether no more nodes are needed.
     fn has_enough(&self) -> bool {
-        let Question { ask, wanted, required, .. } = self.question;
+        let Question { wanted, required, .. } = self.question;
         self.nodes >= wanted.nodes.unwrap_or(1).max(1).into()
             && self.takes >= wanted.slots.into()
             && self.required == required.len() as u64
-            && self.counted.iter().zip(&ask.counts).all(|(count, (_, need))| *count >= (*need).into())
+            && self.counted.iter().zip(&wanted.ask.counts).all(|(count, (_, need))| *count >= (*need).into())
     }
 
     /// Whether a job may have just these nodes, of which each gets a slot at least.
     fn is_allowed(&self) -> bool {
-        let Wanted { nodes, slots } = self.question.wanted;
+        let Wanted { nodes, slots, .. } = self.question.wanted;
         self.over == 0
             && nodes.is_none_or(|nodes| self.nodes == u64::from(nodes))
             && self.nodes <= slots.into()
@@ -139,8 +119,7 @@ impl<'a> Window<'a> {
 
     /// Adds the next node behind.
     fn add(&mut self, free: &Free) {
-        let question = self.question;
-        let id = question.fabric.leaf_of(free.pos);
+        let id = self.question.wanted.fabric.leaf_of(free.pos);
         if self.leaves.back().is_none_or(|leaf| leaf.id != id) {
             self.leaves.push_back(Leaf { id, nodes: 0, takes: 0, load: 0 });
         }
@@ -167,7 +146,7 @@ impl<'a> Window<'a> {
         by(&mut self.nodes, 1);
         by(&mut self.slots, free.slots);
         by(&mut self.required, question.required.contains(&free.pos).into());
-        for (counted, (set, _)) in self.counted.iter_mut().zip(&question.ask.counts) {
+        for (counted, (set, _)) in self.counted.iter_mut().zip(&question.wanted.ask.counts) {
             by(counted, set.contains(free.pos.index()).into());
         }
         if let Ok(at) = question.weights.binary_search_by(|weight| free.weight.cmp(weight)) {
@@ -177,7 +156,7 @@ impl<'a> Window<'a> {
         let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
         by(&mut leaf.nodes, 1);
         by(&mut leaf.takes, free.takes);
-        by(&mut leaf.load, question.caps.map_or(0, |caps| caps.load_of(free.pos)));
+        by(&mut leaf.load, question.wanted.caps.map_or(0, |caps| caps.load_of(free.pos)));
         self.takes = self.takes + leaf.gives(question) - gave;
         self.over = self.over + u64::from(leaf.is_over(question)) - u64::from(was_over);
     }

@@ -10,7 +10,7 @@ mod counted;
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::{DomainId, Pos};
+use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Missed;
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Ask;
@@ -36,9 +36,8 @@ pub(super) fn place_flat(
     nodes: Option<u32>,
     meter: &Meter,
 ) -> Result<Placement, Missed> {
-    let fabric = view.fabric;
     let slots = ask.tasks.or(nodes).ok_or(Missed::NONE)?;
-    let wanted = Wanted { slots, nodes };
+    let wanted = Wanted { fabric: view.fabric, ask, slots, nodes, caps: Caps::of(ask), meter };
     let most = if ask.tasks.is_none() { 1 } else { ask.max_tasks_per_node.unwrap_or(u32::MAX) };
     let mut free: Vec<Free> = (view.slots.iter())
         .map(|(pos, slots)| {
@@ -47,33 +46,36 @@ pub(super) fn place_flat(
         })
         .filter(|free| free.takes > 0)
         .collect();
-    let caps = Caps::of(ask);
     if ask.contiguous {
-        let chosen = consecutive::best(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
-        return Ok(placement(view, chosen, (wanted, caps), true));
+        let chosen = consecutive::best(&free, wanted).ok_or(Missed::NONE)?;
+        return Ok(placement(view, chosen, wanted, true));
     }
-    let are_alike = ask.tasks.is_none() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();
-    if let (true, Some(nodes)) = (are_alike, wanted.nodes) {
+    let is_plain = ask.counts.is_empty() && ask.required.is_empty() && wanted.caps.is_none();
+    if let (true, None, Some(nodes)) = (is_plain, ask.tasks, nodes) {
         let chosen = first(free, nodes).ok_or(Missed::NONE)?;
-        return Ok(placement(view, chosen, (wanted, caps), true));
+        return Ok(placement(view, chosen, wanted, true));
     }
     free.sort_unstable();
-    let (chosen, exact) = match caps {
-        None => pick(&free, ask, wanted, meter),
+    let (chosen, exact) = match wanted.caps {
+        None => pick(&free, wanted),
         Some(caps) => {
-            let (taken, exact) = capped::pick(fabric, &free, ask, wanted, caps, meter);
+            let (taken, exact) = capped::pick(&free, wanted, caps);
             (taken.map(|taken| chosen(&free, &taken)), exact)
         }
     };
     let chosen = chosen.ok_or(Missed { exact })?;
-    Ok(placement(view, chosen, (wanted, caps), exact))
+    Ok(placement(view, chosen, wanted, exact))
 }
 
-/// How much is wanted: slots, and nodes where their number is given.
-#[derive(Debug, Clone, Copy)]
-struct Wanted {
+/// What is wanted: slots, and nodes where their number is given.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    fabric: &'a Fabric,
+    ask: &'a Ask,
     slots: u32,
     nodes: Option<u32>,
+    caps: Option<Caps<'a>>,
+    meter: &'a Meter,
 }
 
 /// The first so many nodes in order of preference.
@@ -88,13 +90,14 @@ fn first(mut free: Vec<Free>, nodes: u32) -> Option<Vec<Free>> {
 
 /// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
 /// whether the search was exhaustive.
-fn pick(free: &[Free], ask: &Ask, wanted: Wanted, meter: &Meter) -> (Option<Vec<Free>>, bool) {
+fn pick(free: &[Free], wanted: Wanted<'_>) -> (Option<Vec<Free>>, bool) {
+    let ask = wanted.ask;
     if wanted.nodes.is_none() && ask.counts.is_empty() && ask.required.is_empty() {
         let taken = fill(free, vec![false; free.len()], wanted.slots);
         return (taken.map(|taken| chosen(free, &taken)), true);
     }
     let takes: Vec<(Pos, u32)> = free.iter().map(|free| (free.pos, free.takes)).collect();
-    let Some(mut counted) = Counted::new(&takes, ask, meter) else { return (None, true) };
+    let Some(mut counted) = Counted::new(&takes, ask, wanted.meter) else { return (None, true) };
     let taken = match wanted.nodes {
         Some(nodes) if nodes > wanted.slots => None,
         Some(nodes) => counted.first(nodes, wanted.slots),
@@ -190,13 +193,8 @@ fn share_out(classes: &mut [Class], slots: u64) -> Option<()> {
     (left == 0).then_some(())
 }
 
-fn placement(
-    view: &View<'_>,
-    mut chosen: Vec<Free>,
-    (wanted, caps): (Wanted, Option<Caps<'_>>),
-    exact: bool,
-) -> Placement {
-    let fabric = view.fabric;
+fn placement(view: &View<'_>, mut chosen: Vec<Free>, wanted: Wanted<'_>, exact: bool) -> Placement {
+    let Wanted { fabric, caps, .. } = wanted;
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
     let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);

@@ -32,13 +32,14 @@ pub(crate) fn place_segments(
     let in_base = home == Layer::LEAF;
     let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
     let packing = Packing { size, touch, below, spread: segment.spread };
-    let mut search = SegmentSearch { packing, meter: meter.clone(), exact: true };
+    let homes = fabric.domains_covering(home);
+    let mut search = SegmentSearch { fabric, packing, homes: &homes, meter: meter.clone(), exact: true };
     let mut frame = Frame { within: ask.must, unit: Some((home, size)), ..Frame::default() };
     if in_base && segment.spread {
         frame.leaf_nodes = Some(size);
     }
     if segment.consolidate {
-        let whole = search.whole_job(fabric, view.idle, nodes, home);
+        let whole = search.whole_job(view.idle, nodes, home);
         frame.within = lower(frame.within, whole.within);
         frame.touch = whole.touch;
     }
@@ -46,17 +47,16 @@ pub(crate) fn place_segments(
     if in_base {
         return solve(&problem);
     }
-    let homes = fabric.domains_covering(home);
     let limits: Limits = (homes.iter())
         .map(|&id| (id, (0, search.most(&packing.rooms(&problem, id)))))
         .filter(|&(_, (_, most))| most < u32::MAX)
         .collect();
     problem.set_limits(limits.clone());
     let placement = solve(&problem).map_err(|missed| Missed { exact: missed.exact && search.exact })?;
-    if search.first_whole(fabric, &placement, &homes).is_none() {
+    if search.first_whole(&placement).is_none() {
         return Ok(Placement { exact: placement.exact && search.exact, ..placement });
     }
-    search.branch(problem, limits, &homes)
+    search.branch(problem, limits)
 }
 
 /// The shape of a segment.
@@ -110,18 +110,21 @@ const STEP: usize = 8;
 ///
 /// It never hurts a packing to take a segment from as few blocks as will do, all but one of them used up: what the
 /// others held there can be held by the one that keeps the rest. So a state is just the room left in each block.
-struct SegmentSearch {
+struct SegmentSearch<'a> {
+    fabric: &'a Fabric,
     packing: Packing,
+    /// The domains of which one has to hold each segment.
+    homes: &'a [DomainId],
     meter: Meter,
     exact: bool,
 }
 
-impl SegmentSearch {
+impl SegmentSearch<'_> {
     /// Where consolidated segments want the job as a whole: sizes are counted in whole segments, as many as would find room in
     /// a domain that nobody else uses. What lies below the domain that holds a segment holds none: what the job touches there
     /// is what its segments may touch.
-    fn whole_job(&mut self, fabric: &Fabric, idle: &Slots, nodes: u32, home: Layer) -> Containment {
-        let size = self.packing.size;
+    fn whole_job(&mut self, idle: &Slots, nodes: u32, home: Layer) -> Containment {
+        let (fabric, size) = (self.fabric, self.packing.size);
         let holds = bottom_up(fabric, |id, domain, below| {
             let mut most = below.map_or_else(|| idle.nodes_of(id), narrow);
             if (domain.layer()..=domain.cover()).contains(&home) {
@@ -208,15 +211,12 @@ impl SegmentSearch {
         is_left
     }
 
-    /// How many blocks one segment may take from: where base blocks are counted and the rule is about larger ones, any
-    /// number.
-    fn most_blocks(&self) -> u32 {
-        let counts_others = self.packing.spread && self.packing.below > Layer::LEAF;
-        if counts_others { u32::MAX } else { self.packing.touch }
-    }
-
-    /// Sets of at most that many blocks that hold a segment and would not without any one of them; `rooms` falls.
+    /// Sets of blocks that one segment may be taken from, none of which would hold it without one of its blocks;
+    /// `rooms` falls.
     fn minimal_sets(&mut self, rooms: &[u32]) -> Vec<Vec<usize>> {
+        // Where base blocks are counted and the rule is about larger ones, any number.
+        let counts_others = self.packing.spread && self.packing.below > Layer::LEAF;
+        let most = if counts_others { u32::MAX } else { self.packing.touch };
         let mut sets = Vec::new();
         let mut stack: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
         while let Some((set, sum)) = stack.pop() {
@@ -226,7 +226,7 @@ impl SegmentSearch {
             let from = set.last().map_or(0, |last| last + 1);
             for index in from..rooms.len() {
                 let same_as_before = index > from && rooms[index] == rooms[index - 1];
-                if same_as_before || set.len() as u64 >= u64::from(self.most_blocks()) {
+                if same_as_before || set.len() as u64 >= u64::from(most) {
                     continue;
                 }
                 let mut more = set.clone();
@@ -251,22 +251,17 @@ impl SegmentSearch {
 /// What a placement gives each block of an aggregate.
 type Given = Vec<(DomainId, u32)>;
 
-impl SegmentSearch {
+impl SegmentSearch<'_> {
     /// What the placement gives the blocks of the first aggregate where that does not fall into segments.
-    fn first_whole(
-        &mut self,
-        fabric: &Fabric,
-        placement: &Placement,
-        homes: &[DomainId],
-    ) -> Option<(DomainId, Given)> {
-        homes.iter().find_map(|&home| {
-            let blocks = self.packing.blocks(fabric, home).into_iter();
-            let given: Given = blocks.map(|id| (id, nodes_in(fabric, id, &placement.shares))).collect();
-            (!self.falls_apart(fabric, &given)).then_some((home, given))
+    fn first_whole(&mut self, placement: &Placement) -> Option<(DomainId, Given)> {
+        self.homes.iter().find_map(|&home| {
+            let blocks = self.packing.blocks(self.fabric, home).into_iter();
+            let given: Given = blocks.map(|id| (id, nodes_in(self.fabric, id, &placement.shares))).collect();
+            (!self.falls_apart(&given)).then_some((home, given))
         })
     }
 
-    fn falls_apart(&mut self, fabric: &Fabric, given: &Given) -> bool {
+    fn falls_apart(&mut self, given: &Given) -> bool {
         let used: Vec<(DomainId, u32)> = given.iter().copied().filter(|(_, used)| *used > 0).collect();
         let segments = used.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;
         if segments == 0 || self.packing.is_loose(used.len()) {
@@ -278,7 +273,7 @@ impl SegmentSearch {
         }
         let below = |id: DomainId| match self.packing.below {
             Layer::LEAF => id,
-            layer => fabric.covering(id, layer),
+            layer => self.fabric.covering(id, layer),
         };
         let parts: Vec<(DomainId, u32)> = used.iter().map(|&(id, used)| (below(id), used)).collect();
         self.divide(&mut vec![false; parts.len()], &parts)
@@ -334,14 +329,8 @@ impl SegmentSearch {
 
     /// The best placement that falls into segments, of those within limits. Each step takes the best there is; what it
     /// gives the blocks of an aggregate where it does not fall apart is left out of the next ones.
-    fn branch(
-        &mut self,
-        mut problem: Problem<'_>,
-        limits: Limits,
-        homes: &[DomainId],
-    ) -> Result<Placement, Missed> {
-        let fabric = problem.fabric;
-        let step = fabric.domains().count() + problem.view.slots.nodes();
+    fn branch(&mut self, mut problem: Problem<'_>, limits: Limits) -> Result<Placement, Missed> {
+        let step = self.fabric.domains().count() + problem.view.slots.nodes();
         let mut open: BTreeMap<(Rank, Vec<Pos>, usize), (Placement, Limits)> = BTreeMap::new();
         let mut count = 0;
         let mut new = vec![limits.clone()];
@@ -349,7 +338,7 @@ impl SegmentSearch {
             for limits in new.drain(..) {
                 if !self.meter.take(step) {
                     self.exact = false;
-                    return self.settle(problem.anew(), limits, homes);
+                    return self.settle(problem.anew(), limits);
                 }
                 problem.set_limits(limits.clone());
                 match solve_ranked(&problem) {
@@ -363,7 +352,7 @@ impl SegmentSearch {
             let Some((_, (placement, limits))) = open.pop_first() else {
                 return Err(Missed { exact: self.exact });
             };
-            let Some((_, given)) = self.first_whole(fabric, &placement, homes) else {
+            let Some((_, given)) = self.first_whole(&placement) else {
                 return Ok(Placement { exact: placement.exact && self.exact, ..placement });
             };
             new = without(&limits, &given);
@@ -371,19 +360,13 @@ impl SegmentSearch {
     }
 
     /// Some placement that falls into segments, once the budget is used up: each aggregate is packed for itself.
-    fn settle(
-        &mut self,
-        mut problem: Problem<'_>,
-        mut limits: Limits,
-        homes: &[DomainId],
-    ) -> Result<Placement, Missed> {
+    fn settle(&mut self, mut problem: Problem<'_>, mut limits: Limits) -> Result<Placement, Missed> {
         self.meter = problem.meter.clone();
-        let fabric = problem.fabric;
         // Each time one more aggregate is settled.
-        for _ in 0..=homes.len() {
+        for _ in 0..=self.homes.len() {
             problem.set_limits(limits.clone());
             let (_, placement) = solve_ranked(&problem).map_err(|_| Missed::UNKNOWN)?;
-            let Some((home, given)) = self.first_whole(fabric, &placement, homes) else {
+            let Some((home, given)) = self.first_whole(&placement) else {
                 return Ok(Placement { exact: false, ..placement });
             };
             let segments = given.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;

@@ -7,7 +7,7 @@ use crate::model::fabric::{DomainId, Pos};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Cost, Item};
 
-use super::{Front, Member, Solver};
+use super::{Member, Solver};
 
 /// What must be true of a domain's part for the whole to come out: added to `rest` it is a way to use `domain`'s
 /// members, which in turn is a part of what `outer` describes. The outermost goal is the domain that holds the job.
@@ -78,7 +78,10 @@ impl<C: Cost> Traceback<'_, '_, '_, C> {
             return vec![self.alike(domain, goals)];
         }
         let members = self.solver.members(domain);
-        let suffixes = suffixes(self.solver, &members, domain);
+        // For every member, the ways to use those from it on; the last entry is using nothing.
+        let mut suffixes = vec![vec![Item::nothing(self.solver.problem.layout.width())]];
+        self.solver.fold(domain, &members, |items| suffixes.push(items.to_vec()));
+        suffixes.reverse();
         if self.solver.problem.meter.is_spent() {
             return Vec::new();
         }
@@ -193,16 +196,4 @@ impl<C: Cost> Traceback<'_, '_, '_, C> {
         inside.iter().for_each(|way| self.solver.close(id, way, &mut closed));
         closed
     }
-}
-
-/// For every member, the ways to use those from it on; the last entry is using nothing.
-fn suffixes<C: Cost>(
-    solver: &mut Solver<'_, '_, C>,
-    members: &[(Member, Front<C>)],
-    domain: DomainId,
-) -> Vec<Vec<Item<C>>> {
-    let mut suffixes = vec![vec![Item::nothing(solver.problem.layout.width())]];
-    solver.fold(domain, members, |items| suffixes.push(items.to_vec()));
-    suffixes.reverse();
-    suffixes
 }

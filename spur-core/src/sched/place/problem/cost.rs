@@ -14,16 +14,12 @@ pub(crate) trait Cost: Clone + Ord + std::fmt::Debug {
 
     /// Takes away a cost that was added before.
     fn sub(&mut self, other: &Self) {
-        for (field, less) in self.fields_mut().iter_mut().zip(other.fields()) {
-            *field -= less;
-        }
+        self.fields_mut().iter_mut().zip(other.fields()).for_each(|(field, less)| *field -= less);
     }
 
     /// Adds another cost.
     fn add(&mut self, other: &Self) {
-        for (field, more) in self.fields_mut().iter_mut().zip(other.fields()) {
-            *field += more;
-        }
+        self.fields_mut().iter_mut().zip(other.fields()).for_each(|(field, more)| *field += more);
     }
 }
 

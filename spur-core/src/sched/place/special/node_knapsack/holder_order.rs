@@ -1,6 +1,7 @@
 //! In which order domains are looked at, and which need not be: by what counts say of the best placement in each.
 
 use crate::model::fabric::DomainId;
+use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{reach, sum_of_largest};
 use crate::sched::place::special::fewest::largest;
 
@@ -130,7 +131,9 @@ impl Items<'_, '_> {
             let Some((count, _)) = largest(&mut rooms, self.problem.amount.into()) else { continue };
             least = least.min(count);
             if count == least {
-                counted.push((count, self.own_waste(id), id));
+                // What the comparison below looks at first.
+                let own = (self.problem.score(ScoreBefore::Fit, id), self.problem.slots(id));
+                counted.push((count, own, id));
             }
         }
         counted.retain(|(count, _, _)| *count == least);

@@ -424,11 +424,6 @@ impl<'s, 'a> Items<'s, 'a> {
         score(one).cmp(&score(other)).then_with(|| problem.by_waste(one, other))
     }
 
-    /// What that compares first.
-    pub(super) fn own_waste(&self, id: DomainId) -> (i64, u64) {
-        (self.problem.score(ScoreBefore::Fit, id), self.problem.slots(id))
-    }
-
     /// Slots of some nodes, in sum.
     pub(super) fn slots_of(&self, nodes: &[KnapsackItem]) -> u64 {
         nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()

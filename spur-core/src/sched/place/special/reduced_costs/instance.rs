@@ -40,7 +40,6 @@ pub(super) struct Instance<'p> {
     pub(super) pieces: Vec<Piece>,
     /// The layers in the order in which using few of their domains counts.
     pub(super) order: Vec<Layer>,
-    pub(super) amount: u32,
 }
 
 impl<'p> Instance<'p> {
@@ -51,7 +50,7 @@ impl<'p> Instance<'p> {
         order: Vec<Layer>,
         takes: &impl CapacityBounds,
     ) -> Self {
-        let mut instance = Self { problem, pieces: Vec::new(), order, amount: problem.amount };
+        let mut instance = Self { problem, pieces: Vec::new(), order };
         for &child in problem.fabric.domain(holder).children() {
             instance.add(child, None, takes);
         }
@@ -135,7 +134,8 @@ impl<'p> Instance<'p> {
     /// last of them takes; None where not all of them do.
     pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
         let held = self.pieces.iter().filter(|piece| piece.sure >> layer & 1 == 1);
-        let left = held.fold(u64::from(self.amount), |left, piece| left.saturating_sub(piece.room.into()));
+        let left =
+            held.fold(u64::from(self.problem.amount), |left, piece| left.saturating_sub(piece.room.into()));
         if left == 0 {
             return Some((0, 0));
         }
@@ -150,20 +150,15 @@ impl<'p> Instance<'p> {
         self.pieces.iter().fold(0, |count, piece| count + u32::from(piece.sure >> layer & 1 == 1))
     }
 
-    /// Whether it matters how much of the job each leaf takes.
-    pub(super) fn is_shared(&self) -> bool {
-        self.problem.shares_nodes()
-    }
-
     /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
     /// matter the first as much as it can and leaves to those that are sure to be used.
     pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
-        if self.is_shared() {
+        if self.problem.shares_nodes() {
             return leaves.iter().map(|&(leaf, takes)| (self.pieces[leaf].id, takes)).collect();
         }
         let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();
         let mut shares = Vec::with_capacity(leaves.len());
-        self.give(None, &leaves, self.amount, &mut shares);
+        self.give(None, &leaves, self.problem.amount, &mut shares);
         shares
     }
 

@@ -143,7 +143,7 @@ impl<'g> LabelSearch<'g> {
         limits.iter_mut().zip(&known).for_each(|(limit, multipliers)| *limit = multipliers.slack);
         let (count, lowest) = (instance.pieces.len(), instance.lowest(scope));
         // Before all layers are known, only how few domains hold the job matters.
-        let divides = instance.is_shared() && scope.known == instance.order.len();
+        let divides = instance.problem.shares_nodes() && scope.known == instance.order.len();
         Some(Self {
             instance,
             layout: CostLayout::new(instance, scope, counts, &multipliers.last()?.usable)?,
@@ -168,7 +168,7 @@ impl<'g> LabelSearch<'g> {
     pub(super) fn best(&mut self) -> Result<Option<BestLabel>, Missed> {
         let instance = self.instance;
         let (labels, steps) = self.fold(None, self.limits)?;
-        let enough = labels.iter().filter(|label| label.takes >= instance.amount);
+        let enough = labels.iter().filter(|label| label.takes >= instance.problem.amount);
         let best = enough.min_by_key(|label| (label.head, label.tail, label.order));
         let Some((best, last)) = best.and_then(|label| Some((label, self.layout.last(label.head)?))) else {
             return Ok(None);
@@ -280,7 +280,7 @@ impl<'g> LabelSearch<'g> {
     /// Puts the pieces directly below one together.
     fn fold(&mut self, piece: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), Missed> {
         let limit = Limit::new(&limits);
-        let most = if piece.is_none() { self.instance.amount } else { u32::MAX };
+        let most = if piece.is_none() { self.instance.problem.amount } else { u32::MAX };
         let mut labels = vec![Label { takes: 0, order: NONE, spent: 0, head: 0, tail: 0, link: NONE }];
         let mut steps = Vec::new();
         for child in self.instance.below(piece).into_iter().rev() {

@@ -110,7 +110,7 @@ impl<'g> LagrangianBounds<'g> {
         }
         let paid: i64 =
             multipliers.iter().zip(counts).map(|(multiplier, &count)| multiplier * i64::from(count)).sum();
-        paid + i64::from(self.sums[0]) - i64::from(self.instance.amount)
+        paid + i64::from(self.sums[0]) - i64::from(self.instance.problem.amount)
     }
 
     /// How few domains of the last of the layers there may be where of those before it there are so many, and multipliers that

@@ -153,12 +153,9 @@ impl<'a> Judge<'a> {
     fn check(&self, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
         self.whole(spec, Say::Nearest).map_err(|limited| {
             // What no administrator can help counts more than what one can.
-            let (refused, waits) = match self.without_limits().whole(spec, Say::Nearest) {
-                Ok(_) => {
-                    let reason = limited.reason;
-                    (limited, Some(reason))
-                }
-                Err(never) => (never, None),
+            let (waits, refused) = match self.without_limits().whole(spec, Say::Nearest) {
+                Ok(_) => (Some(limited.reason), limited),
+                Err(never) => (None, never),
             };
             let first = self.inventory.partitions_of(spec).next();
             let request = first.and_then(|(index, _)| self.inventory.request(index, spec).ok());
@@ -215,10 +212,8 @@ impl<'a> Judge<'a> {
             let holds =
                 |within: usize| partition.nodes.iter().any(|node| self.reservations[within].holds(*node));
             let judged = match within.is_some_and(|within| !holds(within)) {
-                true => {
-                    let text = format!("it has no node of partition {name}");
-                    Err(Refused::new(RefusalKind::NodeConfig, text, []))
-                }
+                true => refuse(RefusalKind::NodeConfig, format!("it has no node of partition {name}"))
+                    .map_err(Refused::from),
                 false => self.judge(index, spec, within, say),
             };
             match judged {
@@ -386,21 +381,16 @@ fn nodes(
         return refuse(format!("{min} nodes: partition {name} has {has}"), offer);
     }
     let required = u32::try_from(required).unwrap_or(u32::MAX);
+    let refuse_named = |text| refuse(text, Offer::Near(Nearest::Nodes(required)));
     if required > max {
-        return refuse(
-            format!("-w names {required} nodes and -N allows {max}"),
-            Offer::Near(Nearest::Nodes(required)),
-        );
+        return refuse_named(format!("-w names {required} nodes and -N allows {max}"));
     }
     // Without a number of nodes there are no more than slots.
     if let (None, Some(slots)) = (&shape.nodes, request.slots)
         && required > slots
     {
         let (unit, ending) = (request.need.slot.unit(), if slots == 1 { "" } else { "s" });
-        return refuse(
-            format!("-w names {required} nodes for {slots} {unit}{ending}"),
-            Offer::Near(Nearest::Nodes(required)),
-        );
+        return refuse_named(format!("-w names {required} nodes for {slots} {unit}{ending}"));
     }
     Ok(())
 }
@@ -494,12 +484,8 @@ fn fits_idle(
     }
     if qualified < min {
         let text = format!("{min} nodes: {qualified} of partition {name} have what is asked for");
-        let parameter = if request.slots.is_some() { Parameter::Nodes } else { Parameter::Slots };
-        return Err(Refused::new(
-            RefusalKind::NodeConfig,
-            text,
-            [Offer::AtMost(parameter, qualified.into())],
-        ));
+        let offer = Offer::AtMost(limits::node_parameter(request), qualified.into());
+        return Err(Refused::new(RefusalKind::NodeConfig, text, [offer]));
     }
     if eligible.idle.total() < slots {
         let (unit, total) = (request.need.slot.unit(), eligible.idle.total());
@@ -517,10 +503,7 @@ fn fits_idle(
     let stages = Wisher::stages_from_start(inventory, index, &eligible.fabric, spec, request);
     let stages = stages.map_err(|error| match error {
         WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
-        error => {
-            let message = error.to_string();
-            Refusal { kind: RefusalKind::Topology, message, works: Vec::new(), waits: None }.into()
-        }
+        error => Refused::new(RefusalKind::Topology, error.to_string(), []),
     })?;
     if let Some(ask) = stages.first().map(Stage::ask) {
         counted(partition, eligible, ask, &spec.shape)?;

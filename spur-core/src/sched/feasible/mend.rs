@@ -250,16 +250,10 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     /// Where no change by itself will do: as little as can be asked for, and of one thing after another as much again as works.
     fn several(&self) -> Option<(String, JobSpec)> {
-        let least = |parameter: Parameter| match (parameter, parameter.way(self.spec, self.request)) {
-            (Parameter::Slots | Parameter::Nodes, _) => self.least_count(),
-            (Parameter::Devices(..), _) => 0,
-            (
-                _,
-                SearchDirection::Down { least }
-                | SearchDirection::Scan { least }
-                | SearchDirection::Around { least },
-            ) => least,
-            (_, SearchDirection::Up { most }) => most,
+        let least = |parameter: Parameter| match parameter {
+            Parameter::Slots | Parameter::Nodes => self.least_count(),
+            Parameter::Devices(..) => 0,
+            _ => parameter.way(self.spec, self.request).end(),
         };
         let with = |amounts: &[(Parameter, u64)]| {
             let set =
@@ -321,7 +315,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let asked = parameter.asked(self.spec, self.request)?;
         let works = |amount: u64| self.works(&parameter.set(spec, self.request, amount));
         match parameter.way(spec, self.request) {
-            SearchDirection::Down { least } => {
+            SearchDirection::Down(least) => {
                 let top = hint.or(self.site.most(parameter, spec)).filter(|top| (least..asked).contains(top));
                 if let Some(top) = top.filter(|top| works(*top)) {
                     return Some(top);
@@ -330,15 +324,15 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
                 let top = top.unwrap_or(asked.min(MOST));
                 (top > least && works(least)).then(|| halve(least, top, works))
             }
-            SearchDirection::Up { most } => (most > asked && works(most))
+            SearchDirection::Up(most) => (most > asked && works(most))
                 .then(|| most - halve(0, most - asked, |less| works(most - less))),
-            SearchDirection::Scan { least } => {
+            SearchDirection::Scan(least) => {
                 let step = parameter.step(spec);
                 let times = (asked.div_ceil(step), least.div_ceil(step), hint.map(|hint| hint / step));
                 let found = self.scan(times, step, |times| parameter.set(spec, self.request, times * step));
                 found.map(|times| times * step)
             }
-            SearchDirection::Around { least } => {
+            SearchDirection::Around(least) => {
                 let below = (least..asked).rev().map(Some).chain(std::iter::repeat(None));
                 let sides = below.zip(asked.saturating_add(1)..=u64::MAX);
                 let amounts = sides.flat_map(|(below, above)| below.into_iter().chain([above]));

@@ -62,29 +62,25 @@ pub(super) enum Of {
     Task,
 }
 
-/// Where the nearest amount is looked for.
+/// Where the nearest amount is looked for, and the least or the largest that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchDirection {
     /// Below; less than what works does, too.
-    Down {
-        /// The least amount.
-        least: u64,
-    },
+    Down(u64),
     /// Above; more than what works does, too.
-    Up {
-        /// The largest amount.
-        most: u64,
-    },
+    Up(u64),
     /// Below, where any amount may work and the next may not.
-    Scan {
-        /// The least amount.
-        least: u64,
-    },
+    Scan(u64),
     /// On both sides, any.
-    Around {
-        /// The least amount.
-        least: u64,
-    },
+    Around(u64),
+}
+
+impl SearchDirection {
+    /// The amount beyond which nothing is looked for.
+    pub(super) fn end(self) -> u64 {
+        let (Self::Down(end) | Self::Up(end) | Self::Scan(end) | Self::Around(end)) = self;
+        end
+    }
 }
 
 impl Parameter {
@@ -163,18 +159,18 @@ impl Parameter {
             Self::Slots => {
                 let nodes = by_slots.and(spec.shape.nodes.as_ref()).map(|nodes| nodes.min);
                 let enough = nodes.filter(|least| spec.shape.tasks.is_none_or(|tasks| *least <= tasks));
-                SearchDirection::Scan { least: enough.map_or(1, u64::from) }
+                SearchDirection::Scan(enough.map_or(1, u64::from))
             }
-            Self::Nodes | Self::Devices(Of::Job, _) => SearchDirection::Around { least: 1 },
+            Self::Nodes | Self::Devices(Of::Job, _) => SearchDirection::Around(1),
             // Where the tasks follow from the nodes there are fewer of them then; else they may be on fewer nodes.
             Self::OnEach if spec.shape.tasks.is_some() && !by_nodes(request) => {
-                SearchDirection::Up { most: spec.shape.tasks.unwrap_or(0).into() }
+                SearchDirection::Up(spec.shape.tasks.unwrap_or(0).into())
             }
-            Self::Switches => SearchDirection::Up { most: u32::MAX.into() },
-            Self::Multiple(_) | Self::Segment => SearchDirection::Scan { least: 1 },
-            Self::Cpus | Self::OnEach | Self::Memory | Self::Counted(_) => SearchDirection::Down { least: 1 },
-            Self::Time => SearchDirection::Down { least: 60 },
-            _ => SearchDirection::Down { least: 0 },
+            Self::Switches => SearchDirection::Up(u32::MAX.into()),
+            Self::Multiple(_) | Self::Segment => SearchDirection::Scan(1),
+            Self::Cpus | Self::OnEach | Self::Memory | Self::Counted(_) => SearchDirection::Down(1),
+            Self::Time => SearchDirection::Down(60),
+            _ => SearchDirection::Down(0),
         }
     }
 

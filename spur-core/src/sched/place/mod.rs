@@ -25,6 +25,7 @@ mod special;
 mod oracle;
 
 pub use answer::{Lost, LostWhy, Misfit, MisfitKind, Missed, Placement, Unit};
+pub(crate) use ask::layer_named;
 pub use ask::{
     Ask, AskError, BlockRule, Containment, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy,
     Wish, resolve, strategy, wished_features,

@@ -24,10 +24,9 @@ use crate::model::job::JobSpec;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::gather::HetGather;
-use crate::text::nearest::nearest;
 
 use super::inventory::Inventory;
-use super::place::{Ask, Placement};
+use super::place::{Ask, Placement, layer_named};
 use super::request::Need;
 use super::request::part::Part;
 use search::{JointPlacement, JointSearch};
@@ -78,21 +77,13 @@ impl Nearness {
     fn of(wish: &HetGather, fabric: &Fabric) -> Result<Self, String> {
         let mut nearness = Self::default();
         for clause in &wish.clauses {
-            let Some(layer) = fabric.layer(&clause.layer) else {
-                let known = fabric.layer_names();
-                let near = nearest(&clause.layer, known.iter().map(String::as_str));
-                let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
-                let problem = format!(
-                    "--het-gather={clause}: topology {} has no layer {}{near}; its layers are {}",
-                    fabric.name(),
-                    clause.layer,
-                    known.join(", ")
-                );
-                if clause.must {
-                    return Err(problem);
+            let layer = match layer_named(fabric, &clause.layer, format_args!("--het-gather={clause}")) {
+                Ok(layer) => layer,
+                Err(problem) if clause.must => return Err(problem.to_string()),
+                Err(problem) => {
+                    nearness.warnings.push(format!("{problem}; it has no effect"));
+                    continue;
                 }
-                nearness.warnings.push(format!("{problem}; it has no effect"));
-                continue;
             };
             if clause.must {
                 nearness.must = nearness.must.into_iter().chain([layer]).min();

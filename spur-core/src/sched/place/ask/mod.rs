@@ -11,6 +11,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::{ScoreBefore, WeightsConfig};
 
 pub use block::{BlockRule, Containment};
+pub(crate) use resolve::layer_named;
 pub use resolve::{AskError, NoMultiple, Resolved, Wish, resolve, strategy, wished_features};
 
 /// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs: the default is nothing, with no

@@ -1,6 +1,7 @@
 //! From what people wrote to an [`Ask`]: layer names become layers, rules by size and limits come in, what has waited
 //! long enough is relaxed, and what can never be is refused.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
@@ -267,23 +268,10 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    fn layer(&self, clause: &GatherClause, source: &str) -> Result<Layer, AskError> {
-        let name = clause.layer();
-        self.fabric.layer(name).ok_or_else(|| {
-            let known = self.fabric.layer_names();
-            AskError::UnknownLayer {
-                option: format!("{source}{clause}"),
-                topology: self.fabric.name().to_owned(),
-                layer: name.to_owned(),
-                near: nearest(name, known.iter().map(String::as_str)).map(str::to_owned),
-                known: known.to_vec(),
-            }
-        })
-    }
-
     fn gather(&mut self, gather: &Gather, source: &str) -> Result<(), AskError> {
         for clause in &gather.clauses {
-            let layer = match (self.layer(clause, source), clause) {
+            let found = layer_named(self.fabric, clause.layer(), format_args!("{source}{clause}"));
+            let layer = match (found, clause) {
                 (Err(error), GatherClause::Prefer { .. }) => {
                     self.done.warnings.push(format!("{error}; it has no effect"));
                     continue;
@@ -306,7 +294,7 @@ impl Resolver<'_> {
     }
 
     /// Whether a constraint that relaxes after so many seconds is still hard; notes when it will not be.
-    fn holds_still(&mut self, until: Option<u64>, what: &dyn std::fmt::Display) -> bool {
+    fn holds_still(&mut self, until: Option<u64>, what: &dyn Display) -> bool {
         let Some(until) = until else { return true };
         if self.wish.waited >= until {
             self.done.relaxed.push(what.to_string());
@@ -467,6 +455,23 @@ impl Resolver<'_> {
         }
         Ok(())
     }
+}
+
+/// The layer of a name that an option gives.
+///
+/// # Errors
+/// There is none, with what may have been meant.
+pub(crate) fn layer_named(fabric: &Fabric, name: &str, option: impl Display) -> Result<Layer, AskError> {
+    fabric.layer(name).ok_or_else(|| {
+        let known = fabric.layer_names();
+        AskError::UnknownLayer {
+            option: option.to_string(),
+            topology: fabric.name().to_owned(),
+            layer: name.to_owned(),
+            near: nearest(name, known.iter().map(String::as_str)).map(str::to_owned),
+            known: known.to_vec(),
+        }
+    })
 }
 
 /// Whether some number of nodes that would do is a multiple.

@@ -283,11 +283,8 @@ fn bars(inventory: &Inventory, realm: usize, run_time: u64) -> Vec<usize> {
 pub(super) fn never(inventory: &Inventory, prospects: &[Prospect]) -> Option<(Reason, String)> {
     let mut worst: Option<(Reason, String)> = None;
     for prospect in prospects {
-        for (eligible, stage) in prospect
-            .eligible_sets
-            .iter()
-            .flat_map(|eligible| prospect.stages.iter().map(move |s| (eligible, s)))
-        {
+        let sets = prospect.eligible_sets.iter();
+        for (eligible, stage) in sets.flat_map(|set| prospect.stages.iter().map(move |stage| (set, stage))) {
             match explain::when_all_are_up(inventory, eligible, stage) {
                 Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
                 Err(said) => {

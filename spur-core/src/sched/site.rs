@@ -260,10 +260,7 @@ fn among(
     }
     let (partition, has) = (site.partition, site.has as usize);
     let wanted = if has > 0 { format!("{} more nodes", site.count) } else { format!("{} nodes", site.count) };
-    let free = match most {
-        0 => "none".to_owned(),
-        _ => most.to_string(),
-    };
+    let free = if most > 0 { most.to_string() } else { "none".to_owned() };
     let hint = if most > 0 { format!("; ask NodeCnt ≤ {}", has + most) } else { String::new() };
     Err(format!("{wanted}: {free} of partition {partition} can be had for all of that time{hint}"))
 }

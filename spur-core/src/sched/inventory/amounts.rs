@@ -233,6 +233,11 @@ pub(crate) fn is_within(less: &[u64], more: &[u64]) -> bool {
     less.iter().zip(more).all(|(less, more)| less <= more)
 }
 
+/// Takes so much of what there is, or all where that is less.
+pub(crate) fn take(room: &mut [u64], taken: &[u64]) {
+    room.iter_mut().zip(taken).for_each(|(room, taken)| *room = room.saturating_sub(*taken));
+}
+
 /// Everything that a node of that shape has.
 pub(crate) fn capacity(shape: &NodeShape) -> Box<[u64]> {
     let fixed = [u64::from(shape.cpus), shape.memory_mb, 1];

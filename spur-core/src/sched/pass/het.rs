@@ -156,13 +156,6 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The license of which there are at no time enough for all components, in a sentence.
-    fn never_licensed_together(&self, candidate: &Candidate, prospects: &[Prospects]) -> Option<String> {
-        let asked = asked(candidate, prospects);
-        let found = self.space.licenses().earliest(&asked, self.now, longest(candidate));
-        if found.is_none() { self.lacks_license(candidate, prospects) } else { None }
-    }
-
     /// Why the components fit at no time, if they do not.
     pub(super) fn never_together(
         &mut self,
@@ -170,14 +163,21 @@ impl<S: Space> Walk<S> {
         prospects: &[Prospects],
         reserves: bool,
     ) -> Option<(Reason, String)> {
-        if reserves && let Some(detail) = self.never_licensed_together(candidate, prospects) {
+        let (asked, longest) = (asked(candidate, prospects), longest(candidate));
+        if reserves
+            && self.space.licenses().earliest(&asked, self.now, longest).is_none()
+            && let Some(detail) = self.space.lacks_license(&asked, longest)
+        {
             return Some((Reason::Licenses, detail));
         }
         // Whether one fits only after the time that plans know of.
         let mut is_beyond = false;
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
             let never = match reserves {
-                true => !self.fits_some_day(component, of),
+                true => {
+                    let mut queries = of.iter().map(|prospect| prospect.query(component, Time::MAX));
+                    !queries.any(|query| self.space.find(&query).is_some())
+                }
                 false => self.deep && self.lacks_nodes(component, of),
             };
             if never && let Some((reason, detail)) = prospect::never(&self.inventory, of) {
@@ -202,12 +202,6 @@ impl<S: Space> Walk<S> {
         }
         let names = HostList::from_names(self.inventory.names(out));
         Some((Reason::ReqNodeNotAvail, format!("{UNAVAILABLE}{names}")))
-    }
-
-    /// Whether one component by itself fits at any time.
-    fn fits_some_day(&mut self, component: &Candidate, prospects: &[Prospect]) -> bool {
-        let mut queries = prospects.iter().map(|prospect| prospect.query(component, Time::MAX));
-        queries.any(|query| self.space.find(&query).is_some())
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.

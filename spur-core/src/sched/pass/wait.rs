@@ -242,7 +242,9 @@ impl<S: Space> Walk<S> {
         let open = &self.heads[..self.inventory.partitions.len()];
         let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
-        self.wavers |= made.as_ref().is_some_and(|made| Self::may_waver(candidate, made));
+        // Outside a reservation that it did not ask for it would run longer.
+        let asks = candidate.spec.reservations().next().is_some();
+        self.wavers |= is_own && !asks;
         let overdue = queue::is_overdue(&self.inventory.policy.scheduler, candidate.eligible, self.now);
         // Where everybody has a reservation, what a quick pass adds to them is for the next deep one to promise.
         let may = self.deep || self.backfill != Backfill::Conservative;
@@ -256,11 +258,6 @@ impl<S: Space> Walk<S> {
             made.into_iter().for_each(|made| self.remember(made));
             self.plan.waiting.extend((self.deep && !candidate.told).then_some(waiting));
         }
-    }
-
-    /// Whether a job is planned in a reservation that it did not ask for: outside it would run longer.
-    fn may_waver(candidate: &Candidate, made: &Reservation) -> bool {
-        made.within.is_some() && candidate.spec.reservations().next().is_none()
     }
 
     /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.

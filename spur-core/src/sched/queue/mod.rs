@@ -196,12 +196,8 @@ impl Ranked {
     pub(super) fn is_rest_of(&self, before: &Self) -> bool {
         let (Ok(now), Ok(then)) = (&self.candidate, &before.candidate) else { return false };
         let (Some(mine), Some(theirs)) = (&now.array, &then.array) else { return false };
-        let no_more = match (mine.more, theirs.more) {
-            (None, None) => true,
-            (Some(mine), Some(theirs)) => mine <= theirs,
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        no_more
+        mine.more.is_some() == theirs.more.is_some()
+            && mine.more <= theirs.more
             && mine.tasks.len() <= theirs.tasks.len()
             && (self.tier, self.partition, self.uid) == (before.tier, before.partition, before.uid)
             && (now.attempt, now.eligible) == (then.attempt, then.eligible)

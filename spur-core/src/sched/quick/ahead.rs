@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::id::NodeId;
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::Amount;
+use crate::sched::inventory::amounts::{Amount, take};
 use crate::sched::planned_starts::Turn;
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::realm::{OPEN, Realms};
@@ -194,9 +194,7 @@ impl Ahead {
         // Those that are under way come first.
         for claim in self.on(node).iter().take_while(|claim| claim.from < to) {
             if claim.is_active(at) {
-                room.iter_mut()
-                    .zip(&*claim.taken)
-                    .for_each(|(room, taken)| *room = room.saturating_sub(*taken));
+                take(room, &claim.taken);
             } else if claim.from > at {
                 room.iter_mut().zip(claim.left()).for_each(|(room, left)| *room = (*room).min(left));
             }
@@ -211,11 +209,7 @@ impl Ahead {
         let mut least: Option<Amount> = None;
         for at in begins.chain([from]) {
             let mut room = held.at(node, at);
-            for claim in earlier().filter(|claim| claim.is_active(at)) {
-                room.iter_mut()
-                    .zip(&*claim.taken)
-                    .for_each(|(room, taken)| *room = room.saturating_sub(*taken));
-            }
+            earlier().filter(|claim| claim.is_active(at)).for_each(|claim| take(&mut room, &claim.taken));
             least = Some(match least {
                 Some(least) => least.iter().zip(&room).map(|(one, other)| *one.min(other)).collect(),
                 None => room,

@@ -101,7 +101,10 @@ impl<'a> FitNow<'a> {
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             self.query.request.min_slots(),
         );
-        let is_seen = self.sees_now(&domains) && from == self.books.now;
+        // All it may have now is what nobody holds, but for nodes on which something is planned or should have ended.
+        let is_seen = domains.kind != Kind::Nodes
+            && self.stage.ask().minds_others(1).is_none()
+            && from == self.books.now;
         if is_seen {
             let found = self.look_now(&domains, wanted);
             if found.is_some() || until == from + 1 {
@@ -125,12 +128,6 @@ impl<'a> FitNow<'a> {
         };
         self.finder.tally = tally;
         found
-    }
-
-    /// Whether all that a job may have at this moment is what nobody holds, but for nodes on which something is planned or
-    /// should have ended.
-    fn sees_now(&self, domains: &Domains) -> bool {
-        domains.kind != Kind::Nodes && self.stage.ask().minds_others(1).is_none()
     }
 
     /// Tries to place the job at this moment on what its set of eligible nodes sees, if some domain has enough.

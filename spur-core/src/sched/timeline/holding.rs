@@ -20,7 +20,7 @@ use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
 use crate::sched::forecast::{ENDLESS, Forecast, Limits};
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::{Amount, CLEAR, CPUS, GRES, MEMORY};
+use crate::sched::inventory::amounts::{Amount, CLEAR, CPUS, GRES, MEMORY, take};
 use crate::text::time::Time;
 
 /// The end of what may end at any moment.
@@ -108,8 +108,7 @@ fn amount_on(cluster: &Cluster, job: &Job, alloc: &Alloc, part: &NodeAlloc, full
         let Some(other) = cluster.job(*other).filter(|other| !has_cpus(&other.phase)) else { continue };
         let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
         let cpus = here.map_or(0, |node| counted(cluster, other, theirs, node));
-        let theirs = amount_kept(theirs, cpus, full.len());
-        rest.iter_mut().zip(&*theirs).for_each(|(rest, theirs)| *rest = rest.saturating_sub(*theirs));
+        take(&mut rest, &amount_kept(theirs, cpus, full.len()));
     }
     rest
 }

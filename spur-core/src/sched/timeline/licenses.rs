@@ -116,7 +116,7 @@ pub(crate) struct Licenses {
 }
 
 /// A license of which there is too little.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lack {
     pub(crate) name: Box<str>,
     pub(crate) wanted: i64,
@@ -239,13 +239,7 @@ impl Licenses {
         let Some(demands) = self.demands(asked, seconds) else {
             let unknown = |(name, _): &&(Box<str>, u32)| !self.known.contains_key(&**name);
             let (name, count) = asked.iter().flat_map(|(_, wanted)| *wanted).find(unknown)?;
-            return Some(Lack {
-                name: name.clone(),
-                wanted: i64::from(*count),
-                left: 0,
-                later: false,
-                reserved: 0,
-            });
+            return Some(Lack { name: name.clone(), wanted: i64::from(*count), ..Lack::default() });
         };
         let until = self.over(asked, now + seconds);
         demands.iter().find_map(|(name, license, demand)| {
@@ -253,7 +247,8 @@ impl Licenses {
             if !license.idle.covers(demand, 0) {
                 return Some(demand.lack(name(), &license.idle, (0, false)));
             }
-            let mut parts = demand.parts().filter(|(after, _)| license.is_reserved() && now + *after < until);
+            let mut parts =
+                demand.parts().filter(|(after, _)| !license.owners.is_empty() && now + *after < until);
             parts.find_map(|(after, barred)| {
                 let mut later = license.within(now + after, until).map(|(_, stock)| stock);
                 let lacks = |stock: &&Stock| {
@@ -339,19 +334,10 @@ impl License {
     }
 
     /// The steps that touch a stretch of time.
-    fn within(
-        &self,
-        from: Time,
-        until: Time,
-    ) -> impl DoubleEndedIterator<Item = &(Time, Stock)> + ExactSizeIterator {
+    fn within(&self, from: Time, until: Time) -> std::slice::Iter<'_, (Time, Stock)> {
         let first = self.first(from);
         let behind = self.steps.partition_point(|(time, _)| *time < until).max(first);
         self.steps[first..behind].iter()
-    }
-
-    /// Whether some of it is reserved at any time.
-    fn is_reserved(&self) -> bool {
-        !self.owners.is_empty()
     }
 
     /// The owner that the jobs of a realm use the reserved ones of, if it has any.

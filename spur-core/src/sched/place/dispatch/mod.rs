@@ -156,13 +156,12 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     let found =
         winner.and_then(|winner| Some((winner.rank.clone(), pareto::realise(problem, winner, exact)?)));
     match found {
-        Some((_, Placement { exact: true, .. })) => found.ok_or(Missed::NONE),
+        Some(found) if found.1.exact => Ok(found),
         // What was cut off may have been better than what is soon found.
-        _ => best(
-            problem,
-            [found, pareto::greedy_placement::<C>(problem)].into_iter().flatten().map(|(_, p)| p),
-        )
-        .ok_or(Missed::UNKNOWN),
+        found => {
+            let all = [found, pareto::greedy_placement::<C>(problem)].into_iter().flatten();
+            best(problem, all.map(|(_, placement)| placement)).ok_or(Missed::UNKNOWN)
+        }
     }
 }
 

@@ -97,8 +97,16 @@ fn best_promising<C: Cost>(
 /// The best placement that uses exactly so many leaves side by side.
 pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ranked, Missed> {
     let runs = runs(problem.fabric);
-    let mut windows: Vec<&[DomainId]> = Vec::new();
-    runs.iter().for_each(|run| add_holding(problem, run, leaves as usize, &mut windows));
+    // Of the leaves before each, which come first among domains: what they have room for, and how many have none.
+    let rooms = || problem.fabric.domains_of(Layer::LEAF).map(|leaf| problem.capacity(leaf));
+    let (room, full) =
+        (added_up(rooms().map(u64::from)), added_up(rooms().map(|room| usize::from(room == 0))));
+    let holds = |window: &&[DomainId]| {
+        let (first, end) = (window[0].index(), window[0].index() + window.len());
+        full[first] == full[end] && room[end] - room[first] >= u64::from(problem.amount)
+    };
+    let windows = runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(holds);
+    let mut windows: Vec<&[DomainId]> = windows.collect();
     // Of jobs that wait most are asked about at many moments in vain, so that no more is worked out before this is known.
     if windows.is_empty() {
         return Err(Missed::NONE);
@@ -255,28 +263,6 @@ fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u8, u32, u64) {
     let common = problem.fabric.deepest_common(&ends);
     let layer = common.filter(|_| decides).map_or(0, |id| problem.fabric.domain(id).layer().0);
     (layer, last - first, common.map_or(0, |id| problem.slots(id)))
-}
-
-/// Adds the windows of so many leaves of a run that have room for the job, and in each leaf for some of it.
-fn add_holding<'r>(
-    problem: &Problem<'_>,
-    run: &'r [DomainId],
-    leaves: usize,
-    windows: &mut Vec<&'r [DomainId]>,
-) {
-    let (mut room, mut full) = (0, 0);
-    for (last, &leaf) in run.iter().enumerate() {
-        let has = problem.capacity(leaf);
-        room += u64::from(has);
-        full += usize::from(has == 0);
-        let Some(first) = (last + 1).checked_sub(leaves) else { continue };
-        if full == 0 && room >= u64::from(problem.amount) {
-            windows.push(&run[first..=last]);
-        }
-        let had = problem.capacity(run[first]);
-        room -= u64::from(had);
-        full -= usize::from(had == 0);
-    }
 }
 
 /// Leaves that lie side by side under one parent: for blocks, under one root, as their order is the geometry.

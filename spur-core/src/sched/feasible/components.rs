@@ -136,13 +136,10 @@ impl Components<'_> {
     fn when_idle(&mut self, near: Option<&Nearness>) -> Result<Idle, Refusal> {
         let Self { inventory, rooms, specs, parts } = self;
         let mut answer = None;
-        for way in ways(&parts.iter().map(Vec::len).collect::<Vec<_>>()) {
-            let chosen: Vec<&Prepared> = way.iter().zip(&*parts).map(|(at, parts)| &parts[*at]).collect();
-            let found = match near {
-                Some(near) => Ok(near.clone()),
-                None => nearness(&specs[0], chosen.iter().map(|part| &*part.eligible.fabric)),
-            };
-            let found = match found {
+        let choices: Vec<Vec<&Prepared>> = parts.iter().map(|parts| parts.iter().collect()).collect();
+        for chosen in ways(&choices) {
+            let fabrics = chosen.iter().map(|part| &*part.eligible.fabric);
+            let found = match near.map_or_else(|| nearness(&specs[0], fabrics), |near| Ok(near.clone())) {
                 Ok(near) => near,
                 Err(error) => {
                     answer = answer.or(Some(refuse(RefusalKind::Topology, error)));

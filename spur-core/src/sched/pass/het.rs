@@ -248,12 +248,10 @@ pub(super) fn longest(candidate: &Candidate) -> u64 {
 }
 
 /// Every way to pick a sight for each component, as far as they are few.
-pub(super) fn combinations(prospects: &[Prospects]) -> impl Iterator<Item = Vec<Sight<'_>>> {
+pub(super) fn combinations(prospects: &[Prospects]) -> Vec<Vec<Sight<'_>>> {
     fn sights(prospect: &Prospect) -> impl Iterator<Item = Sight<'_>> {
         prospect.eligible_sets.iter().map(move |eligible| (prospect, eligible))
     }
-    let choices: Vec<Vec<Sight<'_>>> =
-        prospects.iter().map(|of| of.iter().flat_map(sights).collect()).collect();
-    let ways = ways(&choices.iter().map(Vec::len).collect::<Vec<_>>());
-    ways.into_iter().map(move |way| way.iter().zip(&choices).map(|(at, of)| of[*at]).collect())
+    let choices = prospects.iter().map(|of| of.iter().flat_map(sights).collect());
+    ways(&choices.collect::<Vec<Vec<Sight<'_>>>>())
 }

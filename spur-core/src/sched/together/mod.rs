@@ -215,13 +215,13 @@ fn of_units(fabric: &Fabric, units: &[Range<usize>]) -> FixedBitSet {
     set
 }
 
-/// Every way to choose one of so many for each component, the first choices first.
-pub(super) fn ways(choices: &[usize]) -> Vec<Vec<usize>> {
-    let mut ways: Vec<Vec<usize>> = vec![Vec::new()];
-    for count in choices {
-        let longer = ways.iter().flat_map(|way| {
-            (0..*count).map(move |choice| way.iter().copied().chain([choice]).collect::<Vec<_>>())
-        });
+/// Every way to choose one for each component, the first choices first.
+pub(super) fn ways<T: Copy>(choices: &[Vec<T>]) -> Vec<Vec<T>> {
+    let mut ways: Vec<Vec<T>> = vec![Vec::new()];
+    for some in choices {
+        let longer = ways
+            .iter()
+            .flat_map(|way| some.iter().map(move |one| way.iter().chain([one]).copied().collect::<Vec<T>>()));
         ways = longer.take(MOST_WAYS).collect();
     }
     ways

@@ -75,10 +75,7 @@ use quick::Quick;
 /// Plans the whole queue of a cluster as it is at `now`.
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-    let inventory = cluster.standing(Inventory::new);
-    let input = PlanInput { cluster, inventory: &inventory, forecast, now };
-    let Kept { line, firm, .. } = Kept::new(input, &Subject::default());
-    Pass::new(PlanInput { forecast: &Prudent { by: forecast, firm }, ..input }, &line).finish().0
+    Planner::default().plan(cluster, now, forecast)
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of

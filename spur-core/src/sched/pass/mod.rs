@@ -188,11 +188,9 @@ impl Pass {
 
     /// The next job. When the queue has been walked through, those that were put off come, by their places among these.
     fn next(&mut self) -> Option<Queued> {
-        if let Some(candidate) = self.ongoing.take() {
-            return Some(candidate);
-        }
-        if let Some(candidate) = self.queue.next() {
-            return Some(candidate);
+        let next = self.ongoing.take().or_else(|| self.queue.next());
+        if next.is_some() {
+            return next;
         }
         let mut later = std::mem::take(&mut self.later);
         later.sort_by_key(|candidate| candidate.behind);

@@ -202,12 +202,9 @@ impl<S: Space> Walk<S> {
         if prospect.barred_by.is_empty() {
             return self.space.kept_out_by(&prospect.query(candidate, self.now + 1), &[]);
         }
-        let (realm, need) = (self.space.realms().unshut(), prospect.need);
-        let unshut = (realm, None);
-        let free = self
-            .eligible_sets
-            .prospect(&self.inventory, candidate, prospect.choice, need, unshut, self.now)
-            .ok()?;
+        let (choice, need, unshut) = (prospect.choice, prospect.need, (self.space.realms().unshut(), None));
+        let sets = &mut self.eligible_sets;
+        let free = sets.prospect(&self.inventory, candidate, choice, need, unshut, self.now).ok()?;
         self.space.kept_out_by(&free.query(candidate, self.now + 1), &prospect.barred_by)
     }
 
@@ -271,11 +268,8 @@ impl<S: Space> Walk<S> {
         let request = prospect.request();
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
         let is_lasting = prospect.follows_from(&self.inventory, spec);
-        let choices = prospect
-            .stages
-            .iter()
-            .flat_map(|stage| prospect.eligible_sets.iter().map(move |eligible| (stage, eligible)));
-        for (stage, eligible) in choices {
+        let (stages, sets) = (prospect.stages.iter(), &prospect.eligible_sets);
+        for (stage, eligible) in stages.flat_map(|stage| sets.iter().map(move |eligible| (stage, eligible))) {
             let family = Family::of(eligible.outline, stage.ask()).filter(|_| request.sizes.is_none());
             let (_, smaller) = self.space.start_bounds();
             let is_known = match &family {

@@ -87,7 +87,8 @@ impl ShareBounds<'_, '_> {
             let (level, over) = level(&members, units);
             let next = self.in_order(&members, level).into_iter().nth(over as usize);
             step.extend(next.into_iter().flat_map(|(_, below)| below));
-        } else if self.has_tasks() {
+        } else if !self.problem.by_nodes {
+            // Where tasks are placed nodes have shares as well.
             let (level, _) = level(&self.node_bounds(id), units);
             step.push(2 * u64::from(level) + 1);
         }
@@ -96,7 +97,7 @@ impl ShareBounds<'_, '_> {
 
     /// The tasks of each node of a leaf that is used, in units; none where nodes are placed.
     fn node_shares(&self, leaf: DomainId, units: u32) -> Vec<(Pos, u32)> {
-        if !self.has_tasks() {
+        if self.problem.by_nodes {
             return Vec::new();
         }
         let nodes = self.node_bounds(leaf);

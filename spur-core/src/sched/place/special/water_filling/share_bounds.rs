@@ -54,11 +54,6 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         self.problem.amount / self.unit
     }
 
-    /// Whether tasks are placed, so that nodes have shares as well.
-    pub(super) fn has_tasks(&self) -> bool {
-        !self.problem.by_nodes
-    }
-
     /// Finds out what a holder has and how its domains are used: nodes of each class but the lightest, the heaviest first;
     /// None where it does not hold the job.
     pub(super) fn settle(&mut self, holder: DomainId) -> Option<Vec<i64>> {
@@ -180,7 +175,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
 
     /// Nodes of a leaf of which none is used yet, no more than it may give units.
     fn fresh_nodes(&self, leaf: DomainId, share: DomainShare) -> u32 {
-        if !self.has_tasks() {
+        if self.problem.by_nodes {
             return share.free;
         }
         u32::try_from(self.usable(leaf).count()).unwrap_or(u32::MAX).min(share.free)

@@ -55,15 +55,15 @@ mod together;
 use pass::preemption::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
 pub use planned_starts::{Reservation, Reservations};
-pub use queue::priority;
-pub use queue::shown::PartPriority;
+pub use queue::shown::{PartPriority, priorities};
+pub use queue::{first_priority, priority};
 pub use subject::Subject;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::Backfill;
-use crate::model::job::{Job, JobSpec};
+use crate::model::job::JobSpec;
 use crate::text::time::Time;
 
 use forecast::{Forecast, PlanInput, Prudent, Recent};
@@ -120,19 +120,6 @@ fn foretell_up_to(
     let Some(last) = last(&line) else { return Plan::default() };
     let input = PlanInput { forecast: &Prudent { by: forecast, firm }, ..input };
     Pass::foretelling(input, &line, last).beginning(begins).finish().0
-}
-
-/// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for
-/// a time or for others, or that no pass has looked at.
-#[must_use]
-pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
-    queue::first_priority(&cluster.standing(Inventory::new), job, now)
-}
-
-/// The priorities of a job in its partitions and what makes them up, if it only waits for room.
-#[must_use]
-pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
-    queue::shown::priorities(cluster, &cluster.standing(Inventory::new), job, now)
 }
 
 /// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts

@@ -220,11 +220,14 @@ impl Ranked {
     }
 }
 
-/// The priority that a job begins with when nothing but room keeps it waiting.
-pub(super) fn first_priority(inventory: &Inventory, job: &Job, now: Time) -> u32 {
+/// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for
+/// a time or for others, or that no pass has looked at.
+#[must_use]
+pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
+    let inventory = cluster.standing(Inventory::new);
     let partitions = inventory.partitions_of(&job.spec);
     let factors = partitions.map(|(_, partition)| partition.config.priority_job_factor);
-    let facts = facts(inventory, job, now, factors.max().unwrap_or(0));
+    let facts = facts(&inventory, job, now, factors.max().unwrap_or(0));
     priority::multifactor(&inventory.policy.scheduler, &inventory.scale, &facts, now)
 }
 

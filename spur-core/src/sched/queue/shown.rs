@@ -25,18 +25,15 @@ pub struct PartPriority {
 
 /// The priorities of a job in its partitions, of which the largest counts; none of one that something else than room keeps
 /// waiting. The components of a het job stand where the first one would if it had the size of the whole.
-pub(crate) fn priorities(
-    cluster: &Cluster,
-    inventory: &Inventory,
-    job: &Job,
-    now: Time,
-) -> Vec<PartPriority> {
+#[must_use]
+pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
+    let inventory = cluster.standing(Inventory::new);
     let leader = job.spec.het.as_deref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
     let Phase::Pending(pending) = &leader.phase else { return Vec::new() };
     if obstacle(cluster, leader, pending, now).is_some() {
         return Vec::new();
     }
-    let mut whole = facts(inventory, leader, pending.eligible.unwrap_or(leader.submitted), 0);
+    let mut whole = facts(&inventory, leader, pending.eligible.unwrap_or(leader.submitted), 0);
     for (nodes, cpus) in cluster.jobs().followers(leader).map(|job| least(&job.spec.shape)) {
         whole.nodes = whole.nodes.saturating_add(nodes);
         whole.cpus = whole.cpus.saturating_add(cpus);

@@ -70,10 +70,9 @@ pub(super) fn too_large(
         admitted().map(|shape| shape.memory_mb).max().unwrap_or(0),
     );
     // A number is offered as it is where it is what was asked for.
-    let offer = |parameter: Parameter, asked: u64, most: u64| match parameter.asked(spec, None) == Some(asked)
-    {
-        true => Offer::AtMost(parameter, most),
-        false => Offer::Other(parameter),
+    let offer = |parameter: Parameter, asked: u64, most: u64| match parameter.asked(spec, None) {
+        Some(same) if same == asked => Offer::AtMost(parameter, most),
+        _ => Offer::Other(parameter),
     };
     if !admitted().any(|shape| need.cores.suits(shape)) {
         let ask = &need.cores;

@@ -26,29 +26,25 @@ pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) 
     let config = &inventory.partitions[index].partition.config;
     let Some(limit) = config.limit(spec) else { return Ok(()) };
     let mut text = limit.sentence(config, spec);
-    let kind = match limit {
-        Limit::Qos => RefusalKind::Qos,
-        Limit::Account => RefusalKind::Account,
-        Limit::Time { .. } => RefusalKind::TimeLimit,
-        Limit::MostNodes { .. } | Limit::FewestNodes { .. } => RefusalKind::NodeCount,
-        Limit::Memory { .. } => RefusalKind::NodeConfig,
-    };
-    let offer = match limit {
+    let (kind, offer) = match limit {
         Limit::Qos => {
             text.push_str(&other_qos(config));
-            None
+            (RefusalKind::Qos, None)
         }
         Limit::Account => {
             text.push_str("; ask for one with -A");
-            None
+            (RefusalKind::Account, None)
         }
-        Limit::Time { most } => most.seconds().map(|most| Offer::AtMost(Parameter::Time, most)),
+        Limit::Time { most } => {
+            (RefusalKind::TimeLimit, most.seconds().map(|most| Offer::AtMost(Parameter::Time, most)))
+        }
         Limit::MostNodes { most, .. } => {
             let request = inventory.request(index, spec).ok();
-            request.map(|request| Offer::AtMost(node_parameter(&request), most.into()))
+            let offer = request.map(|request| Offer::AtMost(node_parameter(&request), most.into()));
+            (RefusalKind::NodeCount, offer)
         }
-        Limit::FewestNodes { least, .. } => Some(Offer::MoreNodes(least)),
-        Limit::Memory { most, .. } => Some(Offer::AtMost(Parameter::Memory, most)),
+        Limit::FewestNodes { least, .. } => (RefusalKind::NodeCount, Some(Offer::MoreNodes(least))),
+        Limit::Memory { most, .. } => (RefusalKind::NodeConfig, Some(Offer::AtMost(Parameter::Memory, most))),
     };
     Err(Refused::new(kind, text, offer).raised_by(limit.reason()))
 }

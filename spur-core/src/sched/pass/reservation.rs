@@ -127,10 +127,8 @@ impl<S: Space> Walk<S> {
         hit: Hit,
     ) -> (Hit, Option<Vec<Part>>) {
         let parts = self.space.parts(&self.inventory, &prospect.request().need, &hit);
-        match self.as_remembered(candidate, prospect, &hit, parts.as_deref()) {
-            Some((hit, parts)) => (hit, Some(parts)),
-            None => (hit, parts),
-        }
+        let remembered = self.as_remembered(candidate, prospect, &hit, parts.as_deref());
+        remembered.unwrap_or((hit, parts))
     }
 
     fn as_remembered(
@@ -139,7 +137,7 @@ impl<S: Space> Walk<S> {
         prospect: &Prospect,
         hit: &Hit,
         parts: Option<&[Part]>,
-    ) -> Option<(Hit, Vec<Part>)> {
+    ) -> Option<(Hit, Option<Vec<Part>>)> {
         let within = self.space.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name));
         let partition = self.inventory.partitions[prospect.partition].partition.name();
         let is_same = |made: &&Arc<Reservation>| {
@@ -174,7 +172,7 @@ impl<S: Space> Walk<S> {
         }
         let placement = Placement { shares, spans, common, ..hit.placement.clone() };
         let hit = Hit { placement, lost: Vec::new(), ..hit.clone() };
-        Some((hit, made.parts.clone()))
+        Some((hit, Some(made.parts.clone())))
     }
 
     /// Books a later start that has been worked out.

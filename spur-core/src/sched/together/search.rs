@@ -263,7 +263,10 @@ impl<'a, 'r> JointSearch<'a, 'r> {
                 // Those behind it are no better.
                 return;
             }
-            if self.leaves_enough(member, &option, within) && self.is_allowed(member, &option) {
+            let shares = Bounds::Shares(&option.seat.placement.shares);
+            if self.leaves_enough(member, &option, within)
+                && (option.allowed || self.try_one(member, shares).is_some())
+            {
                 let undo = self.enter(member, option);
                 self.branch(within, alone, best, options);
                 self.placed.pop();
@@ -284,10 +287,6 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         self.placed.pop();
         self.restore(undo);
         enough
-    }
-
-    fn is_allowed(&mut self, member: usize, offer: &PlacedComponent) -> bool {
-        offer.allowed || self.try_one(member, Bounds::Shares(&offer.seat.placement.shares)).is_some()
     }
 
     /// Ways to place a member: anywhere, and in each domain.

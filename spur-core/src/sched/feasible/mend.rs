@@ -290,9 +290,11 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some((ask(&words.join(" and ")), spec))
     }
 
-    /// Where a job counts GPUs and no number of them will do: without, and otherwise as it is or as near as can be.
+    /// Where a job counts GPUs, or the tasks that share some, and no number will do: without, and otherwise as it is or as near
+    /// as can be.
     fn without_gpus(&self) -> Option<(String, JobSpec)> {
-        let by_gpus = self.request.is_some_and(|request| matches!(request.need.slot, Slot::Gpu { .. }));
+        let counts = |slot| matches!(slot, Slot::Gpu { .. } | Slot::Tasks { each: 2.. });
+        let by_gpus = self.request.is_some_and(|request| counts(request.need.slot));
         let mut spec = self.spec.clone();
         spec.shape.gpus.drain(..).next().filter(|_| by_gpus)?;
         let words = "leave out --gpus".to_owned();

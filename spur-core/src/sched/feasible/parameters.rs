@@ -119,7 +119,11 @@ impl Parameter {
         let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
         let by_gpus = request.is_some_and(|request| matches!(request.need.slot, Slot::Gpu { .. }));
         let asked = match self {
-            Self::Slots => request.map_or(shape.tasks.map(u64::from), |request| Some(request.min_slots()))?,
+            // Tasks are asked for, however many share GPUs.
+            Self::Slots => match request.filter(|request| !request.need.slot.counts_tasks()) {
+                Some(request) => request.min_slots(),
+                None => shape.tasks.or(request.map(|_| 1))?.into(),
+            },
             // Where nodes are what is counted, that is asked for already.
             Self::Nodes if request.is_some_and(|request| request.slots.is_none()) => 0,
             Self::Nodes => shape.nodes.as_ref()?.min.into(),
@@ -279,9 +283,6 @@ impl Parameter {
                 let by_tasks = request.is_none_or(|request| request.slots.is_some());
                 match (&spec.shape.gpus[..], &spec.shape.nodes) {
                     ([gpus, ..], _) if by_gpus => format!("--gpus={}", plain(gpus)),
-                    ([gpus], _) if shares_gpus(request) => {
-                        format!("-n {} --gpus={}", spec.shape.tasks.unwrap_or(1), plain(gpus))
-                    }
                     (_, Some(nodes)) if !by_tasks => format!("-N {nodes}"),
                     _ => format!("-n {}", spec.shape.tasks.unwrap_or(1)),
                 }
@@ -417,13 +418,6 @@ pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> Job
             }
             spec
         }
-        Some((Slot::Tasks { each }, true)) if each > 1 => {
-            let mut spec = spec.clone();
-            let had = spec.shape.tasks.map_or(1, |tasks| u64::from(tasks / each)).max(1);
-            spec.shape.gpus.iter_mut().for_each(|gpus| gpus.count = gpus.count / had * u64::from(size));
-            spec.shape.tasks = size.checked_mul(each);
-            spec
-        }
         None | Some((Slot::Tasks { .. }, true)) if spec.shape.tasks.is_some() || slot.is_some() => {
             let mut spec = spec.clone();
             spec.shape.tasks = Some(size);
@@ -443,11 +437,6 @@ pub(super) fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) 
         spec.shape.tasks = nodes.checked_mul(spec.shape.tasks_per_node.unwrap_or(tasks));
     }
     spec
-}
-
-/// Whether a slot of a job is several tasks with the GPUs that they share.
-fn shares_gpus(request: Option<&Request>) -> bool {
-    request.is_some_and(|request| matches!(request.need.slot, Slot::Tasks { each: 2.. }))
 }
 
 /// Whether a job counts nodes, and its tasks follow from these.

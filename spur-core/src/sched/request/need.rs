@@ -52,7 +52,7 @@ impl Slot {
         }
     }
 
-    pub(super) fn counts_tasks(self) -> bool {
+    pub(crate) fn counts_tasks(self) -> bool {
         matches!(self, Slot::Tasks { .. })
     }
 }

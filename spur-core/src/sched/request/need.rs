@@ -336,9 +336,11 @@ impl Need {
                 let threads = u64::from(shape.threads_per_core.max(1));
                 let used = taken[CPUS].checked_mul(self.cores.threads(shape).into())?.div_ceil(threads);
                 let by_cpus = used.checked_mul(self.memory_per_cpu)?;
-                let of_gpu = self.cores.memory_per_gpu.unwrap_or(0);
-                let of_node = if self.whole { shape.gpus().into() } else { self.gpus(slots) };
-                let by_gpus = of_gpu.checked_mul(of_node)?;
+                let by_gpus = match self.cores.memory_per_gpu {
+                    Some(each) if self.whole => each.checked_mul(shape.gpus().into())?,
+                    Some(each) => each.checked_mul(self.gpus(slots))?,
+                    None => 0,
+                };
                 memory.checked_mul(nodes)?.checked_add(by_cpus)?.checked_add(by_gpus)?
             }
         };

@@ -86,6 +86,8 @@ struct Unused {
     open: Option<Vec<NodeId>>,
     /// How often one of these may still be looked at.
     looks: usize,
+    /// How many other nodes may still be looked at for what they lack.
+    comparisons: usize,
 }
 
 impl State {
@@ -141,7 +143,7 @@ impl State {
             licenses,
             overdue,
             ends,
-            unused: Unused { closed, open: None, looks: MOST_LOOKS },
+            unused: Unused { closed, open: None, looks: MOST_LOOKS, comparisons: MOST_LOOKS },
             ..Self::default()
         }
     }

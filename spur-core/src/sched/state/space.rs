@@ -25,6 +25,9 @@ use crate::sched::space::{Aside, Aspect, Hit, Query, Space};
 
 use super::State;
 
+/// How many looks at a node cost as much as to find out what one amount lacks.
+const COMPARISON: usize = 16;
+
 impl Space for State {
     fn now(&self) -> Time {
         self.now
@@ -174,18 +177,25 @@ impl State {
 
     /// How many of the nodes on which something runs have all that a job needs but one thing.
     fn lacking(&mut self, inventory: &Inventory, query: &Query<'_>) -> BTreeMap<Scarce, usize> {
-        let (eligible, need) = (query.plain, &query.request.need);
-        let looks = self.unused.looks.checked_sub(eligible.idle.nodes());
-        self.unused.looks = looks.unwrap_or(0);
-        let (mut lacks, mut lacking) = (BTreeMap::new(), BTreeMap::new());
-        for (pos, _) in eligible.idle.iter().filter(|_| looks.is_some()) {
-            let node = eligible.fabric.node(pos);
-            let (room, known) = (self.idle[node.index()], &inventory.nodes[node.index()]);
-            if known.available && !self.is_unused(inventory, node) {
-                let amount = self.rooms.amount(room);
-                let lack = *lacks.entry(room).or_insert_with(|| need.scarce(&known.shape, amount));
-                lack.into_iter().for_each(|lack| *lacking.entry(lack).or_default() += 1);
-            }
+        let (eligible, mut lacking) = (query.plain, BTreeMap::new());
+        let left = self.unused.comparisons;
+        if left < eligible.idle.nodes() {
+            return lacking;
+        }
+        let mut counts = vec![0_usize; self.rooms.len()];
+        for (pos, _) in eligible.idle.iter() {
+            let node = eligible.fabric.node(pos).index();
+            let (room, is_up) = (self.idle[node], inventory.nodes[node].available);
+            counts[room.index()] += usize::from(is_up && self.rooms.full(self.rooms.class_of(room)) != room);
+        }
+        let used = (0..).map(RoomId).zip(counts).filter(|(_, count)| *count > 0);
+        let used: Vec<(RoomId, usize)> = used.collect();
+        let left = left.checked_sub(eligible.idle.nodes() + used.len() * COMPARISON);
+        self.unused.comparisons = left.unwrap_or(0);
+        for (room, count) in used.into_iter().filter(|_| left.is_some()) {
+            let shape = self.rooms.shape(self.rooms.class_of(room));
+            let scarce = query.request.need.scarce(shape, self.rooms.amount(room));
+            scarce.into_iter().for_each(|scarce| *lacking.entry(scarce).or_default() += count);
         }
         lacking
     }

@@ -540,6 +540,7 @@ fn step(rest: &[&str]) -> StepSpec {
         hosts: names("hosts"),
         memory: number("memory").map(|mb| MemoryNeed::PerNode(mb.into())),
         gpus: gpus(get("gpus")),
+        gpus_per_task: gpus(get("gpus-per-task")),
         ..StepSpec::default()
     }
 }

@@ -5,23 +5,23 @@
 //! job's own `-c` counts as named, unless the step says `--overlap` alone or would not fit with it. Memory and devices count
 //! between steps that ask for them.
 
+mod devices;
+
 use std::sync::Arc;
 
-use super::super::devices::choose;
 use super::super::{Ctx, Reject, Reply};
 use super::owned;
 use crate::cluster::{Cluster, Event};
 use crate::id::Attempt;
 use crate::id::JobId;
-use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
+use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, MemoryNeed};
 use crate::model::layout::{self, Distribution, Room};
-use crate::model::node::{NodeGres, NodeShape, SHARD};
+use crate::model::node::NodeShape;
 use crate::model::phase::Phase;
 use crate::model::step::{Step, StepNode, StepSpec};
-use crate::text::gres::GresSpec;
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -117,17 +117,14 @@ pub(super) fn check(
     }
     let (share, laid_out) = tried?;
     let mut nodes = Vec::with_capacity(laid_out.len());
-    let used: Vec<&Candidate<'_>> = laid_out.iter().map(|(at, _)| &candidates[*at]).collect();
-    let own_gres = wish.gres.is_some() || !wish.gpus.is_empty() || !wish.gpus_per_task.is_empty();
-    let of_job = as_job(job).filter(|_| alloc.exclusive && !own_gres);
-    let portions = portions(job, &used, of_job.as_ref().unwrap_or(wish))?;
-    for ((candidate, portion), (_, ranks)) in used.into_iter().zip(portions).zip(laid_out) {
-        let tasks = ranks.len();
-        let cpus = share.cpus(candidate, tasks);
-        let gres = match &of_job {
-            Some(asked) => seen(job, candidate, asked, (tasks, &cpus), &portion),
-            None => devices(job, candidate, wish, (tasks, &cpus), &portion)?,
-        };
+    let on_node = |(at, ranks): &(usize, IdSet)| {
+        let candidate = &candidates[*at];
+        devices::OnNode { candidate, tasks: ranks.len(), cpus: share.cpus(candidate, ranks.len()) }
+    };
+    let used: Vec<devices::OnNode<'_>> = laid_out.iter().map(on_node).collect();
+    let gres = devices::of_step((job, alloc), &used, wish)?;
+    for ((on_node, gres), (_, ranks)) in used.into_iter().zip(gres).zip(laid_out) {
+        let devices::OnNode { candidate, tasks, cpus } = on_node;
         nodes.push(StepNode {
             node: candidate.part.node,
             tasks,
@@ -150,8 +147,8 @@ pub(super) fn check(
         no_kill: wish.no_kill,
         paused: job.phase.pauses().seconds,
         distribution: wish.distribution,
-        own_gres,
-        gpus_per_task: gpus_per_task(wish),
+        own_gres: devices::are_asked_for(wish),
+        gpus_per_task: devices::gpus_per_task(wish),
         submit_line: wish.submit_line.clone(),
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })
@@ -345,29 +342,6 @@ fn spread(
     Some(chosen.into_iter().zip(ranks).filter(|(_, ranks)| !ranks.is_empty()).collect())
 }
 
-/// What a step that says nothing of devices sees of nodes that its job has whole: GPUs as the job asked for them.
-fn as_job(job: &Job) -> Option<StepSpec> {
-    let shape = &job.spec.shape;
-    let gres: Vec<GresSpec> = shape.gres.iter().filter(|spec| &*spec.name == "gpu").cloned().collect();
-    let (gpus, gpus_per_task) = (shape.gpus.clone(), shape.gpus_per_task.clone());
-    let asks = !(gres.is_empty() && gpus.is_empty() && gpus_per_task.is_empty());
-    asks.then(|| StepSpec { gres: Some(gres), gpus, gpus_per_task, overlap: true, ..StepSpec::default() })
-}
-
-/// The same on one node, with its other devices; none where it has not so many GPUs, and all are seen.
-fn seen(
-    job: &Job,
-    candidate: &Candidate<'_>,
-    asked: &StepSpec,
-    of_step: (u32, &IdSet),
-    portion: &[GresSpec],
-) -> Box<[GresAlloc]> {
-    let Ok(gpus) = devices(job, candidate, asked, of_step, portion) else { return Box::default() };
-    let entry = |own: &GresAlloc| candidate.shape.and_then(|shape| shape.gres.get(usize::from(own.entry)));
-    let others = candidate.part.gres.iter().filter(|own| !entry(own).is_some_and(NodeGres::is_gpu));
-    gpus.iter().chain(others).cloned().collect()
-}
-
 /// Memory that the step asks for on a node, of what steps that ask have left.
 fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> Result<u64, Reject> {
     let part = candidate.part;
@@ -389,125 +363,9 @@ fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> R
     if held + wanted > part.memory_mb { Err(Reject::StepBusy) } else { Ok(wanted) }
 }
 
-/// Devices that the step asks for on a node, of those that steps that ask have left.
-fn devices(
-    job: &Job,
-    candidate: &Candidate<'_>,
-    wish: &StepSpec,
-    (tasks, cpus): (u32, &IdSet),
-    portion: &[GresSpec],
-) -> Result<Box<[GresAlloc]>, Reject> {
-    let Candidate { part, shape, .. } = *candidate;
-    let mut free = free_devices(job, part, wish);
-    let mut taken: Vec<GresAlloc> = Vec::new();
-    let near = (!job.spec.takes_any_devices()).then_some(cpus);
-    let per_node = wish.gres.iter().flatten().chain(portion);
-    // Those of tasks are among those of the node.
-    let per_task = wish.gpus_per_task.iter().map(|spec| {
-        let of_node: u64 = per_node.clone().filter(|other| other.may_be(spec)).map(|other| other.count).sum();
-        (spec, spec.count.saturating_mul(tasks.into()).saturating_sub(of_node))
-    });
-    for (spec, count) in per_node.clone().map(|spec| (spec, spec.count)).chain(per_task) {
-        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-        let asked = amount(spec, &taken, shape);
-        let each = |own: &GresAlloc| per_device(shape, own);
-        let matches = |own: &GresAlloc| is_meant(spec, own, shape);
-        for own in free.iter_mut().filter(|own| matches(own)) {
-            let count = left.min(own.ids.len() / each(own));
-            let ids = match shape {
-                Some(shape) => choose(shape, own.entry, &own.ids, count * each(own), near),
-                None => own.ids.lowest(count),
-            };
-            left -= ids.len() / each(own);
-            own.ids = own.ids.difference(&ids);
-            if !ids.is_empty() {
-                taken.push(GresAlloc { ids, ..*own });
-            }
-        }
-        if left > 0 {
-            let (all, wanted) = (amount(spec, &part.gres, shape), asked + count);
-            return Err(if all >= wanted {
-                Reject::StepBusy
-            } else {
-                Reject::StepTooLarge(format!(
-                    "{wanted} {} on {}, where the job has {all}",
-                    spec.name, candidate.name
-                ))
-            });
-        }
-    }
-    Ok(taken.into())
-}
-
-/// Devices of the job on a node that no other step has asked for.
-fn free_devices(job: &Job, part: &NodeAlloc, wish: &StepSpec) -> Vec<GresAlloc> {
-    let mut free = part.gres.to_vec();
-    let held = others(job, part).filter(|(step, _)| step.own_gres && !wish.overlap);
-    for held in held.flat_map(|(_, other)| other.gres.iter()) {
-        for own in free.iter_mut().filter(|own| own.entry == held.entry) {
-            own.ids = own.ids.difference(&held.ids);
-        }
-    }
-    free
-}
-
-/// How many of these devices are what somebody asks for.
-fn amount(spec: &GresSpec, devices: &[GresAlloc], shape: Option<&NodeShape>) -> u64 {
-    let own = devices.iter().filter(|own| is_meant(spec, own, shape));
-    own.map(|own| u64::from(own.ids.len() / per_device(shape, own))).sum()
-}
-
-/// What each node gets of devices that are asked for on all nodes together: as evenly as they are there, and one at least.
-fn portions(job: &Job, nodes: &[&Candidate<'_>], wish: &StepSpec) -> Result<Vec<Vec<GresSpec>>, Reject> {
-    let mut portions = vec![Vec::new(); nodes.len()];
-    let all: u64 = wish.gpus.iter().map(|spec| spec.count).sum();
-    for spec in wish.gpus.iter().filter(|spec| spec.count > 0) {
-        let free = |node: &&Candidate<'_>| amount(spec, &free_devices(job, node.part, wish), node.shape);
-        let mut rooms: Vec<u64> = nodes.iter().map(free).collect();
-        if rooms.contains(&0) || rooms.iter().sum::<u64>() < spec.count {
-            rooms = nodes.iter().map(|node| amount(spec, &node.part.gres, node.shape)).collect();
-        }
-        let mut left = spec.count;
-        for (number, portion) in portions.iter_mut().enumerate() {
-            let even = left.div_ceil((nodes.len() - number) as u64).min(rooms[number]);
-            let count = even.max(left.saturating_sub(rooms[number + 1..].iter().sum()));
-            left -= count;
-            portion.extend((count > 0).then(|| GresSpec { count, ..spec.clone() }));
-        }
-    }
-    match portions.iter().position(Vec::is_empty).filter(|_| all > 0) {
-        Some(without) => Err(Reject::InvalidGres(format!(
-            "--gpus={all} on {} nodes leaves none for {}; ask for one on each node at least, or for fewer nodes by -N",
-            nodes.len(),
-            nodes[without].name
-        ))),
-        None => Ok(portions),
-    }
-}
-
-/// Whether devices that the job has are what somebody asks for.
-fn is_meant(spec: &GresSpec, own: &GresAlloc, shape: Option<&NodeShape>) -> bool {
-    shape.and_then(|shape| shape.gres.get(usize::from(own.entry))).is_some_and(|entry| {
-        let name = if own.shards { SHARD } else { &entry.name };
-        *name == *spec.name && spec.kind.as_ref().is_none_or(|kind| **kind == *entry.kind)
-    })
-}
-
-/// How many numbers of an entry one device has: all of them where it is a GPU that may be shared, and is not.
-fn per_device(shape: Option<&NodeShape>, own: &GresAlloc) -> u32 {
-    let at = usize::from(own.entry);
-    let shared = shape.filter(|shape| shape.is_shared(at) && !own.shards);
-    shared.map_or(1, |shape| shape.gres[at].count.max(1))
-}
-
 /// What other steps that have not ended use on a node.
 fn others<'a>(job: &'a Job, part: &'a NodeAlloc) -> impl Iterator<Item = (&'a Step, &'a StepNode)> {
     let steps = job.steps.iter().filter(|step| !step.overlap);
     let parts = steps.flat_map(|step| step.nodes.iter().map(|part| (&**step, part)));
     parts.filter(|(_, other)| other.node == part.node && other.exit.is_none())
-}
-
-fn gpus_per_task(wish: &StepSpec) -> u32 {
-    let gpus = wish.gpus_per_task.iter().filter(|spec| &*spec.name == "gpu");
-    gpus.map(|spec| u32::try_from(spec.count).unwrap_or(u32::MAX)).sum()
 }

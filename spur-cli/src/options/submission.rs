@@ -396,8 +396,8 @@ impl Submission {
                 self.spec.nodes
             )));
         }
-        if !self.is_srun && self.spec.tasks_per_node.is_none() && !self.overcommit {
-            self.spec.tasks = self.spec.tasks.or_else(|| self.tasks_of_gpus());
+        if !self.is_srun && self.names_no_tasks() {
+            self.spec.tasks = self.tasks_of_gpus();
         }
         self.spec.nodes = count.to_string();
         let gpus = std::mem::take(&mut self.spec.gpus);
@@ -426,6 +426,11 @@ impl Submission {
         is_counted.then(|| counts.fold(nodes, |tasks: u32, count| tasks.saturating_mul(*count)))
     }
 
+    /// Whether its tasks are to be counted from what else it says.
+    fn names_no_tasks(&self) -> bool {
+        self.spec.tasks.is_none() && self.spec.tasks_per_node.is_none() && !self.overcommit
+    }
+
     /// The tasks of a job that says how many GPUs it has and how many each task.
     fn tasks_of_gpus(&self) -> Option<u32> {
         let (all, each) = (number_of_gpus(&self.spec.gpus), number_of_gpus(&self.spec.gpus_per_task));
@@ -449,7 +454,7 @@ impl Submission {
                 }
             }
         }
-        if self.spec.tasks.is_none() && self.spec.tasks_per_node.is_none() && !self.overcommit {
+        if self.names_no_tasks() {
             self.spec.tasks = self.tasks_of_gpus().or_else(|| self.tasks_of_cores());
         }
         if self.use_min_nodes

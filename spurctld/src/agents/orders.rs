@@ -126,10 +126,8 @@ impl Renderer {
 fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
     let Some(Phase::Completing(completing)) = job.map(|job| &job.phase) else { return "" };
-    if matches!(completing.then, Then::Requeue { .. }) && completing.outcome.state == EndState::Cancelled {
-        return "DUE TO JOB REQUEUE";
-    }
     match completing.outcome.state {
+        EndState::Cancelled if matches!(completing.then, Then::Requeue { .. }) => "DUE TO JOB REQUEUE",
         EndState::Timeout => "DUE TO TIME LIMIT",
         EndState::Preempted => "DUE TO PREEMPTION",
         EndState::NodeFail => "DUE TO NODE FAILURE",

@@ -27,11 +27,17 @@ fn cases(default: u64) -> u64 {
     std::env::var("SPUR_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Asks for every seed, or for that of `SPUR_ORACLE_SEED` alone, whether what it makes is placed; some has to be, and some not.
-fn each_seed(count: u64, mut judge: impl FnMut(&mut Random) -> Result<bool, String>) {
+/// Asks for so many seeds whether what each makes is placed; some has to be, and some not.
+fn each_seed(count: u64, judge: impl FnMut(&mut Random) -> Result<bool, String>) {
+    each_of(0..cases(count), judge);
+}
+
+/// The same for some seeds, or for that of `SPUR_ORACLE_SEED` alone.
+fn each_of(seeds: impl Iterator<Item = u64>, mut judge: impl FnMut(&mut Random) -> Result<bool, String>) {
     let only: Option<u64> = std::env::var("SPUR_ORACLE_SEED").ok().and_then(|text| text.parse().ok());
     let (mut placed, mut refused) = (0_u64, 0_u64);
-    for seed in only.map_or(0..cases(count), |seed| seed..seed + 1) {
+    let seeds = seeds.filter(|_| only.is_none()).chain(only);
+    for seed in seeds {
         match judge(&mut Random::new(seed)) {
             Ok(true) => placed += 1,
             Ok(false) => refused += 1,

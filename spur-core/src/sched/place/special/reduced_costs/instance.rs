@@ -113,6 +113,11 @@ impl<'p> Instance<'p> {
         });
     }
 
+    /// Whether the slots in use of a leaf depend on how much of the job it takes: nodes are shared and not told apart.
+    pub(super) fn divides_leaves(&self) -> bool {
+        self.problem.shares_nodes() && !self.order.contains(&Layer::NODE)
+    }
+
     /// The pieces directly below one, or below the holder, in fabric order.
     pub(super) fn below(&self, piece: Option<usize>) -> Vec<usize> {
         let (mut at, end) = piece.map_or((0, self.pieces.len()), |piece| (piece + 1, self.pieces[piece].end));
@@ -153,7 +158,7 @@ impl<'p> Instance<'p> {
     /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
     /// matter the first as much as it can and leaves to those that are sure to be used.
     pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
-        if self.problem.shares_nodes() {
+        if self.divides_leaves() {
             return leaves.iter().map(|&(leaf, takes)| (self.pieces[leaf].id, takes)).collect();
         }
         let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();

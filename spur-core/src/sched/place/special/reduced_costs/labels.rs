@@ -143,7 +143,7 @@ impl<'g> LabelSearch<'g> {
         limits.iter_mut().zip(&known).for_each(|(limit, multipliers)| *limit = multipliers.slack);
         let (count, lowest) = (instance.pieces.len(), instance.lowest(scope));
         // Before all layers are known, only how few domains hold the job matters.
-        let divides = instance.problem.shares_nodes() && scope.known == instance.order.len();
+        let divides = instance.divides_leaves() && scope.known == instance.order.len();
         Some(Self {
             instance,
             layout: CostLayout::new(instance, scope, counts, &multipliers.last()?.usable)?,

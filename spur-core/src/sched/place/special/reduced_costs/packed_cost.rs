@@ -73,7 +73,7 @@ impl CostLayout {
         let mut layers: Vec<(Layer, usize)> = instance.order.iter().copied().zip(0..).collect();
         layers.sort_unstable();
         used = 0;
-        if instance.problem.shares_nodes() {
+        if instance.divides_leaves() {
             // Nodes have no more than their leaves, of which there are no more than may be used.
             let leaves = usable.ones().filter(|&at| instance.pieces[at].end == at + 1);
             let most = leaves.map(|at| instance.pieces[at].slots).max().unwrap_or(0);

@@ -12,7 +12,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 /// The programs' directory, made once for each list of versions; without Python or its packages the test is skipped.
-fn programs() -> Option<&'static Path> {
+pub(crate) fn programs() -> Option<&'static Path> {
     static PROGRAMS: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PROGRAMS.get_or_init(|| match install() {
         Ok(programs) => Some(programs),

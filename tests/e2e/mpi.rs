@@ -4,6 +4,7 @@
 
 use std::process::Command;
 
+use crate::clients::programs;
 use crate::cluster::{Cluster, Gate, Setup};
 
 /// What a task says in PMI-1: it puts its rank and reads those of all.
@@ -196,17 +197,37 @@ fn openmpi_runs_over_four_nodes() {
     }
 }
 
-/// OpenMPI 5 starts its daemons in another way; no distribution that the tests know has it, so a variable names one.
+/// OpenMPI 5, which starts its daemons in another way, comes with the packages of Python.
 #[test]
 fn openmpi_5_runs_over_four_nodes() {
-    let Some(prefix) = std::env::var_os("SPUR_OPENMPI5").map(std::path::PathBuf::from) else {
-        return eprintln!("SKIPPED: SPUR_OPENMPI5 names no OpenMPI 5");
-    };
+    let Some(programs) = programs() else { return };
     let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
-    let program = |name: &str| prefix.join("bin").join(name).display().to_string();
+    let program = |name: &str| programs.join(name).display().to_string();
     let Some(()) = ring(&cluster, &program("mpicc")) else { return };
     assert_whole_ring(&cluster, &format!("{OPENMPI}\nsrun --mpi=pmix ./ring"));
     assert_whole_ring(&cluster, &format!("{OPENMPI}\n{} --bind-to none ./ring", program("mpirun")));
+}
+
+/// Each task has a part of an integral.
+const PI: &str = "
+from mpi4py import MPI
+
+world, steps = MPI.COMM_WORLD, 100_000
+middles = ((step + 0.5) / steps for step in range(world.rank, steps, world.size))
+pi = world.reduce(sum(4 / (1 + x * x) for x in middles) / steps)
+if world.rank == 0:
+    print(world.size, round(pi, 6))
+";
+
+#[test]
+fn mpi4py_finds_pi_over_four_nodes() {
+    let Some(programs) = programs() else { return };
+    let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
+    std::fs::write(cluster.work("pi.py"), PI).expect("the directory is ours");
+    let [python, mpirun] = ["python", "mpirun"].map(|name| programs.join(name).display().to_string());
+    let script = format!("{OPENMPI}\nsrun --mpi=pmix {python} pi.py\n{mpirun} --bind-to none {python} pi.py");
+    let (out, err) = batch(&cluster, &["-N4", "--ntasks-per-node=2"], &script);
+    assert_eq!(out, "8 3.141593\n".repeat(2), "{err}");
 }
 
 const END_BADLY: &str = r#"

@@ -10,6 +10,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::{ScoreBefore, WeightsConfig};
 
+pub use crate::text::gather::Placement as Mode;
 pub use block::{BlockRule, Containment};
 pub(crate) use resolve::layer_named;
 pub use resolve::{AskError, NoMultiple, Resolved, Wish, resolve, strategy, wished_features};
@@ -151,18 +152,6 @@ pub enum Strategy {
     Block,
     /// Ignore the fabric: fill the nodes with the fewest slots first.
     Flat,
-}
-
-/// How a job is split over domains.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The fewest domains, then best fit.
-    #[default]
-    Consolidated,
-    /// The fewest domains, as even shares of them as possible, then best fit.
-    Balanced,
-    /// The most domains, with as even shares as possible.
-    Distributed,
 }
 
 /// `--segment`: the job is so many groups of `size` nodes.

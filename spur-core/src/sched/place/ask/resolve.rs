@@ -8,7 +8,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::job::FabricAsk;
 use crate::model::topology::{Plugin, RuleConfig, TopologyConfig};
 use crate::text::features::FeatureExpr;
-use crate::text::gather::{Gather, GatherClause, Placement, Switches};
+use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::nearest::nearest;
 
 use super::{Ask, LeafLoad, Mode, Score, Segment, Strategy};
@@ -23,7 +23,7 @@ pub struct Wish<'a> {
     /// Seconds since it became eligible.
     pub waited: u64,
     /// The partition's default of `--placement`.
-    pub placement: Placement,
+    pub placement: Mode,
     /// Its size in nodes, for the rules by size; the fewest that could hold it where it only says tasks.
     pub size: u32,
     /// GPUs of one slot, for the limit per leaf; 0 where it uses none.
@@ -94,6 +94,9 @@ pub enum AskError {
     /// Options that go only with `--segment`.
     #[error("{0} needs --segment=N")]
     NeedsSegment(&'static str),
+    /// A node that is not there.
+    #[error("{0}")]
+    NoNode(String),
 }
 
 /// A total that is no multiple of what every domain or segment has to hold.
@@ -259,7 +262,7 @@ impl Resolver<'_> {
         let ask = &mut self.done.ask;
         ask.contiguous |= asked.contiguous;
         ask.whole_leaves |= self.wish.whole_leaves;
-        ask.mode = mode(asked.placement.unwrap_or(self.wish.placement));
+        ask.mode = asked.placement.unwrap_or(self.wish.placement);
         if let Some(need) = asked.network {
             ask.min_speed = need.bandwidth.map(|speed| speed.0);
             ask.lowest_latency = need.latency;
@@ -376,9 +379,7 @@ impl Resolver<'_> {
             self.switches(switches);
         }
         let ask = &mut self.done.ask;
-        if let Some(placement) = rule.placement {
-            ask.mode = mode(placement);
-        }
+        ask.mode = rule.placement.unwrap_or(ask.mode);
         ask.whole_leaves |= rule.whole;
         ask.adjacent = rule.adjacent;
         Ok(())
@@ -386,25 +387,14 @@ impl Resolver<'_> {
 
     /// Drops what another constraint implies, with a warning.
     fn drop_implied(&mut self) {
-        let Some(must) = self.done.ask.must else { return };
-        let fabric = self.fabric;
-        let by = fabric.layer_name(must);
-        let warnings = &mut self.done.warnings;
-        self.done.ask.prefer.retain(|&layer| {
-            let implied = layer >= must;
-            if implied {
-                let name = fabric.layer_name(layer);
-                warnings.push(format!("prefer:{name} has no effect: must:{by} implies it"));
-            }
-            !implied
-        });
-        self.done.ask.max_spans.retain(|&(layer, most)| {
-            let implied = layer >= must;
-            if implied {
-                warnings.push(format!("--switches={most} has no effect: must:{by} implies it"));
-            }
-            !implied
-        });
+        let Resolved { ask, warnings, .. } = &mut self.done;
+        let Some(must) = ask.must else { return };
+        let name = |layer| self.fabric.layer_name(layer);
+        let implied = |what: String| format!("{what} has no effect: must:{} implies it", name(must));
+        let prefer = ask.prefer.extract_if(.., |layer| *layer >= must);
+        warnings.extend(prefer.map(|layer| implied(format!("prefer:{}", name(layer)))));
+        let spans = ask.max_spans.extract_if(.., |(layer, _)| *layer >= must);
+        warnings.extend(spans.map(|(_, most)| implied(format!("--switches={most}"))));
     }
 
     /// Warns of multiples that others imply, and of what one leaf for all implies. They stay: a domain's slots are rounded to
@@ -477,12 +467,4 @@ pub(crate) fn layer_named(fabric: &Fabric, name: &str, option: impl Display) -> 
 /// Whether some number of nodes that would do is a multiple.
 fn any_multiple((least, most): (u32, u32), by: u32) -> bool {
     most / by * by >= least.max(1)
-}
-
-fn mode(placement: Placement) -> Mode {
-    match placement {
-        Placement::Consolidated => Mode::Consolidated,
-        Placement::Balanced => Mode::Balanced,
-        Placement::Distributed => Mode::Distributed,
-    }
 }

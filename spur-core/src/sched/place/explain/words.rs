@@ -7,7 +7,7 @@ use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::answer::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
 use crate::sched::place::dispatch::place;
-use crate::sched::place::problem::{positions, sum_of_largest};
+use crate::sched::place::problem::sum_of_largest;
 use crate::sched::place::slots::{Slots, View};
 use crate::text::gather::LinkSpeed;
 
@@ -250,20 +250,16 @@ fn forbidding(view: &View<'_>, ask: &Ask) -> Option<(Layer, u32)> {
 
 /// What the largest domain of a layer has.
 fn largest_multiple(view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
-    let has = |range: std::ops::Range<usize>| match unit {
-        Unit::Nodes => positions(range).filter(|pos| view.slots.at(*pos) > 0).count() as u64,
-        Unit::Tasks => positions(range).map(|pos| u64::from(view.slots.at(pos))).sum(),
+    let slots = view.slots;
+    let most = match (layer, unit) {
+        (Layer::NODE, Unit::Nodes) => slots.nodes().min(1) as u64,
+        (Layer::NODE, Unit::Tasks) => slots.iter().map(|(_, slots)| slots.into()).max().unwrap_or(0),
+        (_, unit) => {
+            let of = |id| if unit == Unit::Nodes { slots.nodes_of(id).into() } else { slots.of(id) };
+            view.fabric.domains_covering(layer).into_iter().map(of).max().unwrap_or(0)
+        }
     };
-    let most = match layer {
-        Layer::NODE => (0..view.fabric.len()).map(|at| has(at..at + 1)).max(),
-        _ => view
-            .fabric
-            .domains_covering(layer)
-            .into_iter()
-            .map(|id| has(view.fabric.domain(id).range()))
-            .max(),
-    };
-    most.map_or(0, |most| u32::try_from(most).unwrap_or(u32::MAX))
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// How much the largest nodes have, of which a job may have so many, if that is less than it wants.

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
-use crate::cluster::{Cluster, Partition};
+use crate::cluster::Cluster;
 use crate::model::fabric::{Fabric, LookupError};
 use crate::model::job::{JobSpec, Shape};
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
-use crate::sched::request::constraints::{Stage, WishError, Wisher};
+use crate::sched::request::constraints::{Stage, Wisher};
 use crate::sched::request::eligible_nodes::{
     Alternative, EligibleNodes, Filter, alternatives, known_features, named,
 };
@@ -31,7 +31,7 @@ use self::mend::{Offer, Refused, Site};
 use self::parameters::{Of, Parameter};
 use super::inventory::{Inventory, fabric_for};
 use super::place::{self, AskError, Nearest, Never, View};
-use super::request::{Need, Request};
+use super::request::Need;
 
 pub use self::components::check_together;
 
@@ -129,9 +129,10 @@ struct Judge<'a> {
     eligible_sets: RefCell<Vec<Seen>>,
 }
 
-/// One set of eligible nodes, and by what it was chosen: partition, alternative, reservation and need; fabric and features.
+/// One set of eligible nodes, and by what it was chosen: partition, alternative and reservation; need, fabric and features.
 struct Seen {
-    by: (usize, usize, Option<usize>, Need),
+    by: (usize, usize, Option<usize>),
+    need: Need,
     features: Option<FeatureExpr>,
     eligible: EligibleNodes,
 }
@@ -251,18 +252,19 @@ impl<'a> Judge<'a> {
         })?;
         let fabric =
             fabric_for(inventory, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
-        nodes(inventory, partition, fabric, &request, &spec.shape)?;
+        let wisher =
+            Wisher { inventory, partition: index, fabric, spec, request: &request, gather_with: &[] };
+        nodes(&wisher)?;
         if let Some(within) = within {
             reserved(fabric, self.reservations[within], &spec.shape)?;
         }
-        features(inventory, partition, fabric, &spec.shape)?;
-        wishes(inventory, fabric, spec)?;
+        features(&wisher)?;
+        wishes(&wisher)?;
         // Of several alternatives, the one that most nodes meet says what would work.
         let mut closest: Option<(usize, Refused)> = None;
         for alternative in alternatives(spec, fabric) {
-            let by = (index, alternative.number, within, request.need.clone());
-            let eligible = self.eligible(by, fabric, spec, &alternative)?;
-            match fits_idle(inventory, index, &eligible, &request, spec, say) {
+            let eligible = self.eligible(&wisher, within, &alternative)?;
+            match fits_idle(&wisher, &eligible, say) {
                 Ok(warnings) => {
                     if accepts {
                         inventory.accepted.note(index, spec, warnings.clone());
@@ -284,34 +286,35 @@ impl<'a> Judge<'a> {
     /// same for all.
     fn eligible(
         &self,
-        by: (usize, usize, Option<usize>, Need),
-        fabric: &Arc<Fabric>,
-        spec: &JobSpec,
+        wisher: &Wisher<'_>,
+        within: Option<usize>,
         alternative: &Alternative<'_>,
     ) -> Result<EligibleNodes, Refused> {
+        let need = &wisher.request.need;
+        let by = (wisher.partition, alternative.number, within);
         let mut eligible_sets = self.eligible_sets.borrow_mut();
         let alike = |seen: &&Seen| {
-            let (index, number, within, _) = &seen.by;
-            (*index, *number, *within) == (by.0, by.1, by.2)
-                && Arc::ptr_eq(&seen.eligible.fabric, fabric)
+            seen.by == by
+                && Arc::ptr_eq(&seen.eligible.fabric, wisher.fabric)
                 && seen.features.as_ref() == alternative.features
         };
-        if let Some(seen) = eligible_sets.iter().filter(alike).find(|seen| seen.by.3 == by.3) {
+        if let Some(seen) = eligible_sets.iter().filter(alike).find(|seen| seen.need == *need) {
             return Ok(seen.eligible.clone());
         }
         let eligible = match eligible_sets.iter().rev().find(alike) {
-            Some(seen) => seen.eligible.seen_by(self.inventory, &by.3),
+            Some(seen) => seen.eligible.seen_by(self.inventory, need),
             None => {
-                let within = by.2.map(|within| self.reservations[within]);
-                let filter = Filter { within, ..alternative.filter(&spec.shape) };
-                EligibleNodes::new(by.1, self.inventory, by.0, fabric, &by.3, &filter)
+                let within = within.map(|within| self.reservations[within]);
+                let filter = Filter { within, ..alternative.filter(&wisher.spec.shape) };
+                EligibleNodes::new(alternative.number, wisher, &filter)
                     .or_else(|error| refuse(RefusalKind::NodeName, error))?
             }
         };
         if eligible_sets.len() == KEPT {
             eligible_sets.remove(0);
         }
-        eligible_sets.push(Seen { by, features: alternative.features.cloned(), eligible: eligible.clone() });
+        let (need, features) = (need.clone(), alternative.features.cloned());
+        eligible_sets.push(Seen { by, need, features, eligible: eligible.clone() });
         Ok(eligible)
     }
 }
@@ -354,16 +357,12 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
 }
 
 /// Counts and names of nodes.
-fn nodes(
-    inventory: &Inventory,
-    partition: &Partition,
-    fabric: &Fabric,
-    request: &Request,
-    shape: &Shape,
-) -> Result<(), Refused> {
+fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
+    let Wisher { inventory, request, .. } = *wisher;
+    let (partition, shape) = (wisher.partition(), &wisher.spec.shape);
     // First, since a list may name far more than there are, and what mends a count is tried again and again.
-    let wanted = hosts(inventory, partition, fabric, "-w", shape.nodelist.as_deref())?;
-    let unwanted = hosts(inventory, partition, fabric, "-x", shape.exclude.as_deref())?;
+    let wanted = hosts(wisher, "-w", shape.nodelist.as_deref())?;
+    let unwanted = hosts(wisher, "-x", shape.exclude.as_deref())?;
     // What a function stands for may well have nodes that are not wanted.
     let is_plain = shape.nodelist.as_deref().is_some_and(HostExpr::is_plain);
     if let Some(both) = wanted.intersection(&unwanted).next().filter(|_| is_plain) {
@@ -405,13 +404,9 @@ fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), 
 }
 
 /// The nodes that a list names; each has to exist, and those that are wanted have to be in the partition.
-fn hosts(
-    inventory: &Inventory,
-    partition: &Partition,
-    fabric: &Fabric,
-    option: &str,
-    list: Option<&HostExpr>,
-) -> Result<FixedBitSet, Refusal> {
+fn hosts(wisher: &Wisher<'_>, option: &str, list: Option<&HostExpr>) -> Result<FixedBitSet, Refusal> {
+    let Wisher { inventory, fabric, .. } = *wisher;
+    let partition = wisher.partition();
     let mut nodes = FixedBitSet::with_capacity(inventory.nodes.len());
     let Some(list) = list else { return Ok(nodes) };
     let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
@@ -430,22 +425,17 @@ fn hosts(
 }
 
 /// Every feature that is named must exist on some node of the partition.
-fn features(
-    inventory: &Inventory,
-    partition: &Partition,
-    fabric: &Fabric,
-    shape: &Shape,
-) -> Result<(), Refusal> {
-    let Some(wanted) = &shape.features else { return Ok(()) };
-    let known = known_features(inventory, partition, fabric);
+fn features(wisher: &Wisher<'_>) -> Result<(), Refusal> {
+    let Some(wanted) = &wisher.spec.shape.features else { return Ok(()) };
+    let known = known_features(wisher);
     for name in wanted.names() {
         if known.binary_search(&name).is_err() {
-            if let Err(ambiguous @ LookupError::Ambiguous { .. }) = fabric.find(name) {
+            if let Err(ambiguous @ LookupError::Ambiguous { .. }) = wisher.fabric.find(name) {
                 return refuse(RefusalKind::Features, format!("--constraint: {ambiguous}"));
             }
             let near = meant(name, known);
-            let message =
-                format!("--constraint: no node of partition {} has feature {name}{near}", partition.name());
+            let partition = wisher.partition().name();
+            let message = format!("--constraint: no node of partition {partition} has feature {name}{near}");
             return refuse(RefusalKind::Features, message);
         }
     }
@@ -453,7 +443,8 @@ fn features(
 }
 
 /// Every feature that is wished for must exist on some node, as with Slurm; of one that the partition lacks its user is told.
-fn wishes(inventory: &Inventory, fabric: &Fabric, spec: &JobSpec) -> Result<(), Refusal> {
+fn wishes(wisher: &Wisher<'_>) -> Result<(), Refusal> {
+    let Wisher { inventory, fabric, spec, .. } = *wisher;
     let wish = spec.fabric.as_deref().and_then(|asked| place::wished_features(fabric, asked));
     let nodes = || inventory.nodes.iter().flat_map(|node| node.shape.features.iter());
     let is_known = |name: &str| {
@@ -467,20 +458,13 @@ fn wishes(inventory: &Inventory, fabric: &Fabric, spec: &JobSpec) -> Result<(), 
 }
 
 /// Whether the idle cluster could hold the job.
-fn fits_idle(
-    inventory: &Inventory,
-    index: usize,
-    eligible: &EligibleNodes,
-    request: &Request,
-    spec: &JobSpec,
-    say: Say,
-) -> Result<Vec<String>, Refused> {
-    let partition = &inventory.partitions[index].partition;
-    let name = partition.name();
+fn fits_idle(wisher: &Wisher<'_>, eligible: &EligibleNodes, say: Say) -> Result<Vec<String>, Refused> {
+    let Wisher { inventory, spec, request, .. } = *wisher;
+    let name = wisher.partition().name();
     let qualified = u32::try_from(eligible.idle.nodes()).unwrap_or(u32::MAX);
     let (min, slots) = (request.min_nodes(), request.min_slots());
     if qualified == 0 {
-        return Err(too_large(inventory, partition, eligible, &request.need, spec));
+        return Err(too_large(wisher, eligible));
     }
     if qualified < min {
         let text = format!("{min} nodes: {qualified} of partition {name} have what is asked for");
@@ -500,13 +484,12 @@ fn fits_idle(
         let offers = [Offer::AtMost(Parameter::Slots, hold), Offer::Other(Parameter::Nodes)];
         return Err(Refused::new(RefusalKind::NodeConfig, text, offers));
     }
-    let stages = Wisher::stages_from_start(inventory, index, &eligible.fabric, spec, request);
-    let stages = stages.map_err(|error| match error {
-        WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
+    let stages = wisher.first_stages().map_err(|error| match error {
+        AskError::NoMultiple(total) => Refused::no_multiple(total),
         error => Refused::new(RefusalKind::Topology, error.to_string(), []),
     })?;
     if let Some(ask) = stages.first().map(Stage::ask) {
-        counted(partition, eligible, ask, &spec.shape)?;
+        counted(wisher, eligible, ask)?;
     }
     let idle = View::new(&eligible.fabric, &eligible.idle, &eligible.idle);
     let mut reason = None;

@@ -94,6 +94,8 @@ impl EligibleSets {
         let bars = bars(inventory, realm, candidate.run_time);
         let barred_by: Vec<Arc<Reservation>> =
             bars.iter().map(|index| Arc::clone(&inventory.reservations[*index])).collect();
+        let gather_with = &candidate.gather_with;
+        let wisher = Wisher { inventory, partition, fabric, spec, request, gather_with };
         let mut eligible_sets = SmallVec::with_capacity(alternatives.len());
         for alternative in &alternatives {
             let filter = Filter { within, without: &barred_by, ..alternative.filter(&spec.shape) };
@@ -107,13 +109,11 @@ impl EligibleSets {
             );
             let next = self.outlines.len();
             let outline = *self.outlines.entry(outline).or_insert(next);
-            let new = || EligibleNodes::new(outline, inventory, partition, fabric, &request.need, &filter);
+            let new = || EligibleNodes::new(outline, &wisher, &filter);
             eligible_sets
                 .push(self.eligible(outline, need, new, |alike| alike.seen_by(inventory, &request.need))?);
         }
-        let gather_with = &candidate.gather_with;
-        let stages = Wisher { inventory, partition, fabric, spec, request, gather_with };
-        let stages = stages.stages(candidate.eligible, now).map_err(|error| error.to_string())?;
+        let stages = wisher.stages(candidate.eligible, now).map_err(|error| error.to_string())?;
         let choices = Arc::clone(&candidate.choices);
         Ok(Prospect { realm, partition, choices, choice, need, eligible_sets, wishes, stages, barred_by })
     }

@@ -68,7 +68,9 @@ pub fn find(
     let request = inventory.request(partition, &job.spec).ok()?;
     let fabric = fabric_for(&inventory, partition, &job.spec).ok()?;
     // What had been waived when it started stays so.
-    let stages = Wisher::stages_from_start(&inventory, partition, fabric, &job.spec, &request).ok()?;
+    let (spec, request) = (&*job.spec, &request);
+    let wisher = Wisher { inventory: &inventory, partition, fabric, spec, request, gather_with: &[] };
+    let stages = wisher.first_stages().ok()?;
     let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
     let stage = stages.iter().find(as_started).or(stages.last())?;
     let bounds = bounds(cluster, job, alloc, (fabric, stage.ask()));
@@ -84,11 +86,7 @@ pub fn find(
     let within = own_reservation(cluster, alloc);
     for alternative in alternatives(&job.spec, fabric) {
         let filter = Filter { within, ..alternative.filter(&job.spec.shape) };
-        let Ok(eligible) =
-            EligibleNodes::new(alternative.number, &inventory, partition, fabric, &request.need, &filter)
-        else {
-            continue;
-        };
+        let Ok(eligible) = EligibleNodes::new(alternative.number, &wisher, &filter) else { continue };
         if !alloc.nodes.iter().all(|part| eligible.pos(part.node.0).is_some()) {
             continue;
         }

@@ -117,13 +117,13 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
         let most = if limits { partition.config.max_nodes } else { None };
         let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX));
         let (Ok(request), Ok(fabric)) = (request, fabric_for(inventory, index, spec)) else { continue };
+        let wisher =
+            Wisher { inventory, partition: index, fabric, spec, request: &request, gather_with: &[] };
         for alternative in alternatives(spec, fabric) {
             let filter = Filter { within, ..alternative.filter(&spec.shape) };
-            let number = alternative.number;
-            let eligible = EligibleNodes::new(number, inventory, index, fabric, &request.need, &filter)
+            let eligible = EligibleNodes::new(alternative.number, &wisher, &filter)
                 .or_else(|error| refuse(RefusalKind::NodeName, error))?;
-            let stages = Wisher::stages_from_start(inventory, index, fabric, spec, &request);
-            let Ok(stages) = stages else { continue };
+            let Ok(stages) = wisher.first_stages() else { continue };
             all.push(Prepared { request: request.clone(), eligible, stages, reserved: within.is_some() });
         }
     }

@@ -1,11 +1,10 @@
 //! What no node has, or too few.
 
-use crate::cluster::Partition;
 use crate::model::job::{JobSpec, Shape};
 use crate::model::node::{NodeShape, SHARD};
 use crate::sched::inventory::Inventory;
 use crate::sched::place;
-use crate::sched::request::Need;
+use crate::sched::request::constraints::Wisher;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 
 use super::mend::{Offer, Refused};
@@ -32,16 +31,15 @@ pub(super) fn devices(inventory: &Inventory, shape: &Shape) -> Result<(), Refuse
 
 /// Refuses a count that is larger than the number of nodes that could serve it.
 pub(super) fn counted(
-    partition: &Partition,
+    wisher: &Wisher<'_>,
     eligible: &EligibleNodes,
     ask: &place::Ask,
-    shape: &Shape,
 ) -> Result<(), Refused> {
-    let counts = shape.features.as_ref().map(|features| features.counts()).unwrap_or_default();
+    let counts = wisher.spec.shape.features.as_ref().map(|features| features.counts()).unwrap_or_default();
     for (at, ((wanted, count), (set, _))) in counts.into_iter().zip(&ask.counts).enumerate() {
         let have = eligible.idle.open().intersection(set).count();
         if have < count as usize {
-            let name = partition.name();
+            let name = wisher.partition().name();
             let text =
                 format!("--constraint: {count} nodes with {wanted}: {have} of partition {name} could serve");
             let offer = (have > 0).then_some(Offer::AtMost(Parameter::Counted(at), have as u64));
@@ -52,14 +50,9 @@ pub(super) fn counted(
 }
 
 /// Why no node will do: what is asked of one node, and the most that one has.
-pub(super) fn too_large(
-    inventory: &Inventory,
-    partition: &Partition,
-    eligible: &EligibleNodes,
-    need: &Need,
-    spec: &JobSpec,
-) -> Refused {
-    let name = partition.name();
+pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refused {
+    let Wisher { inventory, spec, request, .. } = *wisher;
+    let (name, need) = (wisher.partition().name(), &request.need);
     let refused = |text: String, offers: Vec<Offer>| Refused::new(RefusalKind::NodeConfig, text, offers);
     let admitted = || eligible.admitted.ones().map(|index| &inventory.nodes[index].shape);
     if admitted().next().is_none() {

@@ -1,7 +1,10 @@
 //! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
 
+use std::sync::Arc;
+
 use fixedbitset::FixedBitSet;
 
+use crate::cluster::Partition;
 use crate::id::NodeId;
 use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, LookupError, Pos};
@@ -37,22 +40,11 @@ pub(crate) struct Wisher<'a> {
     /// The number of the partition.
     pub(crate) partition: usize,
     /// The fabric the job is placed on there.
-    pub(crate) fabric: &'a Fabric,
+    pub(crate) fabric: &'a Arc<Fabric>,
     pub(crate) spec: &'a JobSpec,
     pub(crate) request: &'a Request,
     /// Nodes of the job that `--gather-with` names, if it runs.
     pub(crate) gather_with: &'a [NodeId],
-}
-
-/// Why a wish can never come true.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WishError {
-    /// The fabric cannot give it.
-    #[error(transparent)]
-    Ask(#[from] AskError),
-    /// A node that is not there.
-    #[error("{0}")]
-    Name(String),
 }
 
 /// After how long something falls away that `--gather` and `--switches` ask for.
@@ -93,25 +85,24 @@ impl Stage {
 }
 
 impl<'a> Wisher<'a> {
-    /// The stages of a job that has not waited yet, wherever the job is that it wants to be near.
+    /// The partition itself.
+    pub(crate) fn partition(&self) -> &'a Partition {
+        &self.inventory.partitions[self.partition].partition
+    }
+
+    /// The stages of a job that has not waited yet; at least one.
     ///
     /// # Errors
     /// What can never be, with what would work.
-    pub(crate) fn stages_from_start(
-        inventory: &'a Inventory,
-        partition: usize,
-        fabric: &'a Fabric,
-        spec: &'a JobSpec,
-        request: &'a Request,
-    ) -> Result<Vec<Stage>, WishError> {
-        Self { inventory, partition, fabric, spec, request, gather_with: &[] }.stages(Time::ZERO, Time::ZERO)
+    pub(crate) fn first_stages(&self) -> Result<Vec<Stage>, AskError> {
+        self.stages(Time::ZERO, Time::ZERO)
     }
 
     /// The stages of a job that has been eligible since `eligible`, from `now` on; at least one.
     ///
     /// # Errors
     /// What can never be, with what would work.
-    pub(crate) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, WishError> {
+    pub(crate) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, AskError> {
         let mut stages = vec![self.stage(eligible, now)?];
         while let Some(last) = stages.last().filter(|last| last.until < Time::MAX) {
             stages.push(self.stage(eligible, last.until)?);
@@ -120,8 +111,8 @@ impl<'a> Wisher<'a> {
     }
 
     /// The stage that begins at a time, and ends when the next constraint falls away: one of the job's own, or of a rule.
-    fn stage(&self, eligible: Time, from: Time) -> Result<Stage, WishError> {
-        let base = self.base().map_err(WishError::Name)?;
+    fn stage(&self, eligible: Time, from: Time) -> Result<Stage, AskError> {
+        let base = self.base().map_err(AskError::NoNode)?;
         let resolved = self.resolve(base, from.since(eligible))?;
         let Resolved { ask, warnings, relaxed, relaxes_at } = resolved;
         let until = relaxes_at.map_or(Time::MAX, |waited| TimeLimit::Seconds(waited).end(eligible));
@@ -151,7 +142,7 @@ impl<'a> Wisher<'a> {
             asked: self.spec.fabric.as_deref().unwrap_or(&nothing),
             whole_leaves: self.spec.shape.sharing == Sharing::Topo,
             waited,
-            placement: self.inventory.partitions[self.partition].partition.config.placement,
+            placement: self.partition().config.placement,
             size: self.size(config),
             gpus_per_slot: u32::try_from(gpus_per_slot).unwrap_or(u32::MAX),
             gpus_per_node: u32::try_from(gpus_per_node).unwrap_or(u32::MAX),
@@ -173,13 +164,12 @@ impl<'a> Wisher<'a> {
     /// The features wished for that no node of the partition has, in a sentence.
     fn unknown_wish(&self, asked: &FabricAsk) -> Option<String> {
         let wish = place::wished_features(self.fabric, asked)?;
-        let partition = &self.inventory.partitions[self.partition].partition;
-        let known = known_features(self.inventory, partition, self.fabric);
+        let known = known_features(self);
         let unknown = |name: &&str| known.binary_search(name).is_err();
         let name = wish.names().into_iter().find(unknown)?;
         let said = match self.fabric.find(name) {
             Err(ambiguous @ LookupError::Ambiguous { .. }) => ambiguous.to_string(),
-            _ => format!("no node of partition {} has feature {name}", partition.name()),
+            _ => format!("no node of partition {} has feature {name}", self.partition().name()),
         };
         Some(format!("--prefer={wish}: {said}"))
     }
@@ -220,7 +210,7 @@ impl<'a> Wisher<'a> {
             return partition.classes.clone();
         }
         // Who excludes what means nothing is refused elsewhere.
-        let Ok(admitted) = Filter::of(shape).admitted(self.inventory, self.partition, self.fabric) else {
+        let Ok(admitted) = Filter::of(shape).admitted(self) else {
             return partition.classes.clone();
         };
         inventory::count_classes(admitted.ones().map(|node| self.inventory.nodes[node].class))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
-use crate::cluster::{Partition, Past};
+use crate::cluster::Past;
 use crate::id::NodeId;
 use crate::model::fabric::{Fabric, FunctionNodes, Pos};
 use crate::model::job::{JobSpec, Shape};
@@ -14,6 +14,7 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::RoomId;
 use crate::sched::place::{Slots, View, Weights, open, wished_features};
 use crate::sched::request::Need;
+use crate::sched::request::constraints::Wisher;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
@@ -53,15 +54,10 @@ impl EligibleNodes {
     ///
     /// # Errors
     /// A name in a hostlist that means nothing.
-    pub(crate) fn new(
-        outline: usize,
-        inventory: &Inventory,
-        partition: usize,
-        fabric: &Arc<Fabric>,
-        need: &Need,
-        filter: &Filter<'_>,
-    ) -> Result<Self, String> {
-        let admitted = filter.admitted(inventory, partition, fabric)?;
+    pub(crate) fn new(outline: usize, wisher: &Wisher<'_>, filter: &Filter<'_>) -> Result<Self, String> {
+        let Wisher { inventory, fabric, request, .. } = *wisher;
+        let need = &request.need;
+        let admitted = filter.admitted(wisher)?;
         let of_class = by_class(inventory, need);
         let idle = Arc::new(idle(inventory, fabric, &admitted, need, &of_class));
         let weight = |index| inventory.nodes[fabric.node(Pos::at(index)).index()].weight;
@@ -236,13 +232,10 @@ pub(crate) fn most_alternatives(spec: &JobSpec) -> usize {
 }
 
 /// The features that nodes have in a partition: their own, and the names of the domains they are in; sorted.
-pub(crate) fn known_features<'a>(
-    inventory: &'a Inventory,
-    partition: &Partition,
-    fabric: &'a Fabric,
-) -> Vec<&'a str> {
+pub(crate) fn known_features<'a>(wisher: &Wisher<'a>) -> Vec<&'a str> {
+    let Wisher { inventory, fabric, .. } = *wisher;
     let mut known: Vec<&str> = Vec::new();
-    for id in &partition.nodes {
+    for id in &wisher.partition().nodes {
         known.extend(inventory.nodes[id.index()].shape.features.iter().map(|feature| &**feature));
         known.extend(fabric.pos(*id).map(|pos| fabric.features(pos)).unwrap_or_default());
     }
@@ -267,13 +260,9 @@ impl<'a> Filter<'a> {
     ///
     /// # Errors
     /// A name in a hostlist that means nothing.
-    pub(crate) fn admitted(
-        &self,
-        inventory: &Inventory,
-        partition: usize,
-        fabric: &Fabric,
-    ) -> Result<FixedBitSet, String> {
-        let mut admitted = inventory.partitions[partition].partition.members.clone();
+    pub(crate) fn admitted(&self, wisher: &Wisher<'_>) -> Result<FixedBitSet, String> {
+        let Wisher { inventory, fabric, .. } = *wisher;
+        let mut admitted = wisher.partition().members.clone();
         admitted.grow(inventory.nodes.len());
         for (index, node) in inventory.nodes.iter().enumerate() {
             let admits = node.configured && self.admits(fabric, NodeId::at(index), &node.shape.features);

@@ -51,8 +51,8 @@ impl Inventory {
     /// Whether the job has whole leaves to itself at some time.
     fn has_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> bool {
         let Ok(fabric) = fabric_for(self, partition, spec) else { return false };
-        let stages = Wisher::stages_from_start(self, partition, fabric, spec, request);
-        stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
+        let wisher = Wisher { inventory: self, partition, fabric, spec, request, gather_with: &[] };
+        wisher.first_stages().is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
     }
 
     /// Whether a job may close to others what it does not use of its leaves.

@@ -9,7 +9,7 @@ use crate::sched::place::answer::{Misfit, MisfitKind, Missed, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
 use crate::sched::place::dispatch::place;
 use crate::sched::place::pareto::may_hold;
-use crate::sched::place::problem::{Meter, Problem, frame, positions};
+use crate::sched::place::problem::{Frame, Meter, Problem, positions};
 use crate::sched::place::slots::View;
 
 pub use words::{Nearest, Never, hold_fewer, refusal};
@@ -29,13 +29,11 @@ const NAMED: usize = 3;
 pub(super) fn misfit(view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
     let (fabric, (within, problem)) = (view.fabric, least(view, ask));
     let nodes = ask.nodes.map(|(least, _)| least);
-    // For one task on one node, the node is what is wanted.
-    let is_one = nodes == Some(1) && ask.tasks == Some(1);
-    let counts_tasks = ask.tasks.is_some() && !is_one;
-    let unit = if counts_tasks { Unit::Tasks } else { Unit::Nodes };
-    let wanted = match unit {
-        Unit::Tasks => ask.tasks.unwrap_or(0),
-        Unit::Nodes => nodes.or(ask.tasks).unwrap_or(0),
+    let (unit, wanted) = match (ask.tasks, nodes) {
+        // For one task on one node, the node is what is wanted.
+        (Some(1), Some(1)) => (Unit::Nodes, 1),
+        (Some(tasks), _) => (Unit::Tasks, tasks),
+        (None, nodes) => (Unit::Nodes, nodes.unwrap_or(0)),
     };
     let mut misfit = Misfit {
         wanted,
@@ -70,7 +68,7 @@ pub(super) fn misfit(view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
 /// The question for the least number of nodes, and the layer of which one domain has to hold the job, if there is one.
 fn least<'a>(view: &'a View<'a>, ask: &'a Ask) -> (Option<Layer>, Option<Problem<'a>>) {
     let nodes = ask.nodes.map(|(least, _)| least);
-    let frame = frame(view, ask, nodes);
+    let frame = Frame::of(view, ask, nodes);
     (frame.within, Problem::new(view, ask, nodes, frame, &Meter::new(ask.budget)))
 }
 

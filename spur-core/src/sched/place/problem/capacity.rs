@@ -5,17 +5,20 @@ use std::cmp::Ordering;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::slots::{Takes, bottom_up, narrow};
 
-use super::rounding::keep_least;
+use super::rounding::Rounded;
 use super::{Problem, added_up, gcd, positions, reach};
 
 impl<'a> Problem<'a> {
     /// Counts what is not in the slots as they are: rounding, caps and barred domains.
     pub(super) fn measure(&mut self) {
         if self.barred.is_some() || !self.ask.multiples.is_empty() {
-            self.rounded = Some(self.round());
+            self.rounded = self.round();
         }
         let units = self.units.iter().all(|&unit| unit == 1) && self.limits.is_empty();
-        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && self.loads.caps.is_none() && units;
+        let plain = matches!(self.rounded, Rounded::Not)
+            && self.leaf_cap == u32::MAX
+            && self.loads.caps.is_none()
+            && units;
         let same = self.ask.max_tasks_per_node.is_none();
         if !plain || !same {
             self.capacity = Some(self.count_capacity());
@@ -99,40 +102,24 @@ impl<'a> Problem<'a> {
 
     /// Slots of a domain, for waste.
     pub(crate) fn slots(&self, id: DomainId) -> u64 {
-        match &self.rounded {
-            Some(rounded) => rounded.of(self, id),
-            None => self.view.slots.of(id),
-        }
+        self.rounded.of(self, id)
     }
 
     /// A domain has no fewer slots than that, which is sooner told where they are rounded.
     pub(crate) fn no_fewer_slots(&self, id: DomainId) -> u64 {
-        match &self.rounded {
-            Some(rounded) => rounded.no_fewer(self, id),
-            None => self.view.slots.of(id),
-        }
+        self.rounded.no_fewer(self, id)
     }
 
     /// Of some domains, keeps those that have the fewest slots.
     pub(crate) fn keep_fewest_slots(&self, domains: &mut Vec<DomainId>) {
-        match &self.rounded {
-            Some(rounded) => rounded.keep_fewest(self, domains),
-            None => keep_least(domains, |id| self.view.slots.of(id)),
-        }
+        self.rounded.keep_fewest(self, domains);
     }
 
     /// Compares the slots of two domains of one layer and of their ancestors, from the bottom up.
     pub(crate) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
-        let own = self.slots(one).cmp(&self.slots(other));
-        if own.is_ne() {
-            return own;
-        }
-        let slots = |id: DomainId, layer| self.slots(self.fabric.covering(id, layer));
-        (self.fabric.domain(one).layer().0 + 1..=self.fabric.top().0)
-            .map(Layer)
-            .map(|layer| slots(one, layer).cmp(&slots(other, layer)))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
+        let layers = (self.fabric.domain(one).layer().0..=self.fabric.top().0).map(Layer);
+        let slots = |id| layers.clone().map(move |layer| self.slots(self.fabric.covering(id, layer)));
+        slots(one).cmp(slots(other))
     }
 
     /// Slots of a node, for waste.

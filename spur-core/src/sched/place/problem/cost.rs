@@ -4,13 +4,19 @@
 //! for its parts; that is all the solver rests on.
 
 /// A cost vector. Both sides of an operation always have the same width.
-pub(crate) trait Cost: Clone + Ord + std::fmt::Debug {
+pub(crate) trait Cost: Clone + Ord + std::fmt::Debug + AsRef<[i64]> + AsMut<[i64]> {
     /// The cost of nothing.
     fn zero(width: usize) -> Self;
+
     /// The fields.
-    fn fields(&self) -> &[i64];
+    fn fields(&self) -> &[i64] {
+        self.as_ref()
+    }
+
     /// The fields, to be written.
-    fn fields_mut(&mut self) -> &mut [i64];
+    fn fields_mut(&mut self) -> &mut [i64] {
+        self.as_mut()
+    }
 
     /// Takes away a cost that was added before.
     fn sub(&mut self, other: &Self) {
@@ -33,26 +39,10 @@ impl Cost for Narrow {
     fn zero(_: usize) -> Self {
         [0; NARROW]
     }
-
-    fn fields(&self) -> &[i64] {
-        self
-    }
-
-    fn fields_mut(&mut self) -> &mut [i64] {
-        self
-    }
 }
 
 impl Cost for Vec<i64> {
     fn zero(width: usize) -> Self {
         vec![0; width]
-    }
-
-    fn fields(&self) -> &[i64] {
-        self
-    }
-
-    fn fields_mut(&mut self) -> &mut [i64] {
-        self
     }
 }

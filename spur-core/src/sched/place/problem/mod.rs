@@ -7,14 +7,12 @@
 
 mod capacity;
 mod cost;
-mod frame;
 mod front;
 mod heavy;
 mod judge;
 mod load;
 mod losers;
 mod meter;
-mod placement;
 mod rank;
 mod rounding;
 mod score;
@@ -24,13 +22,13 @@ use std::collections::BTreeMap;
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
 
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
-use crate::sched::place::ask::{Ask, Mode};
+use crate::model::fabric::{Domain, DomainId, Fabric, Layer, Pos};
+use crate::sched::place::answer::Placement;
+use crate::sched::place::ask::{Ask, BlockRule, Mode, Strategy};
 use crate::sched::place::slots::View;
 
 pub(super) use crate::sched::place::slots::{position, positions};
 pub(super) use cost::{Cost, NARROW, Narrow};
-pub(super) use frame::{frame, lower};
 pub(super) use front::{Item, Key, prune};
 pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any, reach, sum_of_largest};
 pub(super) use losers::{Contender, first, losers};
@@ -91,6 +89,23 @@ pub(super) struct Frame {
     pub(super) leaf_nodes: Option<u32>,
 }
 
+impl Frame {
+    /// The lowest layer that has to hold the job, and the limit that the block rule sets on the layer below.
+    pub(super) fn of(view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Self {
+        if ask.strategy != Strategy::Block {
+            return Self { within: ask.must, ..Self::default() };
+        }
+        let slots = if nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
+        let rule = BlockRule::new(view.fabric, view.idle).containment(nodes.unwrap_or(0), slots);
+        Self { within: lower(rule.within, ask.must), touch: rule.touch, ..Self::default() }
+    }
+}
+
+/// The lower of two layers that have to hold a job.
+pub(super) fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
+    a.into_iter().chain(b).min()
+}
+
 /// The fewest and the most nodes that some domains may give.
 pub(super) type Limits = BTreeMap<DomainId, (u32, u32)>;
 
@@ -123,8 +138,8 @@ pub(super) struct Problem<'a> {
     node_unit: Option<(Layer, u32)>,
     /// The fewest and the most nodes that some domains may give.
     pub(super) limits: Limits,
-    /// Slots of each domain after rounding; None: as counted.
-    rounded: Option<Rounded>,
+    /// Slots of each domain after rounding.
+    rounded: Rounded,
     /// Domains that may not be used; None: all may.
     pub(super) barred: Option<FixedBitSet>,
     /// The most each domain can take, after rounding and caps; None: its open nodes or slots, as counted.
@@ -202,7 +217,7 @@ impl<'a> Problem<'a> {
             leaf_nodes: leaf_nodes.filter(|_| !by_nodes),
             node_unit: frame.unit.filter(|_| !by_nodes),
             limits: Limits::new(),
-            rounded: None,
+            rounded: Rounded::Not,
             barred: barred(view, ask),
             capacity: None,
             forced: Vec::new(),
@@ -227,7 +242,7 @@ impl<'a> Problem<'a> {
         nodes: Option<u32>,
         meter: &Meter,
     ) -> Option<Self> {
-        Self::new(view, ask, nodes, frame(view, ask, nodes), meter)
+        Self::new(view, ask, nodes, Frame::of(view, ask, nodes), meter)
     }
 
     /// The highest layer of which one domain may hold the job.
@@ -568,6 +583,22 @@ impl<'a> Problem<'a> {
     }
 }
 
+impl Placement {
+    /// A placement from its shares; `common` is where it is if it has none.
+    pub(super) fn new(
+        problem: &Problem<'_>,
+        shares: Vec<(Pos, u32)>,
+        common: Option<DomainId>,
+        exact: bool,
+    ) -> Self {
+        let positions: SmallVec<[Pos; 32]> = shares.iter().map(|&(pos, _)| pos).collect();
+        let spans = problem.fabric.spans(&positions);
+        let common = problem.fabric.deepest_common(&positions).or(common);
+        let waste = common.map_or(0, |id| problem.slots(id).saturating_sub(problem.wanted_slots()));
+        Self { shares, spans, common, waste, exact }
+    }
+}
+
 /// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
 fn units(ask: &Ask, unit: Option<(Layer, u32)>, layers: usize) -> Option<SmallVec<[u32; 8]>> {
     let mut units: SmallVec<[u32; 8]> = smallvec![1; layers];
@@ -580,7 +611,7 @@ fn units(ask: &Ask, unit: Option<(Layer, u32)>, layers: usize) -> Option<SmallVe
 }
 
 /// The greatest common divisor; of nothing but zeros, 1.
-fn gcd(a: u64, b: u64) -> u64 {
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }
 
@@ -596,17 +627,12 @@ fn barred(view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
     if ask.whole_leaves
         && let Some(occupied) = view.occupied
     {
-        for id in fabric.domains_of(Layer::LEAF) {
-            let taken = fabric.domain(id).range().any(|index| occupied.contains(index));
-            barred.set(id.index(), taken);
-        }
+        let is_taken = |id: &DomainId| fabric.domain(*id).range().any(|index| occupied.contains(index));
+        barred.extend(fabric.domains_of(Layer::LEAF).filter(is_taken).map(DomainId::index));
     }
     if let Some(need) = ask.min_speed {
-        for (id, domain) in fabric.domains() {
-            if domain.link().speed.is_none_or(|speed| speed < need) {
-                barred.insert(id.index());
-            }
-        }
+        let slow = |domain: &Domain| domain.link().speed.is_none_or(|speed| speed < need);
+        barred.extend(fabric.domains().filter(|(_, domain)| slow(domain)).map(|(id, _)| id.index()));
     }
     (!barred.is_clear()).then_some(barred)
 }

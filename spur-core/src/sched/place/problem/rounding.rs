@@ -7,12 +7,15 @@
 use std::cell::{Cell, OnceCell};
 
 use crate::model::fabric::{Domain, DomainId};
+use crate::sched::place::slots::bottom_up;
 
 use super::{Problem, gcd, positions};
 
 /// Slots after rounding, by domain.
 #[derive(Debug, Clone)]
 pub(super) enum Rounded {
+    /// Nothing is rounded: slots are as they are counted.
+    Not,
     /// The rounded slots of all domains.
     Known(Vec<u64>),
     /// The rounded slots of nodes that are shared, found out where they are asked for.
@@ -44,24 +47,19 @@ impl Problem<'_> {
             return Rounded::Shared(Shared { known, multiples, peak: OnceCell::new() });
         }
         let down = |sum: u64, by: u64| sum - sum % by.max(1);
-        let mut rounded: Vec<u64> = Vec::new();
-        for (id, domain) in self.fabric.domains() {
-            let sum = if domain.children().is_empty() {
-                if self.is_barred(id) {
-                    0
-                } else if multiples[0] == 1 {
-                    self.view.slots.of(id)
-                } else {
-                    let nodes = positions(domain.range());
-                    nodes.map(|pos| down(u64::from(self.view.slots.at(pos)), multiples[0])).sum()
+        Rounded::Known(bottom_up(self.fabric, |id, domain, below| {
+            let sum = match below {
+                Some(sum) => sum,
+                None if self.is_barred(id) => 0,
+                None if multiples[0] == 1 => self.view.slots.of(id),
+                None => {
+                    let slots = positions(domain.range()).map(|pos| u64::from(self.view.slots.at(pos)));
+                    slots.map(|slots| down(slots, multiples[0])).sum()
                 }
-            } else {
-                domain.children().iter().map(|child| rounded[child.index()]).sum()
             };
             let covered = &multiples[domain.layer().index()..=domain.cover().index()];
-            rounded.push(covered.iter().fold(sum, |sum, &by| down(sum, by)));
-        }
-        Rounded::Known(rounded)
+            covered.iter().fold(sum, |sum, &by| down(sum, by))
+        }))
     }
 
     /// Whether nodes are counted of which the job takes a share each.
@@ -89,6 +87,7 @@ impl Rounded {
     /// Slots of a domain.
     pub(super) fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         match self {
+            Rounded::Not => problem.view.slots.of(id),
             Rounded::Known(slots) => slots[id.index()],
             Rounded::Shared(shared) => shared.of(problem, id),
         }
@@ -97,8 +96,8 @@ impl Rounded {
     /// A domain has no fewer slots than that, which is sooner told.
     pub(super) fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         match self {
-            Rounded::Known(slots) => slots[id.index()],
             Rounded::Shared(shared) => shared.no_fewer(problem, id),
+            Rounded::Not | Rounded::Known(_) => self.of(problem, id),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Caps<'a> {
 
 impl<'a> Caps<'a> {
     /// No caps: what nodes outside the fabric have.
-    const NONE: Self = Self { nodes: u32::MAX, slots: u32::MAX, load: None };
+    pub(super) const NONE: Self = Self { nodes: u32::MAX, slots: u32::MAX, load: None };
 
     /// What an ask says of leaves; `None` where it says nothing.
     pub(super) fn of(ask: &'a Ask) -> Option<Self> {

@@ -47,7 +47,7 @@ struct Question<'a> {
 /// Some consecutive nodes, and what they come to.
 struct Window<'a> {
     question: &'a Question<'a>,
-    leaves: VecDeque<Leaf>,
+    leaves: VecDeque<Leaf<'a>>,
     /// Leaves that may not give as much.
     over: u64,
     nodes: u64,
@@ -62,26 +62,23 @@ struct Window<'a> {
     of_weights: Vec<u64>,
 }
 
-/// What a window has of a leaf; without one, of consecutive nodes outside the fabric.
-struct Leaf {
+/// What a window has of a leaf; without one, of consecutive nodes outside the fabric, which nothing caps.
+struct Leaf<'a> {
     id: Option<DomainId>,
+    caps: Caps<'a>,
     nodes: u64,
     takes: u64,
     load: u64,
 }
 
-impl Leaf {
-    fn caps<'a>(&self, question: &Question<'a>) -> Option<Caps<'a>> {
-        question.wanted.caps.filter(|_| self.id.is_some())
+impl Leaf<'_> {
+    fn gives(&self) -> u64 {
+        self.caps.most(self.takes)
     }
 
-    fn gives(&self, question: &Question<'_>) -> u64 {
-        self.caps(question).map_or(self.takes, |caps| caps.most(self.takes))
-    }
-
-    fn is_over(&self, question: &Question<'_>) -> bool {
+    fn is_over(&self) -> bool {
         let load = u32::try_from(self.load).unwrap_or(u32::MAX);
-        self.caps(question).is_some_and(|caps| self.nodes > caps.nodes.into() || !caps.may_bring(load))
+        self.nodes > self.caps.nodes.into() || !self.caps.may_bring(load)
     }
 }
 
@@ -119,9 +116,11 @@ impl<'a> Window<'a> {
 
     /// Adds the next node behind.
     fn add(&mut self, free: &Free) {
-        let id = self.question.wanted.fabric.leaf_of(free.pos);
+        let Wanted { fabric, caps, .. } = self.question.wanted;
+        let id = fabric.leaf_of(free.pos);
         if self.leaves.back().is_none_or(|leaf| leaf.id != id) {
-            self.leaves.push_back(Leaf { id, nodes: 0, takes: 0, load: 0 });
+            let caps = caps.filter(|_| id.is_some()).unwrap_or(Caps::NONE);
+            self.leaves.push_back(Leaf { id, caps, nodes: 0, takes: 0, load: 0 });
         }
         self.count(free, VecDeque::back_mut, u64::wrapping_add);
     }
@@ -138,7 +137,7 @@ impl<'a> Window<'a> {
     fn count(
         &mut self,
         free: &Free,
-        end: fn(&mut VecDeque<Leaf>) -> Option<&mut Leaf>,
+        end: for<'d> fn(&'d mut VecDeque<Leaf<'a>>) -> Option<&'d mut Leaf<'a>>,
         change: fn(u64, u64) -> u64,
     ) {
         let question = self.question;
@@ -153,11 +152,11 @@ impl<'a> Window<'a> {
             by(&mut self.of_weights[at], 1);
         }
         let Some(leaf) = end(&mut self.leaves) else { return };
-        let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
+        let (gave, was_over) = (leaf.gives(), leaf.is_over());
         by(&mut leaf.nodes, 1);
         by(&mut leaf.takes, free.takes);
-        by(&mut leaf.load, question.wanted.caps.map_or(0, |caps| caps.load_of(free.pos)));
-        self.takes = self.takes + leaf.gives(question) - gave;
-        self.over = self.over + u64::from(leaf.is_over(question)) - u64::from(was_over);
+        by(&mut leaf.load, leaf.caps.load_of(free.pos));
+        self.takes = self.takes + leaf.gives() - gave;
+        self.over = self.over + u64::from(leaf.is_over()) - u64::from(was_over);
     }
 }

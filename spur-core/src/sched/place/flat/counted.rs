@@ -11,6 +11,8 @@ use crate::model::fabric::Pos;
 use crate::sched::place::Ask;
 use crate::sched::place::problem::Meter;
 
+use super::{Free, largest_of};
+
 /// The counted sets a node is in, one bit for each.
 type Kind = u32;
 
@@ -42,17 +44,17 @@ struct Open {
 
 impl Counted {
     /// The question for nodes in order of preference, each with what it takes; `None` where a required one is missing.
-    pub(super) fn new(free: &[(Pos, u32)], ask: &Ask, meter: &Meter) -> Option<Self> {
+    pub(super) fn new(free: &[Free], ask: &Ask, meter: &Meter) -> Option<Self> {
         let kind = |pos: Pos| {
             let sets = ask.counts.iter().enumerate().filter(|(_, (set, _))| set.contains(pos.index()));
             sets.fold(0, |kind, (index, _)| kind | 1 << index)
         };
         let mut required = vec![false; free.len()];
         for pos in &ask.required {
-            required[free.iter().position(|(free, _)| free == pos)?] = true;
+            required[free.iter().position(|free| free.pos == *pos)?] = true;
         }
         Some(Self {
-            nodes: free.iter().map(|&(pos, takes)| (takes, kind(pos))).collect(),
+            nodes: free.iter().map(|free| (free.takes, kind(free.pos))).collect(),
             needs: ask.counts.iter().map(|(_, need)| *need).collect(),
             required,
             meter: meter.clone(),
@@ -202,14 +204,7 @@ fn has_room(rest: &Rest, served: &[u32], open: Open) -> bool {
 }
 
 /// Whether there are so many nodes, and the largest of them have the slots.
-fn largest(takes: &BTreeMap<u32, u32>, mut open: Open) -> bool {
-    for (&takes, &count) in takes.iter().rev() {
-        let some = count.min(open.nodes);
-        open.nodes -= some;
-        open.slots = open.slots.saturating_sub(takes.saturating_mul(some));
-        if open.nodes == 0 {
-            break;
-        }
-    }
-    open.nodes == 0 && open.slots == 0
+fn largest(takes: &BTreeMap<u32, u32>, open: Open) -> bool {
+    let (missing, slots) = largest_of(takes, open.nodes);
+    missing == 0 && slots >= open.slots.into()
 }

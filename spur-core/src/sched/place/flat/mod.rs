@@ -56,14 +56,12 @@ pub(super) fn place_flat(
         return Ok(placement(view, chosen, wanted, true));
     }
     free.sort_unstable();
-    let (chosen, exact) = match wanted.caps {
+    let (taken, exact) = match wanted.caps {
         None => pick(&free, wanted),
-        Some(caps) => {
-            let (taken, exact) = capped::pick(&free, wanted, caps);
-            (taken.map(|taken| chosen(&free, &taken)), exact)
-        }
+        Some(caps) => capped::pick(&free, wanted, caps),
     };
-    let chosen = chosen.ok_or(Missed { exact })?;
+    let taken = taken.ok_or(Missed { exact })?;
+    let chosen = free.into_iter().zip(taken).filter(|(_, taken)| *taken).map(|(free, _)| free).collect();
     Ok(placement(view, chosen, wanted, exact))
 }
 
@@ -90,24 +88,18 @@ fn first(mut free: Vec<Free>, nodes: u32) -> Option<Vec<Free>> {
 
 /// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
 /// whether the search was exhaustive.
-fn pick(free: &[Free], wanted: Wanted<'_>) -> (Option<Vec<Free>>, bool) {
+fn pick(free: &[Free], wanted: Wanted<'_>) -> (Option<Vec<bool>>, bool) {
     let ask = wanted.ask;
     if wanted.nodes.is_none() && ask.counts.is_empty() && ask.required.is_empty() {
-        let taken = fill(free, vec![false; free.len()], wanted.slots);
-        return (taken.map(|taken| chosen(free, &taken)), true);
+        return (fill(free, vec![false; free.len()], wanted.slots), true);
     }
-    let takes: Vec<(Pos, u32)> = free.iter().map(|free| (free.pos, free.takes)).collect();
-    let Some(mut counted) = Counted::new(&takes, ask, wanted.meter) else { return (None, true) };
+    let Some(mut counted) = Counted::new(free, ask, wanted.meter) else { return (None, true) };
     let taken = match wanted.nodes {
         Some(nodes) if nodes > wanted.slots => None,
         Some(nodes) => counted.first(nodes, wanted.slots),
         None => counted.fewest(wanted.slots).and_then(|taken| fill(free, taken, wanted.slots)),
     };
-    (taken.map(|taken| chosen(free, &taken)), counted.exact)
-}
-
-fn chosen(free: &[Free], taken: &[bool]) -> Vec<Free> {
-    free.iter().zip(taken).filter(|(_, taken)| **taken).map(|(free, _)| *free).collect()
+    (taken, counted.exact)
 }
 
 /// Adds nodes for the slots that are missing: as few as will do of the heaviest, of the next, and so on; of those sets the one
@@ -158,16 +150,7 @@ struct Class {
 impl Class {
     /// The most that so many take.
     fn most(&self) -> u64 {
-        let (mut wanted, mut most) = (self.wanted, 0);
-        for (&takes, &count) in self.rest.iter().rev() {
-            if wanted == 0 {
-                break;
-            }
-            let some = count.min(wanted);
-            wanted -= some;
-            most += u64::from(takes) * u64::from(some);
-        }
-        most
+        largest_of(&self.rest, self.wanted).1
     }
 
     fn leave(&mut self, takes: u32) {
@@ -175,6 +158,20 @@ impl Class {
             *count -= 1;
         }
     }
+}
+
+/// Of nodes by what they take, so many of the largest: how many are missing, and what they take.
+fn largest_of(rest: &BTreeMap<u32, u32>, wanted: u32) -> (u32, u64) {
+    let (mut missing, mut most) = (wanted, 0);
+    for (&takes, &count) in rest.iter().rev() {
+        if missing == 0 {
+            break;
+        }
+        let some = count.min(missing);
+        missing -= some;
+        most += u64::from(takes) * u64::from(some);
+    }
+    (missing, most)
 }
 
 /// Works out how few nodes of each class, of which the last is the lightest, hold so many slots.

@@ -11,7 +11,7 @@ use crate::sched::place::problem::sum_of_largest;
 use crate::sched::place::slots::{Slots, View};
 use crate::text::gather::LinkSpeed;
 
-use super::place_or_say;
+use super::{holders, place_or_say};
 
 impl Unit {
     fn name(self, count: u32) -> &'static str {
@@ -33,24 +33,19 @@ impl Misfit {
         let mut text = format!("Topology: needs {} {unit}", self.wanted);
         match self.layer {
             Some(Layer::NODE) => text.push_str(" on one node"),
-            Some(layer) => {
-                let _ = write!(text, " in one {}", fabric.layer_name(layer));
-            }
+            Some(layer) => text += &format!(" in one {}", fabric.layer_name(layer)),
             None if matches!(self.kind, MisfitKind::Span { .. }) => {}
             None if fabric.roots().len() > 1 => text.push_str(" in one fabric"),
             None => {}
         }
         match self.kind {
             MisfitKind::Shape => text.push_str(" in the shape asked for"),
+            MisfitKind::Span { layer, most: 1 } => text += &format!(" in one {}", fabric.layer_name(layer)),
             MisfitKind::Span { layer, most } => {
-                let name = fabric.layer_name(layer);
-                let _ = match most {
-                    1 => write!(text, " in one {name}"),
-                    _ => write!(text, " in at most {most} of layer {name}"),
-                };
+                text += &format!(" in at most {most} of layer {}", fabric.layer_name(layer));
             }
             MisfitKind::Apart { longest } => {
-                let _ = write!(text, " side by side; the longest stretch without a gap has {longest}");
+                text += &format!(" side by side; the longest stretch without a gap has {longest}");
             }
             MisfitKind::Required => text.push_str("; a required node is not free"),
             MisfitKind::Link => text.push_str(" where links are that fast"),
@@ -295,15 +290,9 @@ const PROBES: u32 = 64;
 
 /// The largest smaller size that fits.
 fn fewer(view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Nearest> {
-    let holds = (view.fabric.roots().iter().map(|&id| view.slots.of(id)).max()).unwrap_or(view.slots.total());
-    let most = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted.saturating_sub(1));
-    let limit = match ask.must {
-        Some(layer) if layer > Layer::NODE => {
-            let holders = view.fabric.domains_covering(layer).into_iter().map(|id| view.slots.of(id));
-            most.min(u32::try_from(holders.max().unwrap_or(0)).unwrap_or(u32::MAX))
-        }
-        _ => most,
-    };
+    let holders = holders(view.fabric, ask.must).into_iter().map(|id| view.slots.of(id));
+    let holds = u32::try_from(holders.max().unwrap_or(view.slots.total())).unwrap_or(u32::MAX);
+    let limit = holds.min(wanted.saturating_sub(1));
     (limit.saturating_sub(PROBES)..=limit).rev().filter(|&size| size > 0).find_map(|size| {
         let mut smaller = ask.clone();
         if ask.tasks.is_some() {

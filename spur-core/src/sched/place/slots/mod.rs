@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 
-use crate::model::fabric::{Domain, DomainId, Fabric, Layer, Pos};
+use crate::model::fabric::{Domain, DomainId, Fabric, Pos};
 
 pub use weights::Weights;
 
@@ -326,11 +326,6 @@ impl Slots {
         self.tasks.as_ref().map(|_| self.sums.as_slice())
     }
 
-    /// Slots of every domain of a layer, in fabric order; none where they are whole nodes.
-    pub(super) fn sums_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u64] {
-        self.sums.get(numbers(fabric, layer)).unwrap_or_default()
-    }
-
     /// Positions that have a slot, in the whole fabric and outside it.
     #[must_use]
     pub fn nodes(&self) -> usize {
@@ -366,13 +361,6 @@ pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterat
 /// The position of an index.
 pub(super) fn position(index: usize) -> Pos {
     Pos(u32::try_from(index).expect("positions are u32"))
-}
-
-/// The numbers of the domains of a layer.
-fn numbers(fabric: &Fabric, layer: Layer) -> Range<usize> {
-    let ids = fabric.domains_of(layer);
-    let first = ids.clone().next().map_or(0, DomainId::index);
-    first..first + ids.len()
 }
 
 /// A number of slots that is not kept apart for being so large.

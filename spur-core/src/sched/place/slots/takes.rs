@@ -25,8 +25,8 @@ impl<'a> Takes<'a> {
         let slots = view.slots.small_tasks()?;
         let fit = view.fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
         let are_few = || {
-            let leaves = view.slots.sums_by_domain(view.fabric, Layer::LEAF);
-            leaves.iter().all(|&sum| sum <= u64::from(u16::MAX))
+            let mut leaves = view.fabric.domains_of(Layer::LEAF);
+            leaves.all(|leaf| view.slots.of(leaf) <= u64::from(u16::MAX))
         };
         fit.then(|| Self { slots, lightest: None, most: narrow(most), are_few: are_few() })
     }

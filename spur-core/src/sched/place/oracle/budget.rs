@@ -8,7 +8,7 @@ use crate::sched::place::Slots;
 
 use super::case::{Case, Random};
 use super::judge::Judge;
-use super::{Ask, Layer, Misfit, Mode, Placement, Strategy, cases, each_of, place_or_say};
+use super::{Ask, Layer, Misfit, Mode, Placement, Strategy, cases, each_of};
 
 /// Something that a question is also asked without, where it is asked.
 type Without = (&'static str, fn(&mut Ask));
@@ -97,10 +97,6 @@ fn constrain(case: &mut Case, random: &mut Random) {
     }
 }
 
-fn answer(case: &Case, ask: &Ask) -> Result<Placement, Misfit> {
-    place_or_say(&case.view(), ask)
-}
-
 /// How many numbers of a rank come before everything that a mode says.
 fn wishes(case: &Case) -> usize {
     let weights = case.weights.as_ref().map_or(0, |weights| weights.known().len());
@@ -109,7 +105,7 @@ fn wishes(case: &Case) -> usize {
 
 fn check(case: &Case) -> Result<bool, String> {
     let judge = Judge::new(case);
-    let found = answer(case, &case.ask);
+    let found = case.answer(&case.ask);
     let rank = match &found {
         Ok(placement) => {
             Some(judge.rank(&case.amounts(placement)).ok_or(format!("{placement:?} is not allowed"))?)
@@ -120,7 +116,7 @@ fn check(case: &Case) -> Result<bool, String> {
     for (name, leave_out) in PARTS {
         let mut ask = case.ask.clone();
         leave_out(&mut ask);
-        let Some(other) = answer(case, &ask).ok().filter(|_| ask != case.ask) else { continue };
+        let Some(other) = case.answer(&ask).ok().filter(|_| ask != case.ask) else { continue };
         let Some(theirs) = judge.rank(&case.amounts(&other)) else { continue };
         let Some(own) = &rank else {
             let shares = other.shares;
@@ -134,7 +130,7 @@ fn check(case: &Case) -> Result<bool, String> {
         }
     }
     if is_exact {
-        let more = answer(case, &Ask { budget: case.ask.budget * MORE, ..case.ask.clone() });
+        let more = case.answer(&Ask { budget: case.ask.budget * MORE, ..case.ask.clone() });
         let shares =
             |found: &Result<Placement, Misfit>| found.as_ref().ok().map(|found| found.shares.clone());
         if shares(&more) != shares(&found) {

@@ -1,5 +1,6 @@
 //! Random small questions, the same for the same seed.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use fixedbitset::FixedBitSet;
@@ -10,7 +11,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig};
 use crate::sched::place::Strategy;
 
-use super::{Ask, Placement, Slots, View, Weights};
+use super::{Ask, Misfit, Placement, Slots, View, Weights, place_or_say};
 
 /// A source of questions that a seed repeats.
 pub(super) struct Random(Chance);
@@ -60,10 +61,7 @@ impl Random {
 
     /// Nodes without any domain, which is what a partition without a topology has.
     pub(super) fn bare_fabric(&mut self) -> Fabric {
-        let count = self.between(1, 8);
-        let names: Vec<String> = (0..count).map(|index| format!("n{index}")).collect();
-        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::flat("none", &table)
+        Plan { nodes: self.between(1, 8), ..Plan::new(Plugin::None) }.fabric()
     }
 
     /// Small leaves under two or three layers: a segment lies in several of them.
@@ -325,6 +323,11 @@ impl Case {
         }
     }
 
+    /// What this question is answered, with as much asked as that.
+    pub(super) fn answer(&self, ask: &Ask) -> Result<Placement, Misfit> {
+        place_or_say(&self.view(), ask)
+    }
+
     pub(super) fn layer(&self, random: &mut Random, least: u8) -> Layer {
         let top = self.fabric.layer_names().len() - 1;
         Layer(u8::try_from(random.between(least.into(), (top as u32).max(least.into()))).unwrap())
@@ -381,9 +384,8 @@ impl Case {
 
     /// Names nodes that the job must have.
     pub(super) fn require(&mut self, random: &mut Random) {
-        self.ask.required = (0..random.between(1, 3)).map(|_| self.pos(random)).collect();
-        self.ask.required.sort_unstable();
-        self.ask.required.dedup();
+        let required: BTreeSet<Pos> = (0..random.between(1, 3)).map(|_| self.pos(random)).collect();
+        self.ask.required = required.into_iter().collect();
     }
 
     /// Names a domain that the job would like to be in.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::fabric::{Fabric, Layer};
 
 use super::case::{Case, Random};
-use super::{Ask, LeafLoad, Mode, Segment, Strategy, ask, check, each_seed};
+use super::{Ask, LeafLoad, Mode, Segment, Strategy, check, each_seed};
 
 /// A question about some fabric that asks for nothing but its size.
 type Size = fn(&mut Random, Fabric) -> Case;
@@ -22,7 +22,7 @@ fn mix(fabric: fn(&mut Random) -> Fabric, size: Size, wishes: &[(u32, Wish)]) {
         for (times, wish) in wishes {
             case.maybe(random, *times, wish);
         }
-        let answer = ask(&case);
+        let answer = case.answer(&case.ask);
         inexact += u64::from(answer.as_ref().is_ok_and(|placement| !placement.exact));
         check(&case, &answer)
     });
@@ -268,7 +268,7 @@ fn limits_with_one_step() {
         case.ask.adjacent = None;
         case.maybe(random, 3, Case::constrain);
         case.ask.budget = 1;
-        let answer = ask(&case);
+        let answer = case.answer(&case.ask);
         let is_exact = answer.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
         exact += u64::from(is_exact);
         rough += u64::from(!is_exact);

@@ -35,10 +35,6 @@ fn same(count: u64, most: usize, question: impl Fn(&mut Random) -> (Case, u64)) 
     });
 }
 
-fn layer(case: &Case, random: &mut Random) -> Layer {
-    Layer(random.between(1, case.fabric.top().0.into()) as u8)
-}
-
 /// One in so many of the open nodes, no more than some.
 fn some(case: &Case, random: &mut Random, (times, most): (u32, usize)) -> Vec<Pos> {
     let open = case.slots.open().ones().filter(|_| random.one_in(times)).take(most);
@@ -74,8 +70,8 @@ fn round(case: &mut Case, random: &mut Random, layers: &[Layer], each: u32) {
 
 /// Asks for layers and for no more of a leaf.
 fn constrain(case: &mut Case, random: &mut Random) {
-    case.maybe(random, 3, |case, random| case.ask.prefer = vec![layer(case, random)]);
-    case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
+    case.maybe(random, 3, |case, random| case.ask.prefer = vec![case.layer(random, 1)]);
+    case.maybe(random, 4, |case, random| case.ask.must = Some(case.layer(random, 1)));
     case.maybe(random, 3, |case, random| case.ask.max_nodes_per_leaf = Some(random.between(1, 5)));
 }
 
@@ -84,7 +80,7 @@ fn constrain(case: &mut Case, random: &mut Random) {
 fn whole_nodes() {
     same(300, 0, |random| {
         let mut case = whole(random);
-        let layers = [layer(&case, random), layer(&case, random)];
+        let layers = [case.layer(random, 1), case.layer(random, 1)];
         let count = random.pick(&[0, 0, 1, 2]);
         round(&mut case, random, &layers[..count], 1);
         constrain(&mut case, random);
@@ -113,7 +109,7 @@ fn equal_slots() {
             }
             2 => {
                 case.ask = Ask::tasks(nodes * room);
-                let layers = [layer(&case, random)];
+                let layers = [case.layer(random, 1)];
                 round(&mut case, random, &layers, room);
             }
             3 => {}
@@ -154,7 +150,7 @@ fn forced_nodes() {
         }
         if random.one_in(4) {
             // Several units are for those alone that are no matter of weight.
-            let layers = [if are_weighed { Layer::LEAF } else { layer(&case, random) }];
+            let layers = [if are_weighed { Layer::LEAF } else { case.layer(random, 1) }];
             round(&mut case, random, &layers, 1);
         }
         constrain(&mut case, random);
@@ -163,7 +159,7 @@ fn forced_nodes() {
         case.ask.adjacent = random.one_in(10).then_some(1);
         case.maybe(random, 5, Case::prefer_a_domain);
         if !are_weighed && random.one_in(2) {
-            case.ask.max_spans = vec![(layer(&case, random), random.between(1, 6))];
+            case.ask.max_spans = vec![(case.layer(random, 1), random.between(1, 6))];
         }
         case.maybe(random, 5, Case::score);
         (case, 1)
@@ -183,8 +179,8 @@ fn tasks() {
         let tasks = part(random, slots.total() as usize);
         let mut case = Case::new(random, fabric, slots, Ask::tasks(tasks));
         case.maybe(random, 4, Case::weigh);
-        case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
-        case.maybe(random, 4, |case, random| case.ask.prefer = vec![layer(case, random)]);
+        case.maybe(random, 4, |case, random| case.ask.must = Some(case.layer(random, 1)));
+        case.maybe(random, 4, |case, random| case.ask.prefer = vec![case.layer(random, 1)]);
         case.maybe(random, 4, |case, random| case.ask.max_tasks_per_node = Some(random.between(1, most)));
         // A higher domain may touch fewer of a preferred layer, and heavier nodes may be needed.
         let is_plain = case.ask.prefer.is_empty() && case.weights.is_none();
@@ -202,12 +198,12 @@ fn shared_nodes() {
         let mut case = Case::new(random, fabric, slots, Ask::nodes(nodes));
         let each = random.one_in(3).then(|| random.between(1, 3));
         (case.ask.tasks, case.ask.max_tasks_per_node) = (each.map(|each| nodes * each), each);
-        let layers = [layer(&case, random), layer(&case, random)];
+        let layers = [case.layer(random, 1), case.layer(random, 1)];
         let count = random.pick(&[0, 1, 1, 2]);
         round(&mut case, random, &layers[..count], each.unwrap_or(1));
         constrain(&mut case, random);
         case.maybe(random, 4, |case, random| {
-            case.ask.max_spans = vec![(layer(case, random), random.between(1, 4))]
+            case.ask.max_spans = vec![(case.layer(random, 1), random.between(1, 4))]
         });
         case.maybe(random, 4, Case::score);
         (case, ANY)
@@ -250,7 +246,7 @@ fn spread() {
 fn constrain_spread(case: &mut Case, random: &mut Random, amount: u32) {
     let by_tasks = case.ask.tasks.is_some();
     match random.between(0, 6) {
-        0 => case.ask.must = Some(layer(case, random)),
+        0 => case.ask.must = Some(case.layer(random, 1)),
         1 => case.ask.whole_leaves = true,
         2 if by_tasks => case.ask.max_slots_per_leaf = Some(random.between(1, 9)),
         2 => case.ask.max_nodes_per_leaf = Some(random.between(1, 4)),
@@ -287,7 +283,7 @@ fn counted_kinds() {
         let more = random.pick(&[1, 6, 20]);
         let wanted = least + random.between(0, more);
         case.ask.nodes = Some((wanted, wanted));
-        case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
+        case.maybe(random, 4, |case, random| case.ask.must = Some(case.layer(random, 1)));
         case.ask.whole_leaves = random.one_in(6);
         (case, FEW)
     });
@@ -306,9 +302,9 @@ fn losers_of_whole_nodes() {
             let ask = Ask::nodes(random.between(1, largest));
             let mut case = Case::new(random, fabric, slots, ask);
             case.maybe(random, 3, |case, random| {
-                case.ask.prefer = (0..random.between(1, 2)).map(|_| layer(case, random)).collect()
+                case.ask.prefer = (0..random.between(1, 2)).map(|_| case.layer(random, 1)).collect()
             });
-            case.maybe(random, 4, |case, random| case.ask.must = Some(layer(case, random)));
+            case.maybe(random, 4, |case, random| case.ask.must = Some(case.layer(random, 1)));
             case.ask.whole_leaves = random.one_in(6);
             (case, ANY)
         });

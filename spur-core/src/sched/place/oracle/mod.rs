@@ -52,10 +52,6 @@ fn common_multiple(numbers: impl Iterator<Item = u32>) -> u32 {
     numbers.fold(1, |all, by| (1..).map(|times| times * all).find(|sum| sum % by == 0).unwrap_or(1))
 }
 
-fn ask(case: &Case) -> Result<Placement, Misfit> {
-    place_or_say(&case.view(), &case.ask)
-}
-
 /// Whether the answer is right: Ok says whether there is a placement, Err what is wrong with it.
 fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String> {
     let judge = Judge::new(case);

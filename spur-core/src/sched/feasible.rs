@@ -27,7 +27,7 @@ use crate::text::nearest::nearest;
 use crate::text::time::{Time, TimeLimit};
 
 use self::lacking::{counted, devices, too_large};
-use self::mend::{Offer, Refused, Site};
+use self::mend::{Offer, Refused};
 use self::parameters::{Of, Parameter};
 use super::inventory::{Inventory, fabric_for};
 use super::place::{self, AskError, Nearest, Never, View};
@@ -161,22 +161,8 @@ impl<'a> Judge<'a> {
             let first = self.inventory.partitions_of(spec).next();
             let request = first.and_then(|(index, _)| self.inventory.request(index, spec).ok());
             let again = |spec: &JobSpec, say| self.whole(spec, say).map(|_| ());
-            let floor = first.map_or(1, |(_, partition)| partition.config.min_nodes);
-            let shapes = || self.inventory.nodes.iter().map(|node| &node.shape);
-            let site = Site {
-                nodes: self.inventory.nodes.len(),
-                floor,
-                cpus: shapes().map(|shape| shape.cpus).max().unwrap_or(0).into(),
-                memory: shapes().map(|shape| shape.memory_mb).max().unwrap_or(0),
-                disk: shapes().map(|shape| shape.tmp_disk_mb).max().unwrap_or(0),
-            };
-            Refusal { waits, ..refused.mended(spec, request.as_ref(), &site, again) }
+            Refusal { waits, ..refused.mended(spec, request.as_ref(), self.inventory, again) }
         })
-    }
-
-    /// Whether a request can be honoured.
-    fn works(&self, spec: &JobSpec) -> bool {
-        self.whole(spec, Say::Sure).is_ok()
     }
 
     /// What a job asks of its fabric is counted over the nodes that it may use: one that is bound to those of a reservation may
@@ -209,13 +195,13 @@ impl<'a> Judge<'a> {
     fn in_partitions(&self, spec: &JobSpec, within: Option<usize>, say: Say) -> Result<Vec<String>, Refused> {
         let mut first = None;
         for (index, partition) in self.inventory.partitions_of(spec) {
-            let name = partition.name();
             let holds =
                 |within: usize| partition.nodes.iter().any(|node| self.reservations[within].holds(*node));
-            let judged = match within.is_some_and(|within| !holds(within)) {
-                true => refuse(RefusalKind::NodeConfig, format!("it has no node of partition {name}"))
-                    .map_err(Refused::from),
-                false => self.judge(index, spec, within, say),
+            let judged = if within.is_none_or(holds) {
+                self.judge(index, spec, within, say)
+            } else {
+                let text = format!("it has no node of partition {}", partition.name());
+                Err(Refused::new(RefusalKind::NodeConfig, text, []))
             };
             match judged {
                 Ok(warnings) => return Ok(warnings),
@@ -246,8 +232,7 @@ impl<'a> Judge<'a> {
         }
         let most = if self.limits { partition.config.max_nodes } else { None };
         let request = inventory.request_within(index, spec, most.unwrap_or(u32::MAX)).map_err(|error| {
-            let parameters =
-                (0..spec.shape.gpus.len()).map(|at| Offer::Other(Parameter::Devices(Of::Job, at)));
+            let parameters = Parameter::devices(spec, Of::Job).map(Offer::Other);
             Refused::new(RefusalKind::NodeConfig, error.to_string(), parameters)
         })?;
         let fabric =
@@ -485,7 +470,9 @@ fn fits_idle(wisher: &Wisher<'_>, eligible: &EligibleNodes, say: Say) -> Result<
         return Err(Refused::new(RefusalKind::NodeConfig, text, offers));
     }
     let stages = wisher.first_stages().map_err(|error| match error {
-        AskError::NoMultiple(total) => Refused::no_multiple(total),
+        AskError::NoMultiple(total) => {
+            Refused::new(RefusalKind::Topology, total.to_string(), [Offer::Around(total)])
+        }
         error => Refused::new(RefusalKind::Topology, error.to_string(), []),
     })?;
     if let Some(ask) = stages.first().map(Stage::ask) {

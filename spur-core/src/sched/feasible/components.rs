@@ -17,7 +17,8 @@ use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives}
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 
-use super::parameters::sized;
+use super::mend::halve;
+use super::parameters::Parameter;
 use super::{Judge, Refusal, RefusalKind, Say, refuse};
 
 /// The most components with which a smaller size of each is looked for. The search places all components anew for every size
@@ -188,13 +189,13 @@ impl Components<'_> {
     }
 
     /// The largest size of one component with which all would fit, the others being as they are, found by halving.
-    fn fewer(&mut self, at: usize) -> Option<u32> {
+    fn fewer(&mut self, at: usize) -> Option<u64> {
         let request = self.parts[at].first()?.request.clone();
         let spec = Arc::clone(&self.specs[at]);
-        let mut fits = |size: u32| {
-            let smaller = sized(&spec, Some(&request), size);
+        let fits = |size: u64| {
+            let smaller = Parameter::Slots.set(&spec, Some(&request), size);
             // It has to be possible by itself, too.
-            if !Judge::new(self.inventory).works(&smaller) {
+            if Judge::new(self.inventory).whole(&smaller, Say::Sure).is_err() {
                 return false;
             }
             let Ok(part) = prepared(self.inventory, &smaller, true) else { return false };
@@ -204,12 +205,8 @@ impl Components<'_> {
             (self.specs[at], self.parts[at]) = (Arc::clone(&spec), asked);
             matches!(found, Ok(Idle::Fits(_)))
         };
-        let (mut low, mut high) = (0, u32::try_from(request.min_slots()).ok()?.saturating_sub(1));
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            if fits(middle) { low = middle } else { high = middle - 1 }
-        }
-        (low > 0).then_some(low)
+        // Of none at all it is not asked, nor of as many as there are.
+        Some(halve(0, request.min_slots(), fits)).filter(|fewer| *fewer > 0)
     }
 }
 

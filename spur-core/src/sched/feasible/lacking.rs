@@ -110,23 +110,20 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
         let most = admitted().map(|shape| has(shape)).max().unwrap_or(0);
         if gres.count > most {
             let text = format!("{gres} on one node: the most that a node of partition {name} has is {most}");
-            return refused(text, of_node(spec).map(Offer::Other).collect());
+            return refused(text, devices_of(spec).map(Offer::Other).collect());
         }
     }
     refused(
         format!("no node of partition {name} has all that is asked for together"),
         [Parameter::Memory, Parameter::Cpus, Parameter::LeastCpus, Parameter::Disk, Parameter::OnEach]
             .into_iter()
-            .chain(of_node(spec))
+            .chain(devices_of(spec))
             .map(Offer::Other)
             .collect(),
     )
 }
 
 /// All that is said of devices.
-fn of_node(spec: &JobSpec) -> impl Iterator<Item = Parameter> {
-    let shape = &spec.shape;
-    let all =
-        [(Of::Node, shape.gres.len()), (Of::Task, shape.gpus_per_task.len()), (Of::Job, shape.gpus.len())];
-    all.into_iter().flat_map(|(of, len)| (0..len).map(move |at| Parameter::Devices(of, at)))
+fn devices_of(spec: &JobSpec) -> impl Iterator<Item = Parameter> {
+    [Of::Node, Of::Task, Of::Job].into_iter().flat_map(|of| Parameter::devices(spec, of))
 }

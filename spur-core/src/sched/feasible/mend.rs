@@ -4,11 +4,13 @@
 use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::model::job::{FabricAsk, JobSpec, MemoryNeed};
+use crate::model::job::{JobSpec, MemoryNeed};
+use crate::model::node::NodeShape;
 use crate::model::reason::Reason;
+use crate::sched::inventory::Inventory;
 use crate::sched::place::{Nearest, Never, NoMultiple};
 use crate::sched::request::{Request, Slot};
-use crate::text::gather::{Gather, GatherClause, LinkSpeed, NetworkNeed};
+use crate::text::gather::{Gather, GatherClause};
 use crate::text::time::TimeLimit;
 
 use super::parameters::{Parameter, SearchDirection, with_nodes, without_zeros};
@@ -28,34 +30,6 @@ const ROUNDS: usize = 12;
 
 /// How many changes are named that the limit does not name itself.
 const OTHERS: usize = 2;
-
-/// How large a cluster is.
-pub(super) struct Site {
-    /// Its nodes, by which goes how much there is to a try.
-    pub(super) nodes: usize,
-    /// The fewest nodes of a job.
-    pub(super) floor: u32,
-    /// The most CPUs of a node,
-    pub(super) cpus: u64,
-    /// memory, MiB,
-    pub(super) memory: u64,
-    /// and temporary disk, MiB.
-    pub(super) disk: u64,
-}
-
-impl Site {
-    /// What no node has more of.
-    fn most(&self, parameter: Parameter, spec: &JobSpec) -> Option<u64> {
-        match parameter {
-            Parameter::Cpus | Parameter::LeastCpus => Some(self.cpus),
-            Parameter::Memory => {
-                matches!(spec.shape.memory, Some(MemoryNeed::PerNode(_))).then_some(self.memory)
-            }
-            Parameter::Disk => Some(self.disk),
-            _ => None,
-        }
-    }
-}
 
 /// A refusal, with what may mend it and has not been tried.
 #[derive(Clone, Debug)]
@@ -115,22 +89,18 @@ impl Refused {
         Self { kind, text: format!("{place}: {}", self.text), ..self }
     }
 
-    pub(super) fn no_multiple(total: NoMultiple) -> Self {
-        Self::new(RefusalKind::Topology, total.to_string(), [Offer::Around(total)])
-    }
-
     /// The refusal, with those of its offers that work, or what is nearest to them and does.
     pub(super) fn mended(
         self,
         spec: &JobSpec,
         request: Option<&Request>,
-        site: &Site,
+        inventory: &Inventory,
         judge: impl Fn(&JobSpec, Say) -> Result<(), Refused>,
     ) -> Refusal {
         let Self { kind, text: mut message, offers, reason: _ } = self;
-        let tries = (TRIED_NODES / site.nodes.max(1)).clamp(TRIES.0, TRIES.1);
+        let tries = (TRIED_NODES / inventory.nodes.len().max(1)).clamp(TRIES.0, TRIES.1);
         let left = Cell::new(tries * ROUNDS);
-        let mend = Mend { spec, request, judge: &judge, site, tries, left };
+        let mend = Mend { spec, request, judge: &judge, inventory, tries, left };
         let mut found = WorkingRequests::default();
         for offer in &offers {
             mend.offer(offer, &mut found, &mut message);
@@ -174,7 +144,7 @@ struct Mend<'a, J> {
     spec: &'a JobSpec,
     request: Option<&'a Request>,
     judge: &'a J,
-    site: &'a Site,
+    inventory: &'a Inventory,
     /// Amounts that are tried one after another.
     tries: usize,
     /// Requests that may still be tried.
@@ -308,7 +278,20 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     /// The fewest of what a job counts that may have to be on so many nodes.
     fn least_count(&self) -> u64 {
-        if self.spec.shape.nodes.is_some() { self.site.floor.max(1).into() } else { 1 }
+        let partition = self.inventory.partitions_of(self.spec).next();
+        let floor = partition.filter(|_| self.spec.shape.nodes.is_some());
+        floor.map_or(1, |(_, partition)| partition.config.min_nodes.max(1).into())
+    }
+
+    /// What no node has more of.
+    fn most(&self, parameter: Parameter) -> Option<u64> {
+        let has: fn(&NodeShape) -> u64 = match (parameter, self.spec.shape.memory) {
+            (Parameter::Cpus | Parameter::LeastCpus, _) => |shape| shape.cpus.into(),
+            (Parameter::Memory, Some(MemoryNeed::PerNode(_))) => |shape| shape.memory_mb,
+            (Parameter::Disk, _) => |shape| shape.tmp_disk_mb,
+            _ => return None,
+        };
+        Some(self.inventory.nodes.iter().map(|node| has(&node.shape)).max().unwrap_or(0))
     }
 
     /// The amount of something that is nearest to what was asked for and works, the rest being as in `spec`; `hint` is where it
@@ -318,7 +301,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let works = |amount: u64| self.works(&parameter.set(spec, self.request, amount));
         match parameter.way(spec, self.request) {
             SearchDirection::Down(least) => {
-                let top = hint.or(self.site.most(parameter, spec)).filter(|top| (least..asked).contains(top));
+                let top = hint.or_else(|| self.most(parameter)).filter(|top| (least..asked).contains(top));
                 if let Some(top) = top.filter(|top| works(*top)) {
                     return Some(top);
                 }
@@ -399,27 +382,18 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     }
 
     fn near(&self, near: &Nearest) -> JobSpec {
-        if let Nearest::Nodes(nodes) = near {
-            return with_nodes(self.spec, self.request, *nodes);
-        }
         let mut spec = self.spec.clone();
-        let mut fabric: FabricAsk = spec.fabric.as_deref().cloned().unwrap_or_default();
-        let need = fabric.network.take();
-        let network = |bandwidth: Option<LinkSpeed>| {
-            let latency = need.is_some_and(|need| need.latency);
-            (bandwidth.is_some() || latency).then_some(NetworkNeed { bandwidth, latency })
-        };
-        fabric.network = match near {
-            Nearest::Speed(speed) => network(Some(*speed)),
-            Nearest::AnySpeed => network(None),
-            _ => need,
-        };
+        let fabric = spec.fabric.get_or_insert_default();
         match near {
+            Nearest::AtMost(slots) => return Parameter::Slots.set(self.spec, self.request, (*slots).into()),
+            Nearest::Nodes(nodes) => return with_nodes(self.spec, self.request, *nodes),
             Nearest::Must(layer) => fabric.gather = Some(with_must(fabric.gather.take(), layer)),
+            Nearest::Speed(speed) => {
+                fabric.network.iter_mut().for_each(|need| need.bandwidth = Some(*speed));
+            }
+            Nearest::AnySpeed => return Parameter::Links.set(self.spec, self.request, 0),
             Nearest::Flat => fabric.topology = Some("none".into()),
-            _ => {}
         }
-        spec.fabric = Some(Box::new(fabric));
         spec
     }
 }
@@ -432,7 +406,7 @@ fn ask(words: &str) -> String {
 const MOST: u64 = 1 << 40;
 
 /// The largest amount from `low`, which works, to below `high`, which does not.
-fn halve(mut low: u64, mut high: u64, works: impl Fn(u64) -> bool) -> u64 {
+pub(super) fn halve(mut low: u64, mut high: u64, mut works: impl FnMut(u64) -> bool) -> u64 {
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if works(middle) { low = middle } else { high = middle }
@@ -443,16 +417,13 @@ fn halve(mut low: u64, mut high: u64, works: impl Fn(u64) -> bool) -> u64 {
 /// What is asked, with its musts at another layer.
 fn with_must(asked: Option<Gather>, layer: &str) -> Gather {
     let mut clauses = asked.map_or_else(Vec::new, |asked| asked.clauses);
-    let first = clauses.iter().position(|clause| matches!(clause, GatherClause::Must { .. }));
-    let mut until = None;
-    clauses.retain(|clause| match clause {
-        GatherClause::Must { until: limit, .. } => {
-            until = until.or(*limit);
-            false
-        }
-        GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => true,
+    let is_must = |clause: &mut GatherClause| matches!(clause, GatherClause::Must { .. });
+    let first = clauses.iter_mut().position(is_must).unwrap_or(0);
+    let musts: Vec<GatherClause> = clauses.extract_if(.., is_must).collect();
+    let until = musts.into_iter().find_map(|must| match must {
+        GatherClause::Must { until, .. } => until,
+        GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
     });
-    let must = GatherClause::Must { layer: layer.to_owned(), until };
-    clauses.insert(first.unwrap_or(0).min(clauses.len()), must);
+    clauses.insert(first, GatherClause::Must { layer: layer.to_owned(), until });
     Gather { clauses }
 }

@@ -1,7 +1,8 @@
 //! What of a request can be given in another amount, or left out.
 
-use crate::model::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
-use crate::sched::request::{Request, Slot, common};
+use crate::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use crate::sched::place::gcd;
+use crate::sched::request::{Request, Slot};
 use crate::text::features::FeatureExpr;
 use crate::text::gather::{GatherClause, NetworkNeed};
 use crate::text::gres::GresSpec;
@@ -51,7 +52,7 @@ pub(super) enum Parameter {
     Time,
 }
 
-/// For what devices are asked.
+/// For what devices are asked; also the order in which lists of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// The devices are asked for on each node.
@@ -86,11 +87,9 @@ impl SearchDirection {
 impl Parameter {
     /// Everything a request says that could be less, those first that a job can spare least.
     pub(super) fn all(spec: &JobSpec, request: Option<&Request>) -> Vec<Self> {
-        let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
+        let fabric = spec.fabric.as_deref();
         let mut all = vec![Self::Cpus, Self::LeastCpus, Self::Memory, Self::Disk];
-        all.extend((0..shape.gpus_per_task.len()).map(|at| Self::Devices(Of::Task, at)));
-        all.extend((0..shape.gres.len()).map(|at| Self::Devices(Of::Node, at)));
-        all.extend((0..shape.gpus.len()).map(|at| Self::Devices(Of::Job, at)));
+        all.extend([Of::Task, Of::Node, Of::Job].into_iter().flat_map(|of| Self::devices(spec, of)));
         all.push(Self::OnEach);
         all.extend((0..counts(spec).len()).map(Self::Counted));
         all.extend((0..clauses(fabric).len()).map(Self::Must));
@@ -107,6 +106,11 @@ impl Parameter {
         all.extend(Self::multiples(spec));
         all.retain(|parameter| parameter.asked(spec, request).is_some());
         all
+    }
+
+    /// Every entry of some devices.
+    pub(super) fn devices(spec: &JobSpec, of: Of) -> impl Iterator<Item = Self> {
+        (0..devices(spec, of).len()).map(move |at| Self::Devices(of, at))
     }
 
     /// Every clause of `--gather` that may be a multiple.
@@ -188,7 +192,7 @@ impl Parameter {
             GatherClause::Multiple { multiple, .. } => Some(u64::from(*multiple)),
             GatherClause::Must { .. } | GatherClause::Prefer { .. } => None,
         });
-        let step = |step: u64, by: u64| step.checked_mul(by / common(step, by)).unwrap_or(step);
+        let step = |step: u64, by: u64| step.checked_mul(by / gcd(step, by)).unwrap_or(step);
         multiples.filter(|by| *by > 0).fold(1, step)
     }
 
@@ -213,12 +217,14 @@ impl Parameter {
             Self::LeastCpus => shape.min_cpus = few,
             Self::Disk => shape.tmp_disk_mb = amount,
             Self::Memory => {
-                shape.memory = shape.memory.map(|memory| match memory {
-                    MemoryNeed::PerNode(_) => MemoryNeed::PerNode(amount),
-                    MemoryNeed::PerCpu(_) => MemoryNeed::PerCpu(amount),
-                });
+                if let Some(MemoryNeed::PerNode(memory) | MemoryNeed::PerCpu(memory)) = &mut shape.memory {
+                    *memory = amount;
+                }
             }
-            Self::Devices(of, at) => set_devices(&mut spec, of, at, amount),
+            Self::Devices(of, at) => {
+                let gres = devices_mut(shape)[of as usize].get_mut(at);
+                gres.into_iter().for_each(|gres| gres.count = amount);
+            }
             Self::Counted(at) => {
                 let mut at = Some(at);
                 if let Some(features) = shape.features.as_deref_mut() {
@@ -245,28 +251,19 @@ impl Parameter {
 
     fn set_fabric(self, fabric: &mut FabricAsk, amount: u32) {
         match self {
-            Self::Multiple(at) => {
-                let clause = fabric.gather.as_mut().and_then(|gather| gather.clauses.get_mut(at));
-                if let Some(GatherClause::Multiple { multiple, .. }) = clause {
-                    *multiple = amount;
-                }
-            }
-            // It stays in its place, as a preference that delays nothing.
-            Self::Must(at) => {
-                let clause = fabric.gather.as_mut().and_then(|gather| gather.clauses.get_mut(at));
-                if let Some(clause) = clause {
-                    *clause = GatherClause::Prefer { layer: clause.layer().to_owned() };
+            Self::Multiple(at) | Self::Must(at) => {
+                match fabric.gather.as_mut().and_then(|gather| gather.clauses.get_mut(at)) {
+                    Some(GatherClause::Multiple { multiple, .. }) => *multiple = amount,
+                    // A must stays in its place, as a preference that delays nothing.
+                    Some(clause) => *clause = GatherClause::Prefer { layer: clause.layer().to_owned() },
+                    None => {}
                 }
             }
             Self::Segment => fabric.segment = Some(amount),
-            Self::Switches => {
-                if let Some(switches) = &mut fabric.switches {
-                    switches.count = amount;
-                }
-            }
+            Self::Switches => fabric.switches.iter_mut().for_each(|switches| switches.count = amount),
             Self::Links => {
-                let latency = fabric.network.is_some_and(|need| need.latency);
-                fabric.network = latency.then_some(NetworkNeed { bandwidth: None, latency });
+                let need = fabric.network.filter(|need| need.latency);
+                fabric.network = need.map(|need| NetworkNeed { bandwidth: None, ..need });
             }
             Self::Contiguous => fabric.contiguous = false,
             _ => {}
@@ -332,11 +329,7 @@ impl Parameter {
 
 impl Of {
     fn option(self) -> &'static str {
-        match self {
-            Of::Node => "--gres",
-            Of::Job => "--gpus",
-            Of::Task => "--gpus-per-task",
-        }
+        ["--gres", "--gpus", "--gpus-per-task"][self as usize]
     }
 }
 
@@ -346,30 +339,18 @@ fn plain(gres: &GresSpec) -> String {
 }
 
 fn devices(spec: &JobSpec, of: Of) -> &[GresSpec] {
-    match of {
-        Of::Node => &spec.shape.gres,
-        Of::Job => &spec.shape.gpus,
-        Of::Task => &spec.shape.gpus_per_task,
-    }
+    let shape = &spec.shape;
+    [&shape.gres, &shape.gpus, &shape.gpus_per_task][of as usize]
 }
 
-fn set_devices(spec: &mut JobSpec, of: Of, at: usize, count: u64) {
-    let all = match of {
-        Of::Node => &mut spec.shape.gres,
-        Of::Job => &mut spec.shape.gpus,
-        Of::Task => &mut spec.shape.gpus_per_task,
-    };
-    if let Some(gres) = all.get_mut(at) {
-        gres.count = count;
-    }
+/// All devices, in the order of [`Of`].
+fn devices_mut(shape: &mut Shape) -> [&mut Vec<GresSpec>; 3] {
+    [&mut shape.gres, &mut shape.gpus, &mut shape.gpus_per_task]
 }
 
 /// Leaves out what is there no more.
 pub(super) fn without_zeros(mut spec: JobSpec) -> JobSpec {
-    let shape = &mut spec.shape;
-    for all in [&mut shape.gres, &mut shape.gpus, &mut shape.gpus_per_task] {
-        all.retain(|gres| gres.count > 0);
-    }
+    devices_mut(&mut spec.shape).into_iter().for_each(|all| all.retain(|gres| gres.count > 0));
     if let Some(extra) = &mut spec.extra {
         extra.licenses.retain(|(_, count)| *count > 0);
     }
@@ -408,16 +389,10 @@ fn seconds(limit: TimeLimit) -> u64 {
 }
 
 /// A request with another number of what it counts.
-pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
+fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
     let slot = request.map(|request| (request.need.slot, request.slots.is_some()));
     match slot {
-        Some((Slot::Gpu { .. }, true)) => {
-            let mut spec = spec.clone();
-            if let Some(gpus) = spec.shape.gpus.first_mut() {
-                gpus.count = u64::from(size);
-            }
-            spec
-        }
+        Some((Slot::Gpu { .. }, true)) => Parameter::Devices(Of::Job, 0).set(spec, request, size.into()),
         None | Some((Slot::Tasks { .. }, true)) if spec.shape.tasks.is_some() || slot.is_some() => {
             let mut spec = spec.clone();
             spec.shape.tasks = Some(size);

@@ -207,16 +207,11 @@ impl Ranked {
             && now.choices == then.choices
     }
 
-    /// What it takes at least, and how far it reaches.
+    /// What it takes at least, whichever of its partitions it runs in, and how far it reaches.
     pub(super) fn at_least(&self) -> Least {
-        Least { counts: self.least(), run_time: self.shortest(), reach: self.reach }
-    }
-
-    /// What it takes at least, whichever of its partitions it runs in.
-    pub(super) fn least(&self) -> Counts {
-        let Ok(candidate) = &self.candidate else { return Counts::default() };
-        let choices = candidate.choices.iter().map(|(_, request)| Counts::of(request));
-        choices.reduce(Counts::min).unwrap_or_default()
+        let choices = self.candidate.iter().flat_map(|candidate| candidate.choices.iter());
+        let counts = choices.map(|(_, request)| Counts::of(request)).reduce(Counts::min).unwrap_or_default();
+        Least { counts, run_time: self.shortest(), reach: self.reach }
     }
 }
 
@@ -280,13 +275,10 @@ impl Measure {
     pub(super) fn rank(&mut self, input: PlanInput<'_>, job: &Job) -> Result<Ranked, Obstacle> {
         let PlanInput { cluster, forecast, now, .. } = input;
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
-        if let Some(obstacle) = obstacle(cluster, job, pending, now) {
-            return Err(obstacle);
-        }
-        if cluster.more_tasks(job) == Some(0) {
-            return Err(throttled(&job.spec));
-        }
-        if let Some(obstacle) = self.not_by_qos(&job.spec) {
+        let obstacle = obstacle(cluster, job, pending, now)
+            .or_else(|| (cluster.more_tasks(job) == Some(0)).then(|| throttled(&job.spec)))
+            .or_else(|| self.not_by_qos(&job.spec));
+        if let Some(obstacle) = obstacle {
             return Err(obstacle);
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
@@ -425,12 +417,13 @@ impl Measure {
         // Where a job starts as soon in several, it starts in the highest, as in Slurm.
         let tier = |index: usize| self.inventory.partitions[index].partition.config.priority_tier;
         choices.sort_by_key(|(index, _)| std::cmp::Reverse(tier(*index)));
+        let least = job.spec.time_min.and_then(|least| least.seconds());
         Ok(Candidate {
             attempt: job.attempt(),
             spec: Arc::clone(&job.spec),
             eligible: facts.eligible,
             run_time: facts.run_time,
-            shortest: shortest(&job.spec, facts.run_time),
+            shortest: least.map_or(facts.run_time, |least| least.clamp(1, facts.run_time)),
             gather_with: companions(cluster, &job.spec),
             choices: self.shared(choices),
             rest: Box::default(),
@@ -451,12 +444,6 @@ impl Measure {
 /// Whether a partition starts jobs now, and this one by its limits.
 fn starts(partition: &Partition, spec: &JobSpec) -> bool {
     partition.starts() && partition.config.limit(spec).is_none()
-}
-
-/// What a job that is planned to run so long is content with, seconds.
-fn shortest(spec: &JobSpec, run_time: u64) -> u64 {
-    let least = spec.time_min.and_then(|least| least.seconds());
-    least.map_or(run_time, |least| least.clamp(1, run_time))
 }
 
 /// Whether a job has waited so long that it goes before those who have not.

@@ -348,35 +348,32 @@ impl PendingOrder {
             aside: self.aside.iter().map(|(job, obstacle)| aside(*job, obstacle)).collect(),
             truncated: window.len() < self.rows.len(),
         };
-        for row in &window {
-            let Some(ranked) = self.get(row.key.job) else { continue };
-            match &ranked.candidate {
-                Ok(candidate) => queue.candidates.push(self.queued(row.key, ranked, candidate, now)),
-                Err(obstacle) => queue.aside.push(aside(row.key.job, obstacle)),
+        for job in window.iter().map(|row| row.key.job) {
+            match self.called(job, now) {
+                Some(queued) => queue.candidates.push(queued),
+                None => {
+                    let obstacle = self.get(job).and_then(|ranked| ranked.candidate.as_ref().err());
+                    queue.aside.extend(obstacle.map(|obstacle| aside(job, obstacle)));
+                }
             }
         }
         queue
     }
 
-    fn queued(&self, key: Key, ranked: &Ranked, candidate: &Arc<Candidate>, now: Time) -> Queued {
-        Queued {
-            candidate: Arc::clone(candidate),
-            key,
-            behind: if self.by_length.is_some() { ranked.by_length(key) } else { key },
+    /// A job in the line whose request makes sense, about to be looked at.
+    pub(crate) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
+        let Standing { key, ranked, .. } = self.standing.get(&job)?;
+        Some(Queued {
+            candidate: Arc::clone(ranked.candidate.as_ref().ok()?),
+            key: *key,
+            behind: if self.by_length.is_some() { ranked.by_length(*key) } else { *key },
             priority: self.measure.priority(ranked, now),
             promised: ranked.promised,
             second: false,
             dealt: 0,
             waits: 0,
             told: false,
-        }
-    }
-
-    /// A job in the line whose request makes sense, about to be looked at.
-    pub(crate) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
-        let standing = self.standing.get(&job)?;
-        let candidate = standing.ranked.candidate.as_ref().ok()?;
-        Some(self.queued(standing.key, &standing.ranked, candidate, now))
+        })
     }
 
     /// The next moment after `now` at which a plan would turn out differently although nothing happens.
@@ -512,26 +509,17 @@ impl Waits {
         Self { max_wait: policy.scheduler.max_wait.0, rules: constraints::rule_limits(policy) }
     }
 
-    /// The first moment after `now` at which time alone changes something about a job.
+    /// The first moment after `now` at which time alone changes something about a pending job: its begin, the ends of
+    /// constraints that were given only for so long, and when it has waited too long. None for a job that waits for more than
+    /// time.
     pub(crate) fn next_moment(&self, job: &Job, now: Time) -> Option<Time> {
-        self.moments(job).filter(|time| *time > now && !time.is_never()).min()
-    }
-
-    /// The moments at which time alone changes something about a pending job: its begin, the ends of constraints that were
-    /// given only for so long, and when it has waited too long. None for a job that waits for more than time.
-    fn moments<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Time> + 'a {
-        let pending = match &job.phase {
-            Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
-            Phase::Pending(_)
-            | Phase::Running { .. }
-            | Phase::Suspended(_)
-            | Phase::Completing(_)
-            | Phase::Ended(_) => None,
-        };
-        pending.into_iter().flat_map(move |pending| {
-            let eligible = pending.eligible.unwrap_or(job.submitted);
-            let aged = (self.max_wait > 0).then(|| eligible + self.max_wait);
-            constraints::relax_times(&job.spec, &self.rules, eligible).chain(aged).chain(pending.not_before)
-        })
+        let Phase::Pending(pending) = &job.phase else { return None };
+        if pending.hold.is_some() || job.waits_for.is_some() {
+            return None;
+        }
+        let eligible = pending.eligible.unwrap_or(job.submitted);
+        let aged = (self.max_wait > 0).then(|| eligible + self.max_wait);
+        let relaxed = constraints::relax_times(&job.spec, &self.rules, eligible);
+        relaxed.chain(aged).chain(pending.not_before).filter(|time| *time > now && !time.is_never()).min()
     }
 }

@@ -414,7 +414,7 @@ fn features(wisher: &Wisher<'_>) -> Result<(), Refusal> {
     let Some(wanted) = &wisher.spec.shape.features else { return Ok(()) };
     let known = known_features(wisher);
     for name in wanted.names() {
-        if known.binary_search(&name).is_err() {
+        if !known.contains(name) {
             if let Err(ambiguous @ LookupError::Ambiguous { .. }) = wisher.fabric.find(name) {
                 return refuse(RefusalKind::Features, format!("--constraint: {ambiguous}"));
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::queue::chunks::Key;
-use super::request::part::Part;
+use super::request::Part;
 use super::timeline::licenses::{WantedLicenses, wanted};
 use super::timeline::realm::Realms;
 use crate::id::{JobId, NodeId};

@@ -22,8 +22,7 @@ use super::explain;
 use super::inventory::{Inventory, fabric_for};
 use super::plan::{Start, StartPart};
 use super::queue::{Candidate, Choices};
-use super::request::part::Part;
-use super::request::{Need, Request};
+use super::request::{Need, Part, Request};
 use super::space::Query;
 
 /// What a job admits, besides its need: realm and partition, which of the fabrics with a name, constraint, the alternative

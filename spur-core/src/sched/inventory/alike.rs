@@ -25,12 +25,6 @@ struct Known<T> {
     what: T,
 }
 
-impl<T> Known<T> {
-    fn is_like(&self, partition: usize, spec: &JobSpec) -> bool {
-        self.partition == partition && self.shape == spec.shape && self.fabric == spec.fabric
-    }
-}
-
 impl<T, const MANY: usize> Default for Alike<T, MANY> {
     fn default() -> Self {
         Self(Mutex::default())
@@ -41,7 +35,9 @@ impl<T: Clone, const MANY: usize> Alike<T, MANY> {
     /// What was found out about a request like this one. While another thread looks, nothing is known.
     pub(crate) fn find(&self, partition: usize, spec: &JobSpec) -> Option<T> {
         let mut all = self.0.try_lock().ok()?;
-        let at = all.iter().position(|known| known.is_like(partition, spec))?;
+        let at = all.iter().position(|known| {
+            (known.partition, &known.shape, &known.fabric) == (partition, &spec.shape, &spec.fabric)
+        })?;
         let known = all.remove(at)?;
         let what = known.what.clone();
         all.push_front(known);

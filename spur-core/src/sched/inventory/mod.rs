@@ -5,6 +5,7 @@
 mod alike;
 pub(super) mod amounts;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use fixedbitset::FixedBitSet;
@@ -179,9 +180,7 @@ impl Inventory {
 /// The nodes of the leaves of some nodes, without these.
 pub(super) fn others_of_leaves(fabric: &Fabric, nodes: &[NodeId]) -> Vec<NodeId> {
     let leaves = nodes.iter().filter_map(|node| fabric.pos(*node)).filter_map(|pos| fabric.leaf_of(pos));
-    let mut leaves: Vec<DomainId> = leaves.collect();
-    leaves.sort_unstable();
-    leaves.dedup();
+    let leaves: BTreeSet<DomainId> = leaves.collect();
     let positions = leaves.into_iter().flat_map(|leaf| fabric.domain(leaf).range());
     let ids = positions.map(|index| fabric.node(Pos::at(index)));
     ids.filter(|id| !nodes.contains(id)).collect()

@@ -12,7 +12,7 @@ use crate::sched::planned_starts::{Reservation, Reservations, Turn};
 use crate::sched::prospect::Prospect;
 use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::queue::{Candidate, Queued};
-use crate::sched::request::part::Part;
+use crate::sched::request::Part;
 use crate::sched::space::{Hit, Space};
 use crate::sched::timeline::realm::OPEN;
 use crate::text::time::Time;

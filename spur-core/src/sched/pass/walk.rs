@@ -12,7 +12,7 @@ use crate::sched::plan::{Plan, Start};
 use crate::sched::planned_starts::{Reservation, Reservations};
 use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
-use crate::sched::request::part::Part;
+use crate::sched::request::Part;
 use crate::sched::shorter_time;
 use crate::sched::space::{Hit, Query, Space};
 use crate::sched::subject::Subject;

@@ -1,8 +1,7 @@
 //! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use fixedbitset::FixedBitSet;
 
 use crate::cluster::Partition;
 use crate::id::NodeId;
@@ -12,9 +11,10 @@ use crate::model::job::{FabricAsk, JobSpec, Sharing};
 use crate::model::topology::TopologyConfig;
 use crate::sched::inventory::amounts::ClassId;
 use crate::sched::inventory::{self, Inventory};
-use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
-use crate::sched::request::eligible_nodes::{Filter, known_features, named};
-use crate::sched::request::{Request, Slot, common, gpus};
+use crate::sched::place::{self, Ask, AskError, Resolved, Wish, gcd};
+use crate::sched::request::eligible_nodes::{Filter, known_features, named, positions_where};
+use crate::sched::request::{Request, Slot, gpus};
+use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
@@ -155,7 +155,7 @@ impl<'a> Wisher<'a> {
         resolved.warnings.extend(self.unknown_wish(wish.asked));
         if let Slot::Tasks { each } = need.slot {
             // Multiples are of tasks.
-            let of_slots = |by: u32| by / u32::try_from(common(by.into(), each.into())).unwrap_or(1).max(1);
+            let of_slots = |by: u32| by / u32::try_from(gcd(by.into(), each.into())).unwrap_or(1);
             resolved.ask.multiples.iter_mut().for_each(|(_, by)| *by = of_slots(*by));
         }
         Ok(resolved)
@@ -165,7 +165,7 @@ impl<'a> Wisher<'a> {
     fn unknown_wish(&self, asked: &FabricAsk) -> Option<String> {
         let wish = place::wished_features(self.fabric, asked)?;
         let known = known_features(self);
-        let unknown = |name: &&str| known.binary_search(name).is_err();
+        let unknown = |name: &&str| !known.contains(*name);
         let name = wish.names().into_iter().find(unknown)?;
         let said = match self.fabric.find(name) {
             Err(ambiguous @ LookupError::Ambiguous { .. }) => ambiguous.to_string(),
@@ -225,27 +225,25 @@ impl<'a> Wisher<'a> {
         if let Some(nodelist) = &self.spec.shape.nodelist {
             let position =
                 |name: &String| fabric.pos_named(name).ok_or_else(|| format!("there is no node {name}"));
-            let required: Result<Vec<Pos>, String> = named(fabric, nodelist)?.iter().map(position).collect();
-            ask.required = required?;
-            ask.required.sort_unstable();
-            ask.required.dedup();
+            let required: Result<BTreeSet<Pos>, String> =
+                named(fabric, nodelist)?.iter().map(position).collect();
+            ask.required = required?.into_iter().collect();
             let least = u32::try_from(ask.required.len()).unwrap_or(u32::MAX);
             ask.nodes = ask.nodes.map(|(min, max)| (min.max(least), max.max(least)));
         }
         if let Some(features) = &self.spec.shape.features {
             for (wanted, count) in features.counts() {
-                let mut set = FixedBitSet::with_capacity(fabric.len());
-                for index in 0..fabric.len() {
-                    let pos = Pos::at(index);
-                    let own = &self.inventory.nodes[fabric.node(pos).index()].shape.features;
-                    let domains = fabric.features(pos);
-                    let has = |name: &str| own.iter().any(|own| **own == *name) || domains.contains(name);
-                    set.set(index, wanted.admits(&has));
-                }
-                ask.counts.push((set, count));
+                ask.counts.push((positions_where(fabric, |node| self.has_features(node, wanted)), count));
             }
         }
         Ok(ask)
+    }
+
+    /// Whether a node has the features that are wanted, itself or by the domains that it is in.
+    pub(super) fn has_features(&self, node: NodeId, wanted: &FeatureExpr) -> bool {
+        let own = &self.inventory.nodes[node.index()].shape.features;
+        let domains = self.fabric.pos(node).map(|pos| self.fabric.features(pos)).unwrap_or_default();
+        wanted.admits(&|name: &str| own.iter().any(|own| **own == *name) || domains.contains(name))
     }
 
     /// The domain that holds the job which `--gather-with` names.

@@ -1,5 +1,6 @@
 //! Which nodes a job may use at all, and how its fabric sees them: shared by all jobs that say the same.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
@@ -231,16 +232,14 @@ pub(crate) fn most_alternatives(spec: &JobSpec) -> usize {
     wish.map_or(0, ways) + spec.shape.features.as_deref().map_or(1, ways)
 }
 
-/// The features that nodes have in a partition: their own, and the names of the domains they are in; sorted.
-pub(crate) fn known_features<'a>(wisher: &Wisher<'a>) -> Vec<&'a str> {
+/// The features that nodes have in a partition: their own, and the names of the domains they are in.
+pub(crate) fn known_features<'a>(wisher: &Wisher<'a>) -> BTreeSet<&'a str> {
     let Wisher { inventory, fabric, .. } = *wisher;
-    let mut known: Vec<&str> = Vec::new();
+    let mut known = BTreeSet::new();
     for id in &wisher.partition().nodes {
         known.extend(inventory.nodes[id.index()].shape.features.iter().map(|feature| &**feature));
         known.extend(fabric.pos(*id).map(|pos| fabric.features(pos)).unwrap_or_default());
     }
-    known.sort_unstable();
-    known.dedup();
     known
 }
 
@@ -265,8 +264,7 @@ impl<'a> Filter<'a> {
         let mut admitted = wisher.partition().members.clone();
         admitted.grow(inventory.nodes.len());
         for (index, node) in inventory.nodes.iter().enumerate() {
-            let admits = node.configured && self.admits(fabric, NodeId::at(index), &node.shape.features);
-            if !admits {
+            if !(node.configured && self.admits(wisher, NodeId::at(index))) {
                 admitted.set(index, false);
             }
         }
@@ -281,19 +279,10 @@ impl<'a> Filter<'a> {
     }
 
     /// Whether a node will do; `exclude` is the caller's affair.
-    fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
-        if self.within.is_some_and(|within| !within.holds(node))
-            || self.without.iter().any(|without| without.holds(node))
-        {
-            return false;
-        }
-        if self.features.is_none() && self.shared.is_empty() {
-            return true;
-        }
-        let domains = fabric.pos(node).map(|pos| fabric.features(pos)).unwrap_or_default();
-        let has = |name: &str| features.iter().any(|feature| **feature == *name) || domains.contains(name);
-        self.features.is_none_or(|features| features.admits(&has))
-            && self.shared.iter().all(|alternative| alternative.admits(&has))
+    fn admits(&self, wisher: &Wisher<'_>, node: NodeId) -> bool {
+        self.within.is_none_or(|within| within.holds(node))
+            && !self.without.iter().any(|without| without.holds(node))
+            && self.features.iter().chain(self.shared).all(|wanted| wisher.has_features(node, wanted))
     }
 }
 
@@ -318,7 +307,7 @@ fn idle(
         false => 0,
     };
     let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(Pos::at(index)))).collect();
-    if need.counts_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
+    if need.counts_nodes() { Slots::whole(fabric, open(&slots)) } else { Slots::tasks(fabric, slots) }
 }
 
 /// How jobs have fared at each position of a fabric, in millionths; `None` where no node was lost with any.
@@ -337,12 +326,7 @@ fn by_class(inventory: &Inventory, need: &Need) -> Arc<[u32]> {
 
 /// Slots from their number at each position.
 pub(crate) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
-    if need.counts_whole_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
-}
-
-/// The positions that have a slot, as whole nodes.
-fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
-    Slots::whole(fabric, open(slots))
+    if need.counts_whole_nodes() { Slots::whole(fabric, open(&slots)) } else { Slots::tasks(fabric, slots) }
 }
 
 /// Shows `look` slots with other numbers at some positions, and puts back what these had.

@@ -10,11 +10,14 @@ pub(super) mod counts;
 pub(super) mod domains;
 pub(super) mod eligible_nodes;
 mod need;
-pub(super) mod part;
 pub(super) mod whole_leaves;
 
+use std::sync::Arc;
+
+use crate::id::NodeId;
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{JobSpec, Shape, Sharing};
+use crate::sched::place::gcd;
 use crate::text::gres::GresSpec;
 
 use need::gpus;
@@ -73,14 +76,9 @@ impl Request {
         let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
         let per_node = shape.tasks_per_node.unwrap_or(1);
         // With both -N and --ntasks-per-node every node has the same tasks, so nodes are all that is counted.
-        let by_nodes = match (nodes, shape.tasks) {
-            (Some(_), None) => true,
-            (Some((min, max)), Some(tasks)) => {
-                min == max
-                    && shape.tasks_per_node.is_some_and(|per_node| min.checked_mul(per_node) == Some(tasks))
-            }
-            (None, _) => false,
-        };
+        let all_tasks = |nodes: u32| nodes.checked_mul(shape.tasks_per_node?);
+        let by_nodes = nodes
+            .is_some_and(|(min, max)| shape.tasks.is_none() || min == max && all_tasks(min) == shape.tasks);
         let slot = if by_nodes { Slot::Node { tasks: per_node } } else { Slot::TASK };
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
         let mut request =
@@ -120,8 +118,7 @@ impl Request {
         let by_node = shape.tasks_per_node.is_some_and(|tasks| tasks > 1);
         match (self.nodes, shape.tasks) {
             (nodes, Some(tasks)) if self.need.slot.counts_tasks() => {
-                let shares =
-                    shape.gpus.iter().fold(u64::from(tasks), |shares, gpus| common(shares, gpus.count));
+                let shares = shape.gpus.iter().fold(u64::from(tasks), |shares, gpus| gcd(shares, gpus.count));
                 let shares = u32::try_from(shares).unwrap_or(tasks);
                 let (min, max) = nodes.unwrap_or((1, u32::MAX));
                 if shares >= min.max(2) && self.need.share_tasks(tasks / shares) {
@@ -198,6 +195,14 @@ impl Request {
     }
 }
 
+/// What a job is given on one node; or, without slots, what it keeps others from using there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) node: NodeId,
+    pub(crate) slots: u32,
+    pub(crate) taken: Arc<[u64]>,
+}
+
 /// Fewest nodes and CPUs of a job: what orders and priorities call its size.
 #[must_use]
 pub fn least(shape: &Shape) -> (u32, u64) {
@@ -205,11 +210,6 @@ pub fn least(shape: &Shape) -> (u32, u64) {
     let by_node = nodes.saturating_mul(shape.tasks_per_node.unwrap_or(1));
     let tasks = shape.tasks.unwrap_or(by_node);
     (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
-}
-
-/// The greatest divisor that two numbers have in common.
-pub(super) fn common(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { common(other, one % other) }
 }
 
 /// Whether the job asks for GPUs by their number in all.

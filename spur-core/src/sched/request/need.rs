@@ -173,8 +173,7 @@ impl Need {
         });
         let most = match self.slot {
             Slot::Node { .. } if self.whole => 1,
-            Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
-            Slot::Tasks { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
+            Slot::Node { .. } | Slot::Tasks { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
             Slot::Gpu { .. } => amount[GRES..].iter().sum(),
         };
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));

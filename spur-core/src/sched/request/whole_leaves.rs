@@ -6,8 +6,7 @@ use crate::model::job::{JobSpec, Sharing};
 use crate::sched::inventory::{Inventory, fabric_for, others_of_leaves};
 
 use super::constraints::Wisher;
-use super::part::Part;
-use super::{BadRequest, Request};
+use super::{BadRequest, Part, Request};
 
 impl Inventory {
     /// The fewest nodes of a partition that a job can run on when nothing else does; `None` if it never can.

@@ -13,14 +13,13 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
-use crate::sched::request::{Need, Scarce};
+use crate::sched::request::{Need, Part, Scarce};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
 use crate::text::time::Time;
 
 use super::trial::occupied;
-use crate::sched::request::part::Part;
 use crate::sched::space::{Aside, Aspect, Hit, Query, Space};
 
 use super::State;

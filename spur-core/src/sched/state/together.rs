@@ -10,7 +10,7 @@ use crate::sched::timeline::licenses::{Asked, WantedLicenses};
 use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 use crate::text::time::Time;
 
-use crate::sched::request::part::Part;
+use crate::sched::request::Part;
 use crate::sched::space::{Aspect, Hit, Query, Space};
 
 /// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.

@@ -27,8 +27,7 @@ use crate::text::gather::HetGather;
 
 use super::inventory::Inventory;
 use super::place::{Ask, Placement, layer_named};
-use super::request::Need;
-use super::request::part::Part;
+use super::request::{Need, Part};
 use search::{JointPlacement, JointSearch};
 
 /// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.

@@ -13,8 +13,8 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Ask, Mode, Placement, Slots, Strategy, View};
+use crate::sched::request::Part;
 use crate::sched::request::eligible_nodes::slots_by_position;
-use crate::sched::request::part::Part;
 
 use super::rank::{fit, locality};
 use super::{Member, Seat};

@@ -23,7 +23,7 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
-use crate::model::config::{Policy, PreemptBy, PreemptCost};
+use crate::model::config::{Policy, PreemptBy};
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
@@ -120,8 +120,6 @@ pub(super) enum NoWay {
 #[derive(Debug, Default)]
 pub(super) struct Field {
     policy: Arc<Policy>,
-    by: PreemptCost,
-    by_domain: bool,
     /// By node; empty where nobody preempts anybody.
     free: Vec<Amount>,
     victims: Vec<Victim>,
@@ -166,13 +164,7 @@ impl Field {
             return Self::default();
         }
         let free = (0..inventory.nodes.len()).map(|index| full(inventory, NodeId::at(index)));
-        let mut field = Self {
-            policy: Arc::clone(whole),
-            by: policy.cost,
-            by_domain: policy.topology,
-            free: free.collect(),
-            ..Self::default()
-        };
+        let mut field = Self { policy: Arc::clone(whole), free: free.collect(), ..Self::default() };
         for job in cluster.jobs().active() {
             let Some(alloc) = job.phase.alloc().filter(|_| stays(&job.phase)) else { continue };
             let mut held = held(inventory, job, alloc);
@@ -310,7 +302,8 @@ impl Field {
         let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank, claimants);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         self.cheaper((rank, None), |free| {
-            Group::new(inventory, claimants, near, free, &self.victims, self.by).cheapest(&may)
+            Group::new(inventory, claimants, near, free, &self.victims, self.policy.preempt.cost)
+                .cheapest(&may)
         })
     }
 
@@ -326,7 +319,7 @@ impl Field {
             self.takeovers(caller).for_each(|(_, kept)| add(&mut freed, &kept.held));
             cheapest(&freed)
         });
-        let price = |choice: &Choice| choice.loss.price(self.by);
+        let price = |choice: &Choice| choice.loss.price(self.policy.preempt.cost);
         let choice = match (mine, theirs) {
             (Some(mine), Some(theirs)) if price(&theirs) < price(&mine) => theirs,
             (Some(mine), _) => mine,
@@ -395,12 +388,13 @@ impl Field {
             }
             let here = range.clone().map(|index| fabric.node(Pos::at(index)));
             let here = here.flat_map(|node| &on_node[node.index()]);
-            let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
-            local.sort_unstable();
-            local.dedup();
-            let search = VictimSearch::new(freed, &base, &self.victims, local, self.by);
+            let local: BTreeSet<usize> = here.map(|(index, _)| *index).collect();
+            let local = local.into_iter().collect();
+            let search = VictimSearch::new(freed, &base, &self.victims, local, self.policy.preempt.cost);
             let waste = room - request.min_slots();
-            searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
+            searches.extend(
+                search.bound.map(|bound| (bound.price(self.policy.preempt.cost), waste, range.start, search)),
+            );
         }
         searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
         let (found, exact) = self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))?;
@@ -418,7 +412,7 @@ impl Field {
         let mut best: Option<(u64, search::VictimSet)> = None;
         for (bound, waste, _, search) in searches {
             let limit = best.as_ref().map(|(wasted, best)| {
-                let [first, second, third] = best.loss.price(self.by);
+                let [first, second, third] = best.loss.price(self.policy.preempt.cost);
                 // Of equal cost is good enough where less is wasted.
                 [first, second, third + u64::from(waste < *wasted)]
             });
@@ -440,7 +434,7 @@ impl Field {
         if flat || fabric.roots().is_empty() {
             return vec![None];
         }
-        if !self.by_domain {
+        if !self.policy.preempt.topology {
             return fabric.roots().iter().copied().map(Some).collect();
         }
         let highest = freed.claimant.asks.first().and_then(|ask| ask.must).unwrap_or(fabric.top());
@@ -480,7 +474,7 @@ impl Field {
             victims: victims.iter().map(|victim| victim.attempt).collect(),
             seats: choice.seats,
             exact: choice.exact,
-            price: choice.loss.price(self.by),
+            price: choice.loss.price(self.policy.preempt.cost),
         }
     }
 

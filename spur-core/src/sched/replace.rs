@@ -48,7 +48,7 @@ struct ReplacementSearch<'a> {
     /// Nodes that other jobs close by having whole leaves to themselves.
     closed: &'a FixedBitSet,
     /// Where all of it has to stay.
-    bounds: Range<usize>,
+    bounds: &'a Range<usize>,
 }
 
 /// Nodes in the places of as many as can be replaced now, and the record of the job with them; `None` if there is none.
@@ -73,16 +73,17 @@ pub fn find(
     let stages = wisher.first_stages().ok()?;
     let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
     let stage = stages.iter().find(as_started).or(stages.last())?;
-    let bounds = bounds(cluster, job, alloc, (fabric, stage.ask()));
+    let (need, ask) = (&request.need, stage.ask());
+    let bounds = &bounds(cluster, job, alloc, (fabric, ask));
     // A whole leaf may be free for it when any node of that is.
-    let touched = touched.filter(|_| !stage.ask().whole_leaves);
+    let touched = touched.filter(|_| !ask.whole_leaves);
     // Who is out of reach or full is told here, before anything is made for all nodes.
     let may_serve = |id: &NodeId| {
         let has_room = cluster.node(*id).is_some_and(|node| may_have_room(node, alloc.exclusive));
         has_room && fabric.pos(*id).is_some_and(|pos| bounds.contains(&pos.index()))
     };
     touched.unwrap_or(&inventory.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
-    let closed = closed(cluster, &inventory, id);
+    let closed = &closed(cluster, &inventory, id);
     let within = own_reservation(cluster, alloc);
     for alternative in alternatives(&job.spec, fabric) {
         let filter = Filter { within, ..alternative.filter(&job.spec.shape) };
@@ -90,8 +91,7 @@ pub fn find(
         if !alloc.nodes.iter().all(|part| eligible.pos(part.node.0).is_some()) {
             continue;
         }
-        let (need, eligible, ask, closed, bounds) =
-            (&request.need, &eligible, stage.ask(), &closed, bounds.clone());
+        let eligible = &eligible;
         let search =
             ReplacementSearch { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds };
         let found = search.all();

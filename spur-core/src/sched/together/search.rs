@@ -49,16 +49,19 @@ impl JointPlacement {
     pub(super) fn is_better_than(&self, other: &JointPlacement) -> bool {
         let (mine, theirs) = (&self.placed, &other.placed);
         let fits = || mine.iter().map(|own| &own.fit).cmp(theirs.iter().map(|other| &other.fit));
-        let shares = |of: &[PlacedComponent]| -> Vec<Vec<(Pos, u32)>> {
-            of.iter().map(|placed| placed.seat.placement.shares.clone()).collect()
-        };
+        let shares = || mine.iter().map(shares_of).cmp(theirs.iter().map(shares_of));
         self.near
             .cmp(&other.near)
             .then_with(|| localities(mine).cmp(localities(theirs)))
             .then_with(fits)
-            .then_with(|| shares(mine).cmp(&shares(theirs)))
+            .then_with(shares)
             .is_lt()
     }
+}
+
+/// What a component takes of each position.
+fn shares_of(placed: &PlacedComponent) -> &[(Pos, u32)] {
+    &placed.seat.placement.shares
 }
 
 /// How local each component is.
@@ -263,7 +266,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
                 // Those behind it are no better.
                 return;
             }
-            let shares = Bounds::Shares(&option.seat.placement.shares);
+            let shares = Bounds::Shares(shares_of(&option));
             if self.leaves_enough(member, &option, within)
                 && (option.allowed || self.try_one(member, shares).is_some())
             {
@@ -584,11 +587,8 @@ pub(super) fn positions(fabric: &Fabric, within: Option<&FixedBitSet>) -> impl I
 
 /// The best first, each once.
 fn in_order(mut options: Vec<PlacedComponent>) -> Vec<PlacedComponent> {
-    let key = |option: &PlacedComponent| {
-        (option.locality.clone(), option.fit.clone(), option.seat.placement.shares.clone())
-    };
-    options.sort_by_cached_key(key);
-    options.dedup_by(|a, b| a.seat.placement.shares == b.seat.placement.shares);
+    options.sort_by_cached_key(|one| (one.locality.clone(), one.fit.clone(), shares_of(one).to_vec()));
+    options.dedup_by(|a, b| shares_of(a) == shares_of(b));
     options
 }
 

@@ -27,8 +27,8 @@ mod oracle;
 pub use answer::{Lost, LostWhy, Misfit, MisfitKind, Missed, Placement, Unit};
 pub(crate) use ask::layer_named;
 pub use ask::{
-    Ask, AskError, BlockRule, Containment, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy,
-    Wish, resolve, strategy, wished_features,
+    Ask, AskError, BlockRule, Frame, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy, Wish,
+    resolve, strategy, wished_features,
 };
 pub use dispatch::place;
 pub use explain::{Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};

@@ -1,7 +1,9 @@
 //! The block rule: a guarantee by configured size, whatever is free or down now.
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
-use crate::sched::place::slots::Slots;
+use crate::sched::place::slots::{Slots, View};
+
+use super::{Ask, Strategy};
 
 /// What every domain could hold, over the nodes that are admitted.
 ///
@@ -17,13 +19,34 @@ pub struct BlockRule<'f> {
     largest: Vec<(u32, u64)>,
 }
 
-/// Where the block rule wants a job of a given size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Containment {
-    /// One domain that counts for this layer holds it; None: the whole topology.
+/// What the rule of the topology adds to an ask for one number of nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// One domain that counts for this layer, or a lower one, holds the job; None: any root, or the whole topology.
     pub within: Option<Layer>,
-    /// It touches at most that many domains of the layer below.
+    /// At most that many domains of the layer: where the block rule says so, of the one below.
     pub touch: Option<(Layer, u32)>,
+    /// Domains of the layer hold multiples of so many nodes: the segments.
+    pub(crate) unit: Option<(Layer, u32)>,
+    /// At most so many nodes of one leaf.
+    pub(crate) leaf_nodes: Option<u32>,
+}
+
+impl Frame {
+    /// The lowest layer that has to hold the job, and the limit that the block rule sets on the layer below.
+    pub(crate) fn of(view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Self {
+        if ask.strategy != Strategy::Block {
+            return Self { within: ask.must, ..Self::default() };
+        }
+        let slots = if nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
+        let rule = BlockRule::new(view.fabric, view.idle).containment(nodes.unwrap_or(0), slots);
+        Self { within: lower(rule.within, ask.must), ..rule }
+    }
+}
+
+/// The lower of two layers that have to hold a job.
+pub(crate) fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
+    a.into_iter().chain(b).min()
 }
 
 impl<'f> BlockRule<'f> {
@@ -50,13 +73,13 @@ impl<'f> BlockRule<'f> {
 
     /// Where a job of so many nodes and slots belongs; either may be 0 where the job does not say.
     #[must_use]
-    pub fn containment(&self, nodes: u32, slots: u64) -> Containment {
+    pub fn containment(&self, nodes: u32, slots: u64) -> Frame {
         let top = self.largest.len();
         let holds = |&(most_nodes, most_slots): &(u32, u64)| nodes <= most_nodes && slots <= most_slots;
         let within = (1..top).find(|&layer| holds(&self.largest[layer])).map(layer);
         let below = within.map_or(top, Layer::index) - 1;
         let touch = (below > 0).then(|| (layer(below), self.fewest(within, layer(below), (nodes, slots))));
-        Containment { within, touch }
+        Frame { within, touch, ..Frame::default() }
     }
 
     /// The fewest domains of a layer, below one domain of another (any root), that could hold so many nodes and slots.

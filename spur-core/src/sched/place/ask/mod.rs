@@ -11,7 +11,8 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::{ScoreBefore, WeightsConfig};
 
 pub use crate::text::gather::Placement as Mode;
-pub use block::{BlockRule, Containment};
+pub(super) use block::lower;
+pub use block::{BlockRule, Frame};
 pub(crate) use resolve::layer_named;
 pub use resolve::{AskError, NoMultiple, Resolved, Wish, resolve, strategy, wished_features};
 

@@ -6,8 +6,8 @@ mod relax;
 use crate::model::fabric::Layer;
 
 use super::answer::{Missed, Placement};
-use super::ask::{Ask, Strategy};
-use super::problem::{Cost, Meter, NARROW, Narrow, Problem, Ranked, lower};
+use super::ask::{Ask, Strategy, lower};
+use super::problem::{Cost, Meter, NARROW, Narrow, Problem, Ranked};
 use super::slots::View;
 use super::special::Equal;
 use super::{flat, pareto, special};

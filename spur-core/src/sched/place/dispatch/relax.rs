@@ -11,8 +11,8 @@ use crate::model::fabric::Pos;
 use super::outline::are_side_by_side;
 use super::{is_exact, search};
 use crate::sched::place::answer::{Missed, Placement};
-use crate::sched::place::ask::{Ask, Mode, Strategy};
-use crate::sched::place::problem::{Meter, Problem, Rank, lower};
+use crate::sched::place::ask::{Ask, Mode, Strategy, lower};
+use crate::sched::place::problem::{Meter, Problem, Rank};
 use crate::sched::place::slots::View;
 
 /// Leaves out something that a question can be asked without; it stays the same where that is not asked.

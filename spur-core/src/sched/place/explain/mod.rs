@@ -6,10 +6,10 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::sched::place::answer::{Misfit, MisfitKind, Missed, Placement, Unit};
-use crate::sched::place::ask::{Ask, Strategy};
+use crate::sched::place::ask::{Ask, Frame, Strategy};
 use crate::sched::place::dispatch::place;
 use crate::sched::place::pareto::may_hold;
-use crate::sched::place::problem::{Frame, Meter, Problem, positions};
+use crate::sched::place::problem::{Meter, Problem, positions};
 use crate::sched::place::slots::View;
 
 pub use words::{Nearest, Never, hold_fewer, refusal};

@@ -24,7 +24,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::model::fabric::{Domain, DomainId, Fabric, Layer, Pos};
 use crate::sched::place::answer::Placement;
-use crate::sched::place::ask::{Ask, BlockRule, Mode, Strategy};
+use crate::sched::place::ask::{Ask, Frame, Mode};
 use crate::sched::place::slots::View;
 
 pub(super) use crate::sched::place::slots::{position, positions};
@@ -74,36 +74,6 @@ impl Layout {
     pub(super) fn tail(&self, layer: usize) -> usize {
         self.span(layer) + self.layers
     }
-}
-
-/// What the rule of the topology adds to an ask for one number of nodes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Frame {
-    /// The lowest layer one domain of which must hold the job; None: any root will do.
-    pub(super) within: Option<Layer>,
-    /// At most that many domains of the layer.
-    pub(super) touch: Option<(Layer, u32)>,
-    /// Domains of the layer hold multiples of so many nodes: the segments.
-    pub(super) unit: Option<(Layer, u32)>,
-    /// At most so many nodes of one leaf.
-    pub(super) leaf_nodes: Option<u32>,
-}
-
-impl Frame {
-    /// The lowest layer that has to hold the job, and the limit that the block rule sets on the layer below.
-    pub(super) fn of(view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Self {
-        if ask.strategy != Strategy::Block {
-            return Self { within: ask.must, ..Self::default() };
-        }
-        let slots = if nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
-        let rule = BlockRule::new(view.fabric, view.idle).containment(nodes.unwrap_or(0), slots);
-        Self { within: lower(rule.within, ask.must), touch: rule.touch, ..Self::default() }
-    }
-}
-
-/// The lower of two layers that have to hold a job.
-pub(super) fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
-    a.into_iter().chain(b).min()
 }
 
 /// The fewest and the most nodes that some domains may give.

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::answer::{Missed, Placement};
-use crate::sched::place::ask::{Ask, BlockRule, Containment, Segment};
+use crate::sched::place::ask::{Ask, BlockRule, Frame, Segment, lower};
 use crate::sched::place::dispatch::{solve, solve_ranked};
-use crate::sched::place::problem::{Frame, Limits, Meter, Problem, Rank, lower};
+use crate::sched::place::problem::{Limits, Meter, Problem, Rank};
 use crate::sched::place::slots::{Slots, View, bottom_up, narrow};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
@@ -123,7 +123,7 @@ impl SegmentSearch<'_> {
     /// Where consolidated segments want the job as a whole: sizes are counted in whole segments, as many as would find room in
     /// a domain that nobody else uses. What lies below the domain that holds a segment holds none: what the job touches there
     /// is what its segments may touch.
-    fn whole_job(&mut self, idle: &Slots, nodes: u32, home: Layer) -> Containment {
+    fn whole_job(&mut self, idle: &Slots, nodes: u32, home: Layer) -> Frame {
         let (fabric, size) = (self.fabric, self.packing.size);
         let holds = bottom_up(fabric, |id, domain, below| {
             let mut most = below.map_or_else(|| idle.nodes_of(id), narrow);
@@ -139,7 +139,7 @@ impl SegmentSearch<'_> {
             most
         });
         let whole = BlockRule::from_sizes(fabric, |id| (holds[id.index()], 0)).containment(nodes, 0);
-        Containment { touch: whole.touch.filter(|(layer, _)| *layer >= home), ..whole }
+        Frame { touch: whole.touch.filter(|(layer, _)| *layer >= home), ..whole }
     }
 
     /// The most nodes, in whole segments, that blocks of the given room can hold; no limit where any sum will do.

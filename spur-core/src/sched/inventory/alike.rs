@@ -7,7 +7,7 @@ use crate::model::job::{FabricAsk, JobSpec, Shape};
 
 /// The last `MANY` requests of which something was found out that follows from what stands: when a node or the policy changes,
 /// all are judged anew.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Alike<T, const MANY: usize>(Mutex<VecDeque<Known<T>>>);
 
 /// The requests that were accepted last, and what their users should know.
@@ -23,12 +23,6 @@ struct Known<T> {
     shape: Shape,
     fabric: Option<Box<FabricAsk>>,
     what: T,
-}
-
-impl<T, const MANY: usize> Default for Alike<T, MANY> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
 }
 
 impl<T: Clone, const MANY: usize> Alike<T, MANY> {

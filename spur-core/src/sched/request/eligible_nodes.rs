@@ -57,10 +57,7 @@ impl EligibleNodes {
     /// A name in a hostlist that means nothing.
     pub(crate) fn new(outline: usize, wisher: &Wisher<'_>, filter: &Filter<'_>) -> Result<Self, String> {
         let Wisher { inventory, fabric, request, .. } = *wisher;
-        let need = &request.need;
         let admitted = filter.admitted(wisher)?;
-        let of_class = by_class(inventory, need);
-        let idle = Arc::new(idle(inventory, fabric, &admitted, need, &of_class));
         let weight = |index| inventory.nodes[fabric.node(Pos::at(index)).index()].weight;
         let weights = Weights::new((0..fabric.len()).map(weight).collect());
         let mut positions_of = vec![NOWHERE; inventory.nodes.len()];
@@ -72,29 +69,41 @@ impl EligibleNodes {
             .zip(&mut seats)
             .filter(|(node, _)| !admitted.contains(*node))
             .for_each(|(_, seat)| *seat = NOWHERE);
-        Ok(Self {
+        let unseen = Self {
             outline,
             positions: positions_of.into(),
             seats: seats.into(),
             fabric: Arc::clone(fabric),
             admitted: Arc::new(admitted),
-            idle,
-            of_class,
-            is_whole: need.counts_whole_nodes(),
+            idle: Arc::default(),
+            of_class: Arc::default(),
+            is_whole: false,
             weights: (!weights.are_equal()).then(|| Arc::new(weights)),
             performance: performance(inventory, fabric),
-        })
+        };
+        Ok(unseen.seen_by(inventory, &request.need))
     }
 
     /// These nodes through the same fabric, seen by another need.
     pub(crate) fn seen_by(&self, inventory: &Inventory, need: &Need) -> Self {
         let of_class = by_class(inventory, need);
-        let same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;
-        let idle = match same {
-            true => Arc::clone(&self.idle),
-            false => Arc::new(idle(inventory, &self.fabric, &self.admitted, need, &of_class)),
-        };
+        let is_same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;
+        let idle = if is_same { Arc::clone(&self.idle) } else { self.idle(inventory, need, &of_class) };
         Self { idle, of_class, is_whole: need.counts_whole_nodes(), ..self.clone() }
+    }
+
+    /// What a need sees of an idle cluster, given what it sees of each class of nodes.
+    fn idle(&self, inventory: &Inventory, need: &Need, of_class: &[u32]) -> Arc<Slots> {
+        let slots_of = |node: NodeId| match self.admitted.contains(node.index()) {
+            true => of_class[inventory.nodes[node.index()].class.index()],
+            false => 0,
+        };
+        let fabric = &self.fabric;
+        let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(Pos::at(index)))).collect();
+        Arc::new(match need.counts_nodes() {
+            true => Slots::whole(fabric, open(&slots)),
+            false => Slots::tasks(fabric, slots),
+        })
     }
 
     /// These slots of nodes, by position, on a canvas that is used again and again.
@@ -292,22 +301,6 @@ pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, Str
     let mut add = |function: &Function| functions.add(function).map_err(|error| error.to_string());
     let names = list.expand(&mut add).map_err(|error| error.to_string())?;
     Ok(names.iter().collect())
-}
-
-/// What a need sees of an idle cluster, given what it sees of each class of nodes.
-fn idle(
-    inventory: &Inventory,
-    fabric: &Fabric,
-    admitted: &FixedBitSet,
-    need: &Need,
-    of_class: &[u32],
-) -> Slots {
-    let slots_of = |node: NodeId| match admitted.contains(node.index()) {
-        true => of_class[inventory.nodes[node.index()].class.index()],
-        false => 0,
-    };
-    let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(Pos::at(index)))).collect();
-    if need.counts_nodes() { Slots::whole(fabric, open(&slots)) } else { Slots::tasks(fabric, slots) }
 }
 
 /// How jobs have fared at each position of a fabric, in millionths; `None` where no node was lost with any.

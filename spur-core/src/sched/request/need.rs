@@ -104,10 +104,7 @@ fn devices_of_tasks(shape: &Shape) -> (Vec<GresSpec>, Option<u32>) {
     for each in &shape.gpus_per_task {
         let on_node = shape.gres.iter().find(|gres| gres.may_be(each));
         match on_node.and_then(|gres| gres.count.checked_div(each.count)).filter(|tasks| *tasks > 0) {
-            Some(tasks) => {
-                let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
-                most = Some(most.map_or(tasks, |most| most.min(tasks)));
-            }
+            Some(tasks) => most = most.into_iter().chain([u32::try_from(tasks).unwrap_or(u32::MAX)]).min(),
             None => others.push(each.clone()),
         }
     }

@@ -39,7 +39,8 @@ impl Inventory {
     ) -> Result<Request, BadRequest> {
         let config = &self.partitions[partition].partition.config;
         let mut request = Request::within(spec, config, most_nodes)?;
-        request.need.whole |= self.has_whole_rule() && self.has_whole_leaves(partition, spec, &request);
+        request.need.whole |=
+            self.has_whole_rule() && self.with_whole_leaves(partition, spec, &request).is_some();
         Ok(request)
     }
 
@@ -47,11 +48,12 @@ impl Inventory {
         self.policy.topologies.iter().any(|config| config.rule.iter().any(|rule| rule.whole))
     }
 
-    /// Whether the job has whole leaves to itself at some time.
-    fn has_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> bool {
-        let Ok(fabric) = fabric_for(self, partition, spec) else { return false };
+    /// The fabric on which the job has whole leaves to itself at some time.
+    fn with_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> Option<&Fabric> {
+        let fabric = fabric_for(self, partition, spec).ok()?;
         let wisher = Wisher { inventory: self, partition, fabric, spec, request, gather_with: &[] };
-        wisher.first_stages().is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
+        let stages = wisher.first_stages().ok()?;
+        stages.iter().any(|stage| stage.ask().whole_leaves).then_some(fabric)
     }
 
     /// Whether a job may close to others what it does not use of its leaves.
@@ -67,18 +69,12 @@ impl Inventory {
         partition: &str,
         nodes: impl Iterator<Item = NodeId>,
     ) -> Vec<NodeId> {
-        if !self.may_close(spec) {
-            return Vec::new();
-        }
-        let Some(partition) = self.partition(partition) else { return Vec::new() };
-        let Ok(fabric) = fabric_for(self, partition, spec) else { return Vec::new() };
-        let Ok(request) = Request::new(spec, &self.partitions[partition].partition.config) else {
-            return Vec::new();
+        let fabric = || {
+            let partition = self.partition(Some(partition).filter(|_| self.may_close(spec))?)?;
+            let request = Request::new(spec, &self.partitions[partition].partition.config).ok()?;
+            self.with_whole_leaves(partition, spec, &request)
         };
-        if !self.has_whole_leaves(partition, spec, &request) {
-            return Vec::new();
-        }
-        others_of_leaves(fabric, &nodes.collect::<Vec<_>>())
+        fabric().map_or_else(Vec::new, |fabric| others_of_leaves(fabric, &nodes.collect::<Vec<_>>()))
     }
 
     /// Adds what a job that has whole leaves to itself keeps others from using beside its own parts.

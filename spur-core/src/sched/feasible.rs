@@ -24,7 +24,7 @@ use crate::sched::timeline::licenses::wanted;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nearest::nearest;
-use crate::text::time::{Time, TimeLimit};
+use crate::text::time::TimeLimit;
 
 use self::lacking::{counted, devices, too_large};
 use self::mend::{Offer, Refused};
@@ -330,10 +330,9 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
         let text = format!("--time-min={shortest} is more than --time={limit}; ask --time-min ≤ {limit}");
         refuse(RefusalKind::TimeLimit, text)?;
     }
-    if let (Some(deadline), TimeLimit::Seconds(least)) = (spec.deadline, shortest)
-        && spec.begin.is_some_and(|begin| begin + least > deadline)
+    if let (Some(begin), Some(deadline), TimeLimit::Seconds(least)) = (spec.begin, spec.deadline, shortest)
+        && begin + least > deadline
     {
-        let begin = spec.begin.unwrap_or(Time::ZERO);
         let text = format!("a job of {shortest} that begins at --begin cannot end before --deadline");
         let offer = Offer::AtMost(Parameter::Time, deadline.since(begin));
         return Err(Refused::new(RefusalKind::TimeLimit, text, [offer]));

@@ -58,10 +58,8 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
     if admitted().next().is_none() {
         return refused(format!("no node of partition {name} meets the constraint"), Vec::new());
     }
-    let (cpus, memory) = (
-        admitted().map(|shape| shape.cpus).max().unwrap_or(0),
-        admitted().map(|shape| shape.memory_mb).max().unwrap_or(0),
-    );
+    let cpus = admitted().map(|shape| shape.cpus).max().unwrap_or(0);
+    let memory = admitted().map(|shape| shape.memory_mb).max().unwrap_or(0);
     // A number is offered as it is where it is what was asked for.
     let offer = |parameter: Parameter, asked: u64, most: u64| match parameter.asked(spec, None) {
         Some(same) if same == asked => Offer::AtMost(parameter, most),

@@ -84,7 +84,6 @@ impl<'a> VictimSearch<'a> {
     /// Where a node is shared out among those who have to leave it, they count with their shares also after the others
     /// have left: what is missing is what was missing at first, less the shares of those who leave.
     fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
-        let lot = |index: usize| lots.get(index).copied().unwrap_or(Lot::Open);
         let missing = if self.freed.claimant.request.need.whole {
             let all = self.missing.saturating_mul(UNIT);
             let leave = || (0..lots.len()).filter(|index| lots[*index] == Lot::Leaves);
@@ -96,7 +95,8 @@ impl<'a> VictimSearch<'a> {
             let now = missing.saturating_mul(UNIT).max(1);
             Missing { gain: now, worth: now }
         };
-        least(&self.shares, &self.orders, self.by, missing, |index| lot(index) == Lot::Open)
+        let is_open = |index: usize| lots.get(index).is_none_or(|lot| *lot == Lot::Open);
+        least(&self.shares, &self.orders, self.by, missing, is_open)
     }
 
     /// The cheapest set that costs less than `limit`. `budget` is what is left of it; 0 afterwards means that there

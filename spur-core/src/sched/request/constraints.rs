@@ -155,7 +155,7 @@ impl<'a> Wisher<'a> {
         resolved.warnings.extend(self.unknown_wish(wish.asked));
         if let Slot::Tasks { each } = need.slot {
             // Multiples are of tasks.
-            let of_slots = |by: u32| by / u32::try_from(gcd(by.into(), each.into())).unwrap_or(1);
+            let of_slots = |by: u32| by / gcd(by, each);
             resolved.ask.multiples.iter_mut().for_each(|(_, by)| *by = of_slots(*by));
         }
         Ok(resolved)

@@ -5,7 +5,7 @@
 //! finds the spans it found without.
 
 use crate::model::fabric::DomainId;
-use crate::sched::place::problem::{Cost, Criterion, Item, Means};
+use crate::sched::place::problem::{Cost, Criterion, Item, Means, halve};
 
 use super::Solver;
 
@@ -41,20 +41,16 @@ pub(super) fn balance<C: Cost>(
     for layer in (lowest..problem.fabric.domain(holder).layer().index()).rev() {
         let unit = problem.units[layer];
         let steps = problem.amount / unit;
-        let (mut least, mut over) = (1, steps + 1);
-        while over - least > 1 {
-            let middle = least.midpoint(over);
-            bounds[layer].0 = middle * unit;
-            if try_bounds(&bounds).is_some() { least = middle } else { over = middle }
-        }
+        let least = halve(1, steps + 1, |least| {
+            bounds[layer].0 = least * unit;
+            try_bounds(&bounds).is_some()
+        });
         bounds[layer].0 = least * unit;
-        let (mut under, mut most) = (least - 1, steps);
-        while most - under > 1 {
-            let middle = under.midpoint(most);
-            bounds[layer].1 = middle * unit;
-            if try_bounds(&bounds).is_some() { most = middle } else { under = middle }
-        }
-        bounds[layer].1 = most * unit;
+        let under = halve(least - 1, steps, |most| {
+            bounds[layer].1 = most * unit;
+            try_bounds(&bounds).is_none()
+        });
+        bounds[layer].1 = (under + 1) * unit;
         let (least, most) = (i64::from(bounds[layer].0), i64::from(bounds[layer].1));
         even.extend([
             Criterion { value: -least, means: Means::Even },

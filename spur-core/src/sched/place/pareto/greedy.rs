@@ -8,7 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::{Ask, Mode};
-use crate::sched::place::problem::{Cost, Problem, Ranked, positions, sum_of_largest};
+use crate::sched::place::problem::{Cost, Problem, Ranked, halve, positions, sum_of_largest};
 
 use super::Solver;
 use super::candidates::may_hold;
@@ -89,16 +89,10 @@ pub(super) fn usable(problem: &Problem<'_>, leaf: DomainId) -> Vec<Pos> {
 
 /// The least number such that nodes which take no more than it still take the whole job.
 fn level(problem: &Problem<'_>, nodes: &[Pos]) -> u32 {
-    let holds = |most: u32| {
+    1 + halve(0, problem.amount, |most| {
         let takes = nodes.iter().map(|&pos| u64::from(problem.most_on(pos).min(most)));
-        takes.sum::<u64>() >= u64::from(problem.amount)
-    };
-    let (mut under, mut enough) = (0, problem.amount);
-    while enough - under > 1 {
-        let middle = under.midpoint(enough);
-        if holds(middle) { enough = middle } else { under = middle }
-    }
-    enough
+        takes.sum::<u64>() < u64::from(problem.amount)
+    })
 }
 
 /// Picks nodes below a domain.

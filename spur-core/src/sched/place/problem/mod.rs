@@ -18,6 +18,7 @@ mod rounding;
 mod score;
 
 use std::collections::BTreeMap;
+use std::ops::Rem;
 
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
@@ -574,20 +575,24 @@ fn units(ask: &Ask, unit: Option<(Layer, u32)>, layers: usize) -> Option<SmallVe
     let mut units: SmallVec<[u32; 8]> = smallvec![1; layers];
     for (layer, by) in ask.multiples.iter().copied().chain(unit) {
         for unit in &mut units[layer.index()..] {
-            *unit = (*unit / narrow(gcd((*unit).into(), by.into()))).checked_mul(by)?;
+            *unit = (*unit / gcd(*unit, by)).checked_mul(by)?;
         }
     }
     Some(units)
 }
 
-/// The greatest common divisor; of nothing but zeros, 1.
-pub(crate) fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+/// The greatest common divisor; of two zeros, 0.
+pub(crate) fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
+    if b == T::default() { a } else { gcd(b, a % b) }
 }
 
-/// A divisor of a `u32`.
-fn narrow(divisor: u64) -> u32 {
-    u32::try_from(divisor).expect("a divisor is no larger than what it divides")
+/// The largest number from `low`, for which something holds, to below `high`, for which it does not.
+pub(super) fn halve(mut low: u32, mut high: u32, mut holds: impl FnMut(u32) -> bool) -> u32 {
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
 }
 
 /// Leaves that cannot be taken whole, and domains whose links are too slow.

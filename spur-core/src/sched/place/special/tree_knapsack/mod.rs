@@ -10,7 +10,7 @@ mod step;
 
 use crate::model::fabric::{DomainId, Pos};
 use crate::sched::place::answer::Missed;
-use crate::sched::place::problem::Problem;
+use crate::sched::place::problem::{Problem, gcd};
 
 pub(super) use price::{Price, PriceScale, Total, below};
 use step::KnapsackStep;
@@ -164,11 +164,6 @@ pub(super) fn solve(
         walk.prices_from_the_end::<Price>(tail)
     };
     Ok(walk.follow(&found.ok_or(Missed::NONE)?, amount))
-}
-
-/// The greatest common divisor; of two zeros, 0.
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl TreeKnapsack {

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::problem::halve;
 
 use super::share_bounds::ShareBounds;
 
@@ -140,10 +141,6 @@ fn is_at(level: u32, (least, most): (u32, u32)) -> bool {
 fn level<T>(members: &[(T, (u32, u32))], units: u32) -> (u32, u32) {
     let sum = |level: u32| -> u64 { members.iter().map(|(_, bounds)| u64::from(at(level, *bounds))).sum() };
     let highest = members.iter().map(|(_, (_, most))| *most).max().unwrap_or(0).min(units);
-    let (mut fits, mut over) = (0, highest.saturating_add(1));
-    while over - fits > 1 {
-        let middle = fits + (over - fits) / 2;
-        if sum(middle) <= u64::from(units) { fits = middle } else { over = middle }
-    }
+    let fits = halve(0, highest.saturating_add(1), |level| sum(level) <= u64::from(units));
     (fits, u32::try_from(u64::from(units).saturating_sub(sum(fits))).unwrap_or(u32::MAX))
 }

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use crate::sched::request::Need;
@@ -96,22 +97,24 @@ impl HoleIndex {
         shelves
     }
 
-    /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
-    pub(crate) fn holding(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
-        let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
+    /// The holes of the shelves that may hold so much, shelf by shelf, where the longest last for so many seconds.
+    pub(super) fn holding(
+        &self,
+        least: Measure,
+        longest: RangeInclusive<u32>,
+    ) -> impl Iterator<Item = &Holes> {
+        let may = move |shelf: &&Shelf| longest.contains(&shelf.longest) && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
     /// The holes of these shelves that last for ever, which never share a shelf with others.
     pub(crate) fn lasting(&self, least: Measure) -> impl Iterator<Item = &Holes> {
-        self.holding(least, FOR_EVER)
+        self.holding(least, FOR_EVER..=FOR_EVER)
     }
 
     /// The holes that are long and wide enough and that end.
     pub(crate) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
-        let may =
-            move |shelf: &&Shelf| (duration..FOR_EVER).contains(&shelf.longest) && shelf.most.holds(&least);
-        self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
+        self.holding(least, duration..=FOR_EVER - 1)
     }
 
     /// Adds holes that are in order.
@@ -234,7 +237,7 @@ fn most_of(step: u32) -> u64 {
 
 /// The step of a length in seconds.
 fn length_step(length: u32) -> usize {
-    if length == FOR_EVER { LENGTHS - 1 } else { (u32::BITS - length.leading_zeros()) as usize }
+    if length == FOR_EVER { LENGTHS - 1 } else { step(length.into()) as usize }
 }
 
 /// The largest length of a step.

@@ -589,7 +589,7 @@ mod tests {
             }
             late.settle(&mut rooms);
             let shelved = |timeline: &Timeline| {
-                let holes = timeline.holes().holding(hole_index::Measure::default(), 0);
+                let holes = timeline.holes().holding(hole_index::Measure::default(), 0..=u32::MAX);
                 let listed = holes.flat_map(|holes| holes.reaching(0, Second::BEGIN, Second::NEVER).flatten());
                 let mut all: Vec<_> =
                     listed.map(|hole| (hole.node, hole.start, hole.end, hole.room)).collect();

@@ -36,18 +36,14 @@ impl Second {
     /// So many seconds later; never, where that is beyond the last moment.
     #[inline]
     pub(crate) fn after(self, seconds: u32) -> Self {
-        Self(self.0.saturating_add(seconds)).if_known()
+        let later = Self(self.0.saturating_add(seconds));
+        if later < Self::LAST { later } else { Self::NEVER }
     }
 
     /// Seconds since an earlier moment; [`FOR_EVER`] until never.
     #[inline]
     pub(crate) fn since(self, earlier: Self) -> u32 {
         if self.is_never() { FOR_EVER } else { self.0 - earlier.0.min(self.0) }
-    }
-
-    #[inline]
-    fn if_known(self) -> Self {
-        if self < Self::LAST { self } else { Self::NEVER }
     }
 }
 

@@ -253,9 +253,7 @@ impl Planner {
             *quick = Some(kept);
             return plan;
         }
-        let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
-        let known = if keeps { std::mem::take(&mut self.reservations) } else { Reservations::default() };
-        let (plan, made) = Pass::quick(input, line, &known).finish();
+        let (plan, made) = Pass::quick(input, line, &self.reservations).finish();
         self.reservations = made;
         plan
     }
@@ -268,10 +266,7 @@ impl Planner {
         let input = PlanInput { cluster, inventory: &inventory, forecast: &self.recent, now };
         let Kept { line, firm, .. } = Kept::new(input, &Subject::default());
         let forecast = &Prudent { by: &self.recent, firm };
-        let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
-        let none = Reservations::default();
-        let known = if keeps { &self.reservations } else { &none };
-        Pass::quick(PlanInput { forecast, ..input }, &line, known).finish()
+        Pass::quick(PlanInput { forecast, ..input }, &line, &self.reservations).finish()
     }
 
     /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is

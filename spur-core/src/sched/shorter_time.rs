@@ -6,7 +6,7 @@
 //! never lowered, and no lower than it has to be. Components of a het job are all tried with less time at once.
 
 use crate::model::job::JobSpec;
-use crate::text::time::{Time, TimeLimit};
+use crate::text::time::Time;
 
 use super::queue::Candidate;
 use super::space::Hit;
@@ -95,9 +95,4 @@ fn in_time(spec: &JobSpec, limit: u64) -> Time {
 pub(super) fn too_late(candidate: &Candidate) -> Option<String> {
     candidate.all().find_map(|component| component.spec.deadline)?;
     Some("there is no room for it early enough to end before its deadline".to_owned())
-}
-
-/// The limit of a start, if it is lowered.
-pub(super) fn limit(hit: &Hit) -> Option<TimeLimit> {
-    hit.limit.map(TimeLimit::Seconds)
 }

@@ -58,7 +58,8 @@ impl Pass {
     pub(super) fn foretelling(input: PlanInput<'_>, line: &PendingOrder, job: JobId) -> Self {
         let mut pass = Self::of(input, line, Some(job), None);
         if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
-            pass.walk.foretell_strictly();
+            // Nobody goes before anybody who waits.
+            pass.walk.floors = Some(vec![Time(i64::MIN); pass.walk.heads.len()]);
         }
         pass
     }
@@ -70,9 +71,12 @@ impl Pass {
     }
 
     /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
-    /// would otherwise be overtaken by everybody. `known` reservations are kept as they are. Nothing is said of jobs that
-    /// wait.
+    /// would otherwise be overtaken by everybody. Where everybody has one, those that are `known` are kept as they are.
+    /// Nothing is said of jobs that wait.
     pub(super) fn quick(input: PlanInput<'_>, line: &PendingOrder, known: &Reservations) -> Self {
+        let none = Reservations::default();
+        let keeps = input.inventory.policy.scheduler.backfill == Backfill::Conservative;
+        let known = if keeps { known } else { &none };
         let mut pass = Self::of(input, line, None, Some(known));
         pass.walk.plan.waiting.clear();
         pass.walk.plan.report.partial = true;

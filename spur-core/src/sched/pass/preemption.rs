@@ -231,12 +231,10 @@ impl<S: Space> Walk<S> {
 
     /// Whether all components have the licenses they want from now on. These are taken from nobody.
     fn has_licenses(&self, candidate: &Candidate, seats: &[Sight<'_>]) -> bool {
-        let components = || candidate.all().zip(seats);
-        let asked: Vec<_> = components()
+        let asked: Vec<_> = (candidate.all().zip(seats))
             .map(|(component, (prospect, _))| (prospect.realm, wanted(&component.spec)))
             .collect();
-        let over = components().map(|(component, (prospect, _))| self.over_at(component, prospect)).max();
-        let lasts = over.unwrap_or(self.now).since(self.now);
+        let lasts = self.over_at(candidate, seats).since(self.now);
         self.space.licenses().lacking(&asked, self.now, lasts).is_none()
     }
 
@@ -245,9 +243,7 @@ impl<S: Space> Walk<S> {
         let fabrics = seats.iter().map(|(_, eligible)| &*eligible.fabric);
         let near = nearness(&candidate.spec, fabrics).map_err(|_| NoWay::Hopeless)?;
         self.takes_a_search()?;
-        let over =
-            candidate.all().zip(seats).map(|(component, (prospect, _))| self.over_at(component, prospect));
-        let over = over.max().unwrap_or(self.now);
+        let over = self.over_at(candidate, seats);
         let shut: Vec<_> = seats.iter().map(|(prospect, _)| self.space.shut(prospect.realm, over)).collect();
         let claimants: Vec<Claimant<'_>> = candidate
             .all()
@@ -281,10 +277,13 @@ impl<S: Space> Walk<S> {
         Ok(())
     }
 
-    /// When a job for which others make way is over at the latest.
-    fn over_at(&self, candidate: &Candidate, prospect: &Prospect) -> Time {
-        let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
-        self.ways.field.last_gone().max(self.now) + self.inventory.policy.jobs.kill_wait.0 + lasts
+    /// When a job for which others make way is over at the latest, with all its components.
+    fn over_at(&self, candidate: &Candidate, seats: &[Sight<'_>]) -> Time {
+        let lasts = candidate.all().zip(seats).map(|(component, (prospect, _))| {
+            self.space.realms().lasts(prospect.realm, self.now, component.run_time)
+        });
+        let begins = self.ways.field.last_gone().max(self.now) + self.inventory.policy.jobs.kill_wait.0;
+        begins + lasts.max().unwrap_or(0)
     }
 
     fn search_victims(&mut self, candidate: &Queued, (prospect, eligible): Sight<'_>) -> Result<Way, NoWay> {
@@ -307,7 +306,7 @@ impl<S: Space> Walk<S> {
             return Err(NoWay::Hopeless);
         }
         self.takes_a_search()?;
-        let shut = self.space.shut(prospect.realm, self.over_at(candidate, prospect));
+        let shut = self.space.shut(prospect.realm, self.over_at(candidate, &[(prospect, eligible)]));
         let array = candidate.array.as_ref().map(|tasks| tasks.id);
         let claimant = Claimant { rank, array, request, eligible, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.inventory, &claimant);
@@ -333,7 +332,7 @@ impl<S: Space> Walk<S> {
         {
             let stage = &prospect.stages[0];
             let aspect = Aspect { query: &prospect.query(component, self.now + 1), stage, eligible };
-            let hit = aspect.hit(self.space.realms(), (self.now, true), (placement, Vec::new()));
+            let hit = aspect.hit(self.space.realms(), self.now, (placement, Vec::new(), true));
             let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);
             start.why.exact &= way.exact;
             let place = explain::place(&hit);

@@ -271,7 +271,7 @@ impl<S: Space> Walk<S> {
         let (stages, sets) = (prospect.stages.iter(), &prospect.eligible_sets);
         for (stage, eligible) in stages.flat_map(|stage| sets.iter().map(move |eligible| (stage, eligible))) {
             let family = Family::of(eligible.outline, stage.ask()).filter(|_| request.sizes.is_none());
-            let (_, smaller) = self.space.start_bounds();
+            let smaller = self.space.findings().needs.smaller();
             let is_known = match &family {
                 Some(family) => self.fitting.iter().any(|(known, need, larger)| {
                     size.within(larger) && known == family && smaller.than(*need).contains(&prospect.need)

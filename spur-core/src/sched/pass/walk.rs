@@ -18,7 +18,7 @@ use crate::sched::space::{Hit, Query, Space};
 use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::start_bounds::{Family, Size};
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 use super::het::Seat;
 use super::preemption::Ways;
@@ -189,9 +189,9 @@ impl<S: Space> Walk<S> {
 
     /// Searches for starts with which rivals are named, if there have not been many.
     pub(super) fn names_rivals<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
-        self.space.name_rivals(self.plan.starts.len() < RIVALRIES);
+        self.space.findings().names_rivals = self.plan.starts.len() < RIVALRIES;
         let found = search(self);
-        self.space.name_rivals(false);
+        self.space.findings().names_rivals = false;
         found
     }
 
@@ -232,7 +232,7 @@ impl<S: Space> Walk<S> {
         }
         let propose = |(component, (prospect, hit, parts)): (&Candidate, &Seat<'_>)| {
             let start = self.proposal((candidate, component), prospect, hit, parts, backfilled);
-            Start { time_limit: shorter_time::limit(hit), ..start }
+            Start { time_limit: hit.limit.map(TimeLimit::Seconds), ..start }
         };
         let start = Start::as_one(candidate.all().zip(found).map(propose));
         self.plan.starts.extend(start);
@@ -281,7 +281,7 @@ impl<S: Space> Walk<S> {
         let mut problem = None;
         for realm in self.space.realms().of_job(&candidate.spec) {
             for (choice, (_, request)) in candidate.choices.iter().enumerate() {
-                let need = self.space.need(&request.need);
+                let need = self.space.findings().needs.number(&request.need);
                 let within = (realm, self.space.realms().bounds(realm).map(|own| &**own));
                 match self.eligible_sets.prospect(&self.inventory, candidate, choice, need, within, self.now)
                 {
@@ -329,11 +329,6 @@ impl<S: Space> Walk<S> {
     /// The job that took a prospect's seat in this pass.
     pub(super) fn head_of(&self, prospect: &Prospect) -> Option<JobId> {
         self.heads[self.seat_of(prospect)]
-    }
-
-    /// Foretells that nobody goes before anybody who waits.
-    pub(super) fn foretell_strictly(&mut self) {
-        self.floors = Some(vec![Time(i64::MIN); self.heads.len()]);
     }
 
     /// Whether nobody goes before anybody who waits.

@@ -59,7 +59,7 @@ pub(super) struct Ahead {
     /// When nodes are shut in the open realm.
     windows: BTreeMap<NodeId, Vec<(Time, Time)>>,
     /// When that begins or ends somewhere.
-    bounds: BTreeSet<Time>,
+    pub(super) bounds: BTreeSet<Time>,
 }
 
 impl Ahead {
@@ -162,11 +162,6 @@ impl Ahead {
         self.windows.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// When nodes are shut.
-    pub(super) fn all_windows(&self) -> impl Iterator<Item = &(Time, Time)> {
-        self.windows.values().flatten()
-    }
-
     /// Whether a node is shut at some time from `from` to `to`.
     pub(super) fn is_shut(&self, node: NodeId, from: Time, to: Time) -> bool {
         self.windows(node).iter().any(|window| window.0 < to && from < window.1)
@@ -175,13 +170,6 @@ impl Ahead {
     /// The nodes that are shut at some time from `from` to `to`.
     pub(super) fn shut_between(&self, from: Time, to: Time) -> impl Iterator<Item = NodeId> + '_ {
         self.windows.keys().copied().filter(move |node| self.is_shut(*node, from, to))
-    }
-
-    /// Nodes of which something is planned, or that are shut at some time.
-    pub(super) fn nodes(&self) -> FixedBitSet {
-        let mut nodes = self.claimed.clone();
-        nodes.extend(self.windows.keys().map(|node| node.index()));
-        nodes
     }
 
     /// Nodes of which something is planned, or that are shut at some time, one after another; some may come twice.

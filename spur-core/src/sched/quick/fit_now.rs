@@ -2,24 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
-use crate::model::fabric::Pos;
+use crate::model::fabric::{DomainId, Pos};
 use crate::sched::inventory::amounts::{Amount, CPUS, RoomId};
-use crate::sched::request::constraints::Stage;
-use crate::sched::request::domains::{DomainTable, Domains, Kind};
-use crate::sched::request::eligible_nodes::{EligibleNodes, NOWHERE, slots_by_position, with_others};
-use crate::sched::timeline::needs::Needs;
-use crate::sched::timeline::start_bounds::StartBounds;
+use crate::sched::request::domains::{Domains, Kind};
+use crate::sched::request::eligible_nodes::{slots_by_position, with_others};
+use crate::sched::timeline::sweep::{DomainSums, Wanted};
 use crate::text::time::Time;
 
-use super::super::place::{Lost, Placement, Slots};
-use super::super::space::{Aspect, Hit, Query};
+use super::super::place::Slots;
+use super::super::space::{Aspect, Findings, Hit, Placed};
 use super::super::state::MAX_TRIES;
-use super::super::state::trial::placed;
+use super::super::state::trial::{place, place_now};
 use super::idle_counts::Sights;
 use super::ledger::Books;
 
@@ -29,13 +26,9 @@ const MOST_NEEDS: usize = 4_096;
 /// What has been found out about needs, domains and sizes.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
-    pub(super) needs: Needs,
-    domains: DomainTable,
-    pub(super) start_bounds: StartBounds,
+    pub(super) findings: Findings,
     tally: Tally,
     sights: Sights,
-    /// Whether rivals are named with a start.
-    pub(super) names_rivals: bool,
     /// Whether a search was given up, or a placement is not known to be the best.
     pub(super) in_doubt: bool,
 }
@@ -43,7 +36,7 @@ pub(super) struct Finder {
 impl Finder {
     /// Whether requests have asked for too many different things.
     pub(super) fn is_full(&self) -> bool {
-        self.needs.count() > MOST_NEEDS
+        self.findings.needs.count() > MOST_NEEDS
     }
 
     /// The earliest start in a stretch of time, and whether the search for it was given up.
@@ -53,14 +46,11 @@ impl Finder {
         aspect: Aspect<'_>,
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let mut search = FitNow::new(books, self, aspect);
+        let mut search = FitNow { books, finder: self, aspect, tries: 0 };
         let found = search.walk(times);
         let gave_up = search.tries >= MAX_TRIES;
         self.in_doubt |= gave_up;
-        let hit = found.map(|(start, (placement, lost, starts))| {
-            aspect.hit(&books.realms, (start, starts), (placement, lost))
-        });
-        (hit, gave_up)
+        (found.map(|(start, placed)| aspect.hit(&books.realms, start, placed)), gave_up)
     }
 
     /// Shows `look` the slots that are planned to be free at this moment and for as long as a job runs.
@@ -70,7 +60,7 @@ impl Finder {
         aspect: Aspect<'_>,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
-        FitNow::new(books, self, aspect).see_now(|_, slots, _| look(slots))
+        FitNow { books, finder: self, aspect, tries: 0 }.see_now(|_, slots, _| look(slots))
     }
 }
 
@@ -78,49 +68,30 @@ impl Finder {
 struct FitNow<'a> {
     books: &'a Books,
     finder: &'a mut Finder,
-    query: &'a Query<'a>,
-    stage: &'a Stage,
-    eligible: &'a Arc<EligibleNodes>,
+    aspect: Aspect<'a>,
     /// Times at which the job was tried.
     tries: u32,
 }
 
-/// A time with what was found then.
-type PlacedAt = (Time, (Placement, Vec<Lost>, bool));
-
-impl<'a> FitNow<'a> {
-    fn new(books: &'a Books, finder: &'a mut Finder, aspect: Aspect<'a>) -> Self {
-        let Aspect { query, stage, eligible } = aspect;
-        Self { books, finder, query, stage, eligible, tries: 0 }
-    }
-
+impl FitNow<'_> {
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
-    fn walk(&mut self, Range { start: from, end: until }: Range<Time>) -> Option<PlacedAt> {
-        let domains = self.finder.domains.of(self.eligible, self.stage.ask());
-        let wanted = (
-            self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
-            self.query.request.min_slots(),
-        );
+    fn walk(&mut self, Range { start: from, end: until }: Range<Time>) -> Option<(Time, Placed)> {
+        let Aspect { query, stage, eligible } = self.aspect;
+        let domains = self.finder.findings.domains.of(eligible, stage.ask());
         // All it may have now is what nobody holds, but for nodes on which something is planned or should have ended.
-        let is_seen = domains.kind != Kind::Nodes
-            && self.stage.ask().minds_others(1).is_none()
-            && from == self.books.now;
+        let is_seen =
+            domains.kind != Kind::Nodes && stage.ask().minds_others(1).is_none() && from == self.books.now;
         if is_seen {
-            let found = self.look_now(&domains, wanted);
+            let found = self.look_now(&domains);
             if found.is_some() || until == from + 1 {
                 return found.map(|found| (from, found));
             }
         }
         let mut tally = std::mem::take(&mut self.finder.tally);
-        let counts_nodes = self.query.request.need.counts_nodes();
-        tally.begin(self.books.inventory.nodes.len(), &domains, wanted, counts_nodes);
-        for index in self.eligible.admitted.ones() {
-            let node = NodeId::at(index);
-            if self.books.held.is_open(node) {
-                let slots = self.slots_at(node, from);
-                tally.set(&domains, node, slots);
-            }
-        }
+        let counts_nodes = query.request.need.counts_nodes();
+        tally.begin(self.books.inventory.nodes.len(), &domains, self.aspect.wanted(), counts_nodes);
+        let admitted = eligible.admitted.ones().map(NodeId::at);
+        admitted.for_each(|node| self.count(&mut tally, &domains, (node, from)));
         let found = if is_seen { None } else { self.look(&tally, from) };
         let found = match found {
             Some(found) => Some((from, found)),
@@ -131,26 +102,27 @@ impl<'a> FitNow<'a> {
     }
 
     /// Tries to place the job at this moment on what its set of eligible nodes sees, if some domain has enough.
-    fn look_now(&mut self, domains: &Domains, wanted: (u32, u64)) -> Option<(Placement, Vec<Lost>, bool)> {
-        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
+    fn look_now(&mut self, domains: &Domains) -> Option<Placed> {
+        let (books, wanted) = (self.books, self.aspect.wanted());
         self.see_now(|search, slots, held| {
+            let has_enough = |id: &DomainId| wanted.is_met((slots.nodes_of(*id), slots.of(*id)));
             let has_enough = match domains.kind {
-                Kind::Whole | Kind::Nodes => enough(slots.all()),
-                Kind::Domains => domains.ids.iter().any(|id| enough((slots.nodes_of(*id), slots.of(*id)))),
+                Kind::Whole | Kind::Nodes => wanted.is_met(slots.all()),
+                Kind::Domains => domains.ids.iter().any(has_enough),
             };
             if !has_enough {
                 return None;
             }
             search.tries += 1;
-            search.place_now(slots, held)
+            place_now(search.aspect, slots, held, |slots, starts| search.place(slots, books.now, starts))
         })
     }
 
     /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where
     /// that is more than nobody holds, with what they have indeed.
-    fn see_now<T>(&mut self, look: impl FnOnce(&mut Self, &mut Slots, &[(Pos, u32)]) -> T) -> T {
-        let (books, eligible) = (self.books, self.eligible);
-        let need = (self.query.need, &self.query.request.need);
+    fn see_now<T>(&mut self, look: impl FnOnce(&mut Self, &mut Slots, Vec<(Pos, u32)>) -> T) -> T {
+        let (books, Aspect { query, eligible, .. }) = (self.books, self.aspect);
+        let need = (query.need, &query.request.need);
         let mut sights = std::mem::take(&mut self.finder.sights);
         let slots = sights.of(&books.held, eligible, need, |node| self.idle_slots(node));
         let special = books.ahead.special().chain(books.overdue.keys().copied());
@@ -162,34 +134,26 @@ impl<'a> FitNow<'a> {
             (pos, planned)
         });
         let others: Vec<(Pos, u32)> = others.collect();
-        let seen = with_others(&eligible.fabric, slots, others, |slots| look(self, slots, &held));
+        let seen = with_others(&eligible.fabric, slots, others, |slots| look(self, slots, held));
         self.finder.sights = sights;
         seen
     }
 
-    /// Places the job on what nobody holds, or else on what should be free by now; `held` are positions where that is more,
-    /// with what they have indeed.
-    fn place_now(&mut self, slots: &mut Slots, held: &[(Pos, u32)]) -> Option<(Placement, Vec<Lost>, bool)> {
-        let (fabric, now) = (&self.eligible.fabric, self.books.now);
-        if held.is_empty() {
-            return self.place(slots, now, true);
-        }
-        let held = held.iter().copied();
-        let found = with_others(fabric, slots, held, |slots| self.place(slots, now, true));
-        slots.sum_up(fabric);
-        found.or_else(|| self.place(slots, now, false))
-    }
-
-    fn go_on(&mut self, tally: &mut Tally, domains: &Domains, from: Time, until: Time) -> Option<PlacedAt> {
+    fn go_on(
+        &mut self,
+        tally: &mut Tally,
+        domains: &Domains,
+        from: Time,
+        until: Time,
+    ) -> Option<(Time, Placed)> {
         tally.grew = false;
         let books = self.books;
         let held = &books.held;
         // Where something is planned, or shut, what a node has follows from all of the job's time.
-        let planned = self.books.ahead.nodes();
-        let special: FixedBitSet = planned.ones().filter(|node| self.may_use(NodeId::at(*node))).collect();
-        let whole = self.stage.ask().whole_leaves;
-        let watched = if whole { &planned } else { &special };
-        let mut changes = self.changes(watched, from..until).into_iter().peekable();
+        let whole = self.aspect.stage.ask().whole_leaves;
+        let special = books.ahead.special().filter(|node| whole || self.may_use(*node));
+        let special: FixedBitSet = special.map(NodeId::index).collect();
+        let mut changes = self.changes(&special, from..until).into_iter().peekable();
         let mut sums: BTreeMap<NodeId, Amount> = BTreeMap::new();
         let mut ends =
             held.ends_after(from).take_while(|(end, _)| *end < until && !end.is_never()).peekable();
@@ -204,8 +168,7 @@ impl<'a> FitNow<'a> {
                         continue;
                     }
                     if special.contains(node.index()) {
-                        let slots = self.slots_at(*node, at);
-                        tally.set(domains, *node, slots);
+                        self.count(tally, domains, (*node, at));
                         continue;
                     }
                     // Whoever is the last to leave leaves all there is.
@@ -220,18 +183,12 @@ impl<'a> FitNow<'a> {
                 }
             }
             while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
-                if special.contains(node.index()) {
-                    let slots = self.slots_at(node, at);
-                    tally.set(domains, node, slots);
-                }
+                self.count(tally, domains, (node, at));
             }
-            if !std::mem::take(&mut tally.grew) || tally.enough == 0 {
+            if !std::mem::take(&mut tally.grew) || tally.domains.enough == 0 {
                 continue;
             }
-            for node in special.ones().map(NodeId::at) {
-                let slots = self.slots_at(node, at);
-                tally.set(domains, node, slots);
-            }
+            special.ones().for_each(|node| self.count(tally, domains, (NodeId::at(node), at)));
             tally.grew = false;
             if let Some(found) = self.look(tally, at) {
                 return Some((at, found));
@@ -242,8 +199,16 @@ impl<'a> FitNow<'a> {
         }
     }
 
+    /// Counts what a node has from a time on, if it may be used.
+    fn count(&mut self, tally: &mut Tally, domains: &Domains, (node, at): (NodeId, Time)) {
+        if self.may_use(node) {
+            let slots = self.slots_at(node, at);
+            tally.set(domains, node, slots);
+        }
+    }
+
     fn may_use(&self, node: NodeId) -> bool {
-        self.eligible.admitted.contains(node.index()) && self.books.held.is_open(node)
+        self.aspect.eligible.admitted.contains(node.index()) && self.books.held.is_open(node)
     }
 
     /// When what was planned of nodes is over, or they are shut no longer.
@@ -261,8 +226,9 @@ impl<'a> FitNow<'a> {
 
     /// Slots of a numbered room.
     fn slots_of(&mut self, room: RoomId) -> u32 {
-        let known = self.finder.needs.known(self.query.need);
-        known.slots(self.books.held.rooms(), &self.query.request.need, room)
+        let query = self.aspect.query;
+        let known = self.finder.findings.needs.known(query.need);
+        known.slots(&self.books.held.rooms, &query.request.need, room)
     }
 
     /// Slots of what nobody holds of a node.
@@ -272,11 +238,12 @@ impl<'a> FitNow<'a> {
 
     /// Slots of a node from a time on.
     fn slots_at(&mut self, node: NodeId, at: Time) -> u32 {
+        let query = self.aspect.query;
         if at > self.books.now {
-            if let Some(room) = self.books.known_room(self.query.realm, node, at, self.query.run_time) {
+            if let Some(room) = self.books.known_room(query.realm, node, at, query.run_time) {
                 return self.slots_of(room);
             }
-            let room = self.books.planned(self.query.realm, node, at, self.query.run_time);
+            let room = self.books.planned(query.realm, node, at, query.run_time);
             return room.map_or(0, |room| self.slots_in(node, &room));
         }
         let idle = self.idle_slots(node);
@@ -284,7 +251,7 @@ impl<'a> FitNow<'a> {
         if idle == 0 && !self.books.overdue.contains_key(&node) {
             return 0;
         }
-        let planned = self.books.planned(self.query.realm, node, at, self.query.run_time);
+        let planned = self.books.planned(query.realm, node, at, query.run_time);
         planned.map_or(idle, |room| self.slots_in(node, &room))
     }
 
@@ -292,54 +259,42 @@ impl<'a> FitNow<'a> {
         if room[CPUS] == 0 {
             return 0;
         }
-        self.query.request.need.slots(&self.books.inventory.nodes[node.index()].shape, room)
+        self.aspect.query.request.need.slots(&self.books.inventory.nodes[node.index()].shape, room)
     }
 
     /// Tries to place the job at a time, if some domain has enough.
-    fn look(&mut self, tally: &Tally, at: Time) -> Option<(Placement, Vec<Lost>, bool)> {
-        if tally.enough == 0 {
+    fn look(&mut self, tally: &Tally, at: Time) -> Option<Placed> {
+        if tally.domains.enough == 0 {
             return None;
         }
         self.tries += 1;
-        if at > self.books.now {
-            return self.place(&self.slots(tally.nodes()), at, false);
-        }
-        let mut held_back = false;
-        let free = tally.nodes().map(|(node, slots)| {
-            let free = self.idle_slots(node).min(slots);
-            held_back |= free < slots;
-            (node, free)
-        });
-        let free: Vec<(NodeId, u32)> = free.collect();
-        let slots = self.slots(free);
-        match self.place(&slots, at, true) {
-            None if held_back || self.stage.ask().whole_leaves => {
-                self.place(&self.slots(tally.nodes()), at, false)
+        let Aspect { query, eligible, .. } = self.aspect;
+        let (mut by_position, mut held) = (vec![0; eligible.fabric.len()], Vec::new());
+        for (node, slots) in tally.nodes().filter(|(_, slots)| *slots > 0) {
+            let Some(pos) = eligible.position(node) else { continue };
+            by_position[pos.index()] = slots;
+            if at == self.books.now {
+                let free = self.idle_slots(node);
+                held.extend((free < slots).then_some((pos, free)));
             }
-            found => found,
         }
-    }
-
-    /// Slots by position.
-    fn slots(&self, nodes: impl IntoIterator<Item = (NodeId, u32)>) -> Slots {
-        let fabric = &self.eligible.fabric;
-        let nodes = nodes.into_iter().filter(|(_, slots)| *slots > 0);
-        let nodes = nodes.filter_map(|(node, slots)| Some((self.eligible.position(node)?, slots)));
-        let mut by_position = vec![0; fabric.len()];
-        nodes.for_each(|(pos, slots)| by_position[pos.index()] = slots);
-        slots_by_position(fabric, &self.query.request.need, by_position)
+        let mut slots = slots_by_position(&eligible.fabric, &query.request.need, by_position);
+        if at > self.books.now {
+            return self.place(&slots, at, false);
+        }
+        place_now(self.aspect, &mut slots, held, |slots, starts| self.place(slots, at, starts))
     }
 
     /// The best placement there is; for one that starts, with those that lost.
-    fn place(&mut self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
-        let minds = self.stage.ask().minds_others(self.query.run_time);
-        let occupied = minds.map(|seconds| {
-            self.books.occupied(self.query.realm, &self.eligible.fabric, (at, seconds), starts)
-        });
-        let names = starts && self.finder.names_rivals;
-        let (found, is_sure) = placed(self.eligible, &self.stage.asks, occupied.as_ref(), slots, names);
+    fn place(&mut self, slots: &Slots, at: Time, starts: bool) -> Option<Placed> {
+        let Aspect { query, stage, eligible } = self.aspect;
+        let minds = stage.ask().minds_others(query.run_time);
+        let occupied =
+            minds.map(|seconds| self.books.occupied(query.realm, &eligible.fabric, (at, seconds), starts));
+        let names_rivals = self.finder.findings.names_rivals;
+        let (found, is_sure) = place(self.aspect, occupied.as_ref(), slots, (starts, names_rivals));
         self.finder.in_doubt |= !is_sure;
-        found.map(|(placement, lost)| (placement, lost, starts))
+        found
     }
 }
 
@@ -348,12 +303,9 @@ impl<'a> FitNow<'a> {
 struct Tally {
     slots: Vec<u32>,
     touched: Vec<NodeId>,
-    /// Nodes and slots of every domain.
-    sums: Vec<(u32, u64)>,
-    /// Nodes and slots that are wanted of one domain.
-    wanted: (u32, u64),
-    /// Domains that have enough.
-    enough: u32,
+    domains: DomainSums,
+    /// What is wanted of one domain.
+    wanted: Wanted,
     /// Whether at most one slot of each node is taken.
     counts_nodes: bool,
     /// Whether a node got more that may help.
@@ -361,14 +313,15 @@ struct Tally {
 }
 
 impl Tally {
-    fn begin(&mut self, nodes: usize, domains: &Domains, wanted: (u32, u64), counts_nodes: bool) {
+    fn begin(&mut self, nodes: usize, domains: &Domains, wanted: Wanted, counts_nodes: bool) {
         for node in self.touched.drain(..) {
             self.slots[node.index()] = 0;
         }
         self.slots.resize(nodes, 0);
-        self.sums.clear();
-        self.sums.resize(domains.count, (0, 0));
-        (self.wanted, self.counts_nodes, self.enough, self.grew) = (wanted, counts_nodes, 0, false);
+        self.domains.sums.clear();
+        self.domains.sums.resize(domains.count, (0, 0));
+        self.domains.enough = 0;
+        (self.wanted, self.counts_nodes, self.grew) = (wanted, counts_nodes, false);
     }
 
     /// Nodes that have had slots, with those they have.
@@ -386,16 +339,6 @@ impl Tally {
             self.touched.push(node);
         }
         self.grew |= if self.counts_nodes { before == 0 } else { slots > before };
-        let domain = domains.of_node[node.index()];
-        if domain == NOWHERE {
-            return;
-        }
-        let wanted = self.wanted;
-        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
-        let sum = &mut self.sums[domain as usize];
-        let had = enough(*sum);
-        sum.0 = sum.0 - u32::from(before > 0) + u32::from(slots > 0);
-        sum.1 = sum.1 - u64::from(before) + u64::from(slots);
-        self.enough = self.enough - u32::from(had) + u32::from(enough(*sum));
+        self.domains.change(self.wanted, domains.of_node[node.index()], before, slots);
     }
 }

@@ -18,13 +18,13 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::{Reservation, Turn};
+use crate::sched::request::Part;
 use crate::sched::request::eligible_nodes::positions_where;
-use crate::sched::request::{Need, Part};
-use crate::sched::space::{Aspect, Hit, Space};
+use crate::sched::space::{Aspect, Findings, Hit, Space};
 use crate::sched::timeline::held::{Held, Holder};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::{OPEN, Realms};
-use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
+use crate::sched::timeline::start_bounds::StartBounds;
 use crate::text::time::Time;
 
 use super::ahead::Ahead;
@@ -83,7 +83,7 @@ impl Books {
         }
         let mut room = match overdue {
             Some(room) => room.clone(),
-            None if is_now => Amount::from_slice(self.held.rooms().amount(self.held.idle(node))),
+            None if is_now => Amount::from_slice(self.held.rooms.amount(self.held.idle(node))),
             None => self.held.at(node, at),
         };
         if meets {
@@ -94,7 +94,7 @@ impl Books {
 
     /// What a job can be given of a node for all of `seconds`; of a start at this moment no more than nobody holds.
     fn room(&self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Amount {
-        let idle = self.held.rooms().amount(self.held.idle(node));
+        let idle = self.held.rooms.amount(self.held.idle(node));
         let Some(mut room) = self.planned(realm, node, at, seconds) else {
             return Amount::from_slice(idle);
         };
@@ -128,7 +128,7 @@ impl Books {
     ) -> FixedBitSet {
         positions_where(fabric, |node| {
             let full = self.held.full(node);
-            let is_idle = self.held.rooms().amount(self.held.idle(node)) == full;
+            let is_idle = self.held.rooms.amount(self.held.idle(node)) == full;
             let planned = || self.planned(realm, node, at, seconds).map_or(is_idle, |room| *room == *full);
             (starts && !is_idle) || (self.inventory.nodes[node.index()].available && !planned())
         })
@@ -183,7 +183,7 @@ impl Ledger {
 
     /// Forgets what was found about times: room was given back.
     pub(super) fn forget_times(&mut self) {
-        self.finder.start_bounds.clear();
+        self.findings().start_bounds.clear();
         self.aside = None;
     }
 }
@@ -201,21 +201,12 @@ impl Space for Ledger {
         &self.books.licenses
     }
 
-    fn name_rivals(&mut self, names: bool) {
-        self.finder.names_rivals = names;
-    }
-
-    fn need(&mut self, need: &Need) -> usize {
-        self.finder.needs.number(need)
+    fn findings(&mut self) -> &mut Findings {
+        &mut self.finder.findings
     }
 
     fn doubt(&mut self) {
         self.books.restless = true;
-    }
-
-    fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
-        let finder = &mut *self.finder;
-        (&mut finder.start_bounds, finder.needs.smaller())
     }
 
     fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool) {
@@ -269,7 +260,7 @@ impl Space for Ledger {
             }
         }
         if let Some((_, start_bounds)) = self.aside.take_if(|(turn, _)| *turn == made.turn) {
-            self.finder.start_bounds = start_bounds;
+            self.findings().start_bounds = start_bounds;
         }
     }
 
@@ -277,7 +268,7 @@ impl Space for Ledger {
         let Books { licenses, realms, .. } = &mut *self.books;
         licenses.give_back(made.asked(realms), made.start, made.end);
         made.parts.iter().for_each(|part| self.books.ahead.drop_claim(part.node, made.turn));
-        self.aside = Some((made.turn, std::mem::take(&mut self.finder.start_bounds)));
+        self.aside = Some((made.turn, std::mem::take(&mut self.findings().start_bounds)));
     }
 
     fn has_part(&mut self, realm: usize, made: &Reservation, part: &Part) -> Option<bool> {
@@ -290,7 +281,7 @@ impl Space for Ledger {
     }
 
     fn is_free(&self, part: &Part) -> bool {
-        is_within(&part.taken, self.books.held.rooms().amount(self.books.held.idle(part.node)))
+        is_within(&part.taken, self.books.held.rooms.amount(self.books.held.idle(part.node)))
     }
 
     fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {
@@ -318,7 +309,7 @@ impl Space for Ledger {
     }
 
     fn rooms(&mut self) -> &mut Rooms {
-        self.books.held.rooms_mut()
+        &mut self.books.held.rooms
     }
 
     fn occupied(&self, realm: usize, fabric: &Fabric, times: (Time, u64), starts: bool) -> FixedBitSet {
@@ -328,8 +319,7 @@ impl Space for Ledger {
     fn moments(&self, _realm: usize) -> Vec<Time> {
         let Books { held, ahead, now, .. } = &*self.books;
         let claims = ahead.claims().flat_map(|(_, claims)| claims).flat_map(|claim| [claim.from, claim.to]);
-        let windows = ahead.all_windows().flat_map(|(from, to)| [*from, *to]);
         let ends = held.ends_after(*now).map(|(end, _)| end);
-        ends.chain(claims).chain(windows).chain([*now]).collect()
+        ends.chain(claims).chain(ahead.bounds.iter().copied()).chain([*now]).collect()
     }
 }

@@ -213,7 +213,7 @@ impl Quick {
         }
         memory.settled &= !books.held.correct(input);
         if books.held.tidy(inventory) {
-            self.ledger.finder.needs.forget_rooms();
+            self.ledger.finder.findings.needs.forget_rooms();
         }
         let before = std::mem::replace(&mut books.now, now);
         // What is kept for a job is held until it has started, and for its time from then on.

@@ -16,7 +16,7 @@ pub(super) struct MostFree {
     /// For jobs of more than so many seconds there is so much; by seconds, the first 0.
     steps: Vec<(u64, Counts)>,
     /// What nobody holds.
-    idle: Counts,
+    pub(super) idle: Counts,
     /// The jobs that would have more, because what stands in the way is their own.
     pub(super) owners: BTreeSet<JobId>,
 }
@@ -31,7 +31,7 @@ impl MostFree {
         let mut less: Vec<(u64, Counts, Counts)> = Vec::new();
         let mut owners = BTreeSet::new();
         for (node, claims) in books.ahead.claims() {
-            let free = held.rooms().amount(held.idle(node));
+            let free = held.rooms.amount(held.idle(node));
             if !held.is_open(node) || free[CPUS] == 0 {
                 continue;
             }
@@ -65,11 +65,6 @@ impl MostFree {
             }
         }
         Self { idle, steps, owners }
-    }
-
-    /// Whether there may be room for a job that takes no less, if nothing stands in its way later.
-    pub(super) fn may_ever_hold(&self, least: &Least) -> bool {
-        least.counts.within(&self.idle)
     }
 
     /// Whether there may be room for a job that takes no less, or for one of several.

@@ -158,7 +158,8 @@ impl<'a> Selection<'a> {
         let lets_in = |job: &JobId| self.within.as_ref().is_none_or(|within| within.contains(job));
         for job in room.owners.iter().filter(|job| self.keeps && lets_in(job)) {
             let found = self.line.behind(*job).zip(self.line.get(*job));
-            if let Some((key, _)) = found.filter(|(_, ranked)| room.may_ever_hold(&ranked.at_least())) {
+            // If nothing stands in his way later.
+            if let Some((key, _)) = found.filter(|(_, ranked)| ranked.at_least().counts.within(&room.idle)) {
                 owners.insert(key, *job);
             }
         }

@@ -106,23 +106,6 @@ impl EligibleNodes {
         })
     }
 
-    /// These slots of nodes, by position, on a canvas that is used again and again.
-    pub(crate) fn paint<'a>(
-        &self,
-        canvas: &'a mut Canvas,
-        need: &Need,
-        nodes: impl Iterator<Item = (u32, u32)>,
-    ) -> &'a Slots {
-        let whole = need.counts_whole_nodes();
-        let kept = if whole { &mut canvas.whole } else { &mut canvas.tasks };
-        let known = kept.take().filter(|(fabric, _)| Arc::ptr_eq(fabric, &self.fabric));
-        let (_, slots) = kept
-            .insert(known.unwrap_or_else(|| (Arc::clone(&self.fabric), Slots::none(&self.fabric, whole))));
-        let position = |node: u32| Some(self.positions[node as usize]).filter(|pos| *pos != NOWHERE).map(Pos);
-        slots.refill(&self.fabric, nodes.filter_map(|(node, slots)| Some((position(node)?, slots))));
-        slots
-    }
-
     /// Where a node is on the fabric, if it is there.
     pub(crate) fn position(&self, node: NodeId) -> Option<Pos> {
         let pos = self.positions[node.index()];
@@ -174,13 +157,6 @@ impl EligibleNodes {
         let performance = self.performance.as_deref();
         View { weights: self.weights.as_deref(), performance, ..View::new(&self.fabric, slots, &self.idle) }
     }
-}
-
-/// Slots of a moment, filled in anew for each look: of whole nodes and of tasks, on the fabric they were last for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Canvas {
-    whole: Option<(Arc<Fabric>, Slots)>,
-    tasks: Option<(Arc<Fabric>, Slots)>,
 }
 
 /// The part of a request that says which nodes will do.

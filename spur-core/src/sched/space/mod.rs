@@ -23,10 +23,10 @@ use crate::sched::request::{Need, Part, Scarce};
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::start_bounds::{Family, Size, Smaller, StartBounds};
+use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::Time;
 
-pub(crate) use query::{Aspect, Hit, Query};
+pub(crate) use query::{Aspect, Findings, Hit, Placed, Query};
 
 /// How many nodes are not there for a job although they are idle, or have all that it needs but one thing.
 #[derive(Debug, Default)]
@@ -50,17 +50,11 @@ pub(crate) trait Space {
 
     fn licenses(&self) -> &Licenses;
 
-    /// Whether the domains that could have held a job and lost are named with those that may start from now on.
-    fn name_rivals(&mut self, names: bool);
-
-    /// The number of a need: equal needs have the same.
-    fn need(&mut self, need: &Need) -> usize;
+    /// What has been found out about jobs on it.
+    fn findings(&mut self) -> &mut Findings;
 
     /// Learns that a search on it was given up, so that another one may find on less what this one did not.
     fn doubt(&mut self);
-
-    /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
-    fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller);
 
     /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for,
     /// `asked`: the realm it starts in and the licenses it wants.
@@ -139,8 +133,9 @@ pub(crate) trait Space {
         let size = Size { nodes, slots, run_time: query.run_time };
         let family = Family::of(eligible.outline, stage.ask()).filter(|_| query.request.sizes.is_none());
         let begin = stage.from.max(query.from).max(self.now());
-        let (start_bounds, smaller) = self.start_bounds();
-        let bound = family.as_ref().and_then(|family| start_bounds.bound(family, query.need, &size, smaller));
+        let Findings { start_bounds, needs, .. } = self.findings();
+        let bound = |family| start_bounds.bound(family, query.need, &size, needs.smaller());
+        let bound = family.as_ref().and_then(bound);
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {
             from = self.licensed(&query.asked(), from, query.run_time)?;
@@ -152,7 +147,7 @@ pub(crate) trait Space {
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 let earliest = hit.as_ref().map_or(until, |hit| hit.start);
                 if bound.is_none_or(|bound| bound < earliest) {
-                    self.start_bounds().0.note(family.clone(), query.need, size, earliest);
+                    self.findings().start_bounds.note(family.clone(), query.need, size, earliest);
                 }
             }
             let mut hit = hit?;

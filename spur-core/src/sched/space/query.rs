@@ -5,9 +5,13 @@ use std::sync::Arc;
 use crate::sched::place::{Lost, Placement};
 use crate::sched::request::Request;
 use crate::sched::request::constraints::Stage;
+use crate::sched::request::domains::DomainTable;
 use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::sched::timeline::licenses::WantedLicenses;
+use crate::sched::timeline::needs::Needs;
 use crate::sched::timeline::realm::Realms;
+use crate::sched::timeline::start_bounds::StartBounds;
+use crate::sched::timeline::sweep::Wanted;
 use crate::text::time::Time;
 
 /// A job to find room for, in one partition.
@@ -31,6 +35,18 @@ pub(crate) struct Query<'a> {
     pub(crate) until: Time,
 }
 
+/// What has been found out about needs, domains and starts, for all jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Needs by number, of which equal ones have the same.
+    pub(crate) needs: Needs,
+    pub(crate) domains: DomainTable,
+    /// When requests start at the earliest, as far as that is known.
+    pub(crate) start_bounds: StartBounds,
+    /// Whether the domains that could have held a job and lost are named with those that may start from now on.
+    pub(crate) names_rivals: bool,
+}
+
 /// A query in one stage, and through one of its sets of eligible nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Aspect<'a> {
@@ -39,14 +55,18 @@ pub(crate) struct Aspect<'a> {
     pub(crate) eligible: &'a Arc<EligibleNodes>,
 }
 
+/// Where a job was placed, with those that lost, and whether it can start there this moment.
+pub(crate) type Placed = (Placement, Vec<Lost>, bool);
+
 impl Aspect<'_> {
-    /// Room that was found from a time on, with those that lost; `starts` says whether the job can start this moment.
-    pub(crate) fn hit(
-        &self,
-        realms: &Realms,
-        (start, starts): (Time, bool),
-        (placement, lost): (Placement, Vec<Lost>),
-    ) -> Hit {
+    /// What one domain has to have for it.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let nodes = self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(least, _)| least);
+        Wanted { nodes, slots: self.query.request.min_slots() }
+    }
+
+    /// Room that was found from a time on.
+    pub(crate) fn hit(&self, realms: &Realms, start: Time, (placement, lost, starts): Placed) -> Hit {
         Hit {
             realm: self.query.realm,
             start,

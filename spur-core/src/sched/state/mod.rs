@@ -14,25 +14,23 @@ use crate::model::alloc::Alloc;
 use crate::model::fabric::DomainId;
 use crate::sched::forecast::PlanInput;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
-use crate::sched::request::domains::{DomainTable, layer};
-use crate::sched::request::eligible_nodes::Canvas;
+use crate::sched::request::domains::layer;
 use crate::sched::timeline::free_for_ever::FreeForEver;
 use crate::sched::timeline::free_now::{FreeNow, Moment};
 use crate::sched::timeline::holding;
 use crate::sched::timeline::hole_index::Measure;
 use crate::sched::timeline::licenses::Licenses;
-use crate::sched::timeline::needs::{Needs, Seen};
+use crate::sched::timeline::needs::Seen;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::second::length;
-use crate::sched::timeline::start_bounds::StartBounds;
 use crate::sched::timeline::sweep::{Counters, SweepRequest};
 use crate::text::time::Time;
 
 use super::inventory::SceneNode;
 use super::place::Slots;
-use super::space::{Aspect, Hit};
+use super::space::{Aspect, Findings, Hit};
 use super::timeline::Timeline;
-use trial::{Trial, placed};
+use trial::{Trial, place};
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
@@ -59,18 +57,13 @@ pub(super) struct State {
     rooms: Rooms,
     /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
     idle: Vec<RoomId>,
-    needs: Needs,
-    domains: DomainTable,
+    findings: Findings,
     counters: Counters,
     free_for_ever: FreeForEver,
-    canvas: Canvas,
-    start_bounds: StartBounds,
     licenses: Licenses,
     standing: FreeNow,
     /// Whether a job past its time still holds what should be free by now.
     overdue: bool,
-    /// Whether rivals are named with a start.
-    names_rivals: bool,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
     /// What is known of nodes on which nothing runs, to say what they are for.
@@ -151,22 +144,20 @@ impl State {
     /// The earliest start in a stretch of time, and whether the search for it was given up.
     fn sweep(&mut self, aspect: Aspect<'_>, times: std::ops::Range<Time>) -> (Option<Hit>, bool) {
         let Aspect { query, stage, eligible } = aspect;
-        let domains = self.domains.of(eligible, stage.ask());
+        let (domains, wanted) = (self.findings.domains.of(eligible, stage.ask()), aspect.wanted());
         self.timelines[query.realm].settle(&mut self.rooms);
         let timeline = &self.timelines[query.realm];
-        let (known, rooms, need) = (self.needs.known(query.need), &self.rooms, &query.request.need);
-        let mut judge = Trial {
+        let need = &query.request.need;
+        let mut seen = Seen { known: self.findings.needs.known(query.need), rooms: &self.rooms, need };
+        let mut trial = Trial {
             now: self.now,
-            eligible,
-            seen: Seen { known, rooms, need },
+            aspect,
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
-            asks: &stage.asks,
             timeline: stage.ask().minds_others(query.run_time).map(|seconds| (timeline, seconds)),
             tries: 0,
-            names_rivals: self.names_rivals,
+            names_rivals: self.findings.names_rivals,
             in_domain: !domains.ids.is_empty(),
-            canvas: &mut self.canvas,
             hit: None,
         };
         let mut search = SweepRequest {
@@ -176,31 +167,31 @@ impl State {
             from: timeline.second(times.start),
             until: timeline.second(times.end),
             domains: &domains,
-            min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
-            min_slots: query.request.min_slots(),
+            wanted,
             least: match stage.ask().whole_leaves {
                 true => Measure::default(),
-                false => Measure::of(&query.request.need),
+                false => Measure::of(need),
             },
             whole_leaves: stage.ask().whole_leaves,
-            counts_nodes: query.request.need.counts_nodes(),
+            counts_nodes: need.counts_nodes(),
         };
-        self.counters.fit(eligible, query.request.need.counts_whole_nodes());
-        let counts_nodes = search.counts_nodes && search.min_slots <= u64::from(search.min_nodes);
+        self.counters.fit(eligible, need.counts_whole_nodes());
+        let counts_nodes = search.counts_nodes && wanted.slots <= u64::from(wanted.nodes);
         let layer = layer(eligible, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
         // A search of one moment is told of what there is even if it is not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (query.realm, query.need, layer));
         let answer = key.and_then(|key| {
-            let found = self.free_for_ever.earliest(key, &search, &mut judge.seen)?;
+            let found = self.free_for_ever.earliest(key, &search, &mut seen)?;
             search.from = found.at.min(search.until);
-            judge.settle(found, &search, &mut self.counters)
+            trial.settle(found, &search, &mut seen, &mut self.counters).break_value()
         });
-        let start = answer.unwrap_or_else(|| search.sweep(&mut self.counters, &mut judge));
-        let gave_up = judge.tries >= MAX_TRIES;
-        let hit = start.zip(judge.hit).map(|(start, (placement, lost, starts))| {
-            aspect.hit(&self.realms, (start.time(self.now), starts), (placement, lost))
+        let start = answer.unwrap_or_else(|| {
+            let judge = &mut |seen: &mut Seen<'_>, at, slots: &mut Slots| trial.accept(seen, at, slots);
+            search.sweep(&mut self.counters, &mut seen, judge)
         });
-        (hit, gave_up)
+        let gave_up = trial.tries >= MAX_TRIES;
+        let hit = start.zip(trial.hit);
+        (hit.map(|(start, placed)| aspect.hit(&self.realms, start.time(self.now), placed)), gave_up)
     }
 
     /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
@@ -221,19 +212,16 @@ impl State {
 
     /// A start at this moment.
     fn look(&mut self, aspect: Aspect<'_>) -> Option<Hit> {
-        let Aspect { query, stage, eligible } = aspect;
-        let domains = self.domains.of(eligible, stage.ask());
-        let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
-        let min_slots = query.request.min_slots();
-        let names = self.names_rivals;
+        let domains = self.findings.domains.of(aspect.eligible, aspect.stage.ask());
+        let (wanted, names_rivals) = (aspect.wanted(), self.findings.names_rivals);
         let found = self.at_once(aspect, |slots| {
-            let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
-            if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
+            let has_enough = |id: &DomainId| wanted.is_met((slots.nodes_of(*id), slots.of(*id)));
+            if !domains.ids.is_empty() && !domains.ids.iter().any(has_enough) {
                 return None;
             }
-            placed(eligible, &stage.asks, None, slots, names).0
+            place(aspect, None, slots, (true, names_rivals)).0
         });
-        Some(aspect.hit(&self.realms, (self.now, true), found?))
+        Some(aspect.hit(&self.realms, self.now, found?))
     }
 
     /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
@@ -242,7 +230,7 @@ impl State {
         let realm = query.realm;
         let moment = Moment { realm, timeline: &self.timelines[realm], run_time: query.run_time };
         let need = &query.request.need;
-        let mut seen = Seen { known: self.needs.known(query.need), rooms: &self.rooms, need };
+        let mut seen = Seen { known: self.findings.needs.known(query.need), rooms: &self.rooms, need };
         seen.known.learn(seen.rooms, need);
         self.standing.look(eligible, query.need, &moment, &mut seen, look)
     }

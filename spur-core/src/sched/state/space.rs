@@ -13,14 +13,13 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms, is_within};
 use crate::sched::place::Slots;
 use crate::sched::planned_starts::Reservation;
-use crate::sched::request::{Need, Part, Scarce};
+use crate::sched::request::{Part, Scarce};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::Realms;
-use crate::sched::timeline::start_bounds::{Smaller, StartBounds};
 use crate::text::time::Time;
 
 use super::trial::occupied;
-use crate::sched::space::{Aside, Aspect, Hit, Query, Space};
+use crate::sched::space::{Aside, Aspect, Findings, Hit, Query, Space};
 
 use super::State;
 
@@ -40,19 +39,11 @@ impl Space for State {
         &self.licenses
     }
 
-    fn name_rivals(&mut self, names: bool) {
-        self.names_rivals = names;
-    }
-
-    fn need(&mut self, need: &Need) -> usize {
-        self.needs.number(need)
+    fn findings(&mut self) -> &mut Findings {
+        &mut self.findings
     }
 
     fn doubt(&mut self) {}
-
-    fn start_bounds(&mut self) -> (&mut StartBounds, &Smaller) {
-        (&mut self.start_bounds, self.needs.smaller())
-    }
 
     fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool) {
         let is_now = times.start == self.now && times.end == self.now + 1;
@@ -84,7 +75,7 @@ impl Space for State {
 
     fn release(&mut self, made: &Reservation) {
         self.licenses.give_back(made.asked(&self.realms), made.start, made.end);
-        self.start_bounds.clear();
+        self.findings.start_bounds.clear();
         for timeline in &mut self.timelines {
             let stretch = timeline.stretch(made.start, made.end);
             timeline.give_back(&mut self.rooms, stretch, taken(&made.parts));
@@ -140,7 +131,7 @@ impl Space for State {
         let mut open =
             self.unused.open.take().unwrap_or_else(|| (0..inventory.nodes.len()).map(NodeId::at).collect());
         // Who starts in a pass uses more of them, and nobody leaves.
-        open.retain(|node| self.is_unused(inventory, *node));
+        open.retain(|node| self.rooms.full(inventory.nodes[node.index()].class) == self.idle[node.index()]);
         let (need, now) = (&query.request.need, self.now);
         // On a large cluster only the first of many who wait are told.
         let looks = self.unused.looks.checked_sub(open.len());
@@ -169,11 +160,6 @@ impl Space for State {
 }
 
 impl State {
-    /// Whether nothing runs on a node.
-    fn is_unused(&self, inventory: &Inventory, node: NodeId) -> bool {
-        self.rooms.full(inventory.nodes[node.index()].class) == self.idle[node.index()]
-    }
-
     /// How many of the nodes on which something runs have all that a job needs but one thing.
     fn lacking(&mut self, inventory: &Inventory, query: &Query<'_>) -> BTreeMap<Scarce, usize> {
         let (eligible, mut lacking) = (query.plain, BTreeMap::new());

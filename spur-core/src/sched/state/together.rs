@@ -63,9 +63,9 @@ impl<S: Space> Joint<'_, S> {
                 if let Ok(seats) = found {
                     let hits = places.iter().zip(seats).map(|(Place { query, eligible }, seat)| {
                         let stage = stage(query, at).expect("it was placed by its stage at that time");
-                        let placed = (seat.placement, Vec::new());
+                        let placed = (seat.placement, Vec::new(), starts);
                         let aspect = Aspect { query, stage, eligible };
-                        (aspect.hit(self.space.realms(), (at, starts), placed), seat.parts)
+                        (aspect.hit(self.space.realms(), at, placed), seat.parts)
                     });
                     return Some(hits.collect());
                 }

@@ -1,16 +1,19 @@
 //! Trying to place one job at the moments that a search comes up with.
 
+use std::ops::ControlFlow;
+
 use fixedbitset::FixedBitSet;
 
-use crate::model::fabric::{DomainId, Fabric};
+use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::inventory::amounts::{RoomId, Rooms};
-use crate::sched::place::{self, Ask, Lost, Placement, Slots, View};
-use crate::sched::request::eligible_nodes::{Canvas, EligibleNodes, positions_where};
+use crate::sched::place::{self, Slots, View};
+use crate::sched::request::eligible_nodes::{positions_where, with_others};
+use crate::sched::space::{Aspect, Placed};
 use crate::sched::timeline::Timeline;
 use crate::sched::timeline::free_for_ever::Earliest;
 use crate::sched::timeline::needs::Seen;
 use crate::sched::timeline::second::Second;
-use crate::sched::timeline::sweep::{Counters, SweepCaller, SweepRequest, Verdict};
+use crate::sched::timeline::sweep::{Counters, SweepRequest, Verdict};
 use crate::text::time::Time;
 
 use super::MAX_TRIES;
@@ -22,14 +25,11 @@ const RIVALS: usize = 3;
 pub(super) struct Trial<'a> {
     /// When the timeline begins.
     pub(super) now: Time,
-    pub(super) eligible: &'a EligibleNodes,
-    pub(super) seen: Seen<'a>,
+    pub(super) aspect: Aspect<'a>,
     /// By node: what nobody holds at this moment.
     pub(super) idle: &'a [RoomId],
     /// Whether that may be less than what is planned with: jobs past their time hold it, or reservations show more.
     pub(super) held_back: bool,
-    /// The sizes that will do, the largest first.
-    pub(super) asks: &'a [Ask],
     /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
     pub(super) timeline: Option<(&'a Timeline, u64)>,
     pub(super) tries: u32,
@@ -37,106 +37,104 @@ pub(super) struct Trial<'a> {
     pub(super) names_rivals: bool,
     /// Whether the whole job has to be in one of the domains that are counted.
     pub(super) in_domain: bool,
-    pub(super) canvas: &'a mut Canvas,
-    pub(super) hit: Option<(Placement, Vec<Lost>, bool)>,
+    pub(super) hit: Option<Placed>,
 }
 
 impl Trial<'_> {
-    /// Answers a search of which it is known when some domain has enough first; `None` where it has to be carried out.
+    /// Answers a search of which it is known when some domain has enough first, unless it has to be carried out.
     pub(super) fn settle(
         &mut self,
         first: Earliest,
         search: &SweepRequest<'_>,
+        seen: &mut Seen<'_>,
         counters: &mut Counters,
-    ) -> Option<Option<Second>> {
-        if first.at >= search.until {
-            return Some(None);
-        }
-        let domain = DomainId(first.sole.filter(|_| self.looks_at_domain(first.at))?);
-        match counters.ask(search, domain, first.at, self) {
-            Verdict::Yes => Some(Some(first.at)),
-            Verdict::No => None,
-            Verdict::GiveUp => Some(None),
+    ) -> Verdict {
+        match first.sole.filter(|_| self.looks_at_domain(first.at)) {
+            _ if first.at >= search.until => ControlFlow::Break(None),
+            Some(sole) => {
+                let slots = counters.of_domain(search, DomainId(sole), first.at, seen);
+                self.accept(seen, first.at, slots)
+            }
+            None => ControlFlow::Continue(()),
         }
     }
 
     /// Whether nothing outside the one domain that has enough matters at some time. No placement leaves it; rivals and
     /// scores are looked for elsewhere as well.
     fn looks_at_domain(&self, at: Second) -> bool {
-        let looks_around =
-            at == Second::BEGIN && self.names_rivals || self.asks.iter().any(|ask| ask.score.weights.any());
+        let is_scored = self.aspect.stage.asks.iter().any(|ask| ask.score.weights.any());
+        let looks_around = at == Second::BEGIN && self.names_rivals || is_scored;
         self.in_domain && !looks_around
     }
 
     /// The best placement there is; for one that starts, with those that lost.
-    fn place(&self, slots: &Slots, at: Second, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn place(&self, rooms: &Rooms, slots: &Slots, at: Second, starts: bool) -> Option<Placed> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
             let times = (at.time(self.now), run_time);
-            occupied(&self.eligible.fabric, self.seen.rooms, self.idle, timeline, times, starts)
+            occupied(&self.aspect.eligible.fabric, rooms, self.idle, timeline, times, starts)
         });
-        let names = starts && self.names_rivals;
-        let (found, _) = placed(self.eligible, self.asks, occupied.as_ref(), slots, names);
-        found.map(|(placement, lost)| (placement, lost, starts))
+        place(self.aspect, occupied.as_ref(), slots, (starts, self.names_rivals)).0
+    }
+
+    /// Says whether the job can start at a time at which some domain has enough, or whether to go on.
+    pub(super) fn accept(&mut self, seen: &mut Seen<'_>, at: Second, slots: &mut Slots) -> Verdict {
+        self.tries += 1;
+        let rooms = seen.rooms;
+        self.hit = if at == Second::BEGIN {
+            let fabric = &self.aspect.eligible.fabric;
+            let held = slots.iter().filter(|_| self.held_back).filter_map(|(pos, slots)| {
+                let free = seen.slots(self.idle[fabric.node(pos).index()]);
+                (free < slots).then_some((pos, free))
+            });
+            let held: Vec<(Pos, u32)> = held.collect();
+            place_now(self.aspect, slots, held, |slots, starts| self.place(rooms, slots, at, starts))
+        } else {
+            self.place(rooms, slots, at, false)
+        };
+        match self.hit {
+            Some(_) => ControlFlow::Break(Some(at)),
+            None if self.tries < MAX_TRIES => ControlFlow::Continue(()),
+            None => ControlFlow::Break(None),
+        }
     }
 }
 
-/// The best placement there is, and if `names` is set, those that lost; and whether it is sure that there is none better, or
-/// none.
-pub(crate) fn placed(
-    eligible: &EligibleNodes,
-    asks: &[Ask],
+/// The best placement there is, if it starts and rivals are named with those that lost; and whether it is sure that there is
+/// none better, or none.
+pub(crate) fn place(
+    Aspect { stage, eligible, .. }: Aspect<'_>,
     occupied: Option<&FixedBitSet>,
     slots: &Slots,
-    names: bool,
-) -> (Option<(Placement, Vec<Lost>)>, bool) {
+    (starts, names_rivals): (bool, bool),
+) -> (Option<Placed>, bool) {
     let view = View { occupied, ..eligible.view(slots) };
     let mut is_sure = true;
-    let found = asks.iter().find_map(|ask| {
+    let found = stage.asks.iter().find_map(|ask| {
         let placed = place::place(&view, ask);
         is_sure &= placed.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
         let placement = placed.ok()?;
+        let names = starts && names_rivals;
         let lost = if names { place::rivals(&view, ask, &placement, RIVALS) } else { Vec::new() };
-        Some((placement, lost))
+        Some((placement, lost, starts))
     });
     (found, is_sure)
 }
 
-impl SweepCaller for Trial<'_> {
-    #[inline]
-    fn seen(&mut self) -> Seen<'_> {
-        Seen { known: &mut *self.seen.known, ..self.seen }
+/// Places a job on what nobody holds, or else on what should be free by now; `held` are positions where that is more, with what
+/// they have indeed.
+pub(crate) fn place_now(
+    Aspect { stage, eligible, .. }: Aspect<'_>,
+    slots: &mut Slots,
+    held: Vec<(Pos, u32)>,
+    mut place: impl FnMut(&Slots, bool) -> Option<Placed>,
+) -> Option<Placed> {
+    // Others may still hold leaves that it wants to itself.
+    if held.is_empty() && !stage.ask().whole_leaves {
+        return place(slots, true);
     }
-
-    fn accept(&mut self, at: Second, slots: &Slots) -> Verdict {
-        self.tries += 1;
-        let starts = at == Second::BEGIN;
-        let mut held_back = false;
-        self.hit = if starts && self.held_back {
-            let mut canvas = std::mem::take(self.canvas);
-            let (eligible, need, idle) = (self.eligible, self.seen.need, self.idle);
-            let free = slots.iter().map(|(pos, slots)| {
-                let node = eligible.fabric.node(pos);
-                let free = self.seen.slots(idle[node.index()]).min(slots);
-                held_back |= free < slots;
-                (node.0, free)
-            });
-            let free = eligible.paint(&mut canvas, need, free);
-            let hit = self.place(free, at, true);
-            *self.canvas = canvas;
-            hit
-        } else {
-            self.place(slots, at, starts)
-        };
-        // Others may still hold leaves that it wants to itself.
-        if self.hit.is_none() && (held_back || (starts && self.timeline.is_some())) {
-            self.hit = self.place(slots, at, false);
-        }
-        match self.hit {
-            Some(_) => Verdict::Yes,
-            None if self.tries < MAX_TRIES => Verdict::No,
-            None => Verdict::GiveUp,
-        }
-    }
+    let found = with_others(&eligible.fabric, slots, held, |slots| place(slots, true));
+    slots.sum_up(&eligible.fabric);
+    found.or_else(|| place(slots, false))
 }
 
 /// Positions that are not entirely free from `at` on for `run_time` seconds; for a start, also those that somebody still

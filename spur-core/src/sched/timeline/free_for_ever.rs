@@ -163,7 +163,7 @@ impl Order {
 
     fn earliest(&self, asked: &mut Question<'_, '_>) -> Option<Earliest> {
         let search = asked.search;
-        let alone = self.with_nodes(search.min_nodes);
+        let alone = self.with_nodes(search.wanted.nodes);
         let mut best = Best::of(alone, search.from);
         let mut ending = asked.endings(best.at)?;
         let domain_of = |hole: &Hole| search.domains.of_node[hole.node as usize];
@@ -196,7 +196,7 @@ impl Order {
                 !holes[..*index].iter().any(|other| other.node == hole.node && serves(other))
             };
             let free_for_ever = self.of(domain).take_while(|start| start <= at).count();
-            free_for_ever + serving.filter(is_first).count() >= search.min_nodes as usize
+            free_for_ever + serving.filter(is_first).count() >= search.wanted.nodes as usize
         };
         let free_for_ever =
             self.of(domain).filter(|start| *start > search.from).take_while(|start| *start <= latest);

@@ -26,7 +26,8 @@ pub(crate) type HeldPart = (NodeId, Arc<[u64]>);
 /// What is held, by node and by job.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    rooms: Rooms,
+    /// The amounts that are numbered.
+    pub(crate) rooms: Rooms,
     nodes: Vec<OnNode>,
     jobs: BTreeMap<JobId, Holder>,
     ends: BTreeSet<(Time, JobId)>,
@@ -233,16 +234,6 @@ impl Held {
             node.idle = self.rooms.intern(old.class_of(node.idle), old.amount(node.idle));
         }
         true
-    }
-
-    /// The amounts that are numbered.
-    pub(crate) fn rooms(&self) -> &Rooms {
-        &self.rooms
-    }
-
-    /// The amounts that are numbered, to number more.
-    pub(crate) fn rooms_mut(&mut self) -> &mut Rooms {
-        &mut self.rooms
     }
 
     /// The number of an amount of a node.

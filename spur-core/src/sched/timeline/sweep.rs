@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -40,10 +41,8 @@ pub(crate) struct SweepRequest<'a> {
     pub(crate) until: Second,
     /// The domains of which one has to hold the whole job.
     pub(crate) domains: &'a Domains,
-    /// Nodes wanted, at least.
-    pub(crate) min_nodes: u32,
-    /// Slots wanted, at least.
-    pub(crate) min_slots: u64,
+    /// What one of them has to have.
+    pub(crate) wanted: Wanted,
     /// What a slot takes of a node, at least.
     pub(crate) least: Measure,
     /// Whether the job takes no more than one slot of each node, so that more of them on one do not help it.
@@ -52,6 +51,51 @@ pub(crate) struct SweepRequest<'a> {
     /// that may be used.
     pub(crate) whole_leaves: bool,
 }
+
+/// The fewest nodes and slots of a domain that may hold a whole job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) nodes: u32,
+    pub(crate) slots: u64,
+}
+
+impl Wanted {
+    /// Whether so many nodes with so many slots are enough.
+    #[inline]
+    pub(crate) fn is_met(self, (nodes, slots): (u32, u64)) -> bool {
+        nodes >= self.nodes && slots >= self.slots
+    }
+}
+
+/// What every domain has of what is wanted of one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DomainSums {
+    /// Nodes and slots of every domain.
+    pub(crate) sums: Vec<(u32, u64)>,
+    /// Domains that have enough.
+    pub(crate) enough: u32,
+}
+
+impl DomainSums {
+    /// A node of a domain, if it is in one, has other slots than before.
+    #[inline]
+    pub(crate) fn change(&mut self, wanted: Wanted, domain: u32, before: u32, after: u32) {
+        if domain == NOWHERE {
+            return;
+        }
+        let sum = &mut self.sums[domain as usize];
+        let had = wanted.is_met(*sum);
+        sum.0 = sum.0 - u32::from(before > 0) + u32::from(after > 0);
+        sum.1 = sum.1 - u64::from(before) + u64::from(after);
+        self.enough = self.enough - u32::from(had) + u32::from(wanted.is_met(*sum));
+    }
+}
+
+/// What is said to a time at which some domain has enough: to go on, or to end with it or without any.
+pub(crate) type Verdict = ControlFlow<Option<Second>>;
+
+/// Whoever says that, by what rooms hold and what there is then.
+pub(crate) type Judge<'j> = dyn FnMut(&mut Seen<'_>, Second, &mut Slots) -> Verdict + 'j;
 
 /// A moment and the number of what happens then, in one number that sorts by the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,10 +131,7 @@ pub(crate) struct Counters {
     unknown: Vec<Hole>,
     /// Nodes whose slots had an end at some time of the sweep.
     ending: Vec<u32>,
-    /// Nodes and slots of every domain.
-    sums: Vec<(u32, u64)>,
-    /// Domains that have enough.
-    enough: u32,
+    domains: DomainSums,
     /// Ends of offers, and whose: as they came until the first of them matters, then the earliest first.
     ends: BinaryHeap<Reverse<Mark>>,
     unsorted: Vec<Reverse<Mark>>,
@@ -128,14 +169,14 @@ impl Counters {
         }
     }
 
-    /// Asks the judge about a time at which one domain alone has enough, with what its nodes have then.
-    pub(crate) fn ask(
+    /// What the nodes of one domain have at a time at which it alone has enough.
+    pub(crate) fn of_domain(
         &mut self,
         search: &SweepRequest<'_>,
         domain: DomainId,
         at: Second,
-        judge: &mut impl SweepCaller,
-    ) -> Verdict {
+        seen: &mut Seen<'_>,
+    ) -> &mut Slots {
         self.clear(search);
         let needed = at.after(search.duration);
         let fabric = &search.eligible.fabric;
@@ -147,23 +188,22 @@ impl Counters {
             }
             let holes = search.timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= at && hole.end >= needed);
-            if let Some(slots) = lasting.map(|hole| judge.seen().slots(hole.room)).max() {
+            if let Some(slots) = lasting.map(|hole| seen.slots(hole.room)).max() {
                 self.slots.set(fabric, pos, slots);
             }
         }
-        judge.accept(at, &self.slots)
+        &mut self.slots
     }
 
     fn clear(&mut self, search: &SweepRequest<'_>) {
         self.slots.clear();
         self.is_stale = false;
-        if self.sums.len() < search.domains.count {
-            self.sums.resize(search.domains.count, (0, 0));
-        }
+        let sums = &mut self.domains.sums;
+        sums.resize(sums.len().max(search.domains.count), (0, 0));
         for node in self.ending.drain(..) {
             self.until[node as usize] = Second::BEGIN;
         }
-        self.enough = 0;
+        self.domains.enough = 0;
         self.ends.clear();
         self.unsorted.clear();
         self.next_end = Second::NEVER;
@@ -199,15 +239,14 @@ impl Counters {
 
     /// Works out the sums of domains after what there is at the beginning was counted.
     fn sum_up(&mut self, search: &SweepRequest<'_>) {
-        let Self { slots, sums, .. } = self;
+        let Self { slots, domains, .. } = self;
         self.is_stale = search.domains.are_leaves;
         if !self.is_stale {
             slots.sum_up(&search.eligible.fabric);
         }
-        let mut enough = 0;
         let mut count = |domain: usize, sum| {
-            sums[domain] = sum;
-            enough += u32::from(search.enough(sum));
+            domains.sums[domain] = sum;
+            domains.enough += u32::from(search.wanted.is_met(sum));
         };
         match search.domains.kind {
             Kind::Whole => count(0, slots.all()),
@@ -223,7 +262,6 @@ impl Counters {
                 ids.for_each(|id| count(id.index(), (slots.nodes_of(*id), slots.of(*id))));
             }
         }
-        self.enough = enough;
     }
 
     /// Notes until when a node has what it has.
@@ -248,16 +286,7 @@ impl Counters {
         let before = self.slots.put(&search.eligible.fabric, pos, slots);
         self.is_stale = true;
         self.lasts(node, until);
-        let domain = search.domains.of_node[node as usize];
-        if domain == NOWHERE {
-            return;
-        }
-        let sum = &mut self.sums[domain as usize];
-        let had = search.enough(*sum);
-        sum.0 = sum.0 - u32::from(before > 0) + u32::from(slots > 0);
-        sum.1 = sum.1 - u64::from(before) + u64::from(slots);
-        let has = search.enough(*sum);
-        self.enough = self.enough - u32::from(had) + u32::from(has);
+        self.domains.change(search.wanted, search.domains.of_node[node as usize], before, slots);
     }
 
     /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
@@ -267,14 +296,7 @@ impl Counters {
         let Some(before) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return false };
         self.is_stale = true;
         self.lasts(hole.node, hole.end);
-        // As in `set`, for what only grows.
-        let domain = search.domains.of_node[hole.node as usize];
-        if domain != NOWHERE {
-            let sum = &mut self.sums[domain as usize];
-            let had = search.enough(*sum);
-            *sum = (sum.0 + u32::from(before == 0), sum.1 + u64::from(slots - before));
-            self.enough += u32::from(!had && search.enough(*sum));
-        }
+        self.domains.change(search.wanted, search.domains.of_node[hole.node as usize], before, slots);
         search.helps(before, slots)
     }
 
@@ -311,11 +333,6 @@ impl Counters {
 }
 
 impl SweepRequest<'_> {
-    #[inline]
-    fn enough(&self, (nodes, slots): (u32, u64)) -> bool {
-        nodes >= self.min_nodes && slots >= self.min_slots
-    }
-
     /// Whether a job that did not fit may fit once a node has so many slots that had so many before.
     #[inline]
     fn helps(&self, before: u32, slots: u32) -> bool {
@@ -325,10 +342,15 @@ impl SweepRequest<'_> {
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
     /// first time for which it does is the answer. Without one, `counters` tell what there was if that was a search of one
     /// moment.
-    pub(crate) fn sweep(&self, counters: &mut Counters, judge: &mut impl SweepCaller) -> Option<Second> {
+    pub(crate) fn sweep(
+        &self,
+        counters: &mut Counters,
+        seen: &mut Seen<'_>,
+        judge: &mut Judge<'_>,
+    ) -> Option<Second> {
         let mut ahead = std::mem::take(&mut counters.ahead);
         ahead.clear();
-        let answer = self.walk(counters, &mut ahead, judge);
+        let answer = self.walk(counters, &mut ahead, seen, judge);
         counters.ahead = ahead;
         counters.settle(self);
         answer
@@ -338,28 +360,28 @@ impl SweepRequest<'_> {
         &self,
         counters: &mut Counters,
         ahead: &mut BinaryHeap<Reverse<Mark>>,
-        judge: &mut impl SweepCaller,
+        seen: &mut Seen<'_>,
+        judge: &mut Judge<'_>,
     ) -> Option<Second> {
         counters.clear(self);
         let needed = self.from.after(self.duration);
         let mut later: SmallVec<[_; SHELVES]> = SmallVec::new();
         for shelf in self.timeline.holes().lasting(self.least) {
             let chunks = shelf.reaching(self.duration, needed, self.until);
-            let Seen { known, .. } = judge.seen();
-            let see = |open: &[Hole]| counters.begin_for_ever(self, open, known.by_room());
+            let see = |open: &[Hole]| counters.begin_for_ever(self, open, seen.known.by_room());
             let cursor = Cursor::behind(chunks, self.from, see);
             later.extend(cursor.with_next(self));
         }
         counters.slots.tell_leaves(&self.eligible.fabric, &counters.begun);
         counters.begun.clear();
         while let Some(hole) = counters.unknown.pop() {
-            counters.begin_with(self, &hole, judge.seen().slots(hole.room));
+            counters.begin_with(self, &hole, seen.slots(hole.room));
         }
         for shelf in self.timeline.holes().ending(self.least, self.duration) {
             let chunks = shelf.reaching(self.duration, needed, self.until);
             let cursor = Cursor::behind(chunks, self.from, |open| {
                 for hole in open.iter().filter(|hole| hole.end >= needed) {
-                    counters.begin_with(self, hole, judge.seen().slots(hole.room));
+                    counters.begin_with(self, hole, seen.slots(hole.room));
                 }
             });
             later.extend(cursor.with_next(self));
@@ -382,14 +404,13 @@ impl SweepRequest<'_> {
                     PeekMut::pop(next);
                 }
             }
-            let mut seen = judge.seen();
             let (slots, rooms) = (seen.slots(hole.room), seen.rooms);
             let empties = self.whole_leaves && rooms.full(rooms.class_of(hole.room)) == hole.room;
             if slots == 0 && !empties {
                 continue;
             }
             if start > now {
-                if grew && let Some(answer) = self.look(counters, judge, now) {
+                if grew && let ControlFlow::Break(answer) = self.look(counters, seen, judge, now) {
                     return answer;
                 }
                 if start >= self.until {
@@ -400,42 +421,39 @@ impl SweepRequest<'_> {
             }
             grew |= counters.offer(self, hole, slots) || empties;
         }
-        if grew { self.look(counters, judge, now).flatten() } else { None }
+        if grew { self.look(counters, seen, judge, now).break_value().flatten() } else { None }
     }
 
-    /// Asks the caller, if some domain has enough. The outer `None` is "go on". Offers that have ended are still counted until
-    /// then: with them there may seem to be enough where there is not, and never the other way round.
+    /// Asks the judge, if some domain has enough. Offers that have ended are still counted until then: with them there may
+    /// seem to be enough where there is not, and never the other way round.
     fn look(
         &self,
         counters: &mut Counters,
-        judge: &mut impl SweepCaller,
+        seen: &mut Seen<'_>,
+        judge: &mut Judge<'_>,
         now: Second,
-    ) -> Option<Option<Second>> {
-        if counters.enough == 0 {
-            return None;
+    ) -> Verdict {
+        if counters.domains.enough == 0 {
+            return ControlFlow::Continue(());
         }
         // Mostly there are none.
         if counters.next_end < now.after(self.duration) {
-            self.expire(counters, judge, now);
+            self.expire(counters, seen, now);
         }
-        if counters.enough == 0 {
-            return None;
+        if counters.domains.enough == 0 {
+            return ControlFlow::Continue(());
         }
         counters.settle(self);
-        match judge.accept(now, &counters.slots) {
-            Verdict::Yes => Some(Some(now)),
-            Verdict::No => None,
-            Verdict::GiveUp => Some(None),
-        }
+        judge(seen, now, &mut counters.slots)
     }
 
     /// Nodes whose slots would not last long enough any more get what their other holes offer.
-    fn expire(&self, counters: &mut Counters, judge: &mut impl SweepCaller, now: Second) {
+    fn expire(&self, counters: &mut Counters, seen: &mut Seen<'_>, now: Second) {
         let needed = now.after(self.duration);
         while let Some(node) = counters.ended(needed) {
             let holes = self.timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
-            let best = lasting.map(|hole| (judge.seen().slots(hole.room), hole.end)).max();
+            let best = lasting.map(|hole| (seen.slots(hole.room), hole.end)).max();
             let (slots, end) = best.unwrap_or((0, Second::NEVER));
             if let Some(pos) = self.eligible.pos(node) {
                 counters.set(self, node, pos, slots, end);
@@ -483,24 +501,4 @@ impl<'a> Cursor<'a> {
             self.holes = self.chunks.next()?.iter();
         }
     }
-}
-
-/// What the caller of a sweep knows and the timeline does not.
-pub(crate) trait SweepCaller {
-    /// How many slots rooms have for the job.
-    fn seen(&mut self) -> Seen<'_>;
-
-    /// Whether the job can start at a time at which some domain has enough, with what there is then.
-    fn accept(&mut self, at: Second, slots: &Slots) -> Verdict;
-}
-
-/// What a judge says to a time at which a domain has enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It will do.
-    Yes,
-    /// Go on.
-    No,
-    /// It is not worth going on.
-    GiveUp,
 }

@@ -3,7 +3,6 @@
 pub(super) mod chunks;
 pub(super) mod pending_order;
 pub mod priority;
-pub(super) mod shown;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -25,7 +24,7 @@ use super::precedence;
 use super::request::counts::Counts;
 use super::request::{Request, eligible_nodes, least};
 use chunks::{Key, Least};
-use priority::Facts;
+use priority::{Factors, Facts};
 
 /// A job that may be started if there is room: what does not change while it waits.
 #[derive(Clone, Debug)]
@@ -97,9 +96,8 @@ impl Throttle {
     }
 }
 
-/// The partitions that a job may run in and what it needs there, those of the highest tier first, of one tier in the order it
-/// named them. Jobs that come one after
-/// another and want the same share it.
+/// The partitions that a job may run in and what it needs there, those of the highest tier first, of one tier in the
+/// order it named them. Jobs that come one after another and want the same share it.
 pub(super) type Choices = Arc<[(usize, Request)]>;
 
 /// More than the highest tier that a partition can have.
@@ -224,6 +222,46 @@ pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     let factors = partitions.map(|(_, partition)| partition.config.priority_job_factor);
     let facts = facts(&inventory, job, now, factors.max().unwrap_or(0));
     priority::multifactor(&inventory.policy.scheduler, &inventory.scale, &facts, now)
+}
+
+/// The priority of a job in one of its partitions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartPriority {
+    /// The partition.
+    pub partition: Arc<str>,
+    /// The multifactor priority.
+    pub priority: u32,
+    /// What makes it up; None where it was asked for or set by an operator.
+    pub factors: Option<Factors>,
+}
+
+/// The priorities of a job in its partitions, of which the largest counts; none of one that something else than room keeps
+/// waiting. The components of a het job stand where the first one would if it had the size of the whole.
+#[must_use]
+pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
+    let inventory = cluster.standing(Inventory::new);
+    let leader = job.spec.het.as_deref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
+    let Phase::Pending(pending) = &leader.phase else { return Vec::new() };
+    if obstacle(cluster, leader, pending, now).is_some() {
+        return Vec::new();
+    }
+    let mut whole = facts(&inventory, leader, pending.eligible.unwrap_or(leader.submitted), 0);
+    for (nodes, cpus) in cluster.jobs().followers(leader).map(|job| least(&job.spec.shape)) {
+        whole.nodes = whole.nodes.saturating_add(nodes);
+        whole.cpus = whole.cpus.saturating_add(cpus);
+    }
+    let (policy, scale) = (&inventory.policy.scheduler, &inventory.scale);
+    let partitions = inventory.partitions_of(&job.spec);
+    partitions
+        .map(|(_, partition)| {
+            let facts = Facts { partition_factor: partition.config.priority_job_factor, ..whole };
+            PartPriority {
+                partition: Arc::clone(partition.name()),
+                priority: priority::multifactor(policy, scale, &facts, now),
+                factors: facts.explicit.is_none().then(|| Factors::new(policy, scale, &facts, now)),
+            }
+        })
+        .collect()
 }
 
 /// What is known of a job by itself: how long it runs, forecasts say.

@@ -87,7 +87,7 @@ impl EligibleSets {
         let (spec, (partition, request)) = (&candidate.spec, &candidate.choices[choice]);
         let partition = *partition;
         let fabric = fabric_for(inventory, partition, spec)?;
-        let named = inventory.fabrics.iter().position(|(_, known)| Arc::ptr_eq(known, fabric));
+        let named = inventory.fabrics.iter().position(|known| Arc::ptr_eq(known, fabric));
         let alternatives = alternatives(spec, fabric);
         let wishes = alternatives.iter().filter(|alternative| alternative.is_wish).count();
         let bars = bars(inventory, realm, candidate.run_time);

@@ -202,8 +202,8 @@ pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<Job
 /// A name that means nothing.
 pub fn nodes_named(cluster: &Cluster, list: &HostExpr) -> Result<Vec<NodeId>, String> {
     let inventory = cluster.standing(Inventory::new);
-    let known = inventory.fabrics.iter().find(|(name, _)| **name == *"default").or(inventory.fabrics.first());
-    let fabric = known.map_or_else(|| flat(cluster), |(_, fabric)| Arc::clone(fabric));
+    let known = inventory.fabrics.iter().find(|fabric| fabric.name() == "default");
+    let fabric = known.or(inventory.fabrics.first()).map_or_else(|| flat(cluster), Arc::clone);
     let number = |name: String| {
         let node = cluster.node_named(&name).filter(|node| node.configured);
         node.map(|node| node.id).ok_or(name)

@@ -72,8 +72,8 @@ pub(super) struct Inventory {
     /// The nodes that are out of service.
     pub(super) out: Vec<NodeId>,
     pub(super) partitions: Vec<ScenePartition>,
-    /// Every topology by name.
-    pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
+    /// The fabric of every topology, which has its name.
+    pub(super) fabrics: Vec<Arc<Fabric>>,
     /// For each of these, once it is asked for: the GPUs of its nodes, by position.
     gpus: Vec<OnceLock<Arc<[u32]>>>,
     /// Reservations of nodes and time, by name.
@@ -121,9 +121,8 @@ impl Inventory {
             },
         });
         let partitions = partitions.collect();
-        let fabrics = cluster.topologies().iter();
-        let fabrics: Vec<(Arc<str>, Arc<Fabric>)> =
-            fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
+        let topologies = cluster.topologies().iter();
+        let fabrics: Vec<Arc<Fabric>> = topologies.map(|topology| Arc::clone(&topology.fabric)).collect();
         Self {
             scale: scale(cluster),
             policy: Arc::clone(cluster.policy()),
@@ -163,11 +162,8 @@ impl Inventory {
 
     /// The GPUs of the nodes of a topology, by position; `None` of a fabric that is no topology's.
     pub(super) fn gpus_on(&self, fabric: &Fabric) -> Option<&Arc<[u32]>> {
-        let index = self.fabrics.iter().position(|(name, _)| **name == *fabric.name())?;
-        let gpus = |index| {
-            let pos = Pos::at(index);
-            self.nodes[fabric.node(pos).index()].shape.gpus()
-        };
+        let index = self.fabrics.iter().position(|known| known.name() == fabric.name())?;
+        let gpus = |index| self.nodes[fabric.node(Pos::at(index)).index()].shape.gpus();
         Some(self.gpus[index].get_or_init(|| (0..fabric.len()).map(gpus).collect()))
     }
 
@@ -197,9 +193,8 @@ pub(super) fn fabric_for<'a>(
     if ["tree", "block", "none"].contains(&wanted) {
         return Ok(own);
     }
-    let known = inventory.fabrics.iter().find(|(name, _)| **name == *wanted);
-    known.map(|(_, fabric)| fabric).ok_or_else(|| {
-        let names: Vec<&str> = inventory.fabrics.iter().map(|(name, _)| &**name).collect();
+    inventory.fabrics.iter().find(|fabric| fabric.name() == wanted).ok_or_else(|| {
+        let names: Vec<&str> = inventory.fabrics.iter().map(|fabric| fabric.name()).collect();
         format!("there is no topology {wanted}; ask tree, block, none or one of {}", names.join(", "))
     })
 }

@@ -182,8 +182,8 @@ impl<'a> Judge<'a> {
             match self.in_partitions(spec, Some(at), say) {
                 Ok(warnings) => return Ok(warnings),
                 Err(refused) => {
-                    let place = format!("in reservation {}", within.name);
-                    first = first.or_else(|| Some(refused.within(RefusalKind::NodeConfig, &place)));
+                    let text = format!("in reservation {}: {}", within.name, refused.text);
+                    first = first.or(Some(Refused { kind: RefusalKind::NodeConfig, text, ..refused }));
                 }
             }
         }

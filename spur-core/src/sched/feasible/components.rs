@@ -157,10 +157,8 @@ impl Components<'_> {
                     Err(certain) => exact &= certain,
                 }
             }
-            let never = if exact { Idle::Never(found) } else { Idle::Unknown };
-            match answer {
-                Some(Ok(Idle::Unknown)) => {}
-                _ => answer = Some(Ok(never)),
+            if !matches!(answer, Some(Ok(Idle::Unknown))) {
+                answer = Some(Ok(if exact { Idle::Never(found) } else { Idle::Unknown }));
             }
         }
         answer.unwrap_or(Ok(Idle::Unknown))

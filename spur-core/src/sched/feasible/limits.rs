@@ -1,6 +1,6 @@
 //! Limits that an administrator can raise, and what would run under them.
 
-use crate::model::config::{Limit, PartitionConfig, Policy};
+use crate::model::config::{Limit, Policy};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::sched::inventory::Inventory;
@@ -28,7 +28,10 @@ pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) 
     let mut text = limit.sentence(config, spec);
     let (kind, offer) = match limit {
         Limit::Qos => {
-            text.push_str(&other_qos(config));
+            match &config.allow_qos[..] {
+                [] => text.push_str("; ask for any other, or another partition"),
+                allowed => text += &format!("; ask for --qos={}", allowed.join(" or --qos=")),
+            }
             (RefusalKind::Qos, None)
         }
         Limit::Account => {
@@ -52,11 +55,4 @@ pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) 
 /// What is less of where a request wants too many nodes.
 pub(super) fn node_parameter(request: &Request) -> Parameter {
     if request.slots.is_some() { Parameter::Nodes } else { Parameter::Slots }
-}
-
-fn other_qos(config: &PartitionConfig) -> String {
-    match config.allow_qos.as_slice() {
-        [] => "; ask for any other, or another partition".to_owned(),
-        allowed => format!("; ask for --qos={}", allowed.join(" or --qos=")),
-    }
 }

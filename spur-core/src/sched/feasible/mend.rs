@@ -34,10 +34,10 @@ const OTHERS: usize = 2;
 /// A refusal, with what may mend it and has not been tried.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
-    kind: RefusalKind,
+    pub(super) kind: RefusalKind,
     /// The limit alone.
     pub(super) text: String,
-    offers: Vec<Offer>,
+    pub(super) offers: Vec<Offer>,
     /// Why a job waits that only this keeps from running, where it is a limit that an administrator can raise.
     pub(super) reason: Reason,
 }
@@ -82,11 +82,6 @@ impl Refused {
         });
         let multiples = Parameter::multiples(spec).filter(|_| multiples).map(Offer::Other);
         Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Parameter::Nodes)]))
-    }
-
-    /// The refusal of a part of the cluster.
-    pub(super) fn within(self, kind: RefusalKind, place: &str) -> Self {
-        Self { kind, text: format!("{place}: {}", self.text), ..self }
     }
 
     /// The refusal, with those of its offers that work, or what is nearest to them and does.

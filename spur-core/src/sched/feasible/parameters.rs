@@ -272,7 +272,6 @@ impl Parameter {
 
     /// What its user would write who asks for what a request says of it.
     pub(super) fn words(self, spec: &JobSpec, request: Option<&Request>) -> String {
-        let fabric = spec.fabric.as_deref();
         let amount = || self.asked(spec, request).unwrap_or(0);
         match self {
             Self::Slots => {
@@ -298,19 +297,13 @@ impl Parameter {
             Self::Devices(of, _) => {
                 let word = |gres: &GresSpec| if of == Of::Node { gres.to_string() } else { plain(gres) };
                 let left = devices(spec, of).iter().filter(|gres| gres.count > 0).map(word);
-                let left = left.collect::<Vec<_>>().join(",");
-                if left.is_empty() {
-                    format!("leave out {}", of.option())
-                } else {
-                    format!("{}={left}", of.option())
-                }
+                let (option, left) = (of.option(), left.collect::<Vec<_>>().join(","));
+                if left.is_empty() { format!("leave out {option}") } else { format!("{option}={left}") }
             }
-            Self::Counted(_) => {
-                spec.shape.features.as_ref().map_or_else(String::new, |features| format!("-C '{features}'"))
-            }
+            Self::Counted(_) => spec.shape.features.iter().map(|wanted| format!("-C '{wanted}'")).collect(),
             Self::Multiple(_) | Self::Must(_) => {
-                let gather = fabric.and_then(|fabric| fabric.gather.as_ref());
-                gather.map_or_else(String::new, |gather| format!("--gather={gather}"))
+                let gather = spec.fabric.iter().flat_map(|fabric| &fabric.gather);
+                gather.map(|gather| format!("--gather={gather}")).collect()
             }
             Self::Segment => format!("--segment={}", amount()),
             Self::Switches => format!("--switches={}", amount()),

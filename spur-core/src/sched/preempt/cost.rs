@@ -38,6 +38,15 @@ impl Loss {
     }
 }
 
+/// What victims are sorted by, those first that a cheap set is most likely to have: by level, work for what they give, and that.
+pub(crate) fn likely(by: PreemptCost, level: u32, ratio: u128, gain: u64) -> [u128; 3] {
+    match by {
+        PreemptCost::Priority => [level.into(), ratio, 0],
+        PreemptCost::Jobs => [(u64::MAX - gain).into(), level.into(), ratio],
+        PreemptCost::Work => [ratio, level.into(), 0],
+    }
+}
+
 /// A victim as far as bounds care.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {

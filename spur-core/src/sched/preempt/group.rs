@@ -17,7 +17,7 @@ use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
 use crate::sched::request::eligible_nodes::positions_where;
 use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 
-use super::cost::{ComparedLoss, Loss};
+use super::cost::{ComparedLoss, Loss, likely};
 use super::first_set::{RoomTrial, good};
 use super::freed_fabric::positive;
 use super::{Amount, Choice, Claimant, Victim, add, minus, plus, signed};
@@ -113,13 +113,7 @@ impl<'a> Group<'a> {
             let gain = u64::try_from(cpus).unwrap_or(0);
             let ratio = u128::from(loss.work) * 1_000 / u128::from(gain.max(1));
             let place = (held(index).next().map(|(node, _)| *node), Reverse(attempt.job));
-            let level = u128::from(loss.level);
-            let cost = match self.by {
-                PreemptCost::Priority => [level, ratio, 0],
-                PreemptCost::Jobs => [u128::from(u64::MAX - gain), level, ratio],
-                PreemptCost::Work => [ratio, level, 0],
-            };
-            (cost, place)
+            (likely(self.by, loss.level, ratio, gain), place)
         });
         order
     }

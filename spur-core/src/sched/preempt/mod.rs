@@ -174,19 +174,16 @@ impl Field {
             }
             if let Some(manner) = precedence::manner(cluster, job, now) {
                 let all = std::iter::once(job).chain(cluster.jobs().followers(job));
-                let all: Vec<(&Job, &Alloc)> =
-                    all.filter_map(|job| Some((job, &**job.phase.alloc()?))).collect();
+                let all = all.filter_map(|job| Some((job, &**job.phase.alloc()?))).collect::<Vec<_>>();
                 let nodes = all.iter().map(|(_, alloc)| alloc.nodes.len() as u64).sum();
                 let work = job.phase.run_time(now).saturating_mul(nodes);
                 let loss = Loss { level: manner.rank.level, work, jobs: 1 };
                 let (rank, gone) = (manner.rank, now + manner.grace.0);
                 let stays = manner.then.is_none();
-                match stays {
-                    true => {
-                        held = all.iter().flat_map(|(job, alloc)| cpus_of(inventory, job, alloc)).collect()
-                    }
-                    false => held
-                        .extend(all[1..].iter().flat_map(|(job, alloc)| self::held(inventory, job, alloc))),
+                if stays {
+                    held = all.iter().flat_map(|(job, alloc)| cpus_of(inventory, job, alloc)).collect();
+                } else {
+                    held.extend(all[1..].iter().flat_map(|(job, alloc)| self::held(inventory, job, alloc)));
                 }
                 let (attempt, array) = (job.attempt(), array_of(job));
                 field.victims.push(Victim { attempt, rank, loss, array, gone, stays, held });

@@ -7,7 +7,7 @@ use crate::id::NodeId;
 use crate::model::config::PreemptCost;
 use crate::sched::place::Placement;
 
-use super::cost::{ComparedLoss, Loss, Missing, Orders, Share, UNIT, least};
+use super::cost::{ComparedLoss, Loss, Missing, Orders, Share, UNIT, least, likely};
 use super::first_set::{self, RoomTrial};
 use super::freed_fabric::{Clearing, FreedFabric};
 use super::{Victim, plus};
@@ -273,23 +273,14 @@ fn shares(freed: &FreedFabric<'_>, base: &[u32], victims: &[Victim], local: &[us
 /// of one node together, the youngest first.
 fn order(shares: &[Share], victims: &[Victim], local: &[usize], by: PreemptCost) -> Vec<usize> {
     let mut order = Orders::of(shares).by_work;
-    let place = |at: &usize| {
-        let victim = &victims[local[*at]];
-        (victim.held.first().map(|(node, _)| *node), std::cmp::Reverse(victim.attempt.job))
-    };
-    let ratio = |at: &usize| {
-        let share = &shares[*at];
-        match share.worth {
+    order.sort_by_key(|at| {
+        let (share, victim) = (&shares[*at], &victims[local[*at]]);
+        let ratio = match share.worth {
             0 => u128::MAX,
             worth => u128::from(share.loss.work) * u128::from(UNIT) / u128::from(worth),
-        }
-    };
-    match by {
-        PreemptCost::Priority => order.sort_by_key(|at| (shares[*at].loss.level, ratio(at), place(at))),
-        PreemptCost::Jobs => order.sort_by_key(|at| {
-            (std::cmp::Reverse(shares[*at].gain), shares[*at].loss.level, ratio(at), place(at))
-        }),
-        PreemptCost::Work => order.sort_by_key(|at| (ratio(at), shares[*at].loss.level, place(at))),
-    }
+        };
+        let node = victim.held.first().map(|(node, _)| *node);
+        (likely(by, share.loss.level, ratio, share.gain), node, std::cmp::Reverse(victim.attempt.job))
+    });
     order
 }

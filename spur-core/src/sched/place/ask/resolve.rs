@@ -127,8 +127,7 @@ fn around(total: &NoMultiple) -> String {
 /// [`AskError::NoTopology`] for `tree` or `block` where there are no domains.
 pub fn strategy(fabric: &Fabric, asked: &FabricAsk) -> Result<Strategy, AskError> {
     let bare = fabric.roots().is_empty();
-    let word = asked.topology.as_deref();
-    match word {
+    match asked.topology.as_deref() {
         Some("none") => Ok(Strategy::Flat),
         Some(word @ ("tree" | "block")) if bare => {
             let option = format!("--topology={word}");
@@ -224,13 +223,11 @@ impl Resolver<'_> {
             return Ok(());
         }
         let asked = self.wish.asked;
+        // Where there are none they mean nothing, unless the fabric was given up by name.
+        let switches = asked.switches.filter(|_| asked.topology.is_some());
         let options = [
             asked.gather.as_ref().map(|gather| format!("--gather={gather}")),
-            // Where there are no switches it means nothing, unless they were given up by name.
-            asked
-                .switches
-                .filter(|_| asked.topology.is_some())
-                .map(|switches| format!("--switches={switches}")),
+            switches.map(|switches| format!("--switches={switches}")),
             asked.segment.map(|segment| format!("--segment={segment}")),
             asked.network.map(|network| format!("--network={network}")),
             asked.placement.map(|placement| format!("--placement={placement}")),
@@ -332,8 +329,9 @@ impl Resolver<'_> {
 
     fn segment(&mut self) -> Result<(), AskError> {
         let asked = self.wish.asked;
+        let (spread, consolidate) = (asked.spread_segments, asked.consolidate_segments);
         let Some(size) = asked.segment else {
-            return match (asked.spread_segments, asked.consolidate_segments) {
+            return match (spread, consolidate) {
                 (true, _) => Err(AskError::NeedsSegment("--spread-segments")),
                 (_, true) => Err(AskError::NeedsSegment("--consolidate-segments")),
                 _ => Ok(()),
@@ -354,7 +352,6 @@ impl Resolver<'_> {
             let (option, wanted) = (format!("--segment={size}"), least);
             return Err(AskError::NoMultiple(NoMultiple { option, wanted, unit: "node", by: size }));
         }
-        let (spread, consolidate) = (asked.spread_segments, asked.consolidate_segments);
         self.done.ask.segment = Some(Segment { size, spread, consolidate });
         Ok(())
     }

@@ -83,12 +83,11 @@ impl Tasks {
     /// Gives a position that many tasks if it has fewer, and says how many it had then.
     #[inline]
     pub(super) fn raise(&mut self, index: usize, count: u32) -> Option<u32> {
-        let had = &mut self.small[index];
-        match u16::try_from(count) {
-            // By far the most.
-            Ok(small) if small < LARGE => (*had < small).then(|| u32::from(std::mem::replace(had, small))),
-            _ => self.raise_to_many(index, count),
-        }
+        let had = self.at(index);
+        (had < count).then(|| {
+            self.set(index, count);
+            had
+        })
     }
 
     /// Gives positions that many tasks where they have fewer, and writes down those that had none; what is no position is
@@ -109,15 +108,6 @@ impl Tasks {
             count += usize::from(std::mem::replace(had, tasks) == 0);
         }
         begun.truncate(first + count);
-    }
-
-    #[cold]
-    fn raise_to_many(&mut self, index: usize, count: u32) -> Option<u32> {
-        let had = self.at(index);
-        (had < count).then(|| {
-            self.set(index, count);
-            had
-        })
     }
 
     /// Takes all tasks away; `open` has a bit for every position, set where there are any.

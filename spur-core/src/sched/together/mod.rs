@@ -115,7 +115,7 @@ pub(super) fn place_together(
         (Some(layer), Some(fabric)) => {
             let mut best: Option<JointPlacement> = None;
             for unit in units(fabric, layer) {
-                let within = of_units(fabric, std::slice::from_ref(&unit));
+                let within = of_units(fabric, [&unit]);
                 if search.has_enough(&within) {
                     take_better(&mut best, gather(&mut search, &near.prefer, Some(&within)));
                 }
@@ -124,7 +124,7 @@ pub(super) fn place_together(
             best
         }
         _ => {
-            let all = fabric.map(|fabric| of_units(fabric, std::slice::from_ref(&(0..fabric.len()))));
+            let all = fabric.map(|fabric| of_units(fabric, [&(0..fabric.len())]));
             gather(&mut search, &near.prefer, all.as_ref())
         }
     };
@@ -165,8 +165,7 @@ fn gather(
         let mut chosen: Vec<usize> = (0..size).collect();
         while sets < MOST_SETS {
             sets += 1;
-            let some: Vec<Range<usize>> = chosen.iter().map(|index| units[*index].clone()).collect();
-            let mut set = of_units(&fabric, &some);
+            let mut set = of_units(&fabric, chosen.iter().map(|index| &units[*index]));
             set.intersect_with(within);
             if search.has_enough(&set) {
                 take_better(&mut best, gather(search, rest, Some(&set)));
@@ -208,9 +207,9 @@ fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
 }
 
 /// The positions of some units.
-fn of_units(fabric: &Fabric, units: &[Range<usize>]) -> FixedBitSet {
+fn of_units<'a>(fabric: &Fabric, units: impl IntoIterator<Item = &'a Range<usize>>) -> FixedBitSet {
     let mut set = FixedBitSet::with_capacity(fabric.len());
-    units.iter().for_each(|unit| set.insert_range(unit.clone()));
+    units.into_iter().for_each(|unit| set.insert_range(unit.clone()));
     set
 }
 

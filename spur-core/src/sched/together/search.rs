@@ -369,10 +369,9 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             return options;
         }
         for ask in self.members[member].asks {
-            let total = |nodes: u32| ask.tasks.unwrap_or(nodes);
             let sizes = match (ask.nodes, ask.tasks) {
                 (Some((least, most)), None) => {
-                    (least.max(1)..=most).map(|nodes| (Some(nodes), total(nodes))).collect()
+                    (least.max(1)..=most).map(|nodes| (Some(nodes), nodes)).collect()
                 }
                 (_, Some(tasks)) => vec![(None, tasks)],
                 (None, None) => Vec::new(),

@@ -321,10 +321,7 @@ impl Need {
     fn take(&self, shape: &NodeShape, amount: &[u64], slots: u32, taken: &mut [u64]) -> Option<()> {
         taken.fill(0);
         taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
-        let nodes = match self.slot {
-            Slot::Node { .. } => u64::from(slots),
-            Slot::Tasks { .. } | Slot::Gpu { .. } => 1,
-        };
+        let nodes = if self.counts_nodes() { u64::from(slots) } else { 1 };
         taken[MEMORY] = match self.memory_per_node {
             u64::MAX => shape.memory_mb.checked_mul(nodes)?,
             memory => {
@@ -426,10 +423,7 @@ impl Need {
                 asked <= u64::from(shape.cpus) && (given <= u64::from(shape.cpus) || given - asked < threads);
             return fits.then_some(u64::from(shape.cpus));
         }
-        match self.slot {
-            Slot::Node { .. } => given.checked_mul(u64::from(slots)),
-            Slot::Tasks { .. } | Slot::Gpu { .. } => Some(given),
-        }
+        if self.counts_nodes() { given.checked_mul(u64::from(slots)) } else { Some(given) }
     }
 }
 

@@ -216,12 +216,8 @@ pub(crate) trait Space {
         let Lack { name, wanted, left, later, reserved } = lack;
         let verb = if left == 1 { "is" } else { "are" };
         let others = if reserved > 0 { format!(", {reserved} reserved for others") } else { String::new() };
-        Some(match later {
-            true => {
-                format!("needs license {name}:{wanted} for all of its time; then {left} {verb} left{others}")
-            }
-            false => format!("needs license {name}:{wanted}; {left} {verb} free{others}"),
-        })
+        let (when, what) = if later { (" for all of its time; then", "left") } else { (";", "free") };
+        Some(format!("needs license {name}:{wanted}{when} {left} {verb} {what}{others}"))
     }
 
     /// Idle nodes that a job could use and may not have now, by what they are for; nothing where nobody asks for sentences.

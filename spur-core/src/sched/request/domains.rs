@@ -40,18 +40,13 @@ impl Domains {
     pub(crate) fn of(eligible: &EligibleNodes, layer: Option<Layer>) -> Self {
         let fabric = &eligible.fabric;
         let nodes = eligible.seats().len();
-        let mut of_node = vec![NOWHERE; nodes];
-        for pos in (0..fabric.len()).map(Pos::at) {
-            let node = fabric.node(pos);
-            let domain = match layer {
-                None => Some(0),
-                Some(Layer::NODE) => Some(node.0),
-                Some(layer) => fabric.domain_at(pos, layer).map(|id| id.0),
-            };
-            if eligible.pos(node.0).is_some() {
-                of_node[node.index()] = domain.unwrap_or(NOWHERE);
-            }
-        }
+        let of_node = (0..).zip(eligible.seats()).map(|(node, seat)| match layer {
+            _ if *seat == NOWHERE => NOWHERE,
+            None => 0,
+            Some(Layer::NODE) => node,
+            Some(layer) => fabric.domain_at(Pos(*seat), layer).map_or(NOWHERE, |id| id.0),
+        });
+        let of_node = of_node.collect();
         let (kind, ids, count) = match layer {
             None => (Kind::Whole, Vec::new(), 1),
             Some(Layer::NODE) => (Kind::Nodes, Vec::new(), nodes),

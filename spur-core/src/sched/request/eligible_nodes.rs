@@ -60,19 +60,16 @@ impl EligibleNodes {
         let admitted = filter.admitted(wisher)?;
         let weight = |index| inventory.nodes[fabric.node(Pos::at(index)).index()].weight;
         let weights = Weights::new((0..fabric.len()).map(weight).collect());
-        let mut positions_of = vec![NOWHERE; inventory.nodes.len()];
-        for index in 0..fabric.len() {
-            positions_of[fabric.node(Pos::at(index)).index()] = Pos::at(index).0;
+        let mut positions = vec![NOWHERE; inventory.nodes.len()];
+        for pos in (0..fabric.len()).map(Pos::at) {
+            positions[fabric.node(pos).index()] = pos.0;
         }
-        let mut seats = positions_of.clone();
-        (0..)
-            .zip(&mut seats)
-            .filter(|(node, _)| !admitted.contains(*node))
-            .for_each(|(_, seat)| *seat = NOWHERE);
+        let seat = |(node, pos): (usize, &u32)| if admitted.contains(node) { *pos } else { NOWHERE };
+        let seats = positions.iter().enumerate().map(seat).collect();
         let unseen = Self {
             outline,
-            positions: positions_of.into(),
-            seats: seats.into(),
+            positions: positions.into(),
+            seats,
             fabric: Arc::clone(fabric),
             admitted: Arc::new(admitted),
             idle: Arc::default(),

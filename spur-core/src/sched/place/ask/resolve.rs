@@ -418,12 +418,9 @@ impl Resolver<'_> {
         if lasts && ask.max_spans.contains(&(Layer::LEAF, 1)) {
             let musts = ask.must.iter().map(|layer| ("must", *layer));
             let soft = musts.chain(ask.prefer.iter().map(|layer| ("prefer", *layer)));
-            let implied = soft.filter(|(_, layer)| *layer >= Layer::LEAF);
-            warnings.extend(
-                implied.map(|(how, layer)| {
-                    format!("{how}:{} has no effect: --switches=1 implies it", name(layer))
-                }),
-            );
+            for (how, layer) in soft.filter(|(_, layer)| *layer >= Layer::LEAF) {
+                warnings.push(format!("{how}:{} has no effect: --switches=1 implies it", name(layer)));
+            }
         }
         self.done.warnings.extend(warnings);
     }

@@ -24,8 +24,7 @@ fn slots_are_the_same_however_they_are_counted() {
         for whole in [false, true] {
             let mut counted = Slots::none(&fabric, whole);
             // What was there before leaves nothing behind.
-            counted
-                .refill(&fabric, (0..fabric.len()).map(|index| (Pos(u32::try_from(index).unwrap()), 70_000)));
+            counted.refill(&fabric, positions.iter().map(|pos| (*pos, 70_000)));
             counted.clear();
             assert_eq!(counted, Slots::none(&fabric, whole), "seed {seed}");
             let mut begun = Vec::new();

@@ -4,7 +4,7 @@
 //! number of nodes of a domain is rounded down, and those that are over are the ones with the most slots, which a best fit
 //! would leave over as well: on nodes that all have the same slots that is so many times what it is for whole nodes.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 
 use crate::model::fabric::{Domain, DomainId};
 use crate::sched::place::slots::bottom_up;
@@ -25,7 +25,7 @@ pub(super) enum Rounded {
 /// What is left of the shares of every domain once its number of nodes is rounded down.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
-    known: Vec<Cell<Option<u64>>>,
+    known: Vec<OnceCell<u64>>,
     /// By layer: what its domains hold a multiple of.
     multiples: Vec<u32>,
     /// The most slots of a node, if that is soon told.
@@ -41,7 +41,7 @@ impl Problem<'_> {
             multiples[layer.index()] = known / gcd(known, u64::from(by)) * u64::from(by);
         }
         if self.counts_shares() && !self.ask.multiples.is_empty() {
-            let known = vec![Cell::new(None); self.fabric.domains().size_hint().0];
+            let known = vec![OnceCell::new(); self.fabric.domain_count()];
             // No domain has as many nodes as that.
             let multiples = multiples.into_iter().map(|by| u32::try_from(by).unwrap_or(u32::MAX)).collect();
             return Rounded::Shared(Shared { known, multiples, peak: OnceCell::new() });
@@ -130,12 +130,7 @@ pub(crate) fn keep_least<T: Ord>(domains: &mut Vec<DomainId>, number: impl Fn(Do
 
 impl Shared {
     fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
-        let known = &self.known[id.index()];
-        known.get().unwrap_or_else(|| {
-            let sum = self.sum(problem, id);
-            known.set(Some(sum));
-            sum
-        })
+        *self.known[id.index()].get_or_init(|| self.sum(problem, id))
     }
 
     fn sum(&self, problem: &Problem<'_>, id: DomainId) -> u64 {

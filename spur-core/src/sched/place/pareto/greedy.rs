@@ -74,8 +74,7 @@ fn on_these<C: Cost>(problem: &Problem<'_>, holder: DomainId, picked: Vec<Pos>) 
     if chosen.meter.is_spent() {
         return None;
     }
-    let free = vec![(0, u32::MAX); problem.layout.layers];
-    let shares = share(&chosen, holder, &nodes, &free);
+    let shares = share(&chosen, holder, &nodes, &[]);
     Some((problem.judge(&shares)?, Placement::new(problem, shares, Some(holder), false)))
 }
 

@@ -18,7 +18,7 @@ use crate::sched::place::problem::{Cost, Item, NARROW, Problem, prune};
 
 pub(super) use candidates::{choose, losers, may_hold, realise};
 pub(super) use greedy::greedy_placement;
-pub(super) use share::share;
+pub(super) use share::{fill, share};
 
 /// Ways that are put together before those that are of no use are dropped.
 const AT_ONCE: usize = 1 << 17;

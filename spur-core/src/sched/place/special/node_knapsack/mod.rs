@@ -92,8 +92,7 @@ fn least_waste(items: &Items<'_, '_>, holders: &[DomainId]) -> DomainId {
 /// The placement on chosen nodes.
 fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[KnapsackItem]) -> Placement {
     let chosen: Vec<_> = nodes.iter().map(|node| (node.pos, 1, node.takes)).collect();
-    let free = vec![(0, u32::MAX); problem.layout.layers];
-    Placement::new(problem, share(problem, holder, &chosen, &free), Some(holder), true)
+    Placement::new(problem, share(problem, holder, &chosen, &[]), Some(holder), true)
 }
 
 /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up. Whole nodes are

@@ -2,7 +2,8 @@
 //! that counts.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::problem::Problem;
+use crate::sched::place::pareto::fill;
+use crate::sched::place::problem::{Problem, position};
 use crate::sched::place::special::fewest::largest;
 
 use super::CapacityBounds;
@@ -155,55 +156,21 @@ impl<'p> Instance<'p> {
         self.pieces.iter().fold(0, |count, piece| count + u32::from(piece.sure >> layer & 1 == 1))
     }
 
-    /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
-    /// matter the first as much as it can and leaves to those that are sure to be used.
-    pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
+    /// How much of the job each of some leaves of the holder takes, which hold it together and are in fabric order: where that
+    /// does not matter the first as much as it can and leaves to those that are sure to be used.
+    pub(super) fn share(&self, holder: DomainId, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
+        let problem = self.problem;
+        let ids = leaves.iter().map(|&(leaf, _)| self.pieces[leaf].id);
         if self.divides_leaves() {
-            return leaves.iter().map(|&(leaf, takes)| (self.pieces[leaf].id, takes)).collect();
+            return ids.zip(leaves).map(|(id, &(_, takes))| (id, takes)).collect();
         }
-        let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();
-        let mut shares = Vec::with_capacity(leaves.len());
-        self.give(None, &leaves, self.problem.amount, &mut shares);
-        shares
-    }
-
-    /// Gives some leaves of a piece, or of the holder, so much.
-    fn give(&self, piece: Option<usize>, leaves: &[usize], amount: u32, shares: &mut Vec<(DomainId, u32)>) {
-        let parts = self.parts(piece, leaves);
-        let mut left = amount;
-        // What those behind it have to have.
-        let mut behind: u32 = parts.iter().map(|(part, _)| self.pieces[*part].least).sum();
-        for (part, inside) in parts {
-            behind -= self.pieces[part].least;
-            let share = self.holds(part, inside).min(left - behind);
-            left -= share;
-            if self.pieces[part].end == part + 1 {
-                shares.push((self.pieces[part].id, share));
-            } else {
-                self.give(Some(part), inside, share, shares);
-            }
-        }
-    }
-
-    /// The most that a piece can take in some leaves of it.
-    fn holds(&self, piece: usize, leaves: &[usize]) -> u32 {
-        let Piece { room, unit, end, .. } = self.pieces[piece];
-        if end == piece + 1 {
-            return room;
-        }
-        let parts = self.parts(Some(piece), leaves).into_iter();
-        let sum = parts.fold(0_u32, |sum, (part, inside)| sum.saturating_add(self.holds(part, inside)));
-        sum.min(room) / unit * unit
-    }
-
-    /// The pieces directly below one, or below the holder, that some leaves lie in, each with these.
-    fn parts<'l>(&self, piece: Option<usize>, leaves: &'l [usize]) -> Vec<(usize, &'l [usize])> {
-        let mut rest = leaves;
-        let parts = self.below(piece).into_iter().map(|part| {
-            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < self.pieces[part].end));
-            rest = after;
-            (part, inside)
+        // Each goes by its first position.
+        let first = |id: DomainId| position(problem.fabric.domain(id).range().start);
+        let parts = ids.clone().zip(leaves).map(|(id, &(leaf, _))| {
+            let Piece { least, room, .. } = self.pieces[leaf];
+            (first(id), least, room)
         });
-        parts.filter(|(_, inside)| !inside.is_empty()).collect()
+        let shares = fill(problem, holder, &parts.collect::<Vec<_>>(), &[]);
+        ids.zip(shares).map(|(id, (_, share))| (id, share)).collect()
     }
 }

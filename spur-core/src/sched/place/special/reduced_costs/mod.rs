@@ -48,12 +48,12 @@ pub(super) fn best_below(
     order: &[Layer],
     takes: impl CapacityBounds,
     than: Option<&Rank>,
-) -> Result<(Rank, Shares), Missed> {
+) -> Result<(Rank, Vec<(DomainId, u32)>), Missed> {
     // What keeps the limits without looking for it is found sooner.
     for is_limited in [false, true] {
         let layered = Layered::new(problem, holder, order.to_vec(), &takes, is_limited)?;
         let (instance, found) = layered.found(holder, than)?;
-        let shares = instance.share(&found.leaves);
+        let shares = instance.share(holder, &found.leaves);
         let rank = ranked(problem, holder, shares.iter().copied());
         if !is_over(problem, &rank) {
             return Ok((rank, shares));
@@ -78,9 +78,6 @@ pub(super) fn best_nodes_below(
     let (instance, found) = layered.found(holder, than)?;
     Ok(found.leaves.iter().filter_map(|&(at, _)| instance.pieces[at].node).collect())
 }
-
-/// Leaves, and how much of a job each takes.
-type Shares = Vec<(DomainId, u32)>;
 
 /// What there is to find below a domain.
 struct Layered<'p> {

@@ -24,8 +24,7 @@ pub(crate) struct HolderChoice<C> {
 pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<HolderChoice<C>>, bool) {
     let mut solver = Solver::<C>::new(problem);
     let mut winner: Option<HolderChoice<C>> = None;
-    for layer in 0..problem.layout.layers {
-        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
+    for layer in (Layer::NODE.0..=problem.fabric.top().0).map(Layer) {
         if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
             break;
         }
@@ -131,15 +130,8 @@ fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Holder
         return single_nodes(problem);
     }
     let can_hold = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(problem, *id);
-    let holders: Vec<DomainId> = match problem.required.first() {
-        Some(&pos) => {
-            let above = problem.fabric.path_up(pos);
-            above.filter(|&id| problem.fabric.domain(id).layer() == layer).filter(can_hold).collect()
-        }
-        None => problem.fabric.domains_of(layer).filter(can_hold).collect(),
-    };
     let mut found = Vec::new();
-    for id in holders {
+    for id in problem.fabric.domains_of(layer).filter(can_hold) {
         // What comes last may have been cut short.
         if problem.meter.is_spent() {
             break;
@@ -181,7 +173,7 @@ pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     !problem.is_barred(id)
         && (problem.ask.mode != Mode::Distributed
             || widest
-            || problem.ask.prefer_domain == Some(id)
+            || [problem.ask.prefer_domain, problem.holder].contains(&Some(id))
             || spreads_by_score(problem))
         && problem.required.iter().all(|pos| range.contains(&pos.index()))
         && problem.forced_domains.iter().all(|&leaf| fabric.within(leaf, id))

@@ -3,6 +3,7 @@
 use crate::model::fabric::{DomainId, Layer};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::answer::Missed;
+use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{Criterion, Item, Means, Problem, Rank, rank};
 
 use super::if_any;
@@ -10,6 +11,13 @@ use super::tree_knapsack::below;
 
 /// The domain that holds the job, and how much of it each leaf takes.
 pub(super) type HolderShares = (DomainId, Vec<(DomainId, u32)>);
+
+/// The domains that may hold the job and have room for it, the lowest first.
+pub(super) fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
+    let all = problem.layers().flat_map(|layer| problem.fabric.domains_of(layer));
+    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id) && may_hold(problem, id))
+        .collect()
+}
 
 /// The layers below a holder of one layer in the order in which their spans count.
 pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {

@@ -11,10 +11,9 @@ mod leaf_shares;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::Problem;
 
-use super::comparison::{HolderShares, best_of, lowest, order, ranked};
+use super::comparison::{HolderShares, best_of, holders, lowest, order, ranked};
 use super::reduced_costs::best_below;
 use leaf_shares::{Leaves, Mix};
 
@@ -57,28 +56,15 @@ fn applies(problem: &Problem<'_>) -> bool {
         && (!weighs || units.iter().all(|unit| *unit == units[0]) && problem.limits.is_empty())
 }
 
-/// The domains that have enough open nodes and all that are required, the lowest first.
-fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
-    let all = problem.layers().flat_map(|layer| problem.fabric.domains_of(layer));
-    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id) && may_hold(problem, id))
-        .collect()
-}
-
 /// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one touches fewer
 /// domains of the layers that are preferred.
 fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = leaves.problem;
     let fabric = problem.fabric;
-    let mut lightest: Vec<(DomainId, Mix)> = Vec::new();
-    for &id in holders {
-        let Some(mix) = leaves.mix(id) else { continue };
-        match lightest.first().map(|(_, least)| mix.weights.cmp(&least.weights)) {
-            Some(std::cmp::Ordering::Greater) => continue,
-            Some(std::cmp::Ordering::Less) => lightest.clear(),
-            _ => {}
-        }
-        lightest.push((id, mix));
-    }
+    let mixes = holders.iter().filter_map(|&id| Some((id, leaves.mix(id)?)));
+    let mut lightest: Vec<(DomainId, Mix)> = mixes.collect();
+    let least = lightest.iter().map(|(_, mix)| &mix.weights).min().cloned();
+    lightest.retain(|(_, mix)| Some(&mix.weights) == least.as_ref());
     let layer = |(id, _): &(DomainId, Mix)| fabric.domain(*id).layer();
     let layers = lightest.chunk_by(|one, other| layer(one) == layer(other));
     let found =

@@ -19,19 +19,10 @@ use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Lost, Missed, Placement};
-use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank};
 
-use super::comparison::is_over;
+use super::comparison::{Found, holders, is_over};
 use share_bounds::ShareBounds;
-
-/// The best way to spread a job over one domain.
-struct Choice {
-    holder: DomainId,
-    rank: Rank,
-    /// Units of each leaf that is used.
-    shares: Vec<(DomainId, u32)>,
-}
 
 /// Places a job that is spread, if counts tell how.
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
@@ -39,24 +30,24 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
         return Err(Missed::UNKNOWN);
     }
     let mut share_bounds = ShareBounds::new(problem);
-    let mut best: Option<(Choice, Vec<(Pos, u32)>)> = None;
+    let mut best: Option<Found<Vec<(Pos, u32)>>> = None;
     for holder in holders(problem) {
-        let Some(choice) = choose(&mut share_bounds, holder) else { continue };
-        let order = best.as_ref().map_or(Ordering::Less, |(best, _)| choice.rank.cmp(&best.rank));
+        let Some((rank, shares)) = choose(&mut share_bounds, holder) else { continue };
+        let order = best.as_ref().map_or(Ordering::Less, |(least, ..)| rank.cmp(least));
         if order.is_gt() {
             continue;
         }
-        let nodes = share_bounds.nodes(&choice.shares);
+        let nodes = share_bounds.nodes(&shares);
         // Two domains have no node in common that may be used in both.
-        if order.is_lt() || best.as_ref().is_none_or(|(_, first)| nodes[0].0 < first[0].0) {
-            best = Some((choice, nodes));
+        if order.is_lt() || best.as_ref().is_none_or(|(.., first)| nodes[0].0 < first[0].0) {
+            best = Some((rank, holder, nodes));
         }
     }
     match best {
         None => Err(Missed::NONE),
         // What is best without a limit is best with it only if it keeps it.
-        Some((choice, _)) if is_over(problem, &choice.rank) => Err(Missed::UNKNOWN),
-        Some((choice, nodes)) => Ok(Placement::new(problem, nodes, Some(choice.holder), true)),
+        Some((rank, ..)) if is_over(problem, &rank) => Err(Missed::UNKNOWN),
+        Some((_, holder, nodes)) => Ok(Placement::new(problem, nodes, Some(holder), true)),
     }
 }
 
@@ -70,24 +61,15 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let holders = holders(problem);
     let of_layer = |layer: Layer, _, _: &dyn Fn(DomainId) -> bool| {
         let here = holders.iter().filter(|id| problem.fabric.domain(**id).layer() == layer);
-        let choices = here.filter_map(|id| choose(&mut share_bounds, *id));
-        Some(choices.map(|choice| (choice.rank, Holder::Domain(choice.holder))).collect())
+        let ranked = here.filter_map(|id| Some((choose(&mut share_bounds, *id)?.0, Holder::Domain(*id))));
+        Some(ranked.collect())
     };
     problem::losers(problem, false, most, of_layer)
 }
 
-/// The domains that may hold the job, the lowest first.
-fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
-    let fabric = problem.fabric;
-    let all = problem.layers().flat_map(|layer| fabric.domains_of(layer));
-    let wanted = problem.holder;
-    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id))
-        .filter(|&id| wanted == Some(id) || may_hold(problem, id))
-        .collect()
-}
-
-/// The best way to spread the job over one domain; None where it does not hold the job.
-fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<Choice> {
+/// The best way to spread the job over one domain: how good it is, and units of each leaf that is used; None where it does not
+/// hold the job.
+fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<(Rank, Vec<(DomainId, u32)>)> {
     let problem = share_bounds.problem;
     let weights = share_bounds.settle(holder)?;
     let tally = share_bounds.tally(holder);
@@ -102,6 +84,5 @@ fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<Ch
                 i64::try_from(squares).unwrap_or(i64::MAX).saturating_mul(unit * unit);
         }
     }
-    let rank = rank(problem, holder, &item);
-    Some(Choice { holder, rank, shares: tally.shares })
+    Some((rank(problem, holder, &item), tally.shares))
 }

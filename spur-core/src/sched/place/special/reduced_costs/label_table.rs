@@ -31,16 +31,23 @@ impl<'s> LabelTable<'s> {
         Self { layout, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
     }
 
-    /// Offers a label; `order` are the places of its first piece and of the rest.
+    /// Keeps a label if it is better than what is in its slot; `order` are the places of its first piece and of the rest.
     #[inline]
     pub(super) fn offer(&mut self, label: Label, order: (u32, u32), link: Link) {
-        if self.slots.is_empty() {
+        let slot = if self.slots.is_empty() {
             let limited = self.layout.limited(label.head);
-            let slot = self.limited.entry((Reverse(label.takes), limited)).or_insert(NONE);
-            put(&mut self.offered, slot, (label, order, link));
+            self.limited.entry((Reverse(label.takes), limited)).or_insert(NONE)
         } else {
-            let slot = &mut self.slots[(label.takes - self.least) as usize];
-            put(&mut self.offered, slot, (label, order, link));
+            &mut self.slots[(label.takes - self.least) as usize]
+        };
+        let offer = (label, order, link);
+        match self.offered.get_mut(*slot as usize) {
+            None => {
+                *slot = u32::try_from(self.offered.len()).unwrap_or(NONE);
+                self.offered.push(offer);
+            }
+            Some(known) if cost(&offer) < cost(known) => *known = offer,
+            Some(_) => {}
         }
     }
 
@@ -87,19 +94,6 @@ impl<'s> LabelTable<'s> {
             }
         }
         kept
-    }
-}
-
-/// Puts a label where it has its slot, if it is better than what is there.
-#[inline]
-fn put(offered: &mut Vec<OfferedLabel>, slot: &mut u32, offer: OfferedLabel) {
-    match offered.get_mut(*slot as usize) {
-        None => {
-            *slot = u32::try_from(offered.len()).unwrap_or(NONE);
-            offered.push(offer);
-        }
-        Some(known) if cost(&offer) < cost(known) => *known = offer,
-        Some(_) => {}
     }
 }
 

@@ -81,6 +81,7 @@ impl Stock {
 }
 
 /// What is demanded of one license at once.
+#[derive(Default)]
 struct Demand {
     /// What every owner holds, each named once.
     by: SmallVec<[(Option<usize>, i64); 1]>,
@@ -175,25 +176,28 @@ impl Licenses {
 
     /// Takes licenses for a stretch of time.
     pub(crate) fn take(&mut self, asked: (usize, &WantedLicenses), from: Time, to: Time, starts: bool) {
-        self.change(asked, from, to, 1);
-        let (realm, wanted) = asked;
-        for (name, count) in wanted.iter().filter(|_| starts) {
-            if let Some(license) = self.known.get_mut(&**name) {
-                license.idle.take(license.owner(realm), i64::from(*count));
-            }
-        }
+        self.change(asked, from, to, (1, starts));
     }
 
     /// Undoes a reservation.
     pub(crate) fn give_back(&mut self, asked: (usize, &WantedLicenses), from: Time, to: Time) {
-        self.change(asked, from, to, -1);
+        self.change(asked, from, to, (-1, false));
     }
 
-    fn change(&mut self, (realm, wanted): (usize, &WantedLicenses), from: Time, to: Time, sign: i64) {
+    fn change(
+        &mut self,
+        (realm, wanted): (usize, &WantedLicenses),
+        from: Time,
+        to: Time,
+        (sign, starts): (i64, bool),
+    ) {
         for (name, count) in wanted {
             let Some(license) = self.known.get_mut(&**name) else { continue };
-            let owner = license.owner(realm);
-            license.during(from, to, |stock| stock.take(owner, sign * i64::from(*count)));
+            let (owner, count) = (license.owner(realm), sign * i64::from(*count));
+            license.during(from, to, |stock| stock.take(owner, count));
+            if starts {
+                license.idle.take(owner, count);
+            }
         }
     }
 
@@ -273,20 +277,19 @@ impl Licenses {
             for (name, count) in *wanted {
                 let license = self.known.get(&**name)?;
                 let (owner, count) = (license.owner(*realm), i64::from(*count));
-                let ahead: SmallVec<[Ahead; 1]> = license.bars(*realm, seconds).collect();
-                let Some((.., known)) = demands.iter_mut().find(|(known, ..)| *known == &**name) else {
-                    let by = SmallVec::from_iter([(owner, count)]);
-                    demands.push((name, license, Demand { by, ahead }));
-                    continue;
-                };
-                for bar in ahead {
-                    if !known.ahead.contains(&bar) {
-                        known.ahead.push(bar);
+                let at = demands.iter().position(|(known, ..)| *known == &**name).unwrap_or_else(|| {
+                    demands.push((name, license, Demand::default()));
+                    demands.len() - 1
+                });
+                let Demand { by, ahead } = &mut demands[at].2;
+                for bar in license.bars(*realm, seconds) {
+                    if !ahead.contains(&bar) {
+                        ahead.push(bar);
                     }
                 }
-                match known.by.iter_mut().find(|(other, _)| *other == owner) {
+                match by.iter_mut().find(|(other, _)| *other == owner) {
                     Some((_, sum)) => *sum += count,
-                    None => known.by.push((owner, count)),
+                    None => by.push((owner, count)),
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::sched::forecast::PlanInput;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::domains::layer;
 use crate::sched::timeline::free_for_ever::FreeForEver;
-use crate::sched::timeline::free_now::{FreeNow, Moment};
+use crate::sched::timeline::free_now::FreeNow;
 use crate::sched::timeline::holding;
 use crate::sched::timeline::hole_index::Measure;
 use crate::sched::timeline::licenses::Licenses;
@@ -227,12 +227,11 @@ impl State {
     /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
     fn at_once<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> T) -> T {
         let Aspect { query, eligible, .. } = aspect;
-        let realm = query.realm;
-        let moment = Moment { realm, timeline: &self.timelines[realm], run_time: query.run_time };
+        let moment = (query.realm, &self.timelines[query.realm], query.run_time);
         let need = &query.request.need;
         let mut seen = Seen { known: self.findings.needs.known(query.need), rooms: &self.rooms, need };
         seen.known.learn(seen.rooms, need);
-        self.standing.look(eligible, query.need, &moment, &mut seen, look)
+        self.standing.look(eligible, query.need, moment, &mut seen, look)
     }
 }
 

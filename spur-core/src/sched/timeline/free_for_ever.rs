@@ -164,7 +164,7 @@ impl Order {
     fn earliest(&self, asked: &mut Question<'_, '_>) -> Option<Earliest> {
         let search = asked.search;
         let alone = self.with_nodes(search.wanted.nodes);
-        let mut best = Best::of(alone, search.from);
+        let mut best = Earliest::of(alone, search.from);
         let mut ending = asked.endings(best.at)?;
         let domain_of = |hole: &Hole| search.domains.of_node[hole.node as usize];
         ending.sort_unstable_by_key(|hole| (domain_of(hole), hole.start));
@@ -175,7 +175,7 @@ impl Order {
                 best.offer(at, domain);
             }
         }
-        Some(Earliest { at: best.at, sole: (best.count == 1).then_some(best.domain) })
+        Some(best)
     }
 
     /// When a domain has enough with holes that end besides, if that is no later than `latest`.
@@ -208,32 +208,25 @@ impl Order {
     }
 }
 
-/// The domains that have enough first: how many, and the last of them.
-struct Best {
-    at: Second,
-    count: u32,
-    domain: u32,
-}
-
-impl Best {
-    /// The domains that have enough first, by the times of all; none is before `from`.
+impl Earliest {
+    /// By the times at which domains have enough; none is before `from`.
     fn of(times: &[Second], from: Second) -> Self {
         let first = times.iter().fold(Second::NEVER, |first, time| first.min(*time));
-        let at = first.max(from);
         if first.is_never() {
-            return Self { at: first, count: 0, domain: 0 };
+            return Self { at: first, sole: None };
         }
-        let count = times.iter().map(|time| u32::from(*time <= at)).sum();
-        let domain = times.iter().rposition(|time| *time <= at).unwrap_or(0);
-        Self { at, count, domain: u32::try_from(domain).expect("domains are numbered in u32") }
+        let at = first.max(from);
+        let count: u32 = times.iter().map(|time| u32::from(*time <= at)).sum();
+        let only = times.iter().position(|time| *time <= at).filter(|_| count == 1);
+        Self { at, sole: only.map(|domain| u32::try_from(domain).expect("domains are numbered in u32")) }
     }
 
+    /// Takes another domain into account that has enough at a time.
     fn offer(&mut self, at: Second, domain: u32) {
         if at < self.at {
-            *self = Self { at, count: 0, domain };
-        }
-        if at == self.at && !at.is_never() {
-            (self.count, self.domain) = (self.count + 1, domain);
+            *self = Self { at, sole: Some(domain) };
+        } else if at == self.at {
+            self.sole = None;
         }
     }
 }

@@ -329,9 +329,7 @@ impl Held {
 
     /// Jobs with their planned ends, those after `from`, the next first.
     pub(crate) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
-        let rest =
-            self.ends.range((std::ops::Bound::Excluded((from, JobId(u32::MAX))), std::ops::Bound::Unbounded));
-        rest.filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
+        self.ends.range((from + 1, JobId(0))..).filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
     }
 
     /// Jobs that are planned to end at a time.

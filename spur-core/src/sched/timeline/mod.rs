@@ -258,16 +258,9 @@ impl Timeline {
 
     /// Notes what a node has from the beginning on for ever, and whether it has more there that ends.
     fn find_limits(&mut self, node: usize) {
-        let now = self.nodes[node].holes.iter().take_while(|hole| hole.start == Second::BEGIN);
-        let (mut ends, mut stands) = (false, None);
-        for hole in now {
-            match hole.end.is_never() {
-                true => stands = Some(hole.room),
-                false => ends = true,
-            }
-        }
-        self.limited.set(node, ends);
-        self.standing[node] = stands;
+        let now = || self.nodes[node].holes.iter().take_while(|hole| hole.start == Second::BEGIN);
+        self.limited.set(node, now().any(|hole| !hole.end.is_never()));
+        self.standing[node] = now().filter(|hole| hole.end.is_never()).last().map(|hole| hole.room);
     }
 
     /// What a node has throughout a stretch of time.
@@ -417,20 +410,14 @@ impl Timeline {
         let lasts = |piece: &Hole| piece.start < piece.end && piece.length() >= self.shortest;
         let before = Some(Hole { end: from.min(hole.end), ..hole }).filter(lasts);
         let after = Some(Hole { start: to.max(hole.start), ..hole }).filter(lasts);
-        // Holes that are over when the stretch begins may have begun after this one.
-        let next = at + 1 + holes[at + 1..].iter().take_while(|hole| hole.start < to).count();
-        match (before, after) {
-            (Some(before), Some(after)) => {
-                holes[at] = before;
-                holes.insert(next, after);
-            }
-            (Some(before), None) => holes[at] = before,
-            (None, Some(after)) if next == at + 1 => holes[at] = after,
-            (None, Some(after)) => {
-                holes.insert(next, after);
-                holes.remove(at);
-            }
-            (None, None) => drop(holes.remove(at)),
+        holes.remove(at);
+        if let Some(after) = after {
+            // Holes that are over when the stretch begins may have begun after this one.
+            let next = at + holes[at..].iter().take_while(|hole| hole.start < to).count();
+            holes.insert(next, after);
+        }
+        if let Some(before) = before {
+            holes.insert(at, before);
         }
         if self.shelves.is_some() {
             self.gone.push(hole);

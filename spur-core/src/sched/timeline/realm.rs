@@ -93,9 +93,6 @@ impl Realms {
             let known = names.filter_map(|name| self.named(name));
             return known.filter(|realm| self.reservation(*realm).is_some_and(|own| admits(own))).collect();
         }
-        if self.reservations.is_empty() {
-            return SmallVec::from_slice(&[OPEN]);
-        }
         let draws = |reservation: &Reservation| reservation.has(Flag::Magnetic) && admits(reservation);
         let magnetic = self.reservations.iter().enumerate().filter(|(_, reservation)| draws(reservation));
         magnetic.map(|(index, _)| index + 1).chain([OPEN]).collect()

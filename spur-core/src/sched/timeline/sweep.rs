@@ -289,7 +289,8 @@ impl Counters {
         self.domains.change(search.wanted, search.domains.of_node[node as usize], before, slots);
     }
 
-    /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
+    /// Counts what a node has in a hole, if it is more than what it has already; says whether a job that did not fit
+    /// may fit then.
     #[inline]
     fn offer(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) -> bool {
         let Some(pos) = search.eligible.pos(hole.node) else { return false };
@@ -297,7 +298,7 @@ impl Counters {
         self.is_stale = true;
         self.lasts(hole.node, hole.end);
         self.domains.change(search.wanted, search.domains.of_node[hole.node as usize], before, slots);
-        search.helps(before, slots)
+        !search.counts_nodes || before == 0
     }
 
     /// Sums up what every domain has, if that has changed.
@@ -333,12 +334,6 @@ impl Counters {
 }
 
 impl SweepRequest<'_> {
-    /// Whether a job that did not fit may fit once a node has so many slots that had so many before.
-    #[inline]
-    fn helps(&self, before: u32, slots: u32) -> bool {
-        if self.counts_nodes { before == 0 && slots > 0 } else { slots > before }
-    }
-
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
     /// first time for which it does is the answer. Without one, `counters` tell what there was if that was a search of one
     /// moment.

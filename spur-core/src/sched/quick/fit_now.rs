@@ -14,7 +14,7 @@ use crate::sched::timeline::sweep::{DomainSums, Wanted};
 use crate::text::time::Time;
 
 use super::super::place::Slots;
-use super::super::space::{Aspect, Findings, Hit, Placed};
+use super::super::space::{Aspect, Findings, Placed};
 use super::super::state::MAX_TRIES;
 use super::super::state::trial::{place, place_now};
 use super::idle_counts::Sights;
@@ -29,7 +29,7 @@ pub(super) struct Finder {
     pub(super) findings: Findings,
     tally: Tally,
     sights: Sights,
-    /// Whether a search was given up, or a placement is not known to be the best.
+    /// Whether a placement is not known to be the best.
     pub(super) in_doubt: bool,
 }
 
@@ -38,44 +38,20 @@ impl Finder {
     pub(super) fn is_full(&self) -> bool {
         self.findings.needs.count() > MOST_NEEDS
     }
-
-    /// The earliest start in a stretch of time, and whether the search for it was given up.
-    pub(super) fn search(
-        &mut self,
-        books: &Books,
-        aspect: Aspect<'_>,
-        times: Range<Time>,
-    ) -> (Option<Hit>, bool) {
-        let mut search = FitNow { books, finder: self, aspect, tries: 0 };
-        let found = search.walk(times);
-        let gave_up = search.tries >= MAX_TRIES;
-        self.in_doubt |= gave_up;
-        (found.map(|(start, placed)| aspect.hit(&books.realms, start, placed)), gave_up)
-    }
-
-    /// Shows `look` the slots that are planned to be free at this moment and for as long as a job runs.
-    pub(super) fn show_now<T>(
-        &mut self,
-        books: &Books,
-        aspect: Aspect<'_>,
-        look: impl FnOnce(&Slots) -> T,
-    ) -> T {
-        FitNow { books, finder: self, aspect, tries: 0 }.see_now(|_, slots, _| look(slots))
-    }
 }
 
 /// A search for nodes on which a job fits now.
-struct FitNow<'a> {
-    books: &'a Books,
-    finder: &'a mut Finder,
-    aspect: Aspect<'a>,
+pub(super) struct FitNow<'a> {
+    pub(super) books: &'a Books,
+    pub(super) finder: &'a mut Finder,
+    pub(super) aspect: Aspect<'a>,
     /// Times at which the job was tried.
-    tries: u32,
+    pub(super) tries: u32,
 }
 
 impl FitNow<'_> {
     /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
-    fn walk(&mut self, Range { start: from, end: until }: Range<Time>) -> Option<(Time, Placed)> {
+    pub(super) fn walk(&mut self, Range { start: from, end: until }: Range<Time>) -> Option<(Time, Placed)> {
         let Aspect { query, stage, eligible } = self.aspect;
         let domains = self.finder.findings.domains.of(eligible, stage.ask());
         // All it may have now is what nobody holds, but for nodes on which something is planned or should have ended.
@@ -92,11 +68,8 @@ impl FitNow<'_> {
         tally.begin(self.books.inventory.nodes.len(), &domains, self.aspect.wanted(), counts_nodes);
         let admitted = eligible.admitted.ones().map(NodeId::at);
         admitted.for_each(|node| self.count(&mut tally, &domains, (node, from)));
-        let found = if is_seen { None } else { self.look(&tally, from) };
-        let found = match found {
-            Some(found) => Some((from, found)),
-            None => self.go_on(&mut tally, &domains, from, until),
-        };
+        let found = if is_seen { None } else { self.look(&tally, from).map(|placed| (from, placed)) };
+        let found = found.or_else(|| self.go_on(&mut tally, &domains, from, until));
         self.finder.tally = tally;
         found
     }
@@ -120,7 +93,7 @@ impl FitNow<'_> {
 
     /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where
     /// that is more than nobody holds, with what they have indeed.
-    fn see_now<T>(&mut self, look: impl FnOnce(&mut Self, &mut Slots, Vec<(Pos, u32)>) -> T) -> T {
+    pub(super) fn see_now<T>(&mut self, look: impl FnOnce(&mut Self, &mut Slots, Vec<(Pos, u32)>) -> T) -> T {
         let (books, Aspect { query, eligible, .. }) = (self.books, self.aspect);
         let need = (query.need, &query.request.need);
         let mut sights = std::mem::take(&mut self.finder.sights);

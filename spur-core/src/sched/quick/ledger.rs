@@ -21,6 +21,7 @@ use crate::sched::planned_starts::{Reservation, Turn};
 use crate::sched::request::Part;
 use crate::sched::request::eligible_nodes::positions_where;
 use crate::sched::space::{Aspect, Findings, Hit, Space};
+use crate::sched::state::MAX_TRIES;
 use crate::sched::timeline::held::{Held, Holder};
 use crate::sched::timeline::licenses::{Licenses, WantedLicenses};
 use crate::sched::timeline::realm::{OPEN, Realms};
@@ -28,7 +29,7 @@ use crate::sched::timeline::start_bounds::StartBounds;
 use crate::text::time::Time;
 
 use super::ahead::Ahead;
-use super::fit_now::Finder;
+use super::fit_now::{Finder, FitNow};
 
 /// Nodes and licenses, with what was found out about them. It goes from hand to hand, so it is small itself.
 #[derive(Debug)]
@@ -90,18 +91,6 @@ impl Books {
             self.ahead.leave(node, &mut room, at, to);
         }
         Some(room)
-    }
-
-    /// What a job can be given of a node for all of `seconds`; of a start at this moment no more than nobody holds.
-    fn room(&self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Amount {
-        let idle = self.held.rooms.amount(self.held.idle(node));
-        let Some(mut room) = self.planned(realm, node, at, seconds) else {
-            return Amount::from_slice(idle);
-        };
-        if starts {
-            room.iter_mut().zip(idle).for_each(|(room, idle)| *room = (*room).min(*idle));
-        }
-        room
     }
 
     /// What a node has for all of `seconds` from a time on, where that has a number: nothing is planned or shut there, and
@@ -210,16 +199,20 @@ impl Space for Ledger {
     }
 
     fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool) {
-        let found = self.finder.search(&self.books, aspect, times);
+        let mut search = FitNow { books: &self.books, finder: &mut self.finder, aspect, tries: 0 };
+        let found = search.walk(times);
+        let gave_up = search.tries >= MAX_TRIES;
+        let in_doubt = std::mem::take(&mut self.finder.in_doubt) || gave_up;
         // Jobs may end unseen in leaves that one wants to itself.
-        self.books.restless |= aspect.stage.ask().whole_leaves || std::mem::take(&mut self.finder.in_doubt);
-        found
+        self.books.restless |= aspect.stage.ask().whole_leaves || in_doubt;
+        (found.map(|(start, placed)| aspect.hit(&self.books.realms, start, placed)), gave_up)
     }
 
     fn show_now<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> Option<T>) -> Option<T> {
         let now = self.now();
         let (hit, _) = self.search(aspect, now..now + 1);
-        if hit.is_some() { None } else { self.finder.show_now(&self.books, aspect, look) }
+        let mut search = FitNow { books: &self.books, finder: &mut self.finder, aspect, tries: 0 };
+        if hit.is_some() { None } else { search.see_now(|_, slots, _| look(slots)) }
     }
 
     fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64) {
@@ -298,14 +291,17 @@ impl Space for Ledger {
     }
 
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {
-        if !self.books.inventory.nodes[node.index()].available {
+        let books = &mut *self.books;
+        if !books.inventory.nodes[node.index()].available {
             return None;
         }
-        if let Some(room) = self.books.known_room(realm, node, at, seconds) {
+        if let Some(room) = books.known_room(realm, node, at, seconds) {
             return Some(room);
         }
-        let room = self.books.room(realm, node, at, seconds, starts);
-        Some(self.books.held.intern(node, &room))
+        let idle = books.held.idle(node);
+        let Some(room) = books.planned(realm, node, at, seconds) else { return Some(idle) };
+        let room = books.held.intern(node, &room);
+        Some(if starts { books.held.rooms.common(room, idle) } else { room })
     }
 
     fn rooms(&mut self) -> &mut Rooms {

@@ -243,12 +243,10 @@ impl Memory {
         let component = |made: &Reservation| {
             inventory.partition(&made.partition).map(|partition| inventory.partitions[partition].component)
         };
-        for (at, head) in self.heads.iter_mut().enumerate() {
-            let job = walk.heads[at];
-            if head.as_ref().map(|head| head.job) == job {
-                continue;
+        for (head, job) in self.heads.iter_mut().zip(&walk.heads) {
+            if head.map(|head| head.job) != *job {
+                *head = job.and_then(|job| line.key(job));
             }
-            *head = job.and_then(|job| line.key(job));
         }
         if keeps {
             // One that has a later start is started wherever it fits, which is not how that is looked for.

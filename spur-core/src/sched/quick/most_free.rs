@@ -22,11 +22,11 @@ pub(super) struct MostFree {
 }
 
 impl MostFree {
-    /// What there is now in some components of partitions.
-    pub(super) fn of(books: &Books, components: impl IntoIterator<Item = usize>) -> Self {
+    /// What there is now in all components of partitions.
+    pub(super) fn of(books: &Books) -> Self {
         let (held, now) = (&books.held, books.now);
         let mut all = Counts::default();
-        components.into_iter().for_each(|component| all.add(held.free(component)));
+        (0..books.inventory.partitions.len()).for_each(|component| all.add(held.free(component)));
         let idle = all;
         let mut less: Vec<(u64, Counts, Counts)> = Vec::new();
         let mut owners = BTreeSet::new();

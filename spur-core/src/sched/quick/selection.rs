@@ -150,10 +150,7 @@ impl<'a> Selection<'a> {
 
     /// What there is for those who backfill; and who may have more, by his place in the walk.
     fn room(&self) -> (MostFree, BTreeMap<Key, JobId>) {
-        let books = &self.walk.space.books;
-        let partitions = &books.inventory.partitions;
-        let components: BTreeSet<usize> = partitions.iter().map(|partition| partition.component).collect();
-        let room = MostFree::of(books, components);
+        let room = MostFree::of(&self.walk.space.books);
         let mut owners = BTreeMap::new();
         let lets_in = |job: &JobId| self.within.as_ref().is_none_or(|within| within.contains(job));
         for job in room.owners.iter().filter(|job| self.keeps && lets_in(job)) {

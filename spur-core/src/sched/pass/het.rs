@@ -1,5 +1,6 @@
 //! Het jobs in a pass: components that start at one moment or not at all.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::id::{JobId, NodeId};
@@ -16,8 +17,7 @@ use crate::sched::shorter_time::{self, Length};
 use crate::sched::space::{Hit, Query, Space};
 use crate::sched::state::together::{Joint, Place};
 use crate::sched::timeline::licenses::{WantedLicenses, wanted};
-use crate::sched::timeline::realm::OPEN;
-use crate::sched::together::{nearness, ways};
+use crate::sched::together::{Nearness, nearness, ways};
 use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
@@ -28,15 +28,6 @@ pub(super) type Seat<'a> = (&'a Prospect, Hit, Vec<Part>);
 
 /// One of a component's prospects, seen through one of its sets of eligible nodes.
 pub(super) type Sight<'a> = (&'a Prospect, &'a Arc<EligibleNodes>);
-
-/// What was found for a het job.
-struct JointStart<'a> {
-    start: Time,
-    /// Whether it can start this moment.
-    starts: bool,
-    /// By component.
-    seats: Vec<Seat<'a>>,
-}
 
 impl<S: Space> Walk<S> {
     /// Starts all components, or finds out when they can start and why not now.
@@ -61,17 +52,16 @@ impl<S: Space> Walk<S> {
         let until = if reserves { Time::MAX } else { self.now + 1 };
         let found = match strict {
             true => Ok(None),
-            false => self.names_rivals(|walk| walk.earliest_together(candidate, &prospects, until)),
+            false => self.earliest_together(candidate, &prospects, until),
         };
         match found {
             Err(problem) => self.wait(candidate, Reason::BadConstraints, problem, None),
-            Ok(Some(found)) if found.starts => self.start(candidate, &found.seats),
+            Ok(Some(seats)) if seats[0].1.starts => self.start(candidate, &seats),
             Ok(_) if self.clears_the_way(candidate, &prospects) => {}
             Ok(found) => {
                 let found = found.filter(|_| reserves);
                 self.hold_back(candidate, &prospects, known, found.is_some(), |walk| {
-                    let seats = found.into_iter().flat_map(|found| found.seats);
-                    let all = (0..).zip(candidate.all()).zip(seats);
+                    let all = (0..).zip(candidate.all()).zip(found.into_iter().flatten());
                     let book =
                         |((number, component), (prospect, hit, parts)): ((_, &Candidate), Seat<'_>)| {
                             let turn = Turn { key: candidate.key, number };
@@ -83,53 +73,45 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The earliest start of all components before a time, with all of their time or with less.
+    /// The earliest start of all components before a time, with all of their time or with less, and where each then goes.
     fn earliest_together<'p>(
         &mut self,
         candidate: &Candidate,
         prospects: &'p [Prospects],
         until: Time,
-    ) -> Result<Option<JointStart<'p>>, String> {
-        let mut problem = None;
-        let told = |found: &JointStart<'p>| (found.start, found.starts);
-        let found = shorter_time::of_all(candidate, self.now, told, |length, before| {
-            let in_time = candidate.all().map(|component| length.in_time(component)).min();
-            let until = until.min(before).min(in_time.unwrap_or(Time::MAX));
-            self.search_together(candidate, prospects, length, until).unwrap_or_else(|error| {
-                problem = Some(error);
-                None
-            })
-        });
-        problem.map_or(Ok(found), Err)
-    }
-
-    /// The earliest start of all components that run so long, over the partitions that each may run in.
-    fn search_together<'p>(
-        &mut self,
-        candidate: &Candidate,
-        prospects: &'p [Prospects],
-        length: Length,
-        until: Time,
-    ) -> Result<Option<JointStart<'p>>, String> {
-        let inventory = Arc::clone(&self.inventory);
-        let (mut best, mut problem): (Option<JointStart<'p>>, _) = (None, None);
-        let mut some = false;
+    ) -> Result<Option<Vec<Seat<'p>>>, String> {
+        let (mut ways, mut problem) = (Vec::new(), None);
+        for chosen in combinations(prospects) {
+            match nearness(&candidate.spec, chosen.iter().map(|(_, eligible)| &*eligible.fabric)) {
+                Ok(near) => ways.push((chosen, near)),
+                Err(error) => problem = problem.or(Some(error)),
+            }
+        }
+        if let Some(problem) = problem.filter(|_| ways.is_empty()) {
+            return Err(problem);
+        }
         // It goes before others where nobody waits for one of its components.
         let job = candidate.attempt.job;
         let all = prospects.iter().flat_map(|of| of.iter());
         let floors = all.map(|prospect| self.floor(job, self.seat_of(prospect)));
         let from = floors.min().unwrap_or(self.now);
-        for chosen in combinations(prospects) {
-            let fabrics = chosen.iter().map(|(_, eligible)| &*eligible.fabric);
-            let near = match nearness(&candidate.spec, fabrics) {
-                Ok(near) => near,
-                Err(error) => {
-                    problem = problem.or(Some(error));
-                    continue;
-                }
-            };
-            some = true;
-            let until = best.as_ref().map_or(until, |best| best.start);
+        let hit: for<'s> fn(&'s Vec<Seat<'p>>) -> &'s Hit = |seats| &seats[0].1;
+        Ok(self.earliest(candidate, hit, |walk, length, before| {
+            walk.search_together(candidate, &ways, length, from..until.min(before))
+        }))
+    }
+
+    /// The earliest start of all components that run so long, over the ways to choose a sight of each.
+    fn search_together<'p>(
+        &mut self,
+        candidate: &Candidate,
+        ways: &[(Vec<Sight<'p>>, Nearness)],
+        length: Length,
+        Range { start: from, end: until }: Range<Time>,
+    ) -> Option<Vec<Seat<'p>>> {
+        let mut best: Option<Vec<Seat<'p>>> = None;
+        for (chosen, near) in ways {
+            let until = best.as_ref().map_or(until, |seats| seats[0].1.start);
             let places: Vec<Place<'_>> = chosen
                 .iter()
                 .zip(candidate.all())
@@ -138,22 +120,17 @@ impl<S: Space> Walk<S> {
                     Place { query: Query { run_time, from, ..prospect.query(component, until) }, eligible }
                 })
                 .collect();
-            let (space, inventory) = (&mut self.space, &inventory);
-            let mut joint = Joint { space, inventory, places: &places, near: &near };
+            let (space, inventory) = (&mut self.space, &self.inventory);
+            let mut joint = Joint { space, inventory, places: &places, near };
             let Some(hits) = joint.find(until) else { continue };
-            let Some((first, _)) = hits.first() else { continue };
-            let (start, starts) = (first.start, first.starts);
             let seats = chosen.iter().zip(hits).zip(candidate.all());
             let seats = seats.map(|(((prospect, _), (hit, parts)), component)| {
                 let (_, limit) = length.of(component);
                 (*prospect, Hit { limit, ..hit }, parts)
             });
-            best = Some(JointStart { start, starts, seats: seats.collect() });
+            best = Some(seats.collect());
         }
-        match problem {
-            Some(problem) if !some => Err(problem),
-            _ => Ok(best),
-        }
+        best
     }
 
     /// Why the components fit at no time, if they do not.
@@ -163,7 +140,8 @@ impl<S: Space> Walk<S> {
         prospects: &[Prospects],
         reserves: bool,
     ) -> Option<(Reason, String)> {
-        let (asked, longest) = (asked(candidate, prospects), longest(candidate));
+        let asked = asked(candidate, prospects.iter().map(|of| &of[0]));
+        let longest = longest(candidate);
         if reserves
             && self.space.licenses().earliest(&asked, self.now, longest).is_none()
             && let Some(detail) = self.space.lacks_license(&asked, longest)
@@ -233,12 +211,12 @@ impl<S: Space> Walk<S> {
     }
 }
 
-/// What the components want of licenses, each in the realm it would rather be in.
-pub(super) fn asked<'a>(
+/// What the components want of licenses, each through one of its prospects.
+pub(super) fn asked<'a, 'p>(
     candidate: &'a Candidate,
-    prospects: &[Prospects],
+    prospects: impl Iterator<Item = &'p Prospect>,
 ) -> Vec<(usize, &'a WantedLicenses)> {
-    let realms = prospects.iter().map(|of| of.first().map_or(OPEN, |prospect| prospect.realm));
+    let realms = prospects.map(|prospect| prospect.realm);
     candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
 }
 

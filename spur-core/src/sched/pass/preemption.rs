@@ -24,7 +24,7 @@ use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::sched::together::{Seat, nearness};
 use crate::text::time::Time;
 
-use super::het::{Sight, combinations};
+use super::het::{Sight, asked, combinations};
 use super::walk::Walk;
 use crate::sched::space::{Aspect, Space};
 
@@ -231,9 +231,7 @@ impl<S: Space> Walk<S> {
 
     /// Whether all components have the licenses they want from now on. These are taken from nobody.
     fn has_licenses(&self, candidate: &Candidate, seats: &[Sight<'_>]) -> bool {
-        let asked: Vec<_> = (candidate.all().zip(seats))
-            .map(|(component, (prospect, _))| (prospect.realm, wanted(&component.spec)))
-            .collect();
+        let asked = asked(candidate, seats.iter().map(|(prospect, _)| *prospect));
         let lasts = self.over_at(candidate, seats).since(self.now);
         self.space.licenses().lacking(&asked, self.now, lasts).is_none()
     }
@@ -333,9 +331,9 @@ impl<S: Space> Walk<S> {
             let stage = &prospect.stages[0];
             let aspect = Aspect { query: &prospect.query(component, self.now + 1), stage, eligible };
             let hit = aspect.hit(self.space.realms(), self.now, (placement, Vec::new(), true));
-            let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);
-            start.why.exact &= way.exact;
             let place = explain::place(&hit);
+            let mut start = self.proposal((candidate, component), &(*prospect, hit, parts), false);
+            start.why.exact &= way.exact;
             let waiting = Waiting {
                 priority: candidate.priority,
                 reason: Reason::Preempting,

@@ -185,7 +185,9 @@ impl<S: Space> Walk<S> {
 
     /// The license that keeps a job waiting at this moment, in a sentence.
     pub(super) fn lacks_license(&self, candidate: &Candidate, prospects: &[Prospects]) -> Option<String> {
-        self.space.lacks_license(&asked(candidate, prospects), longest(candidate))
+        // Each in the realm it would rather be in.
+        let asked = asked(candidate, prospects.iter().map(|of| &of[0]));
+        self.space.lacks_license(&asked, longest(candidate))
     }
 
     /// The license of which a job finds enough at no time, in a sentence.
@@ -259,8 +261,8 @@ impl<S: Space> Walk<S> {
 
     /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
     pub(super) fn lacks_nodes(&mut self, candidate: &Candidate, prospects: &[Prospect]) -> bool {
-        let fits = |walk: &mut Self, prospect: &Prospect| walk.fits_up(&candidate.spec, prospect);
-        self.explained < EXPLAINED && !prospects.iter().any(|prospect| fits(self, prospect))
+        self.explained < EXPLAINED
+            && !prospects.iter().any(|prospect| self.fits_up(&candidate.spec, prospect))
     }
 
     /// Whether a job would fit if everything that is up were idle. What is no larger than one that would fit does as well.

@@ -12,8 +12,7 @@ use crate::sched::plan::{Plan, Start};
 use crate::sched::planned_starts::{Reservation, Reservations};
 use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
-use crate::sched::request::Part;
-use crate::sched::shorter_time;
+use crate::sched::shorter_time::{self, Length};
 use crate::sched::space::{Hit, Query, Space};
 use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
@@ -180,30 +179,38 @@ impl<S: Space> Walk<S> {
 
     /// The earliest start among a job's partitions; of equal ones that of the highest tier, then the first it named.
     fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
-        self.names_rivals(|walk| {
-            shorter_time::earliest(candidate, walk.now, |run_time, until| {
-                walk.search_for(candidate, prospects, is_known, run_time, until)
-            })
+        let hit: fn(&(usize, Hit)) -> &Hit = |found| &found.1;
+        self.earliest(candidate, hit, |walk, length, before| {
+            walk.search_for(candidate, prospects, is_known, length, before)
         })
     }
 
-    /// Searches for starts with which rivals are named, if there have not been many.
-    pub(super) fn names_rivals<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
+    /// The earliest start of a job, with all of its time or with less; see [`shorter_time::earliest`]. Rivals are named with
+    /// it, if there have not been many starts.
+    pub(super) fn earliest<F>(
+        &mut self,
+        candidate: &Candidate,
+        hit: impl Fn(&F) -> &Hit,
+        mut search: impl FnMut(&mut Self, Length, Time) -> Option<F>,
+    ) -> Option<F> {
         self.space.findings().names_rivals = self.plan.starts.len() < RIVALRIES;
-        let found = search(self);
+        let now = self.now;
+        let found =
+            shorter_time::earliest(candidate, now, hit, |length, before| search(self, length, before));
         self.space.findings().names_rivals = false;
         found
     }
 
-    /// The earliest start of a job before a time, if it runs so many seconds.
+    /// The earliest start of a job before a time, if it runs so long.
     fn search_for(
         &mut self,
         candidate: &Queued,
         prospects: &[Prospect],
         is_known: bool,
-        run_time: u64,
+        length: Length,
         before: Time,
     ) -> Option<(usize, Hit)> {
+        let (run_time, limit) = length.of(candidate);
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
             let reserves = !is_known && self.reserves(prospect);
@@ -217,7 +224,7 @@ impl<S: Space> Walk<S> {
             // Without a reservation to be had, room that a job past its time still holds is of no use.
             let hit = self.space.find(&query);
             if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
-                best = Some((index, hit));
+                best = Some((index, Hit { limit, ..hit }));
             }
         }
         best
@@ -230,10 +237,7 @@ impl<S: Space> Walk<S> {
         for seat in seats {
             self.heads[seat].take_if(|head| *head == candidate.attempt.job);
         }
-        let propose = |(component, (prospect, hit, parts)): (&Candidate, &Seat<'_>)| {
-            let start = self.proposal((candidate, component), prospect, hit, parts, backfilled);
-            Start { time_limit: hit.limit.map(TimeLimit::Seconds), ..start }
-        };
+        let propose = |(component, seat)| self.proposal((candidate, component), seat, backfilled);
         let start = Start::as_one(candidate.all().zip(found).map(propose));
         self.plan.starts.extend(start);
         self.throttle.count(candidate);
@@ -243,9 +247,7 @@ impl<S: Space> Walk<S> {
     pub(super) fn proposal(
         &mut self,
         (candidate, component): (&Queued, &Candidate),
-        prospect: &Prospect,
-        hit: &Hit,
-        parts: &[Part],
+        (prospect, hit, parts): &Seat<'_>,
         backfilled: bool,
     ) -> Start {
         let task = component.task(candidate.dealt);
@@ -253,7 +255,8 @@ impl<S: Space> Walk<S> {
         self.space.start(job, task.is_some(), parts, (prospect.realm, licenses), hit.lasts);
         let why = explain::why(hit, backfilled, candidate.priority);
         let reservation = self.space.realms().reservation(prospect.realm);
-        prospect.start(&self.inventory, (component, task), reservation, parts, why)
+        let start = prospect.start(&self.inventory, (component, task), reservation, parts, why);
+        Start { time_limit: hit.limit.map(TimeLimit::Seconds), ..start }
     }
 
     /// Whether somebody waits in a seat who comes before a job.

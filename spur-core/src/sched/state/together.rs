@@ -53,9 +53,9 @@ impl<S: Space> Joint<'_, S> {
         let mut at = first.max(self.space.now());
         for tried in 0..=MOST_MOMENTS {
             at = self.each_alone(&asked, run_time, at, until)?;
-            let starts =
-                at == self.space.now() && self.space.licenses().lacking(&asked, at, run_time).is_none();
-            for starts in [starts, false] {
+            let waits =
+                at > self.space.now() || self.space.licenses().lacking(&asked, at, run_time).is_some();
+            for starts in [true, false].into_iter().skip(usize::from(waits)) {
                 let found = self.at_once(at, starts, &mut budget);
                 if !is_sure(&found) {
                     self.space.doubt();
@@ -68,9 +68,6 @@ impl<S: Space> Joint<'_, S> {
                         (aspect.hit(self.space.realms(), at, placed), seat.parts)
                     });
                     return Some(hits.collect());
-                }
-                if !starts {
-                    break;
                 }
             }
             let moments = moments.get_or_insert_with(|| self.moments());

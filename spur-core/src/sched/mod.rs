@@ -226,27 +226,28 @@ impl Planner {
     /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
     /// deep pass said of them.
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
-        self.start_by(cluster, now, None, QUICK_SEARCHES)
+        self.start_by(cluster, now, None)
     }
 
-    /// Starts what fits now by a forecast of the caller's, or its own, with so many searches for somebody to make way.
-    fn start_by(
-        &mut self,
-        cluster: &Cluster,
-        now: Time,
-        forecast: Option<&dyn Forecast>,
-        searches: u32,
-    ) -> Plan {
+    /// Starts what fits now by its own forecast, or what a whole plan by one of the caller's would start.
+    fn start_by(&mut self, cluster: &Cluster, now: Time, forecast: Option<&dyn Forecast>) -> Plan {
         let inventory = cluster.standing(Inventory::new);
+        let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let knows_all = self.knows_all(cluster);
-        let forecast = forecast.unwrap_or(&self.recent);
-        let input = PlanInput { cluster, inventory: &inventory, forecast, now };
+        let searches = if forecast.is_some() { SEARCHES } else { QUICK_SEARCHES };
+        let input =
+            PlanInput { cluster, inventory: &inventory, forecast: forecast.unwrap_or(&self.recent), now };
         let Kept { line, quick, firm } = Kept::of(&mut self.kept, knows_all, input, &self.subject);
-        let input = PlanInput { forecast: &Prudent { by: forecast, firm: *firm }, ..input };
+        let serves = Quick::serves(cluster, line, searches);
+        if let Some(forecast) = forecast.filter(|_| keeps || !serves) {
+            let plan = self.plan(cluster, now, forecast);
+            return Plan { waiting: Vec::new(), ..plan };
+        }
+        let input = PlanInput { forecast: &Prudent { by: input.forecast, firm: *firm }, ..input };
         let changes = line.take_changes();
         // What it knows is not kept up to date while it does not serve.
         let kept = quick.take();
-        if Quick::serves(cluster, line, searches) {
+        if serves {
             let kept = kept.unwrap_or_else(|| Quick::new(input));
             let (kept, plan) = kept.pass(input, (line, &changes), searches, &mut self.reservations);
             *quick = Some(kept);
@@ -271,17 +272,7 @@ impl Planner {
     /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
     /// possible; nothing is said of jobs that wait.
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-        let knows_all = self.knows_all(cluster);
-        let inventory = cluster.standing(Inventory::new);
-        let input = PlanInput { cluster, inventory: &inventory, forecast, now };
-        let kept = Kept::of(&mut self.kept, knows_all, input, &self.subject);
-        if cluster.policy().scheduler.backfill == Backfill::Conservative
-            || !Quick::serves(cluster, &kept.line, SEARCHES)
-        {
-            let plan = self.plan(cluster, now, forecast);
-            return Plan { waiting: Vec::new(), ..plan };
-        }
-        self.start_by(cluster, now, Some(forecast), SEARCHES)
+        self.start_by(cluster, now, Some(forecast))
     }
 
     /// Names the job that is looked at, by whatever pass of this planner.

@@ -108,9 +108,16 @@ impl EligibleSets {
             );
             let next = self.outlines.len();
             let outline = *self.outlines.entry(outline).or_insert(next);
-            let new = || EligibleNodes::new(outline, &wisher, &filter);
-            eligible_sets
-                .push(self.eligible(outline, need, new, |alike| alike.seen_by(inventory, &request.need))?);
+            let known = self.made.get(&(outline, need)).cloned();
+            let eligible = known.unwrap_or_else(|| {
+                let made = match self.made.range((outline, 0)..(outline + 1, 0)).next() {
+                    Some((_, Ok(alike))) => Ok(alike.seen_by(inventory, &request.need)),
+                    Some((_, Err(problem))) => Err(problem.clone()),
+                    None => EligibleNodes::new(outline, &wisher, &filter),
+                };
+                self.made.entry((outline, need)).or_insert(made.map(Arc::new)).clone()
+            });
+            eligible_sets.push(eligible?);
         }
         let stages = wisher.stages(candidate.eligible, now).map_err(|error| error.to_string())?;
         let choices = Arc::clone(&candidate.choices);
@@ -139,25 +146,6 @@ impl EligibleSets {
             self.last.truncate(KEPT - 1);
             self.last.push_front((Arc::clone(spec), Arc::clone(prospects)));
         }
-    }
-
-    /// The set of eligible nodes of an outline and a need: one that is known, or made `like` another of the outline, or `new`.
-    fn eligible(
-        &mut self,
-        outline: usize,
-        need: usize,
-        new: impl FnOnce() -> Result<EligibleNodes, String>,
-        like: impl FnOnce(&EligibleNodes) -> EligibleNodes,
-    ) -> Result<Arc<EligibleNodes>, String> {
-        if let Some(known) = self.made.get(&(outline, need)) {
-            return known.clone();
-        }
-        let mut alike = self.made.range((outline, 0)..(outline + 1, 0));
-        let made = match alike.next() {
-            Some((_, alike)) => alike.as_ref().map(|alike| like(alike)).map_err(Clone::clone),
-            None => new(),
-        };
-        self.made.entry((outline, need)).or_insert(made.map(Arc::new)).clone()
     }
 }
 
@@ -300,10 +288,6 @@ pub(super) fn never(inventory: &Inventory, prospects: &[Prospect]) -> Option<(Re
 
 /// Devices of an amount, as entry and count.
 fn gres(taken: &[u64]) -> Vec<(u16, u32)> {
-    let counts = taken[GRES..].iter().enumerate().filter(|(_, count)| **count > 0);
-    counts
-        .map(|(entry, count)| {
-            (u16::try_from(entry).unwrap_or(u16::MAX), u32::try_from(*count).unwrap_or(u32::MAX))
-        })
-        .collect()
+    let counts = (0..).zip(&taken[GRES..]).filter(|(_, count)| **count > 0);
+    counts.map(|(entry, count)| (entry, u32::try_from(*count).unwrap_or(u32::MAX))).collect()
 }

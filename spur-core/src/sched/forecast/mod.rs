@@ -129,14 +129,13 @@ impl Recent {
     pub fn new(cluster: &Cluster) -> Self {
         let scheduler = &cluster.policy().scheduler;
         let mut recent = Self { predict: scheduler.predict, correct: scheduler.correct, ..Self::default() };
-        let ran = |job: &Job| match &job.phase {
+        let past = cluster.jobs().iter().filter_map(|job| match &job.phase {
             Phase::Ended(ended) if ended.outcome.state != EndState::Preempted => {
-                ended.started.map(|_| (ended.ended, job.phase.run_time(ended.ended)))
+                ended.started.map(|_| (ended.ended, job.phase.run_time(ended.ended), job))
             }
             _ => None,
-        };
-        let mut past: Vec<(Time, u64, &Job)> =
-            cluster.jobs().iter().filter_map(|job| ran(job).map(|(at, ran)| (at, ran, job))).collect();
+        });
+        let mut past: Vec<(Time, u64, &Job)> = past.collect();
         past.sort_by_key(|(at, _, job)| (*at, job.id));
         past.into_iter().for_each(|(_, ran, job)| recent.finished(&job.spec, ran));
         cluster.jobs().pending().for_each(|job| recent.submitted(job.id, &job.spec));
@@ -159,7 +158,11 @@ impl Recent {
             }
             // How long a run would have taken that was cut short for another job is not known.
             Event::JobEnding { job, outcome, .. } if outcome.state != EndState::Preempted => {
-                self.ended(cluster, *job);
+                if let Some(job) = cluster.job(*job)
+                    && let Phase::Completing(completing) = &job.phase
+                {
+                    self.finished(&job.spec, job.phase.run_time(completing.ended));
+                }
             }
             // What was guessed of an array holds for each of its tasks.
             Event::TasksSplit { .. } | Event::JobStarted { .. } => {
@@ -183,12 +186,6 @@ impl Recent {
         if let Some(guess) = guess {
             self.jobs.insert(job, guess);
         }
-    }
-
-    fn ended(&mut self, cluster: &Cluster, id: JobId) {
-        let Some(job) = cluster.job(id) else { return };
-        let Phase::Completing(completing) = &job.phase else { return };
-        self.finished(&job.spec, job.phase.run_time(completing.ended));
     }
 
     /// Learns that a job has finished after so many seconds.

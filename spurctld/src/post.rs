@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spur_core::controller::environment::Variables;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -29,7 +30,7 @@ impl Post {
     }
 
     /// Sends one. What goes wrong is logged.
-    pub(crate) fn send(&self, to: String, subject: String, variables: Vec<(&'static str, String)>) {
+    pub(crate) fn send(&self, to: String, subject: String, variables: Variables) {
         let Some(program) = self.program.clone() else {
             tracing::debug!(to, subject, "no mail_prog is set: mail is not sent");
             return;

@@ -74,7 +74,10 @@ fn scontrol_reads_commands_line_by_line() {
 fn mail_tells_of_time_and_of_what_never_comes_true() {
     let mut cluster = Cluster::prepare(&Setup::default());
     let (program, mailbox) = (cluster.path("mail"), cluster.path("box"));
-    let script = format!("echo \"$2 to $3: $SLURM_JOB_MAIL_TYPE\" >>{}\n", mailbox.display());
+    let script = format!(
+        "echo \"$2 to $3: $SLURM_JOB_MAIL_TYPE on ${{SLURM_JOB_NODELIST-none}}\" >>{}\n",
+        mailbox.display()
+    );
     spur_tests::write_program(&program, &script);
     cluster.configure("controller", &format!("mail_prog = \"{}\"\n", program.display()));
     cluster.start_controller();
@@ -98,7 +101,7 @@ fn mail_tells_of_time_and_of_what_never_comes_true() {
         format!("Slurm Job_id={long} Name=long Reached 50% of time limit, Run time 00:00:0"),
         format!("Slurm Job_id={long} Name=long Reached time limit, Run time 00:00:0"),
         format!("Slurm Job_id={long} Name=long Failed, Run time 00:00:0"),
-        format!("Slurm Job_id={late} Name=late Invalid dependency to ann: Invalid dependency\n"),
+        format!("Slurm Job_id={late} Name=late Invalid dependency to ann: Invalid dependency on none\n"),
     ];
     cluster.wait_until(|_| {
         let mail = fs::read_to_string(&mailbox).unwrap_or_default();
@@ -106,7 +109,7 @@ fn mail_tells_of_time_and_of_what_never_comes_true() {
     });
     let mail = fs::read_to_string(&mailbox).unwrap();
     assert_eq!(mail.lines().count(), expected.len(), "{mail}");
-    assert!(mail.contains(" to joe: Reached 50% of time limit\n"), "{mail}");
+    assert!(mail.contains(" to joe: Reached 50% of time limit on n1\n"), "{mail}");
 }
 
 #[test]

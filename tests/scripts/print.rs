@@ -261,6 +261,10 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
     format!("{name} {times} on {nodes}{licenses} users={users} accounts={accounts} flags={flags}")
 }
 
+/// Parts of the names of variables that tell of one kind of mail.
+const OF_MAIL: [&str; 6] =
+    ["JOB_STATE", "QUEUED_TIME", "RUN_TIME", "EXIT_CODE_MIN", "EXIT_CODE_MAX", "SIGNAL_MAX"];
+
 pub(crate) fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Open { node, .. } => format!("open the connection of {node}"),
@@ -276,7 +280,12 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Tell { attempt, node: None, message } => format!("tell who holds {attempt}: {message}"),
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
-        Effect::Mail { to, subject, .. } => format!("mail to {to}: {subject}"),
+        Effect::Mail { to, subject, variables } => {
+            let told = |name: &str| OF_MAIL.iter().find(|of_mail| name.contains(**of_mail));
+            let variables = variables.iter().filter_map(|(name, value)| Some((told(name)?, value)));
+            let variables: String = variables.map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("mail to {to}: {subject}{variables}")
+        }
         Effect::Power { program, nodes } => {
             let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
             format!("{program:?} {}", nodes.join(","))

@@ -1,6 +1,7 @@
 //! What the shell must do once the entries that caused it are durable. Doing one twice is the same as once, and one
 //! that is lost is said again when the node registers.
 
+use super::environment::Variables;
 use crate::id::{Attempt, JobId, NodeId, StepId};
 use crate::text::signal::Signal;
 
@@ -128,7 +129,7 @@ pub enum Effect {
         /// What it says.
         subject: String,
         /// What the program that sends it finds in its environment.
-        variables: Vec<(&'static str, String)>,
+        variables: Variables,
     },
     /// Run the controller's prolog or epilog of an attempt, and say when it has ended. Those of one job run one after
     /// another.

@@ -240,6 +240,9 @@ pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
         ctx.effect(Effect::Forget { node: part.node, attempt });
     }
     let not_before: Option<Time> = (delay > 0).then(|| ctx.now() + delay);
+    if let Some(mail) = mail::requeued(ctx.cluster(), id) {
+        ctx.effect(mail);
+    }
     ctx.emit(Event::JobRequeued { job: id, not_before, hold });
 }
 

@@ -41,13 +41,9 @@ pub fn of_job(cluster: &Cluster, job: &Job) -> Variables {
 fn own(cluster: &Cluster, job: &Job) -> Variables {
     let (Some(alloc), Some(started)) = (job.phase.alloc(), job.phase.started()) else { return Vec::new() };
     let spec = &job.spec;
-    let mut env = Env::default();
+    let mut env = Env(submitted(cluster, job));
     let nodes = node_list(cluster, alloc);
     let tasks = alloc.tasks();
-    for name in ["SLURM_JOB_ID", "SLURM_JOBID"] {
-        env.set(name, job.id);
-    }
-    env.set("SLURM_JOB_NAME", &spec.name);
     for name in ["SLURM_JOB_NODELIST", "SLURM_NODELIST"] {
         env.set(name, &nodes);
     }
@@ -55,18 +51,12 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
         env.set(name, alloc.nodes.len());
     }
     env.set("SLURM_JOB_PARTITION", &alloc.partition);
-    env.set("SLURM_CLUSTER_NAME", &cluster.policy().cluster_name);
     let usable = |part: &NodeAlloc| cluster.task_cpus(job, part).len();
     env.set("SLURM_JOB_CPUS_PER_NODE", repeated(alloc.nodes.iter().map(usable)));
     let on_node = |part: &NodeAlloc| tasks_on(&spec.shape, part, usable(part));
     env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(on_node)));
     env.set("SLURM_JOB_START_TIME", cluster.clock().wall(started).0);
-    env.set("SLURM_JOB_UID", spec.owner.uid);
-    env.set("SLURM_JOB_GID", spec.owner.gid);
-    env.set("SLURM_JOB_USER", &spec.owner.user);
     env.option("SLURM_RESTART_COUNT", Some(job.restarts).filter(|restarts| *restarts > 0));
-    env.option("SLURM_JOB_ACCOUNT", spec.account.as_ref());
-    env.option("SLURM_JOB_QOS", spec.qos.as_ref());
     env.option("SLURM_JOB_RESERVATION", alloc.reservation.as_ref());
     let end = job.ends_at(started);
     env.option("SLURM_JOB_END_TIME", (!end.is_never()).then(|| cluster.clock().wall(end).0));
@@ -86,14 +76,6 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     }
     env.option("SLURM_GPUS", gpus(&shape.gpus));
     env.option("SLURM_GPUS_PER_TASK", gpus(&shape.gpus_per_task));
-    if let (Some(part), Some(task), Some(array)) = (&job.array, job.task(), &spec.array) {
-        env.set("SLURM_ARRAY_JOB_ID", part.id);
-        env.set("SLURM_ARRAY_TASK_ID", task);
-        env.set("SLURM_ARRAY_TASK_COUNT", array.tasks.len());
-        env.option("SLURM_ARRAY_TASK_MIN", array.tasks.first());
-        env.option("SLURM_ARRAY_TASK_MAX", array.tasks.last());
-        env.set("SLURM_ARRAY_TASK_STEP", array.tasks.step().unwrap_or(1));
-    }
     // Of a batch job it is where its user stood, which sbatch says: the script may run elsewhere (`--chdir`).
     env.option("SLURM_SUBMIT_DIR", spec.client.as_ref().map(|client| &client.work_dir));
     if let Some(extra) = &spec.extra {
@@ -106,12 +88,50 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     env.0
 }
 
+/// What was known of a job when it was submitted.
+fn submitted(cluster: &Cluster, job: &Job) -> Variables {
+    let spec = &job.spec;
+    let mut env = Env::default();
+    for name in ["SLURM_JOB_ID", "SLURM_JOBID"] {
+        env.set(name, job.id);
+    }
+    env.set("SLURM_JOB_NAME", &spec.name);
+    env.set("SLURM_CLUSTER_NAME", &cluster.policy().cluster_name);
+    env.set("SLURM_JOB_UID", spec.owner.uid);
+    env.set("SLURM_JOB_GID", spec.owner.gid);
+    env.set("SLURM_JOB_USER", &spec.owner.user);
+    env.option("SLURM_JOB_ACCOUNT", spec.account.as_ref());
+    env.option("SLURM_JOB_QOS", spec.qos.as_ref());
+    if let (Some(part), Some(task), Some(array)) = (&job.array, job.task(), &spec.array) {
+        env.set("SLURM_ARRAY_JOB_ID", part.id);
+        env.set("SLURM_ARRAY_TASK_ID", task);
+        env.set("SLURM_ARRAY_TASK_COUNT", array.tasks.len());
+        env.option("SLURM_ARRAY_TASK_MIN", array.tasks.first());
+        env.option("SLURM_ARRAY_TASK_MAX", array.tasks.last());
+        env.set("SLURM_ARRAY_TASK_STEP", array.tasks.step().unwrap_or(1));
+    }
+    env.0
+}
+
 /// Variables of a program that the controller runs for a job.
 #[must_use]
 pub fn of_program(cluster: &Cluster, job: &Job, program: Program) -> Variables {
+    let mut env = Env(of_any_program(cluster, job));
+    env.set("SLURM_SCRIPT_CONTEXT", program.context());
+    if let (Phase::Completing(completing), Program::Epilog) = (&job.phase, program) {
+        env.0.extend(of_end(job, completing.outcome.exit));
+    }
+    env.0
+}
+
+/// The same of all such programs, also of one that sends mail of a job that has not started.
+pub(super) fn of_any_program(cluster: &Cluster, job: &Job) -> Variables {
     let mut env = Env(of_job(cluster, job));
     let spec = &job.spec;
-    env.set("SLURM_SCRIPT_CONTEXT", program.context());
+    if env.0.is_empty() {
+        env.0 = submitted(cluster, job);
+        env.set("SLURM_JOB_PARTITION", spec.partitions.join(","));
+    }
     env.set("SLURM_JOB_GROUP", &spec.owner.group);
     env.set("SLURM_JOB_RESTART_COUNT", job.restarts);
     env.option("SLURM_JOB_CONSTRAINTS", spec.shape.features.as_ref());
@@ -123,13 +143,16 @@ pub fn of_program(cluster: &Cluster, job: &Job, program: Program) -> Variables {
             extra.licenses.iter().map(|(name, count)| format!("{name}:{count}")).collect();
         env.option("SLURM_JOB_LICENSES", Some(licenses.join(",")).filter(|list| !list.is_empty()));
     }
-    if let (Phase::Completing(completing), Program::Epilog) = (&job.phase, program) {
-        // As wait() has it, and for people.
-        let status = |exit: ExitCode| u32::from(exit.code) << 8 | u32::from(exit.signal);
-        env.set("SLURM_JOB_EXIT_CODE", status(completing.outcome.exit));
-        env.set("SLURM_JOB_EXIT_CODE2", completing.outcome.exit);
-        env.set("SLURM_JOB_DERIVED_EC", status(job.derived_exit));
-    }
+    env.0
+}
+
+/// How a job ended, as wait() has it, and for people.
+pub(super) fn of_end(job: &Job, exit: ExitCode) -> Variables {
+    let status = |exit: ExitCode| u32::from(exit.code) << 8 | u32::from(exit.signal);
+    let mut env = Env::default();
+    env.set("SLURM_JOB_EXIT_CODE", status(exit));
+    env.set("SLURM_JOB_EXIT_CODE2", exit);
+    env.set("SLURM_JOB_DERIVED_EC", status(job.derived_exit));
     env.0
 }
 

@@ -1,21 +1,24 @@
 //! Mail that jobs ask for: who is told of what, in Slurm's words.
 
+use std::fmt::Display;
+
 use super::effect::Effect;
+use super::environment::{self, Variables};
 use crate::cluster::{Array, Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
-use crate::model::phase::{EndState, Ended, Phase};
+use crate::model::phase::{EndState, Phase};
 use crate::text::exit::ExitCode;
 use crate::text::mail::{OF_TIME, has};
+
+const REQUEUED: &str = "Requeued";
+const RUN_TIME: &str = "SLURM_JOB_RUN_TIME";
 
 /// Adds the mail that follows from `event`, which is applied already.
 pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     let mail = match event {
         Event::JobStarted { job, .. } => begun(cluster, *job),
         Event::JobEnded { job, .. } => ended(cluster, *job),
-        Event::JobRequeued { job, .. } => {
-            wanted(cluster, *job, "REQUEUE").map(|job| mail(job, "Requeued", ""))
-        }
         Event::TimeUsed { job, percent } => time_used(cluster, *job, *percent),
         _ => None,
     };
@@ -47,88 +50,133 @@ fn begun(cluster: &Cluster, job: JobId) -> Option<Effect> {
             return None;
         }
     }
-    let queued = format!(", Queued time {}", clock(started.since(job.submitted)));
-    Some(mail(job, "Began", if alone(job) { &queued } else { "" }))
+    let mut more = More::default();
+    if alone(job) {
+        more.time("Queued time", "SLURM_JOB_QUEUED_TIME", started.since(job.submitted));
+    }
+    Some(mail(cluster, job, "Began", more))
 }
 
 fn time_used(cluster: &Cluster, job: JobId, percent: u8) -> Option<Effect> {
     let (kind, _) = OF_TIME.into_iter().find(|(_, known)| *known == percent)?;
-    let job = wanted(cluster, job, kind)?;
     let part = if percent < 100 { format!("{percent}% of ") } else { String::new() };
-    let ran = clock(job.phase.run_time(cluster.at()));
-    Some(mail(job, &format!("Reached {part}time limit"), &format!(", Run time {ran}")))
+    ran(cluster, wanted(cluster, job, kind)?, &format!("Reached {part}time limit"))
+}
+
+/// An attempt is over, and its job is about to wait again.
+pub(super) fn requeued(cluster: &Cluster, job: JobId) -> Option<Effect> {
+    ran(cluster, wanted(cluster, job, "REQUEUE")?, REQUEUED)
+}
+
+fn ran(cluster: &Cluster, job: &Job, kind: &str) -> Option<Effect> {
+    let mut more = More::default();
+    more.time("Run time", RUN_TIME, job.phase.run_time(cluster.at()));
+    Some(mail(cluster, job, kind, more))
 }
 
 /// What a job waits for can no longer happen.
 pub(super) fn hopeless(cluster: &Cluster, job: JobId) -> Option<Effect> {
-    wanted(cluster, job, "INVALID_DEPEND").map(|job| mail(job, "Invalid dependency", ""))
+    wanted(cluster, job, "INVALID_DEPEND")
+        .map(|job| mail(cluster, job, "Invalid dependency", More::default()))
 }
 
 /// Failed, for whoever wants to hear of failures, which cancelled jobs are none; else ended.
 fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
-    let record = cluster.job(job)?;
-    let Phase::Ended(ended) = &record.phase else { return None };
-    let state = ended.outcome.state;
+    let job = cluster.job(job)?;
+    let Phase::Ended(ended) = &job.phase else { return None };
+    let (state, exit) = (ended.outcome.state, ended.outcome.exit);
     let mut failed = !matches!(state, EndState::Completed | EndState::Cancelled);
-    let ran = ended.started.map_or(0, |started| ended.ended.since(started));
-    let mut how = format!(", Run time {}, {}{}", clock(ran), state.name(), exit(ended));
-    if !alone(record) {
-        let array = cluster.jobs().array(record.array_id()).filter(|array| array.is_over())?;
-        failed |= array.has_failed();
-        how = summary(cluster, array, state);
+    let mut more = More { subject: String::new(), variables: environment::of_end(job, exit) };
+    let run_time = job.phase.run_time(cluster.at());
+    if alone(job) {
+        more.time("Run time", RUN_TIME, run_time);
+        more.subject += &format!(", {}", state.name());
+        if exit.signal == 0 {
+            more.subject += &format!(", ExitCode {}", exit.code);
+        }
+        more.set("SLURM_JOB_EXIT_CODE_MAX", exit.code);
+    } else {
+        let array = cluster.jobs().array(job.array_id()).filter(|array| array.is_over())?;
+        failed |= array.ended().failed.len() > cancelled(cluster, array);
+        more.set(RUN_TIME, clock(run_time));
+        summary(cluster, array, state, &mut more);
     }
-    let failure = || wanted(cluster, job, "FAIL").filter(|_| failed).map(|job| mail(job, "Failed", &how));
-    failure().or_else(|| wanted(cluster, job, "END").map(|job| mail(job, "Ended", &how)))
+    let (kind, what) = match failed && wanted(cluster, job.id, "FAIL").is_some() {
+        true => ("Failed", "FAIL"),
+        false => ("Ended", "END"),
+    };
+    wanted(cluster, job.id, what).map(|job| mail(cluster, job, kind, more))
+}
+
+/// How many tasks of an array were cancelled, of those of which the records are still there.
+fn cancelled(cluster: &Cluster, array: &Array) -> usize {
+    let tasks = array.records().filter_map(|id| {
+        let job = cluster.job(id)?;
+        let Phase::Ended(ended) = &job.phase else { return None };
+        (ended.outcome.state == EndState::Cancelled).then(|| job.task_count())
+    });
+    tasks.sum()
 }
 
 /// How all tasks of an array ended of which the records are still there.
-fn summary(cluster: &Cluster, array: &Array, last: EndState) -> String {
+fn summary(cluster: &Cluster, array: &Array, last: EndState, more: &mut More) {
     let exits = array.records().filter_map(|id| match &cluster.job(id)?.phase {
         Phase::Ended(ended) => Some(ended.outcome.exit),
         _ => None,
     });
     let exits: Vec<ExitCode> = exits.collect();
-    if let Some(signal) = exits.iter().map(|exit| exit.signal).max().filter(|signal| *signal > 0) {
-        return format!(", Mixed, MaxSignal [{signal}]");
-    }
+    let signal = exits.iter().map(|exit| exit.signal).max().unwrap_or(0);
     let codes = || exits.iter().map(|exit| exit.code);
     let (least, most) = (codes().min().unwrap_or(0), codes().max().unwrap_or(0));
     let state = if least == 0 && most > 0 { "Mixed" } else { last.name() };
-    format!(", {state}, ExitCode [{least}-{most}]")
-}
-
-fn exit(ended: &Ended) -> String {
-    let exit = ended.outcome.exit;
-    if exit.signal > 0 {
-        format!(", Signal {}", exit.signal)
-    } else if ended.started.is_some() {
-        format!(", ExitCode {}", exit.code)
-    } else {
-        String::new()
+    more.subject = match (signal, most) {
+        (0, _) => format!(", {state}, ExitCode [{least}-{most}]"),
+        (_, 0) => format!(", Mixed, MaxSignal [{signal}]"),
+        _ => format!(", Mixed, MaxExitCode [{most}]"),
+    };
+    if signal == 0 {
+        more.set("SLURM_JOB_EXIT_CODE_MIN", least);
+    }
+    match signal > 0 && most == 0 {
+        true => more.set("SLURM_JOB_TERM_SIGNAL_MAX", signal),
+        false => more.set("SLURM_JOB_EXIT_CODE_MAX", most),
     }
 }
 
-/// `kind` is what has happened in Slurm's words, `more` what is said of it.
-fn mail(job: &Job, kind: &str, more: &str) -> Effect {
+/// What a mail says beside what has happened: behind its subject, and to the program that sends it.
+#[derive(Default)]
+struct More {
+    subject: String,
+    variables: Variables,
+}
+
+impl More {
+    fn time(&mut self, what: &str, name: &str, seconds: u64) {
+        self.subject += &format!(", {what} {}", clock(seconds));
+        self.set(name, clock(seconds));
+    }
+
+    fn set(&mut self, name: &str, value: impl Display) {
+        self.variables.push((name.to_owned(), value.to_string()));
+    }
+}
+
+/// `kind` is what has happened in Slurm's words.
+fn mail(cluster: &Cluster, job: &Job, kind: &str, mut more: More) -> Effect {
     let extra = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
     let to = extra.map(|(_, user)| &**user).filter(|user| !user.is_empty());
     let who = match (&job.array, job.task().filter(|_| alone(job))) {
         (Some(part), Some(task)) => format!("Slurm Array Task Job_id={}_{task} ({})", part.id, job.id),
-        (Some(part), None) => format!("Slurm Array Summary Job_id={}_* ({})", part.id, job.id),
+        (Some(part), None) => format!("Slurm Array Summary Job_id={}_* ({})", part.id, part.id),
         (None, _) => format!("Slurm Job_id={}", job.id),
     };
-    let variables = [
-        ("SLURM_JOB_ID", job.id.to_string()),
-        ("SLURM_JOB_NAME", job.spec.name.to_string()),
-        ("SLURM_JOB_USER", job.spec.owner.user.to_string()),
-        ("SLURM_JOB_PARTITION", job.spec.partitions.join(",")),
-        ("SLURM_JOB_STATE", job.phase.names().0.to_owned()),
-        ("SLURM_JOB_MAIL_TYPE", kind.to_owned()),
-    ];
+    more.set("SLURM_JOB_STATE", if kind == REQUEUED { "PENDING" } else { job.phase.names().0 });
+    more.set("SLURM_JOB_MAIL_TYPE", kind);
+    more.variables.extend(environment::of_any_program(cluster, job));
     Effect::Mail {
         to: to.map_or_else(|| job.spec.owner.user.to_string(), str::to_owned),
-        subject: format!("{who} Name={} {kind}{more}", job.spec.name),
-        variables: variables.into(),
+        subject: format!("{who} Name={} {kind}{}", job.spec.name, more.subject),
+        variables: more.variables,
     }
 }
 

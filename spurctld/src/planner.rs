@@ -502,6 +502,7 @@ fn news(event: &Event) -> News {
         | Event::JobKilled { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
+        | Event::StepCancelled { .. }
         | Event::StepNodeEnded { .. }
         | Event::PrologEnded { .. }
         | Event::EpilogEnded { .. }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spur_core::cluster::snapshot::{self, Restore};
 use spur_core::cluster::{Cluster, Entry, invariant};
-use spur_core::model::job::BatchEnd;
+use spur_core::model::job::Job;
 use spur_core::model::node::{Power, Predecessor};
 use spur_core::model::phase::{Hold, Phase};
 
@@ -68,7 +68,7 @@ fn summary(cluster: &Cluster) -> String {
         for lost in job.phase.alloc().into_iter().flat_map(|alloc| &alloc.lost) {
             let _ = write!(text, " without {} at rank {}", lost.part.node, lost.rank);
         }
-        text.extend(job.batch_end.as_deref().map(script_end));
+        ends(job, &mut text);
         if !job.phase.pauses().is_none() {
             let _ = write!(text, " ran {} s", job.phase.run_time(cluster.at()));
         }
@@ -151,9 +151,15 @@ fn power(power: &Power) -> String {
     format!(" boots since {issued:?}, then {:?}: {}", reboot.next, reboot.reason)
 }
 
-fn script_end(batch: &BatchEnd) -> String {
-    let memory = batch.end.usage.as_ref().map_or(0, |usage| usage.memory.max.value);
-    format!(" script ended {} at {} with {memory} bytes", batch.end.exit, batch.at.0)
+/// How the script of a job ended, and who ended steps of it.
+fn ends(job: &Job, text: &mut String) {
+    if let Some(batch) = job.batch_end.as_deref() {
+        let memory = batch.end.usage.as_ref().map_or(0, |usage| usage.memory.max.value);
+        let _ = write!(text, " script ended {} at {} with {memory} bytes", batch.end.exit, batch.at.0);
+    }
+    for step in &job.steps {
+        text.extend(step.cancelled_by.map(|by| format!(" step {} cancelled by {by}", step.id.0)));
+    }
 }
 
 fn lineage(cluster: &Cluster, text: &mut String) {

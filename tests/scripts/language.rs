@@ -105,6 +105,10 @@ impl Session {
                 self.ask(Command::Reconfigure(Arc::new(config.policy)))
             }
             "submit" => self.ask(Command::Submit(Box::new(het_submission(rest)))),
+            "cancel-step" => {
+                let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
+                self.ask(Command::CancelStep { job, step })
+            }
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
             "notify" => {
                 let job = JobId(rest[0].parse().expect("a job"));

@@ -124,6 +124,7 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::JobsForgotten { jobs, .. } => format!("JobsForgotten {jobs:?}"),
         Event::StepStarted { job, step } => format!("StepStarted {job}.{}", step.id),
+        Event::StepCancelled { job, step, by } => format!("StepCancelled {job}.{step} by {by}"),
         Event::StepNodeEnded { job, step, node, end } => {
             format!("StepNodeEnded {job}.{step} on {node} {}", end.exit)
         }

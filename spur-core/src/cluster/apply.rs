@@ -56,11 +56,10 @@ impl Cluster {
             Event::JobEnded { job, outcome } => self.end(*job, outcome, at),
             Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
             Event::JobsForgotten { jobs, arrays: _ } => jobs.iter().for_each(|job| self.jobs.forget(*job)),
-            Event::StepStarted { job, step } => self.jobs.change(*job, |job| begin_step(job, step)),
-            Event::StepNodeEnded { job, step, node, end } => {
-                self.jobs.change(*job, |job| end_step_node(job, *step, *node, end));
-            }
-            Event::BatchEnded { job, end } => self.jobs.change(*job, |job| end_batch(job, end, at)),
+            Event::StepStarted { .. }
+            | Event::StepCancelled { .. }
+            | Event::StepNodeEnded { .. }
+            | Event::BatchEnded { .. } => self.change_steps(&entry.event, at),
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
@@ -279,6 +278,17 @@ impl Cluster {
         self.settle_waiting_for(id, at);
     }
 
+    fn change_steps(&mut self, event: &Event, at: Time) {
+        let change = |job: &mut Job| match event {
+            Event::StepStarted { step, .. } => begin_step(job, step),
+            Event::StepCancelled { step, by, .. } => cancel_step(job, *step, *by),
+            Event::StepNodeEnded { step, node, end, .. } => end_step_node(job, *step, *node, end),
+            Event::BatchEnded { end, .. } => end_batch(job, end, at),
+            _ => {}
+        };
+        event.jobs().for_each(|job| self.jobs.change(job, change));
+    }
+
     fn begin_end(&mut self, event: &Event, at: Time) {
         let Event::JobEnding { job, outcome, then, kill_at, epilog } = event else { return };
         self.give_up_cpus(*job);
@@ -455,6 +465,12 @@ fn begin_step(job: &mut Job, step: &Arc<Step>) {
 
 fn end_batch(job: &mut Job, end: &StepNodeEnd, at: Time) {
     job.batch_end = Some(Box::new(BatchEnd { at, end: end.clone() }));
+}
+
+fn cancel_step(job: &mut Job, step: crate::id::StepId, by: u32) {
+    if let Some(running) = job.steps.iter_mut().find(|running| running.id == step) {
+        Arc::make_mut(running).cancelled_by = Some(by);
+    }
 }
 
 fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, end: &StepNodeEnd) {

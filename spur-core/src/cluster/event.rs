@@ -328,6 +328,15 @@ pub enum Event {
         /// The step.
         step: Arc<Step>,
     },
+    /// A user ended a step, whose tasks are killed.
+    StepCancelled {
+        /// Which job.
+        job: JobId,
+        /// Which step.
+        step: StepId,
+        /// The user.
+        by: u32,
+    },
     /// A step's tasks on one node have ended; the step ends with its last node.
     StepNodeEnded {
         /// Which job.
@@ -538,6 +547,7 @@ impl Event {
             | Event::JobEnded { job, .. }
             | Event::JobRequeued { job, .. }
             | Event::StepStarted { job, .. }
+            | Event::StepCancelled { job, .. }
             | Event::StepNodeEnded { job, .. }
             | Event::BatchEnded { job, .. } => std::slice::from_ref(job),
             Event::HetJobSubmitted { jobs, .. }

@@ -94,6 +94,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::JobNodeLost { .. }
         | Event::JobNodesReplaced { .. }
         | Event::JobsForgotten { .. }
+        | Event::StepCancelled { .. }
         | Event::StepStarted { .. }
         | Event::BatchEnded { .. }
         | Event::NodeDowned { .. }

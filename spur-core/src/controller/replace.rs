@@ -116,6 +116,7 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::JobRequeued { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
+        | Event::StepCancelled { .. }
         | Event::StepNodeEnded { .. }
         | Event::BatchEnded { .. } => News::Nothing,
     }

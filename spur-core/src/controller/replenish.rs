@@ -75,6 +75,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::JobRequeued { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
+        | Event::StepCancelled { .. }
         | Event::StepNodeEnded { .. }
         | Event::BatchEnded { .. }
         | Event::NodesMoved { .. }

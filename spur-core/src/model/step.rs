@@ -102,6 +102,9 @@ pub struct Step {
     /// The line of `srun` that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_line: Option<Box<str>>,
+    /// The user who ended it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<u32>,
 }
 
 fn is_zero(count: &u32) -> bool {

@@ -109,6 +109,7 @@ impl Rows {
             | Event::JobKilled { .. }
             | Event::NodeReleased { .. }
             | Event::StepStarted { .. }
+            | Event::StepCancelled { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
@@ -161,21 +162,19 @@ impl Rows {
     /// Notes what `entry` has changed.
     pub(crate) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
         match &entry.event {
-            Event::HetJobSubmitted { jobs, .. } => self.changed.extend(jobs),
-            Event::JobSubmitted { job, .. }
-            | Event::JobUpdated { job, .. }
-            | Event::JobHeld { job, .. }
-            | Event::JobReleased { job }
-            | Event::JobRequeued { job, .. } => {
-                self.changed.insert(*job);
-            }
-            Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
-            Event::JobSuspended { .. }
+            Event::JobSubmitted { .. }
+            | Event::HetJobSubmitted { .. }
+            | Event::JobUpdated { .. }
+            | Event::JobHeld { .. }
+            | Event::JobReleased { .. }
+            | Event::JobRequeued { .. }
+            | Event::JobSuspended { .. }
             | Event::PowerChanged { .. }
             | Event::JobNodeLost { .. }
             | Event::JobNodesReplaced { .. } => {
                 self.changed.extend(entry.event.jobs());
             }
+            Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
             Event::JobStarted { job, .. }
             | Event::JobResumed { job }
             | Event::JobEnding { job, .. }
@@ -214,6 +213,7 @@ impl Rows {
             | Event::JobKilled { .. }
             | Event::NodeReleased { .. }
             | Event::JobsForgotten { .. }
+            | Event::StepCancelled { .. }
             | Event::StepNodeEnded { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
@@ -415,6 +415,7 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         step_id: i64::from(step.id.0),
         name: step.name.to_string(),
         state: state.to_owned(),
+        cancelled_by: step.cancelled_by,
         exit_code: exit.code.into(),
         exit_signal: exit.signal.into(),
         started: Some(cluster.clock().wall(step.started).0),

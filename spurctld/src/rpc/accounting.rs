@@ -369,7 +369,7 @@ fn step_row(job: &v1::AccountingRow, step: StepRow) -> v1::AccountingRow {
         suspended_secs: u64::try_from(step.suspended_secs).unwrap_or(0),
         usage: serde_json::from_str(&step.usage).ok().map(|used| wire_usage(&used)),
         time_limit: None,
-        cancelled_by: String::new(),
+        cancelled_by: step.cancelled_by.map(|uid| uid.to_string()).unwrap_or_default(),
         ..job.clone()
     }
 }

@@ -126,6 +126,8 @@ pub struct StepRow {
     pub name: String,
     /// State in Slurm's word.
     pub state: String,
+    /// The user who ended it, if somebody did.
+    pub cancelled_by: Option<u32>,
     /// Exit code.
     pub exit_code: u32,
     /// Signal that ended it, 0 for none.

@@ -50,6 +50,7 @@ async fn rows_and_the_entry_they_reach_are_kept_together() {
         job_id: 7,
         step_id: -1,
         name: "batch".to_owned(),
+        cancelled_by: Some(1000),
         max_rss_bytes: 1 << 33,
         ..StepRow::default()
     };

@@ -147,7 +147,7 @@ fn step(row: &AccountingRow, show: &Show) -> Value {
             "requested_frequency": { "min": number(Some(0)), "max": number(Some(0)) },
             "governor": "0",
         },
-        "kill_request_user": "",
+        "kill_request_user": user(&row.cancelled_by),
         "state": [row.state],
         "statistics": {
             "CPU": { "actual_frequency": 0 },

@@ -150,6 +150,7 @@ pub(super) fn check(
         own_gres: devices::are_asked_for(wish),
         gpus_per_task: devices::gpus_per_task(wish),
         submit_line: wish.submit_line.clone(),
+        cancelled_by: None,
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })
 }

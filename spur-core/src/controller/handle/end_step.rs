@@ -14,6 +14,8 @@ use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 
 pub(super) struct Decision {
+    job: JobId,
+    step: StepId,
     orders: Vec<Effect>,
 }
 
@@ -34,11 +36,13 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, id: JobId, step: StepId)
         steps: true,
     };
     let open = found.nodes.iter().filter(|part| part.exit.is_none());
-    Ok(Decision { orders: open.map(|part| order(part.node)).collect() })
+    Ok(Decision { job: id, step, orders: open.map(|part| order(part.node)).collect() })
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    for order in decision.orders {
+pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Decision) -> Reply {
+    let Decision { job, step, orders } = decision;
+    ctx.emit(Event::StepCancelled { job, step, by });
+    for order in orders {
         ctx.effect(order);
     }
     Reply::Done

@@ -151,7 +151,7 @@ fn command_of(
         }
         Command::CancelStep { job, step } => {
             let decision = end_step::check(ctx.cluster(), caller, job, step)?;
-            Ok(end_step::enact(ctx, decision))
+            Ok(end_step::enact(ctx, caller.owner.uid, decision))
         }
         Command::Hold { jobs, by_user } => {
             let decision = hold::check(ctx.cluster(), caller, &jobs, by_user);

@@ -122,6 +122,7 @@ impl Quick {
                 | Event::JobStarted { .. }
                 | Event::StartPromised { .. }
                 | Event::StepStarted { .. }
+                | Event::StepCancelled { .. }
                 | Event::StepNodeEnded { .. }
                 | Event::BatchEnded { .. }
         );

@@ -57,7 +57,7 @@ columns! {
 
 columns! {
     StepRow:
-    job_id, restarts, step_id, name, state, exit_code, exit_signal, started, ended, suspended_secs,
+    job_id, restarts, step_id, name, state, cancelled_by, exit_code, exit_signal, started, ended, suspended_secs,
     alloc_nodes, alloc_cpus, alloc_tres, tasks, node_list, layout, user_cpu_us, system_cpu_us,
     max_rss_bytes, max_vmsize_bytes, submit_line, usage,
 }

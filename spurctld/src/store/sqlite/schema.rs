@@ -22,6 +22,7 @@ pub(super) const ACCOUNTING: Versions = &[
     ("initial", include_str!("migrations/accounting/0001_initial.sql")),
     ("usage", include_str!("migrations/accounting/0002_usage.sql")),
     ("signals and memory", include_str!("migrations/accounting/0003_signals_and_memory.sql")),
+    ("who cancelled a step", include_str!("migrations/accounting/0004_step_cancelled_by.sql")),
 ];
 
 /// Brings the database at `path` to the newest version. One that is newer still is refused and left as it is.

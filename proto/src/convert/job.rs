@@ -91,6 +91,8 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
             message.start_time = Some(ended.started.unwrap_or(ended.ended).0);
             if let (Some(alloc), Some(started)) = (&ended.alloc, ended.started) {
                 held(cluster, alloc, started, &mut message);
+            } else {
+                message.priority = last_priority(cluster, job, ended.ended);
             }
         }
     }
@@ -410,6 +412,12 @@ pub fn word(reason: &str) -> &str {
 /// A reason as JSON has it, whose readers compare it: the word alone.
 pub(crate) fn one_word<S: serde::Serializer>(reason: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(word(reason))
+}
+
+/// The priority of a job when it ended that had not started; 0 of one that its user held all the time.
+pub fn last_priority(cluster: &Cluster, job: &Job, ended: Time) -> u32 {
+    let held = job.spec.hold && job.eligible().is_none();
+    if held { 0 } else { sched::first_priority(cluster, job, ended) }
 }
 
 /// Why a job waits, and what is planned for it.

@@ -15,6 +15,7 @@ use spur_core::sched;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Waiting;
 use spur_core::text::exit::ExitCode;
+use spur_core::text::jobid::JobRef;
 use spur_core::text::time::Time;
 
 use super::job::Outlook;
@@ -214,7 +215,11 @@ fn why_a_job_waits_does_not_need_a_plan() {
         let mut request = wire();
         change(&mut request);
         let id = world.submit(request);
-        assert_eq!(world.job(id, Outlook::default()).reason, reason);
+        let waits = world.job(id, Outlook::default());
+        assert_eq!(waits.reason, reason);
+        world.command(Command::Cancel { jobs: vec![JobRef::whole(id)] });
+        let ended = world.job(id, Outlook::default());
+        assert_eq!((&*ended.state, ended.priority), ("CANCELLED", waits.priority), "{reason}");
     }
 }
 

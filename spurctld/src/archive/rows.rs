@@ -469,6 +469,8 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
             row.cancelled_by = ended.outcome.by;
             row.reason = ended.outcome.reason.name().to_owned();
             row.ended = Some(clock.wall(ended.ended).0);
+            // Of one that started its allocation says it.
+            row.priority = convert::last_priority(cluster, job, ended.ended);
         }
     }
     row.state = state.to_owned();

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use spur_cli::commands::{sacct, scancel, scontrol, sinfo, squeue};
+use spur_cli::commands::{sacct, salloc, sbatch, scancel, scontrol, sinfo, squeue, srun};
 use spur_cli::error;
 use spur_cli::session::Session;
 use spur_core::text::address::HostPort;
@@ -266,6 +266,7 @@ impl Controller for Fake {
             name: format!("n{at}"),
             state: "idle".into(),
             partitions: vec!["main".into()],
+            gres: if at == 4 { "gpu:a100:2,nic:1".into() } else { String::new() },
             ..v1::Node::default()
         };
         Ok(list((1..=4).map(|at| v1::ListNodesResponse { nodes: vec![node(at)] }).collect()))
@@ -484,7 +485,9 @@ async fn run(line: &str, address: &HostPort, fake: &Fake) -> String {
     let claims = TokenClaims { user: "alice".into(), uid: 1000, ..TokenClaims::default() };
     let connection = Connection::new(std::slice::from_ref(address), Identity::Unsigned(claims));
     let connection = connection.expect("the address is one");
-    let name = ["squeue", "sinfo", "scancel", "scontrol", "sacct"].into_iter().find(|name| *name == command);
+    let name = ["squeue", "sinfo", "scancel", "scontrol", "sacct", "sbatch", "salloc", "srun"]
+        .into_iter()
+        .find(|name| *name == command);
     let name = name.unwrap_or_else(|| panic!("no such command in these tests: {command}"));
     let mut session = Session::in_memory(name, BTreeMap::new(), Some(connection));
     let ended = match name {
@@ -492,6 +495,9 @@ async fn run(line: &str, address: &HostPort, fake: &Fake) -> String {
         "sinfo" => sinfo::run(&mut session, words).await,
         "scancel" => scancel::run(&mut session, words).await,
         "scontrol" => scontrol::run(&mut session, words).await,
+        "sbatch" => sbatch::run(&mut session, words).await,
+        "salloc" => salloc::run(&mut session, words).await,
+        "srun" => srun::run(&mut session, words).await,
         _ => sacct::run(&mut session, words).await,
     };
     let code = ended.unwrap_or_else(|error| error::report(&mut session, &error));

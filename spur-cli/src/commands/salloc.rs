@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::commands::allocation::{Allocation, Wait, busy, patience};
+use crate::commands::gres;
 use crate::commands::login;
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
@@ -50,6 +51,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             return Ok(0);
         }
     };
+    if gres::help_is_said(&components) {
+        return gres::help(session).await;
+    }
     let (wishes, login, mut spec) = compose(session, components, &argv).await?;
     if let Some(directory) = &wishes.chdir {
         // What lies in it can be asked for only where it can be entered.

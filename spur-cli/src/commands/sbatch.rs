@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use spur_proto::channel::MAX_SCRIPT;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
-use crate::commands::{scontrol, verbose, watch};
+use crate::commands::{gres, scontrol, verbose, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
@@ -46,6 +46,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             return Ok(0);
         }
     };
+    if gres::help_is_said(&components) {
+        return gres::help(session).await;
+    }
     let script = Script::take(&components, operands, &|name| session.env(name))?;
     let text = String::from_utf8_lossy(&script.body);
     let wishes = Submission::settle(components, &|name| session.env(name), Some(&text))?;

@@ -1,6 +1,5 @@
 //! `scontrol show`: what it takes, and what is asked for.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Context;
@@ -16,7 +15,7 @@ use super::{
     Settings, bare, hostnames, meant, ping, show_assoc, show_config, show_host, show_job, show_license,
     show_node, show_partition, show_reservation, show_step, show_topology, update,
 };
-use crate::commands::{qos, query};
+use crate::commands::{gres, qos, query};
 use crate::error::{FAILURE, Failure};
 use crate::format::fields::step;
 use crate::format::{Show, json};
@@ -322,9 +321,7 @@ async fn slurm_settings(
     show: &Show,
 ) -> anyhow::Result<Vec<KeyValue>> {
     let nodes = query::nodes(session.connection()?, "").await?;
-    let names = nodes.iter().flat_map(|node| node.gres.split(','));
-    let names = names.filter_map(|gres| gres.split(':').next()).filter(|name| !name.is_empty());
-    let gres: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
+    let gres: Vec<&str> = gres::names(&nodes).into_iter().collect();
     let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
     let known = show_config::Known {
         controller,

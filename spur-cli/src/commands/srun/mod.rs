@@ -41,6 +41,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::commands::allocation::patience;
+use crate::commands::gres;
 use crate::commands::signals::Signals;
 use crate::commands::verbose;
 use crate::error::{FAILURE, Failure};
@@ -95,6 +96,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             return Ok(0);
         }
     };
+    if gres::is_help(wishes.said.get("gres").and_then(Option::as_deref)) {
+        return gres::help(session).await;
+    }
     if wishes.step.mpi.parse::<Mpi>()? == Mpi::List {
         session.out.write_all(Mpi::LIST.as_bytes())?;
         return Ok(0);

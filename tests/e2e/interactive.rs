@@ -293,6 +293,10 @@ fn salloc_runs_a_command_whose_steps_use_the_allocation() {
     assert_eq!(said.err, format!("{granted}salloc: Relinquishing job allocation 1\n"));
     let job = cluster.client().wait_for(1, "FAILED");
     assert_eq!((job.exit_code, job.name.as_str()), (7, "mine"));
+    // Of memory the command is told, and by it its tasks, if somebody asked for it; tasks of srun alone are not.
+    let script = "srun -n1 --ntasks-per-node=1 sh -c 'echo $SLURM_MEM_PER_CPU $SLURM_NTASKS_PER_NODE'";
+    assert_eq!(cluster.ok(&["salloc", "-Q", "--mem-per-cpu=10", "sh", "-c", script]), "10 1\n");
+    assert_eq!(cluster.ok(&["srun", "--mem-per-cpu=10", "sh", "-c", "echo [$SLURM_MEM_PER_CPU]"]), "[]\n");
     assert!(cluster.fails(&["salloc", "-N3", "true"]).contains("salloc: error: Job submit/allocate failed"));
 }
 

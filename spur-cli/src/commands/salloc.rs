@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::iter;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return gres::help(session).await;
     }
     let (wishes, login, mut spec) = compose(session, components, &argv).await?;
+    let says_memory = |spec: &JobSpec| spec.memory_per_node_mb.or(spec.memory_per_cpu_mb).is_some();
+    let say_memory: Vec<bool> = iter::once(&spec).chain(&spec.components).map(says_memory).collect();
     if let Some(directory) = &wishes.chdir {
         // What lies in it can be asked for only where it can be entered.
         let inside = std::fs::metadata(format!("{}/.", place::directory(Some(directory))?));
@@ -67,7 +70,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let begun = Instant::now();
     let asked = Allocation::ask(session, spec, wishes.quiet).await;
     let mut allocation = asked.context("Job submit/allocate failed")?;
-    let (job, environment) = granted(session, &mut allocation, &wishes, &mut signals).await?;
+    let (job, mut environment) = granted(session, &mut allocation, &wishes, &mut signals).await?;
+    environment.retain(|variable| is_told(&variable.key, &say_memory));
     let environment = Environment { login, job: environment };
     ring(&wishes, begun.elapsed())?;
     if wishes.no_shell {
@@ -135,6 +139,14 @@ async fn compose(
         spec.components.push(JobSpec { name, submit_host, client, ..own });
     }
     Ok((first, login, spec))
+}
+
+/// Whether the command is told of a variable: of memory, as in Slurm, if its component asked for that itself. What
+/// a partition gives is told to batch scripts alone.
+fn is_told(name: &str, say_memory: &[bool]) -> bool {
+    let component =
+        name.split_once("_HET_GROUP_").and_then(|(_, offset)| offset.parse().ok()).unwrap_or(0_usize);
+    !name.starts_with("SLURM_MEM_PER_") || say_memory.get(component).is_some_and(|says| *says)
 }
 
 /// Waits until the allocation is there, and says so.
@@ -301,6 +313,13 @@ fn exit_code(status: ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_told_to_whoever_asked_for_it() {
+        let told = |name| is_told(name, &[false, true]);
+        assert!(told("SLURM_JOB_ID") && told("SLURM_MEM_PER_CPU_HET_GROUP_1"));
+        assert!(!told("SLURM_MEM_PER_CPU") && !told("SLURM_MEM_PER_NODE_HET_GROUP_0"));
+    }
 
     #[test]
     fn it_ends_as_its_command_does() {

@@ -196,6 +196,11 @@ fn environment_of_step(
             set(variable, said.clone());
         }
     }
+    if let Some(each) = wishes.spec.tasks_per_node {
+        set("SLURM_NTASKS_PER_NODE", each.to_string());
+    }
+    // Whoever asked for memory knows; a script is told, and has it in its own environment.
+    environment.retain(|pair| !pair.key.starts_with("SLURM_MEM_PER_"));
     // Where the user stood is what this command was told, or knows.
     environment.retain(|pair| pair.key != "SLURM_SUBMIT_DIR" || session.env(&pair.key).is_none());
     if wishes.step.preserve_environment {

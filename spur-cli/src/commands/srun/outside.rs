@@ -138,7 +138,9 @@ async fn granted(
                 let (count, nodes, cpus) = (job.num_nodes, &job.nodes, &job.cpus_per_node);
                 session.inform(&format!("jobid {id}: nodes({count}):`{nodes}', cpu counts: {cpus}"));
             }
-            session.set_env(environment.into_iter().map(|variable| (variable.key, variable.value)));
+            // As in Slurm, tasks are told of memory by their user alone.
+            let told = environment.into_iter().filter(|variable| !variable.key.starts_with("SLURM_MEM_PER_"));
+            session.set_env(told.map(|variable| (variable.key, variable.value)));
             // Where its user stood, wherever the tasks run (`--chdir`).
             session.set_env([("SLURM_SUBMIT_DIR".to_owned(), place::directory(None)?)]);
             Ok(())

@@ -122,7 +122,13 @@ impl Cluster {
     fn change_power(&mut self, id: NodeId, power: Option<&Power>, begin: &[JobId], at: Time) {
         if let Some(power) = power {
             self.powered.insert(id);
-            self.change_node(id, |node| node.power = Some(power.clone()));
+            self.change_node(id, |node| {
+                node.power = Some(power.clone());
+                // More than that it is off need not be known of it.
+                if node.is_off() && node.health == Health::Unknown {
+                    node.health = Health::Up;
+                }
+            });
             return;
         }
         self.powered.remove(&id);
@@ -519,7 +525,7 @@ fn drain_node(node: &mut Node, drain: &Drain) {
 fn resume(node: &mut Node) {
     node.drain = None;
     if matches!(node.health, Health::Down { .. }) {
-        let known = node.registration.is_some();
+        let known = node.registration.is_some() || node.is_off();
         node.health = if known { Health::Up } else { Health::Unknown };
     }
 }

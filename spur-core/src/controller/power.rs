@@ -86,6 +86,16 @@ pub(super) fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
+/// Nodes whose hosts are there only while they are on are off at first, if nothing was heard of them before.
+pub(super) fn never_on(ctx: &mut Ctx<'_>, nodes: &[NodeId]) {
+    for &node in nodes {
+        if ctx.cluster().node(node).is_some_and(|node| node.health == Health::Unknown) {
+            // No program was run for it, which the rate would count.
+            change(ctx, node, Power::PoweredDown { since: Time::ZERO, wake: false });
+        }
+    }
+}
+
 /// A node has registered: it is on, unless it is only not down yet.
 pub(super) fn registered(ctx: &mut Ctx<'_>, node: NodeId) {
     if matches!(node_power(ctx, node), Some(Power::PoweredDown { .. } | Power::PoweringUp { .. })) {

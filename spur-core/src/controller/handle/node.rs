@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply};
+use super::super::{Ctx, Reject, Reply, power};
 use super::move_nodes;
 use crate::cluster::{Cluster, Event};
 use crate::id::NodeId;
@@ -13,6 +13,8 @@ use crate::text::place::Places;
 pub(super) struct Decision {
     nodes: Vec<NodeConfig>,
     places: Option<Places>,
+    /// Whether their hosts come to be when they are switched on.
+    are_off: bool,
 }
 
 /// Nodes that are created are alike. One that the configuration names is there already.
@@ -48,16 +50,23 @@ pub(super) fn check_new(
         edit::complete(&mut config).map_err(Reject::Invalid)?;
         nodes.push(config);
     }
-    Ok(Decision { nodes, places })
+    let in_cloud = settings
+        .iter()
+        .any(|(key, value)| key.eq_ignore_ascii_case("State") && value.eq_ignore_ascii_case("CLOUD"));
+    let are_off = in_cloud && cluster.policy().power.resume_program.is_some();
+    Ok(Decision { nodes, places, are_off })
 }
 
 pub(super) fn enact_new(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { nodes, places } = decision;
+    let Decision { nodes, places, are_off } = decision;
     let names: Vec<Arc<str>> = nodes.iter().map(|config| Arc::clone(&config.name)).collect();
     ctx.emit(Event::NodesCreated { nodes });
+    let ids: Vec<NodeId> =
+        names.iter().filter_map(|name| ctx.cluster().node_named(name)).map(|node| node.id).collect();
+    if are_off {
+        power::never_on(ctx, &ids);
+    }
     if let Some(places) = places {
-        let ids: Vec<NodeId> =
-            names.iter().filter_map(|name| ctx.cluster().node_named(name)).map(|node| node.id).collect();
         // What is written was judged before there were the nodes.
         if let Ok(Some(moved)) = move_nodes::check(ctx.cluster(), &ids, &places) {
             move_nodes::enact(ctx, moved);

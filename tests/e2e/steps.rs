@@ -262,7 +262,8 @@ srun -m cyclic sh -c \"$show\" | sort; echo --
 srun -m plane=2 sh -c \"$show\" | sort; echo --
 printf 'n3\\nn1\\nn1\\n' >hosts; SLURM_HOSTFILE=hosts srun -n3 sh -c \"$show\" | sort; echo --
 srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*; echo --
-srun -n1 -m Cyclic:Block sh -c 'echo $SLURM_DISTRIBUTION'; srun -n1 sh -c 'echo [$SLURM_DISTRIBUTION]'";
+srun -n1 -m Cyclic:Block sh -c 'echo $SLURM_DISTRIBUTION'; srun -n1 sh -c 'echo [$SLURM_DISTRIBUTION]'; echo --
+srun -m arbitrary -w n1,n3,n3,n3,n3 sh -c \"$show\" | sort";
     let (out, code, err) = batch(&cluster, &["-N2", "-n6", "--ntasks-per-node=3", "-w", "n[1,3]"], script);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let parts: Vec<Vec<&str>> = out.split("--\n").map(|part| part.lines().collect()).collect();
@@ -289,6 +290,9 @@ srun -n1 -m Cyclic:Block sh -c 'echo $SLURM_DISTRIBUTION'; srun -n1 sh -c 'echo 
     assert_eq!(parts[3], ["files-0.n1", "files-1.n3", "files-2.n1", "files-3.n3"]);
     // The whole of it, and only where somebody has said it.
     assert_eq!(parts[4], ["cyclic:block", "[]"]);
+    // More tasks than the job has CPUs on n3, as Slurm takes it.
+    assert_eq!(parts[5].len(), 5);
+    assert!(parts[5][1..].iter().all(|line| line.contains(" n3.") && line.contains(" 1,2,3,4 ")));
 }
 
 #[test]

@@ -174,11 +174,15 @@ fn lay_out(
     };
     if !wish.hosts.is_empty() {
         let order = named_hosts(candidates, wish)?;
-        return fit(&rooms(now), &order, wish.overcommit).ok_or_else(|| {
-            match fit(&rooms(ever), &order, wish.overcommit) {
-                Some(_) => Reject::StepBusy,
-                None => too_large(alloc, share, order.len()),
-            }
+        let fits = |when, overcommit| fit(&rooms(when), &order, overcommit);
+        // As in Slurm, a list of hosts may put more tasks on one than find CPUs there, where its hosts have enough for all.
+        let hosts = (0..).zip(candidates).filter(|(at, _)| order.contains(at));
+        let cpus: u64 = hosts.map(|(_, host)| u64::from(host.usable.len())).sum();
+        let suffices = order.len() as u64 * u64::from(share.each()) <= cpus;
+        let overcommit = wish.overcommit || (suffices && fits(ever, false).is_none());
+        return fits(now, overcommit).ok_or_else(|| match fits(ever, overcommit) {
+            Some(_) => Reject::StepBusy,
+            None => too_large(alloc, share, order.len()),
         });
     }
     let (most_nodes, tasks) = count(job, alloc, candidates, wish)?;

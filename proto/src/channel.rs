@@ -1,7 +1,7 @@
 //! How one end reaches another: addresses, time limits and message limits that all of Spur agrees on.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -230,17 +230,18 @@ impl AsyncWrite for Wire {
 pub struct AddressError(pub String);
 
 /// Connects to a Unix socket that is served by root, this user or one of these others; who serves it is asked of the
-/// kernel.
+/// kernel. A connection that has ended is not made again: somebody else may serve the socket by then, who serves less.
 ///
 /// # Errors
 /// Nobody there, or somebody else.
 pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, DialError> {
     let trusted = [&[0, rustix::process::geteuid().as_raw()], others].concat();
     let connector = {
-        let path = path.to_owned();
+        let mut once = Some((path.to_owned(), trusted));
         tower::service_fn(move |_: Uri| {
-            let (path, trusted) = (path.clone(), trusted.clone());
+            let once = once.take();
             async move {
+                let (path, trusted) = once.ok_or(io::ErrorKind::NotConnected)?;
                 let stream = connect_to_socket(&path).await?;
                 let uid = stream.peer_cred()?.uid();
                 if trusted.contains(&uid) {
@@ -258,6 +259,12 @@ pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, Dia
     let endpoint = settings(Endpoint::from_static("http://localhost"));
     let connected = endpoint.connect_with_connector(connector).await;
     connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
+}
+
+/// Whether an address is one of this host's: only to these can a socket be bound.
+pub async fn is_local(address: &HostPort) -> bool {
+    let found = tokio::net::lookup_host((address.host.as_str(), 0)).await;
+    found.is_ok_and(|mut found| found.next().is_some_and(|at| UdpSocket::bind((at.ip(), 0)).is_ok()))
 }
 
 /// Connects to a socket. Where a daemon has ended that served it, another one of this host takes its place.

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::auth;
 use crate::channel::{
-    AddressError, CALL_TIMEOUT, DialError, Dialer, MAX_MESSAGE, MAX_REPLY, connect_locally,
+    AddressError, CALL_TIMEOUT, DialError, Dialer, MAX_MESSAGE, MAX_REPLY, connect_locally, is_local,
 };
 use crate::keys::{ClusterKeys, PublicKey, Role};
 use crate::refusal;
@@ -477,15 +477,20 @@ impl Connection {
         {
             return Ok(controller.clone());
         }
-        let Introduced { token, expires, dialer } = self.introduced().await?;
-        let channel =
-            dialer.connect(&self.controllers[self.current].1).await.map_err(|error| match error {
-                DialError::Address(error) => CallError::Address(error),
-                error @ DialError::Afar(_) => CallError::Afar(error),
-                error @ DialError::Unreachable(_) => {
-                    CallError::Unreachable { address: self.address().to_owned(), source: error.into() }
-                }
-            })?;
+        let Introduced { token, expires, way } = self.introduced().await?;
+        let channel = match way {
+            Way::Open(channel) => channel,
+            Way::Dial(dialer) => {
+                let connected = dialer.connect(&self.controllers[self.current].1).await;
+                connected.map_err(|error| match error {
+                    DialError::Address(error) => CallError::Address(error),
+                    error @ DialError::Afar(_) => CallError::Afar(error),
+                    error @ DialError::Unreachable(_) => {
+                        CallError::Unreachable { address: self.address().to_owned(), source: error.into() }
+                    }
+                })?
+            }
+        };
         let introduction = Introduction::new(&token).map_err(|_| CallError::Refused {
             code: auth::BAD_TOKEN.into(),
             message: "the token that this host's daemon gave out is malformed".into(),
@@ -503,20 +508,23 @@ impl Connection {
             Identity::Unsigned(claims) => {
                 let expires = epoch_seconds() + auth::TOKEN_SECONDS;
                 let token = auth::unsigned(&TokenClaims { expires, ..claims.clone() });
-                Ok(Introduced { token, expires, dialer: Dialer::believing() })
+                Ok(Introduced { token, expires, way: Way::Dial(Dialer::believing()) })
             }
             Identity::Keys(keys, claims) => {
                 let expires = epoch_seconds() + auth::TOKEN_SECONDS;
                 let token = keys.mint(&TokenClaims { expires, ..claims.clone() });
                 let dialer = Dialer::expecting(&keys.public(&Role::Controller), None);
-                Ok(Introduced { token, expires, dialer })
+                Ok(Introduced { token, expires, way: Way::Dial(dialer) })
             }
             Identity::Socket { path, served_by, certified } => {
                 let failed = |source| CallError::NoToken { socket: path.clone(), source };
                 let minted = async || {
                     let channel = connect_locally(path, served_by).await?;
-                    let answer = IdentityClient::new(channel).mint_token(MintTokenRequest {}).await;
-                    answer.map(Response::into_inner).map_err(|status| status.message().to_owned().into())
+                    let answer = IdentityClient::new(channel.clone()).mint_token(MintTokenRequest {}).await;
+                    let minted = answer.map(Response::into_inner);
+                    minted
+                        .map(|minted| (minted, channel))
+                        .map_err(|status| status.message().to_owned().into())
                 };
                 let mut tries = 0;
                 let minted: Result<_, Box<dyn std::error::Error + Send + Sync>> = loop {
@@ -528,7 +536,15 @@ impl Connection {
                         Err(_) => break Err("no answer".into()),
                     }
                 };
-                let minted = minted.map_err(failed)?;
+                let (minted, channel) = minted.map_err(failed)?;
+                let (token, expires) = (minted.token, minted.expires);
+                // Where it shows a certificate, it is known by nothing else.
+                let address = &self.controllers[self.current].1;
+                let is_at_socket =
+                    minted.controller_port == u32::from(address.port) && is_local(address).await;
+                if certified.is_none() && is_at_socket {
+                    return Ok(Introduced { token, expires, way: Way::Open(channel) });
+                }
                 let keys = minted.controller_keys.iter().filter_map(|key| PublicKey::from_bytes(key));
                 let keys: Vec<PublicKey> = keys.collect();
                 let dialer = match certified {
@@ -536,7 +552,7 @@ impl Connection {
                     None if keys.is_empty() => return Err(failed("it names no controller's key".into())),
                     None => Dialer::expecting(&keys, None),
                 };
-                Ok(Introduced { token: minted.token, expires: minted.expires, dialer })
+                Ok(Introduced { token, expires, way: Way::Dial(dialer) })
             }
         }
     }
@@ -547,7 +563,14 @@ struct Introduced {
     token: String,
     /// Epoch seconds.
     expires: i64,
-    dialer: Dialer,
+    way: Way,
+}
+
+/// The way to the controller.
+enum Way {
+    /// It is where the token came from.
+    Open(Channel),
+    Dial(Dialer),
 }
 
 fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {

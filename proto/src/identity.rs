@@ -2,7 +2,8 @@
 //! kernel, not of the caller.
 //!
 //! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one until it is
-//! gone, or does not answer; then the next does.
+//! gone, or does not answer; then the next does. A controller that starts takes the socket for itself, and has its other
+//! services there, too: what does not leave the host needs no TLS.
 
 use std::ffi::CString;
 use std::future::Future;
@@ -14,8 +15,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::unistd::{Gid, Group, Uid, User};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tonic::transport::Server;
+use tonic::transport::server::Router;
 use tonic::{Request, Response, Status};
+use tower::layer::util::{self, Stack};
 
+use crate::arrival::Arrival;
 use crate::auth::{self, TOKEN_SECONDS};
 use crate::keys::{Keyring, Role};
 use crate::listen::{Complaint, Incoming, Limits, Origin, Peer};
@@ -29,6 +36,36 @@ const LOOK: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(5);
 /// What a client of HTTP/2 begins with (RFC 9113, 3.4), and empty settings: the server answers with its own.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// What large requests may take on their way to a daemon that hands out tokens alone, in bytes.
+const ARRIVING: usize = 1 << 20;
+
+/// What is served at a socket of tokens.
+#[derive(Clone)]
+pub struct Services {
+    router: Router<Stack<Arrival, util::Identity>>,
+    limits: Limits,
+}
+
+impl Services {
+    /// Tokens alone, signed with the key in use, or unsigned without any.
+    pub fn tokens(keyring: Option<Keyring>) -> Services {
+        let mint = Mint { keyring, controller_port: 0 };
+        let mut server = Server::builder().layer(Arrival::new(ARRIVING));
+        Services { router: server.add_service(IdentityServer::new(mint)), limits: Limits::WINDOW }
+    }
+
+    /// Tokens and the services of the controller, which listens at `port` as well.
+    pub fn with_controller(
+        keyring: Option<Keyring>,
+        router: Router<Stack<Arrival, util::Identity>>,
+        limits: Limits,
+        port: u16,
+    ) -> Services {
+        let mint = Mint { keyring, controller_port: port.into() };
+        Services { router: router.add_service(IdentityServer::new(mint)), limits: limits.at_window() }
+    }
+}
 
 /// A socket at which tokens are handed out.
 #[derive(Debug)]
@@ -59,10 +96,15 @@ impl Window {
     /// # Errors
     /// What keeps the socket from being made.
     pub async fn open(socket: &Path) -> Result<Option<Window>, WindowError> {
-        if is_served(socket).await {
-            return Ok(None);
-        }
-        // What is left of a daemon that has ended, or stands still.
+        if is_served(socket).await { Ok(None) } else { Window::take(socket).map(Some) }
+    }
+
+    /// Opens the socket in the place of whoever has it: of the daemons of a host the controller serves most there.
+    ///
+    /// # Errors
+    /// What keeps the socket from being made.
+    pub fn take(socket: &Path) -> Result<Window, WindowError> {
+        // What another daemon has there, or one that has ended or stands still has left.
         match std::fs::remove_file(socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(WindowError::Old(socket.to_owned(), error));
@@ -78,37 +120,35 @@ impl Window {
         // Everybody on this host may ask; the kernel says who did.
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666)).map_err(at)?;
         let inode = std::fs::metadata(socket).map_err(at)?.ino();
-        Ok(Some(Window { listener, socket: socket.to_owned(), inode }))
+        Ok(Window { listener, socket: socket.to_owned(), inode })
     }
 
-    /// Hands out tokens until `stopped`: at `window`, or as soon as the daemon is gone that has the socket.
+    /// Serves until `stopped`: at `window`, or as soon as the daemon is gone that has the socket. Calls that are under way
+    /// when another one takes it go on.
     pub async fn hand_out(
         mut window: Option<Window>,
         socket: &Path,
-        keyring: Option<Keyring>,
+        services: Services,
         stopped: impl Future<Output = ()>,
     ) {
         let mut stopped = std::pin::pin!(stopped);
-        let mut over = false;
+        let mut served = JoinSet::new();
         let complaint = Complaint::default();
         loop {
             if let Some(open) = window.take() {
                 let inode = open.inode;
-                let until = async {
-                    tokio::select! {
-                        () = &mut stopped => over = true,
-                        () = displaced(socket, inode) => tracing::warn!("the socket of tokens is somebody else's"),
-                    }
-                };
-                if let Err(error) = open.serve(keyring.clone(), until).await {
-                    tracing::error!(%error, "tokens are no longer handed out");
+                // Either end hears when the other one is dropped.
+                let (mut here, there) = oneshot::channel::<()>();
+                let until = async { there.await.unwrap_or_default() };
+                served.spawn(open.serve(services.clone(), until));
+                tokio::select! {
+                    () = &mut stopped => break,
+                    () = here.closed() => {}
+                    () = displaced(socket, inode) => tracing::warn!("the socket of tokens is somebody else's"),
                 }
             }
-            if over {
-                return;
-            }
             tokio::select! {
-                () = &mut stopped => return,
+                () = &mut stopped => break,
                 () = tokio::time::sleep(LOOK) => {}
             }
             window = match Window::open(socket).await {
@@ -125,19 +165,19 @@ impl Window {
                 }
             };
         }
+        while served.join_next().await.is_some() {}
     }
 
-    /// Hands out tokens signed with the key in use, or unsigned ones without, until `stopped`; then the socket goes.
-    ///
-    /// # Errors
-    /// The service's own end, and a socket that stays behind.
-    async fn serve(self, keyring: Option<Keyring>, stopped: impl Future<Output = ()>) -> io::Result<()> {
+    /// Serves until `stopped`; then the socket goes.
+    async fn serve(self, services: Services, stopped: impl Future<Output = ()>) {
         let Window { listener, socket, inode } = self;
-        let server = tonic::transport::Server::builder().add_service(IdentityServer::new(Mint { keyring }));
-        let incoming = Incoming::unix(listener, Limits::WINDOW);
-        let served = server.serve_with_incoming_shutdown(incoming, stopped).await;
+        let Services { router, limits } = services;
+        let incoming = Incoming::unix(listener, limits);
+        let served = router.serve_with_incoming_shutdown(incoming, stopped).await;
         let gone = if is_there(&socket, inode) { std::fs::remove_file(&socket) } else { Ok(()) };
-        served.map_err(io::Error::other).and(gone)
+        if let Err(error) = served.map_err(io::Error::other).and(gone) {
+            tracing::error!(%error, "tokens are no longer handed out");
+        }
     }
 }
 
@@ -166,6 +206,8 @@ async fn displaced(socket: &Path, inode: u64) {
 /// Makes the tokens.
 struct Mint {
     keyring: Option<Keyring>,
+    /// The port of the controller that is at this socket; 0 for none.
+    controller_port: u32,
 }
 
 #[tonic::async_trait]
@@ -186,7 +228,9 @@ impl Identity for Mint {
         let claims = v1::TokenClaims { expires, ..person };
         let Some(keyring) = &self.keyring else {
             let token = auth::unsigned(&claims);
-            return Ok(Response::new(v1::MintTokenResponse { token, expires, controller_keys: Vec::new() }));
+            let controller_port = self.controller_port;
+            let minted = v1::MintTokenResponse { token, expires, controller_port, ..Default::default() };
+            return Ok(Response::new(minted));
         };
         let keys = keyring.now();
         let controllers = keys.public(&Role::Controller);
@@ -195,6 +239,7 @@ impl Identity for Mint {
             token: keys.mint(&claims),
             expires,
             controller_keys: controllers.collect(),
+            controller_port: self.controller_port,
         }))
     }
 }

@@ -55,7 +55,7 @@ pub struct Limits {
     pub all: usize,
     /// Of strangers.
     pub strangers: usize,
-    /// Of strangers from one host; at a Unix socket, of one user.
+    /// Of strangers from one host; at a Unix socket, of one user who has not shown a token.
     pub of_one: usize,
     /// Of one user who has a token.
     pub of_user: usize,
@@ -94,6 +94,12 @@ impl Limits {
     pub fn with_user(self, most: u32) -> Limits {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         Limits { of_user: self.of_user.min(most), ..self }
+    }
+
+    /// The same at a socket that hands out tokens.
+    #[must_use]
+    pub fn at_window(self) -> Limits {
+        Limits { of_one: Limits::WINDOW.of_one, ..self }
     }
 }
 
@@ -223,6 +229,8 @@ struct Counts {
     /// Strangers by host, in the order in which they came; each with what tells it to go.
     hosts: HashMap<IpAddr, BTreeMap<u64, Arc<Notify>>>,
     users: HashMap<u32, usize>,
+    /// Of users of this host who have not shown a token, at a Unix socket.
+    local: HashMap<u32, usize>,
     /// How many have come.
     came: u64,
 }
@@ -241,6 +249,8 @@ struct Place {
 enum Kind {
     /// With its number among those that came.
     Stranger(IpAddr, u64),
+    /// A user of this host, as the kernel says.
+    Local(u32),
     User(u32),
     Known,
 }
@@ -252,7 +262,7 @@ impl Place {
             Proved::Known => Kind::Known,
         };
         // A connection of a user who is several (a program that holds the key) counts as the first of them.
-        if !matches!(self.kind, Kind::Stranger(..)) {
+        if !matches!(self.kind, Kind::Stranger(..) | Kind::Local(_)) {
             return Ok(());
         }
         let mut counts = self.hall.counts();
@@ -290,6 +300,7 @@ impl Counts {
                     self.hosts.remove(&host);
                 }
             }
+            Kind::Local(uid) => less(&mut self.local, uid),
             Kind::User(uid) => less(&mut self.users, uid),
             Kind::Known => {}
         }
@@ -360,7 +371,7 @@ impl Hall {
         let go = Arc::new(Notify::new());
         let kind = match origin {
             Origin::User { uid, .. } => {
-                let have = counts.users.entry(uid).or_default();
+                let have = counts.local.entry(uid).or_default();
                 if *have >= limits.of_one {
                     return Err(format!(
                         "this user has {} connections, as many as one may have",
@@ -368,7 +379,7 @@ impl Hall {
                     ));
                 }
                 *have += 1;
-                Kind::User(uid)
+                Kind::Local(uid)
             }
             Origin::Address(address) => {
                 let host = address.ip();

@@ -15,11 +15,13 @@ use std::time::Duration;
 use fake::{Answers, serve, serve_with, somebody};
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
+use spur_proto::channel::connect_locally;
 use spur_proto::client::{CallError, Connection, Identity};
 use spur_proto::keys::{ClusterKey, ClusterKeys, Keyring, Role};
 use spur_proto::listen::Limits;
 use spur_proto::refusal;
 use spur_proto::tls;
+use spur_proto::v1::identity_client::IdentityClient;
 use spur_proto::v1::identity_server::{self, IdentityServer};
 use spur_proto::v1::{
     Error, MintTokenRequest, MintTokenResponse, PingRequest, PingResponse, SubmitRequest, SubmitResponse,
@@ -150,6 +152,7 @@ impl identity_server::Identity for Mint {
             token: keys.mint(&claims),
             expires: self.expires,
             controller_keys: vec![controller.into()],
+            controller_port: 0,
         }))
     }
 }
@@ -191,6 +194,32 @@ async fn pings_with_tokens_until(expires: i64, name: &str) -> usize {
 async fn a_token_is_fetched_once_and_again_before_it_expires() {
     assert_eq!(pings_with_tokens_until(i64::MAX, "long").await, 1);
     assert_eq!(pings_with_tokens_until(1, "short").await, 3);
+}
+
+#[tokio::test]
+async fn a_connection_to_a_socket_is_not_made_again() {
+    let socket = std::env::temp_dir().join(format!("spur-once-{}.sock", std::process::id()));
+    let keyring = Keyring::new(ClusterKeys::of(ClusterKey::generate().unwrap(), "test"));
+    let minted = Arc::new(AtomicUsize::new(0));
+    let open = || {
+        let mint = Mint { keyring: keyring.clone(), minted: minted.clone(), expires: 1 };
+        let listener = UnixListenerStream::new(UnixListener::bind(&socket).unwrap());
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let stopped = async { stopped.await.unwrap_or_default() };
+        let server = tonic::transport::Server::builder().add_service(IdentityServer::new(mint));
+        (stop, tokio::spawn(server.serve_with_incoming_shutdown(listener, stopped)))
+    };
+    let (stop, served) = open();
+    let mut client = IdentityClient::new(connect_locally(&socket, &[]).await.unwrap());
+    client.mint_token(MintTokenRequest {}).await.unwrap();
+    drop(stop);
+    served.await.unwrap().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    // Who is there now may be another daemon, which serves less.
+    let (_stop, _served) = open();
+    client.mint_token(MintTokenRequest {}).await.unwrap_err();
+    std::fs::remove_file(&socket).unwrap();
+    assert_eq!(minted.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

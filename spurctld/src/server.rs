@@ -20,7 +20,7 @@ use spur_proto::channel::{
     CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, MAX_REPLY,
     STREAM_WINDOW,
 };
-use spur_proto::identity::Window;
+use spur_proto::identity::{Services, Window};
 use spur_proto::keys::{ClusterKeys, Keyring, Role};
 use spur_proto::listen::{Incoming, Limits};
 use spur_proto::tls::{self, Certificate};
@@ -114,10 +114,7 @@ impl Server {
         let recovered = recover(&state_file(&local)?, policy).await?;
         let listener = bind("listen_addr", &local.controller.listen_addr).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
-        let window = Window::open(&local.auth.socket).await?;
-        if window.is_none() {
-            tracing::info!(socket = %local.auth.socket.display(), "another daemon of this host hands out tokens");
-        }
+        let window = Window::take(&local.auth.socket)?;
         let metrics = match &local.controller.metrics_addr {
             Some(listen) => Some(bind("metrics_addr", listen).await?),
             None => None,
@@ -148,7 +145,7 @@ impl Server {
             let incoming = Incoming::tcp(listener, Some(certificate.server()), limits);
             machine.serve(transport().add_service(service), incoming, &stop);
         }
-        machine.listen(desk, listener, window, &local, keyring, &stop);
+        machine.listen(desk, (listener, address.port()), window, &local, keyring, &stop);
         let Machine { threads, tasks, .. } = machine;
         Ok(Self { address, stop, inbox, reload, journal, accounting, threads, tasks, failure })
     }
@@ -443,8 +440,8 @@ impl Machine {
     fn listen(
         &mut self,
         desk: Desk,
-        listener: TcpListener,
-        window: Option<Window>,
+        (listener, port): (TcpListener, u16),
+        window: Window,
         local: &Local,
         keyring: Option<Keyring>,
         stop: &Stop,
@@ -467,16 +464,15 @@ impl Machine {
         let agents = AgentsServer::new(attendance)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
-        let router = transport()
-            .add_service(InterceptedService::new(controller_service(desk), people))
-            .add_service(InterceptedService::new(agents, nodes));
+        let commands = transport().add_service(InterceptedService::new(controller_service(desk), people));
         let tls = keyring.as_ref().map(|keyring| tls::server(keyring, Role::Controller));
         let limits = Limits::for_process(CONNECTIONS).with_user(local.controller.shares.connections);
+        let services = Services::with_controller(keyring, commands.clone(), limits, port);
         let incoming = Incoming::tcp(listener, tls, limits);
-        self.serve(router, incoming, stop);
+        self.serve(commands.add_service(InterceptedService::new(agents, nodes)), incoming, stop);
         let (stop, socket) = (stop.clone(), local.auth.socket.clone());
         self.tasks.spawn(async move {
-            Window::hand_out(window, &socket, keyring, stop.wished()).await;
+            Window::hand_out(Some(window), &socket, services, stop.wished()).await;
         });
     }
 }

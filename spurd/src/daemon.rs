@@ -9,7 +9,7 @@ use anyhow::Context;
 use spur_core::model::config::CgroupPlugin;
 use spur_proto::arrival::Arrival;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
-use spur_proto::identity::Window;
+use spur_proto::identity::{Services, Window};
 use spur_proto::keys::{ClusterKeys, Keyring, Role};
 use spur_proto::listen::{Incoming, Limits};
 use spur_proto::tls;
@@ -166,7 +166,7 @@ async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
         );
         None
     });
-    Window::hand_out(window, &socket, Some(keyring), std::future::pending()).await;
+    Window::hand_out(window, &socket, Services::tokens(Some(keyring)), std::future::pending()).await;
 }
 
 /// What the node adds to every order.

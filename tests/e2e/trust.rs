@@ -359,15 +359,55 @@ fn tokens_are_handed_out_while_any_daemon_of_the_host_runs() {
     cluster.ok(&["squeue"]);
     cluster.kill("spurctld");
     cluster.wait_for_log("n1", "hands out tokens from now on");
+    // A controller that starts takes the socket.
     cluster.start_controller();
+    cluster.wait_for_log("n1", "the socket of tokens is somebody else's");
     cluster.ok(&["squeue"]);
     // One that stands still is as good as gone.
+    let had = count_log(&cluster, "n1", "hands out tokens from now on");
+    cluster.signal("spurctld", Signal::STOP);
+    cluster.wait_until(|cluster| count_log(cluster, "n1", "hands out tokens from now on") > had);
+    cluster.signal("spurctld", Signal::CONT);
+    cluster.wait_for_log("spurctld", "the socket of tokens is somebody else's");
+    cluster.ok(&["squeue"]);
     cluster.signal("n1", Signal::STOP);
     cluster.ok(&["squeue"]);
     cluster.signal("n1", Signal::CONT);
-    cluster.wait_for_log("n1", "the socket of tokens is somebody else's");
-    cluster.ok(&["squeue"]);
     cluster.wait_for_log("spurctld", "hands out tokens from now on");
+}
+
+fn count_log(cluster: &Cluster, name: &str, words: &str) -> usize {
+    cluster.log(name).matches(words).count()
+}
+
+#[test]
+fn commands_on_its_host_reach_the_controller_at_the_socket() {
+    let cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    let port = cluster.address().port;
+    // Nobody listens at this address; the controller at the socket is known by its port.
+    let elsewhere = |port: u16| {
+        let mut command = cluster.command(&["scontrol", "ping"]);
+        said(command.env("SPUR_CONTROLLER", format!("127.9.9.9:{port}")).output().unwrap())
+    };
+    let told = elsewhere(port);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert_ne!(elsewhere(port ^ 1).code, Some(0));
+}
+
+#[test]
+fn who_waits_at_the_socket_outlives_the_controller() {
+    let mut cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let mut srun = cluster.command(&["srun", "sh", "-c", "echo >up; read x <gate"]).spawn().unwrap();
+    up.wait();
+    // The node's daemon has the socket meanwhile, and hands out tokens alone; a command gives up later than srun tries again.
+    cluster.kill("spurctld");
+    cluster.wait_for_log("n1", "hands out tokens from now on");
+    cluster.fails(&["squeue"]);
+    cluster.start_controller();
+    gate.open();
+    assert!(srun.wait().unwrap().success());
+    cluster.client().wait_for(1, "COMPLETED");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spur_core::model::change::JobChange;
 use spur_core::model::idset::IdSet;
-use spur_core::model::layout::Distribution;
+use spur_core::model::distribution::Distributions;
 use spur_core::text::address::HostPort;
 use spur_core::text::array::{ArraySpec, TaskSet};
 use spur_core::text::cpubind::CpuBinding;
@@ -79,7 +79,7 @@ pub fn words(bytes: &[u8]) {
     again::<CpuBinding>(text);
     again::<Dependency<u32>>(text);
     again::<Dependency<String>>(text);
-    again::<Distribution>(text);
+    again::<Distributions>(text);
     again::<ExitCode>(text);
     again::<FeatureExpr>(text);
     again::<FilePattern>(text);

@@ -176,7 +176,7 @@ impl NodeFacts {
         variables.extend(binding::variables(&launch.cpu_bind, &bound));
         variables.extend(binding::memory_variables(&launch.mem_bind, &memory));
         let step_cpus = self.step_cpus(&cpus);
-        let sockets = launch.socket_distribution.parse()?;
+        let sockets = binding::over_sockets(&launch.socket_distribution)?;
         let shares = binding::shares(&step_cpus, part.tasks, credential.cpus_per_task, sockets);
         let programs = programs(&launch.programs)?;
         let task = |rank: u32, local: u32| -> Result<TaskOrder, String> {

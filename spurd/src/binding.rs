@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use spur_core::model::distribution::{UnknownDistribution, Within};
 use spur_core::model::idset::IdSet;
 use spur_core::text::cpubind::{Bits, CpuBind, CpuBinding, CpuDomain, in_turn};
 use spur_core::text::membind::{MemBind, MemBinding};
@@ -12,33 +13,16 @@ use crate::step::order::MemoryBinding;
 /// A CPU of a step: the kernel's number, and where it lies.
 pub(crate) type StepCpu = (u32, CpuPlace);
 
-/// How the tasks of a node are dealt to its sockets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Sockets {
-    /// One after the other, each filled before the next.
-    #[default]
-    Block,
-    /// One task to each socket in turn.
-    Cyclic,
-    /// One CPU of each task to each socket in turn.
-    FullyCyclic,
-}
-
-impl std::str::FromStr for Sockets {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "" | "block" => Ok(Sockets::Block),
-            "cyclic" => Ok(Sockets::Cyclic),
-            "fcyclic" => Ok(Sockets::FullyCyclic),
-            other => Err(format!("this node does not know --distribution=*:{other}")),
-        }
+/// How tasks are dealt to sockets; nothing is the default.
+pub(crate) fn over_sockets(text: &str) -> Result<Within, String> {
+    match text {
+        "" => Ok(Within::default()),
+        text => text.parse().map_err(|error: UnknownDistribution| error.to_string()),
     }
 }
 
 /// The kernel's numbers of the CPUs of each task: its share where there is one for each, otherwise all of the step's.
-pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Sockets) -> Vec<Vec<u32>> {
+pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Within) -> Vec<Vec<u32>> {
     let (tasks, mut each) = (tasks as usize, per_task as usize);
     // Where nobody has named a share, and there is a CPU for each task, that is its share.
     if each == 0 && tasks == step.len() {
@@ -49,7 +33,7 @@ pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Socke
     }
     let mut free: Vec<(u32, VecDeque<u32>)> = Vec::new();
     for (number, place) in step {
-        let own = if sockets == Sockets::Block { 0 } else { place.socket };
+        let own = if sockets == Within::Block { 0 } else { place.socket };
         match free.iter_mut().find(|(socket, _)| *socket == own) {
             Some((_, cpus)) => cpus.push_back(*number),
             None => free.push((own, VecDeque::from([*number]))),
@@ -59,7 +43,7 @@ pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Socke
     let mut one = || {
         let mut own = Vec::new();
         while own.len() < each {
-            let wanted = if sockets == Sockets::FullyCyclic { 1 } else { each - own.len() };
+            let wanted = if sockets == Within::FullyCyclic { 1 } else { each - own.len() };
             let in_turn = (0..count).map(move |step| (next + step) % count);
             // Where no socket has room for the whole of a task, it is split.
             let room = in_turn.clone().find(|&at| free[at].1.len() >= wanted);
@@ -247,7 +231,7 @@ mod tests {
 
     #[test]
     fn tasks_have_their_shares_of_the_sockets() {
-        let shared = |tasks, each, said: &str| shares(&machine(), tasks, each, said.parse().unwrap());
+        let shared = |tasks, each, said: &str| shares(&machine(), tasks, each, over_sockets(said).unwrap());
         assert_eq!(shared(3, 2, ""), [[0, 4], [1, 5], [2, 6]]);
         assert_eq!(shared(3, 2, "cyclic"), [[0, 4], [2, 6], [1, 5]]);
         assert_eq!(shared(2, 2, "fcyclic"), [[0, 2], [4, 6]]);
@@ -256,8 +240,7 @@ mod tests {
         assert_eq!(shared(8, 0, "block").concat(), [0, 4, 1, 5, 2, 6, 3, 7]);
         assert_eq!(shared(2, 0, ""), [[0, 4, 1, 5, 2, 6, 3, 7]; 2]);
         assert_eq!(shared(9, 1, "cyclic")[8].len(), 8);
-        assert_eq!(shares(&[], 2, 1, Sockets::Block), [[0_u32; 0]; 2]);
-        assert!("plane".parse::<Sockets>().is_err());
+        assert_eq!(shares(&[], 2, 1, Within::Block), [[0_u32; 0]; 2]);
     }
 
     #[test]

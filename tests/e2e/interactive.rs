@@ -76,7 +76,7 @@ fn tasks_know_where_their_user_stood() {
     let lines = cluster.ok(&["sacct", "-nP", "-o", "jobid,layout,submitline"]);
     let line = "srun -D / sh -c pwd; echo $SLURM_SUBMIT_DIR";
     let second = "2||salloc -Q -n2 srun -l -m cyclic true\n2.0|Cyclic|srun -l -m cyclic true";
-    assert_eq!(lines, format!("1||{line}\n1.0|Block|{line}\n{second}\n"));
+    assert_eq!(lines, format!("1||{line}\n1.0|Cyclic|{line}\n{second}\n"));
 }
 
 #[test]

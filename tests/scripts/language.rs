@@ -540,7 +540,7 @@ fn step(rest: &[&str]) -> StepSpec {
         whole: rest.contains(&"whole"),
         overcommit: rest.contains(&"overcommit"),
         max_nodes: number("max-nodes"),
-        distribution: get("distribution").map(|text| text.parse().expect("a distribution")),
+        distribution: get("distribution").unwrap_or_default().parse().expect("a distribution"),
         hosts: names("hosts"),
         memory: number("memory").map(|mb| MemoryNeed::PerNode(mb.into())),
         gpus: gpus(get("gpus")),

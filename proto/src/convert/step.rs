@@ -73,7 +73,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         whole: wire.whole,
         external: wire.external,
         overcommit: wire.overcommit,
-        distribution: read_if_set("--distribution", &wire.distribution)?,
+        distribution: read_if_set("--distribution", &wire.distribution)?.unwrap_or_default(),
         hosts: wire.hosts.iter().map(|host| host.as_str().into()).collect(),
         memory,
         gres,
@@ -150,7 +150,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         tasks: narrow(step.tasks()),
         cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
         submit_line: step.submit_line.as_deref().unwrap_or_default().to_owned(),
-        layout: step.distribution.unwrap_or_default().name().to_owned(),
+        layout: step.layout.to_string(),
         tres: tres_of_step(cluster, job, step).to_string(),
         ..base(step.id, &step.name)
     };

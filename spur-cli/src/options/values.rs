@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use spur_core::model::distribution::{Distributions, UnknownDistribution};
+
 use super::submission::{Export, Propagate};
 
 /// The limits of `--propagate`, without `RLIMIT_`.
@@ -62,25 +64,14 @@ pub(super) fn least(value: &str) -> Result<Option<u32>, String> {
     if value == "*" { Ok(None) } else { count(value.split('-').next().unwrap_or_default()).map(Some) }
 }
 
-/// `--distribution`: over nodes, sockets and cores, and whether nodes are packed.
+/// `--distribution`, where the size of a plane may be said elsewhere.
 pub(super) fn distribution(value: &str) -> Result<String, String> {
-    let wrong = || {
-        format!(
-            "`{value}` is no distribution; write block, cyclic, plane=SIZE, arbitrary or *, then :block, :cyclic or :fcyclic"
-        )
-    };
-    let (layers, packing) = value.split_once(',').unwrap_or((value, ""));
-    let mut layers = layers.split(':');
-    let over_nodes = layers.next().unwrap_or_default().to_ascii_lowercase();
-    let plane = over_nodes.strip_prefix("plane").map(|size| size.strip_prefix('=').unwrap_or("1"));
-    let known =
-        matches!(over_nodes.as_str(), "" | "*" | "block" | "cyclic" | "arbitrary" | "nopack" | "pack")
-            || plane.is_some_and(|size| count(size).is_ok());
-    let below =
-        |layer: &str| matches!(layer.to_ascii_lowercase().as_str(), "*" | "block" | "cyclic" | "fcyclic");
-    let below = layers.by_ref().take(2).all(below) && layers.next().is_none();
-    let packing = matches!(packing.to_ascii_lowercase().as_str(), "" | "pack" | "nopack");
-    if known && below && packing { Ok(value.to_owned()) } else { Err(wrong()) }
+    let sized = value.to_ascii_lowercase();
+    let sized = if sized == "plane" { "plane=1" } else { &sized };
+    match sized.parse::<Distributions>() {
+        Ok(_) => Ok(value.to_owned()),
+        Err(_) => Err(UnknownDistribution(value.to_owned()).to_string()),
+    }
 }
 
 /// CPUs, and GPUs with their type, of `--tres-per-task`.

@@ -7,8 +7,8 @@ use super::effect::Program;
 use crate::cluster::Cluster;
 use crate::id::NodeId;
 use crate::model::alloc::{Alloc, NodeAlloc};
+use crate::model::distribution::Distribution;
 use crate::model::job::{Job, MemoryNeed, Shape};
-use crate::model::layout::Distribution;
 use crate::model::phase::Phase;
 use crate::model::step::Step;
 use crate::text::exit::ExitCode;
@@ -188,7 +188,7 @@ pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
             env.set("SLURM_DIST_PLANESIZE", size);
         }
         // A list of hosts says so as well.
-        Some(how @ Distribution::Arbitrary) => env.set("SLURM_DISTRIBUTION", how),
+        Some(Distribution::Arbitrary) => env.set("SLURM_DISTRIBUTION", "arbitrary"),
         Some(_) | None => {}
     }
     env.0

@@ -4,41 +4,8 @@
 //! are those of Slurm's `--distribution` (src/common/slurm_step_layout.c): tasks are dealt in rounds, one to each node
 //! that has room left.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
+use super::distribution::Distribution;
 use super::idset::IdSet;
-
-/// How ranks are dealt to nodes (`-m`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Distribution {
-    /// Neighbouring ranks share a node.
-    #[default]
-    Block,
-    /// Neighbouring ranks are on neighbouring nodes.
-    Cyclic,
-    /// So many neighbouring ranks share a node, and the next as many are on the next one.
-    Plane(u32),
-    /// As block, but one node is filled before the next.
-    Pack,
-    /// The user names a node for each rank.
-    Arbitrary,
-}
-
-impl Distribution {
-    /// Its name as Slurm's accounting has it. One that packs is of blocks.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Distribution::Block | Distribution::Pack => "Block",
-            Distribution::Cyclic => "Cyclic",
-            Distribution::Plane(_) => "Plane",
-            Distribution::Arbitrary => "Arbitrary",
-        }
-    }
-}
 
 /// The room of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,49 +134,15 @@ pub fn process_mapping<'a>(nodes: impl IntoIterator<Item = &'a IdSet>) -> String
     format!("(vector,{})", runs.join(","))
 }
 
-/// A distribution over nodes that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no distribution over nodes; say block, cyclic, plane=SIZE, arbitrary or pack")]
-pub struct UnknownDistribution(pub String);
-
-impl FromStr for Distribution {
-    type Err = UnknownDistribution;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unknown = || UnknownDistribution(text.to_owned());
-        let lower = text.to_ascii_lowercase();
-        Ok(match lower.as_str() {
-            "block" => Self::Block,
-            "cyclic" => Self::Cyclic,
-            "pack" => Self::Pack,
-            "arbitrary" => Self::Arbitrary,
-            other => {
-                let size = other.strip_prefix("plane=").and_then(|size| size.parse().ok());
-                Self::Plane(size.filter(|size| *size > 0).ok_or_else(unknown)?)
-            }
-        })
-    }
-}
-
-impl fmt::Display for Distribution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Block => f.write_str("block"),
-            Self::Cyclic => f.write_str("cyclic"),
-            Self::Plane(size) => write!(f, "plane={size}"),
-            Self::Pack => f.write_str("pack"),
-            Self::Arbitrary => f.write_str("arbitrary"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::distribution::Distributions;
     use super::*;
 
     fn shown(most: &[u32], tasks: u32, how: &str, overcommit: bool) -> String {
         let rooms: Vec<Room> = most.iter().map(|&most| Room { own: 0, most }).collect();
-        match ranks(&rooms, tasks, how.parse().unwrap(), overcommit) {
+        let how = how.parse::<Distributions>().unwrap().over_nodes().unwrap_or_default();
+        match ranks(&rooms, tasks, how, overcommit) {
             Some(ranks) => ranks.iter().map(IdSet::to_string).collect::<Vec<_>>().join(" | "),
             None => "none".to_owned(),
         }
@@ -267,15 +200,5 @@ mod tests {
         assert_eq!(mapping(&["0-2", "3"]), "(vector,(0,1,3),(1,1,1))");
         assert_eq!(mapping(&["0-3"]), "(vector,(0,1,4))");
         assert_eq!(mapping(&["1", "0"]), "(vector,(1,1,1),(0,1,1))");
-    }
-
-    #[test]
-    fn distributions_round_trip() {
-        for text in ["block", "cyclic", "plane=4", "pack", "arbitrary"] {
-            assert_eq!(text.parse::<Distribution>().unwrap().to_string(), text);
-        }
-        for text in ["", "plane", "plane=0", "plane=x", "blocks"] {
-            assert!(text.parse::<Distribution>().is_err(), "{text}");
-        }
     }
 }

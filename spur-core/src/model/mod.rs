@@ -8,6 +8,7 @@ pub mod caller;
 pub mod change;
 pub mod clock;
 pub mod config;
+pub mod distribution;
 pub mod fabric;
 pub mod history;
 pub mod idset;

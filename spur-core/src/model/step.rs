@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::alloc::GresAlloc;
+use super::distribution::{Distribution, Distributions};
 use super::idset::IdSet;
 use super::job::MemoryNeed;
-use super::layout::Distribution;
 use crate::id::{NodeId, StepId};
 use crate::model::usage::Usage;
 use crate::text::exit::ExitCode;
@@ -51,8 +51,8 @@ pub struct StepSpec {
     pub external: bool,
     /// `--overcommit`: tasks may share CPUs.
     pub overcommit: bool,
-    /// `--distribution` over nodes; `None` for block.
-    pub distribution: Option<Distribution>,
+    /// `--distribution`.
+    pub distribution: Distributions,
     /// The node of each task, for an arbitrary distribution.
     pub hosts: Vec<Arc<str>>,
     /// `--mem`, `--mem-per-cpu`.
@@ -92,6 +92,9 @@ pub struct Step {
     /// How its ranks were dealt to nodes, if somebody has said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
+    /// How they were dealt to nodes, sockets and cores, as Slurm's accounting names it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub layout: Box<str>,
     /// Whether it has devices of its own, those of its nodes; otherwise it sees these, or, where there are none, all that
     /// its job has, as others may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

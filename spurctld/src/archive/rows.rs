@@ -427,7 +427,7 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         suspended_secs: suspended(job, step.paused),
         node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
             .to_string(),
-        layout: step.distribution.unwrap_or_default().name().to_owned(),
+        layout: step.layout.to_string(),
         submit_line: step.submit_line.as_deref().unwrap_or_default().to_owned(),
         ..used(usage)
     }

@@ -72,6 +72,7 @@ impl Run {
         let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
         let (bind, bound) = (&wishes.step.gpu_bind, &wishes.step.cpu_bind);
         let memory = &wishes.step.mem_bind;
+        let sockets = wish::distributions(session, &wishes)?.sockets;
         let launch = StepLaunch {
             credential: step.credential.clone(),
             argv: argv.to_vec(),
@@ -82,7 +83,7 @@ impl Run {
             stdin_task: wanted.task,
             no_stdin: wanted.none,
             mpi: mpi.to_owned(),
-            socket_distribution: wish::over_sockets(&wishes.step.distribution),
+            socket_distribution: sockets.map(|sockets| sockets.to_string()).unwrap_or_default(),
             unbound: bound.bind == CpuBind::None,
             cpu_bind: if *bound == CpuBinding::default() { String::new() } else { bound.to_string() },
             mem_bind: if *memory == MemBinding::default() { String::new() } else { memory.to_string() },

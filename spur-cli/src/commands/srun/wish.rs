@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use spur_core::model::distribution::{Distribution, Distributions};
 use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::nodes::NodeCount;
 use spur_proto::v1::CreateStepRequest;
@@ -53,14 +54,11 @@ pub(super) fn request(
         text => Some(text.parse().with_context(|| format!("--nodes={text}"))?),
     };
     let (spec, step) = (&wishes.spec, &wishes.step);
-    let arbitrary = is_arbitrary(session, &wishes)?;
+    let distributions = distributions(session, &wishes)?;
+    let arbitrary = distributions.nodes == Some(Distribution::Arbitrary);
     if step.relative.is_some() && !(spec.nodelist.is_empty() && spec.exclude.is_empty()) {
         bail!("-r,--relative not allowed with -w,--nodelist or -x,--exclude.");
     }
-    let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
-        (gres, "") => gres.clone(),
-        (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
-    };
     Ok(CreateStepRequest {
         job_id,
         name: if spec.name.is_empty() { program } else { spec.name.clone() },
@@ -82,10 +80,10 @@ pub(super) fn request(
         overcommit: step.overcommit,
         no_kill: step.no_kill,
         immediate: wishes.immediate == Some(1),
-        distribution: distribution(session, &step.distribution, arbitrary)?,
+        distribution: distributions.to_string(),
         memory_per_node_mb: spec.memory_per_node_mb,
         memory_per_cpu_mb: spec.memory_per_cpu_mb,
-        gres,
+        gres: gres(&wishes),
         gpus: spec.gpus.clone(),
         gpus_per_task: spec.gpus_per_task.clone(),
         submit_line: spec.submit_line.clone(),
@@ -94,6 +92,14 @@ pub(super) fn request(
         environment_tasks_per_node,
         ..CreateStepRequest::default()
     })
+}
+
+/// The devices of each node.
+fn gres(wishes: &Submission) -> Option<String> {
+    match (&wishes.step.gres, wishes.spec.gpus_per_node.as_str()) {
+        (gres, "") => gres.clone(),
+        (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
+    }
 }
 
 /// Of numbers that contradict each other that of the tasks counts, as in Slurm: there are no more nodes than tasks, and as
@@ -123,53 +129,23 @@ fn asks_for_gpus(wishes: &Submission) -> bool {
     spec.tasks.is_some() || named.iter().any(|said| !said.is_empty())
 }
 
-/// The distribution in which the node of each task is named.
-const ARBITRARY: &str = "arbitrary";
-
-/// How ranks are dealt to nodes, as the controller reads it.
-fn distribution(session: &Session, said: &str, arbitrary: bool) -> anyhow::Result<String> {
-    Ok(match if arbitrary { ARBITRARY } else { over_nodes(said)? } {
-        "plane" => {
-            let size = session.env("SLURM_DIST_PLANESIZE");
-            format!("plane={}", size.context("--distribution=plane needs a size: plane=SIZE")?)
-        }
-        over_nodes => over_nodes.to_owned(),
-    })
-}
-
-/// Whether the node of each task is named; where nothing else is said of nodes, `SLURM_HOSTFILE` names them.
-pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Result<bool> {
-    let (said, nodelist) = (&wishes.step.distribution, &wishes.spec.nodelist);
-    let has_file = said.is_empty() && nodelist.is_empty() && session.env("SLURM_HOSTFILE").is_some();
-    Ok(has_file || over_nodes(said)?.eq_ignore_ascii_case(ARBITRARY))
-}
-
-/// The part of `--distribution` that is about nodes: what stands before the first colon, without what comes after a
-/// comma, of which `Pack` makes blocks packed ones; empty for the default, `*`.
-fn over_nodes(said: &str) -> anyhow::Result<&str> {
-    let (levels, flags) = said.split_once(',').unwrap_or((said, ""));
-    let packs = flags.split(',').any(|flag| flag.eq_ignore_ascii_case("pack"));
-    let mut levels = levels.split(':');
-    let nodes = levels.next().unwrap_or_default();
-    for level in levels {
-        if !["block", "cyclic", "fcyclic", "*"].contains(&level.to_ascii_lowercase().as_str()) {
-            bail!(
-                "--distribution: `{level}` is no distribution over sockets or cores; say block, cyclic or fcyclic"
-            );
-        }
+/// All that `--distribution` says. Where it says nothing, and nothing else is said of nodes, `SLURM_HOSTFILE` names them.
+pub(super) fn distributions(session: &Session, wishes: &Submission) -> anyhow::Result<Distributions> {
+    let (said, nodelist) = (wishes.step.distribution.as_str(), &wishes.spec.nodelist);
+    if said.is_empty() && nodelist.is_empty() && session.env("SLURM_HOSTFILE").is_some() {
+        return Ok(Distributions { nodes: Some(Distribution::Arbitrary), ..Distributions::default() });
     }
-    let is_default = nodes.is_empty() || nodes == "*" || nodes.eq_ignore_ascii_case("nopack");
-    Ok(match is_default || nodes.eq_ignore_ascii_case("block") {
-        true if packs => "pack",
-        _ if is_default => "",
-        _ => nodes,
-    })
+    if !said.eq_ignore_ascii_case("plane") {
+        return Ok(said.parse()?);
+    }
+    let size = session.env("SLURM_DIST_PLANESIZE");
+    let size = size.context("--distribution=plane needs a size: plane=SIZE")?;
+    format!("plane={size}").parse().with_context(|| format!("SLURM_DIST_PLANESIZE={size}"))
 }
 
-/// The part of `--distribution` that is about sockets; empty for the default.
-pub(super) fn over_sockets(said: &str) -> String {
-    let level = said.split(',').next().unwrap_or_default().split(':').nth(1).unwrap_or_default();
-    if level == "*" { String::new() } else { level.to_ascii_lowercase() }
+/// Whether the node of each task is named.
+pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Result<bool> {
+    Ok(distributions(session, wishes)?.nodes == Some(Distribution::Arbitrary))
 }
 
 /// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
@@ -205,36 +181,4 @@ pub(super) fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<Str
         bail!("--distribution=arbitrary needs --nodelist, or SLURM_HOSTFILE, with a node for each task");
     }
     Ok(hosts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_level_is_about_nodes() {
-        for (said, nodes) in [
-            ("", ""),
-            ("*", ""),
-            ("block", "block"),
-            ("cyclic:block", "cyclic"),
-            ("*:fcyclic,NoPack", ""),
-            ("block,Pack", "pack"),
-            ("*:*:*,pack", "pack"),
-            ("cyclic,pack", "cyclic"),
-            ("plane=4", "plane=4"),
-        ] {
-            assert_eq!(over_nodes(said).unwrap(), nodes, "{said}");
-        }
-        for (said, sockets) in [
-            ("", ""),
-            ("block", ""),
-            ("block:*", ""),
-            ("*:fcyclic,NoPack", "fcyclic"),
-            ("plane=2:Block:cyclic", "block"),
-        ] {
-            assert_eq!(over_sockets(said), sockets, "{said}");
-        }
-        assert!(over_nodes("block:plane").is_err());
-    }
 }

@@ -16,9 +16,10 @@ use crate::id::Attempt;
 use crate::id::JobId;
 use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::caller::Caller;
+use crate::model::distribution::Distribution;
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, MemoryNeed};
-use crate::model::layout::{self, Distribution, Room};
+use crate::model::layout::{self, Room};
 use crate::model::node::NodeShape;
 use crate::model::phase::Phase;
 use crate::model::step::{Step, StepNode, StepSpec};
@@ -137,16 +138,19 @@ pub(super) fn check(
             usage: None,
         });
     }
+    let tasks = nodes.iter().map(|part| u64::from(part.tasks)).sum();
+    let may_have = wish.max_nodes.or(wish.nodes).map_or(candidates.len(), |most| most as usize);
     let step = Step {
         id: job.next_step,
         name: Arc::clone(&wish.name),
         started: now,
+        layout: wish.distribution.name(tasks, may_have).into(),
         nodes: nodes.into(),
         cpus_per_task: share.named.unwrap_or(0),
         overlap: wish.overlap || wish.external,
         no_kill: wish.no_kill,
         paused: job.phase.pauses().seconds,
-        distribution: wish.distribution,
+        distribution: wish.distribution.over_nodes(),
         own_gres: devices::are_asked_for(wish),
         gpus_per_task: devices::gpus_per_task(wish),
         submit_line: wish.submit_line.clone(),
@@ -187,7 +191,7 @@ fn lay_out(
     }
     let (most_nodes, tasks) = count(job, alloc, candidates, wish)?;
     let fewest = wish.nodes.unwrap_or(most_nodes).min(most_nodes);
-    let how = wish.distribution.unwrap_or_default();
+    let how = wish.distribution.over_nodes().unwrap_or_default();
     let packs = how == Distribution::Pack && wish.nodes.is_none();
     let spread = |rooms: &[Room]| {
         let on = |nodes| spread(rooms, nodes, tasks, how, wish.overcommit);

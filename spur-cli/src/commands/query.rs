@@ -152,7 +152,15 @@ pub async fn jobs_with_starts(connection: &mut Connection, filter: JobFilter) ->
 
 async fn listed(connection: &mut Connection, request: ListJobsRequest) -> Result<Vec<Job>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_jobs(request).await;
-    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.jobs).collect())
+    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.jobs)))
+}
+
+/// What the messages of a list hold, in their order. Room for it is made once: jobs are large, and there may be many.
+fn joined<T>(messages: impl Iterator<Item = Vec<T>>) -> Vec<T> {
+    let parts: Vec<Vec<T>> = messages.collect();
+    let mut all = Vec::with_capacity(parts.iter().map(Vec::len).sum());
+    parts.into_iter().for_each(|part| all.extend(part));
+    all
 }
 
 /// Those of some users whom neither this host knows nor the controller, by any job of theirs.
@@ -181,7 +189,7 @@ pub async fn unknown_users(session: &mut Session, users: &[String]) -> anyhow::R
 pub async fn steps(connection: &mut Connection, filter: JobFilter) -> Result<Vec<Step>, CallError> {
     let request = ListStepsRequest { filter: Some(filter) };
     let call = async |mut controller: Controller, request| controller.list_steps(request).await;
-    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.steps).collect())
+    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.steps)))
 }
 
 /// What makes up the priorities of the jobs that `filter` admits and that wait for room.
@@ -194,7 +202,7 @@ pub async fn priorities(
 ) -> Result<Vec<PriorityFactors>, CallError> {
     let request = ListPrioritiesRequest { filter: Some(filter) };
     let call = async |mut controller: Controller, request| controller.list_priorities(request).await;
-    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.priorities).collect())
+    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.priorities)))
 }
 
 /// Jobs and steps from accounting.
@@ -206,7 +214,7 @@ pub async fn accounting(
     request: ListAccountingRequest,
 ) -> Result<Vec<AccountingRow>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
-    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.rows).collect())
+    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.rows)))
 }
 
 /// Adds what only JSON and few fields say: the cluster's name, and who asks.
@@ -251,7 +259,7 @@ pub async fn settings(connection: &mut Connection) -> Result<Vec<KeyValue>, Call
 pub async fn nodes(connection: &mut Connection, nodes: &str) -> Result<Vec<Node>, CallError> {
     let request = ListNodesRequest { nodes: nodes.to_owned(), ..ListNodesRequest::default() };
     let call = async |mut controller: Controller, request| controller.list_nodes(request).await;
-    Ok(connection.list(request, call).await?.into_iter().flat_map(|message| message.nodes).collect())
+    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.nodes)))
 }
 
 /// The partitions of these names; all if there are none.

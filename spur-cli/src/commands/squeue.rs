@@ -381,7 +381,9 @@ impl Query {
     /// A format or an order that names a field that is not there.
     pub fn jobs_text(&self, jobs: Vec<Job>, show: &Show) -> anyhow::Result<String> {
         let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| self.admits(job)).collect();
-        jobs = jobs.into_iter().flat_map(|job| self.named_tasks(job)).collect();
+        if !self.filter.job_ids.is_empty() {
+            jobs = jobs.into_iter().flat_map(|job| self.named_tasks(job)).collect();
+        }
         if self.per_task {
             jobs = jobs.into_iter().flat_map(job::one_per_task).collect();
         }

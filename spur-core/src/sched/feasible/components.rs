@@ -11,13 +11,13 @@ use crate::model::job::JobSpec;
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::amounts::Rooms;
 use crate::sched::inventory::{Inventory, SceneNode, fabric_for};
+use crate::sched::place::halve;
 use crate::sched::request::Request;
 use crate::sched::request::constraints::{Stage, Wisher};
 use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 
-use super::mend::halve;
 use super::parameters::Parameter;
 use super::{Judge, Refusal, RefusalKind, Say, refuse};
 

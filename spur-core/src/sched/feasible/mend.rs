@@ -8,7 +8,7 @@ use crate::model::job::{JobSpec, MemoryNeed};
 use crate::model::node::NodeShape;
 use crate::model::reason::Reason;
 use crate::sched::inventory::Inventory;
-use crate::sched::place::{Nearest, Never, NoMultiple};
+use crate::sched::place::{Nearest, Never, NoMultiple, halve};
 use crate::sched::request::{Request, Slot};
 use crate::text::gather::{Gather, GatherClause};
 use crate::text::time::TimeLimit;
@@ -399,15 +399,6 @@ fn ask(words: &str) -> String {
 
 /// More than anybody has of anything.
 const MOST: u64 = 1 << 40;
-
-/// The largest amount from `low`, which works, to below `high`, which does not.
-pub(super) fn halve(mut low: u64, mut high: u64, mut works: impl FnMut(u64) -> bool) -> u64 {
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if works(middle) { low = middle } else { high = middle }
-    }
-    low
-}
 
 /// What is asked, with its musts at another layer.
 fn with_must(asked: Option<Gather>, layer: &str) -> Gather {

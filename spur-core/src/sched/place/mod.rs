@@ -33,6 +33,6 @@ pub use ask::{
 pub use dispatch::place;
 pub use explain::{Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};
 pub use losers::rivals;
-pub(crate) use problem::gcd;
+pub(crate) use problem::{gcd, halve};
 pub(crate) use slots::open;
 pub use slots::{Slots, View, Weights};

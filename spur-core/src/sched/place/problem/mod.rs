@@ -18,7 +18,7 @@ mod rounding;
 mod score;
 
 use std::collections::BTreeMap;
-use std::ops::Rem;
+use std::ops::{Add, Div, Rem, Sub};
 
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
@@ -587,9 +587,12 @@ pub(crate) fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -
 }
 
 /// The largest number from `low`, for which something holds, to below `high`, for which it does not.
-pub(super) fn halve(mut low: u32, mut high: u32, mut holds: impl FnMut(u32) -> bool) -> u32 {
-    while high - low > 1 {
-        let middle = low.midpoint(high);
+pub(crate) fn halve<T>(mut low: T, mut high: T, mut holds: impl FnMut(T) -> bool) -> T
+where
+    T: Copy + PartialOrd + From<u8> + Add<Output = T> + Sub<Output = T> + Div<Output = T>,
+{
+    while high - low > T::from(1) {
+        let middle = low + (high - low) / T::from(2);
         if holds(middle) { low = middle } else { high = middle }
     }
     low

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use spur_core::model::change::JobChange;
-use spur_core::model::idset::IdSet;
 use spur_core::model::distribution::Distributions;
+use spur_core::model::idset::IdSet;
 use spur_core::text::address::HostPort;
 use spur_core::text::array::{ArraySpec, TaskSet};
 use spur_core::text::cpubind::CpuBinding;

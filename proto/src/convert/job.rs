@@ -353,21 +353,25 @@ fn describe_files(job: &Job, batch: &Batch, message: &mut v1::Job) {
         args => format!("{} {}", batch.command, args.join(" ")),
     };
     message.work_dir = batch.work_dir.to_string();
-    message.stdin = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
+    message.stdin = file_path(job, batch, batch.stdin.as_deref().unwrap_or("/dev/null"));
     message.stdout = output_path(job, batch, batch.stdout.as_deref());
     message.stderr = output_path(job, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
 }
 
-/// Where a batch job writes, as far as that is known outside its nodes; Slurm's default without a pattern.
+/// Where a batch job writes; Slurm's default without a pattern.
 pub fn output_path(job: &Job, batch: &Batch, pattern: Option<&str>) -> String {
-    let array = job.array.as_ref().zip(job.task()).map(|(part, task)| (part.id.0, task.0));
     let default = if job.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
-    let pattern = pattern.unwrap_or(default);
+    file_path(job, batch, pattern.unwrap_or(default))
+}
+
+/// A file of a batch job, as far as it is known outside its nodes: a node's name stays `%N`, as with Slurm.
+fn file_path(job: &Job, batch: &Batch, pattern: &str) -> String {
+    let array = job.array.as_ref().zip(job.task()).map(|(part, task)| (part.id.0, task.0));
     let context = PatternContext {
         job: job.id.0,
         array,
         step: None,
-        node: "",
+        node: "%N",
         node_number: 0,
         task: 0,
         user: &job.spec.owner.user,

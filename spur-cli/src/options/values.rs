@@ -170,7 +170,6 @@ impl FromStr for Export {
             };
             match name.as_str() {
                 "ALL" if value.is_none() => all = true,
-                "NONE" if value.is_none() => return Err("NONE stands alone".to_owned()),
                 "" => {
                     return Err("a name is missing; write NAME or NAME=VALUE, separated by commas".to_owned());
                 }

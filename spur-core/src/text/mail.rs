@@ -1,5 +1,8 @@
 //! Of what a user wants mail: `--mail-type`.
 
+/// What `ALL` stands for, in the order in which Slurm names it.
+pub const ALL: [&str; 6] = ["INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"];
+
 /// What mail can be of.
 pub const TYPES: &[&str] = &[
     "NONE",
@@ -34,4 +37,34 @@ pub fn types(written: &str) -> (String, Vec<String>) {
     let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
     let (known, unknown): (Vec<&str>, Vec<&str>) = words.partition(|word| TYPES.contains(word));
     (known.join(","), unknown.into_iter().map(str::to_owned).collect())
+}
+
+/// The events of a list in the words and in the order in which Slurm shows them: `ALL` is what it stands for, and of
+/// nothing there is nothing to say.
+#[must_use]
+pub fn shown(list: &str) -> String {
+    let order = [&["ARRAY_TASKS"], &ALL[..], &OF_TIME.map(|(event, _)| event)].concat();
+    let is_in = |event: &&str| has(list, event) || (has(list, "ALL") && ALL.contains(event));
+    order.into_iter().filter(is_in).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_as_slurm_shows() {
+        for (list, expected) in [
+            ("", ""),
+            ("NONE", ""),
+            ("FAIL,END", "END,FAIL"),
+            ("ALL", "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT"),
+            (
+                "TIME_LIMIT,TIME_LIMIT_90,TIME_LIMIT_80,TIME_LIMIT_50,END,ARRAY_TASKS",
+                "ARRAY_TASKS,END,TIME_LIMIT_50,TIME_LIMIT_80,TIME_LIMIT_90,TIME_LIMIT",
+            ),
+        ] {
+            assert_eq!(shown(list), expected, "{list}");
+        }
+    }
 }

@@ -35,8 +35,10 @@ impl FromStr for SamplingIntervals {
         let mut tasks = None;
         for item in text.split(',') {
             let (kind, seconds) = item.split_once('=').unwrap_or(("task", item));
+            // A unit behind the number is taken and says nothing, as in Slurm: `30s`, `30m`.
+            let number = seconds.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let seconds: u32 =
-                seconds.parse().map_err(|_| refuse(format!("`{seconds}` is no number of seconds")))?;
+                number.parse().map_err(|_| refuse(format!("`{seconds}` is no number of seconds")))?;
             match TYPES.into_iter().find(|known| known.eq_ignore_ascii_case(kind)) {
                 Some("task") => tasks = Some(seconds),
                 Some(_) => {}
@@ -53,9 +55,13 @@ mod tests {
 
     #[test]
     fn spellings() {
-        for (text, tasks) in
-            [("30", Some(30)), ("task=5,network=60", Some(5)), ("Task=0", Some(0)), ("energy=1", None)]
-        {
+        for (text, tasks) in [
+            ("30", Some(30)),
+            ("task=5,network=60", Some(5)),
+            ("Task=0", Some(0)),
+            ("energy=1", None),
+            ("task=30s", Some(30)),
+        ] {
             assert_eq!(text.parse::<SamplingIntervals>().unwrap().tasks, tasks, "{text}");
         }
         for (text, problem) in [

@@ -1,6 +1,7 @@
 //! `scontrol show job`.
 
 use spur_core::text::jobid::{JobPart, JobRef};
+use spur_core::text::mail;
 use spur_core::text::pattern::NO_INDEX;
 use spur_core::text::time::TimeLimit;
 use spur_proto::v1::Job;
@@ -247,8 +248,10 @@ fn rest(r: &mut Record, job: &Job) {
     r.line_if("TresPerJob", &devices(&job.gpus));
     r.line_if("TresPerNode", &devices(&job.gres));
     r.line_if("TresPerTask", &devices(&job.gpus_per_task));
-    if !job.mail_type.is_empty() || !job.mail_user.is_empty() {
-        r.line([("MailUser", or_null(&job.mail_user)), ("MailType", or(&job.mail_type, "NONE"))]);
+    let events = mail::shown(&job.mail_type);
+    if !events.is_empty() {
+        let user = if job.mail_user.is_empty() { &job.user } else { &job.mail_user };
+        r.line([("MailUser", user.clone()), ("MailType", events)]);
     }
 }
 

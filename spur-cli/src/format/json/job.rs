@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use spur_core::model::idset::IdSet;
 use spur_core::text::hostlist::HostList;
+use spur_core::text::mail;
 use spur_proto::v1::{AllocatedNodes, Job};
 
 use super::value::{exit, list, merged, minutes, number, time, unlimited};
@@ -103,23 +104,14 @@ fn flags(job: &Job) -> Vec<&'static str> {
 
 /// What is told of by mail, in the words of the data parser.
 fn mail(written: &str) -> Vec<String> {
-    let mut events = Vec::new();
-    for word in written.split(',').map(|word| word.trim().to_ascii_uppercase()) {
-        match word.as_str() {
-            "" | "NONE" => {}
-            "ALL" => {
-                let all = ["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPENDENCY", "STAGE_OUT"];
-                events.extend(all.map(str::to_owned));
-            }
-            "INVALID_DEPEND" => events.push("INVALID_DEPENDENCY".to_owned()),
-            "TIME_LIMIT" => events.push("TIME=100%".to_owned()),
-            other => match other.strip_prefix("TIME_LIMIT_") {
-                Some(share) => events.push(format!("TIME={share}%")),
-                None => events.push(word),
-            },
-        }
-    }
-    events
+    let events = mail::shown(written);
+    let word = |event: &str| match (event, event.strip_prefix("TIME_LIMIT_")) {
+        ("INVALID_DEPEND", _) => "INVALID_DEPENDENCY".to_owned(),
+        ("TIME_LIMIT", _) => "TIME=100%".to_owned(),
+        (_, Some(share)) => format!("TIME={share}%"),
+        (event, None) => event.to_owned(),
+    };
+    events.split(',').filter(|event| !event.is_empty()).map(word).collect()
 }
 
 fn times(job: &Job) -> Value {

@@ -29,7 +29,7 @@ use crate::text::time::TimeLimit;
 use self::lacking::{counted, devices, too_large};
 use self::mend::{Offer, Refused};
 use self::parameters::{Of, Parameter};
-use super::inventory::{Inventory, fabric_for};
+use super::inventory::{Inventory, SceneNode, fabric_for};
 use super::place::{self, AskError, Nearest, Never, View};
 use super::request::Need;
 
@@ -53,6 +53,8 @@ pub struct Refusal {
 pub enum RefusalKind {
     /// More or fewer nodes than there can be.
     NodeCount,
+    /// More nodes than the partition has, where the cluster has as many.
+    PartitionSize,
     /// More time than allowed.
     TimeLimit,
     /// CPUs, memory or devices that no node has.
@@ -94,10 +96,10 @@ pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> 
 pub(super) fn limit(inventory: &Inventory, spec: &JobSpec) -> Option<(Reason, String)> {
     let (index, partition) = inventory.partitions_of(spec).next()?;
     let judge = Judge::new(inventory);
-    let text = judge.judge(index, spec, None, Say::Nearest).err()?.text;
-    let has_limit = partition.config.max_nodes.is_some();
+    let Refused { text, reason, kind, .. } = judge.judge(index, spec, None, Say::Nearest).err()?;
+    let has_limit = partition.config.max_nodes.is_some() || kind == RefusalKind::PartitionSize;
     let is_partitions = has_limit && judge.without_limits().judge(index, spec, None, Say::Nearest).is_ok();
-    Some((if is_partitions { Reason::PartitionConfig } else { Reason::BadConstraints }, text))
+    Some((if is_partitions { reason } else { Reason::BadConstraints }, text))
 }
 
 fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
@@ -212,7 +214,22 @@ impl<'a> Judge<'a> {
         Err(first.unwrap_or_else(|| Refused::new(RefusalKind::NodeConfig, nowhere, [])))
     }
 
+    /// Judges a request in one partition. Whether it would fit nodes that an administrator has yet to give the partition nobody
+    /// can say: without limits it is taken to.
     fn judge(
+        &self,
+        index: usize,
+        spec: &JobSpec,
+        within: Option<usize>,
+        say: Say,
+    ) -> Result<Vec<String>, Refused> {
+        match self.judge_as_is(index, spec, within, say) {
+            Err(refused) if refused.kind == RefusalKind::PartitionSize && !self.limits => Ok(Vec::new()),
+            judged => judged,
+        }
+    }
+
+    fn judge_as_is(
         &self,
         index: usize,
         spec: &JobSpec,
@@ -340,6 +357,22 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
     Ok(())
 }
 
+/// How many of the nodes are there by configuration.
+fn configured<'a>(nodes: impl Iterator<Item = &'a SceneNode>) -> u32 {
+    u32::try_from(nodes.filter(|node| node.configured).count()).unwrap_or(u32::MAX)
+}
+
+/// How many nodes the partition has by configuration.
+fn size(wisher: &Wisher<'_>) -> u32 {
+    configured(wisher.partition().nodes.iter().map(|id| &wisher.inventory.nodes[id.index()]))
+}
+
+/// What keeps a request from so many nodes, if it is the partition, which may be given more of those that there are.
+fn by_size(wisher: &Wisher<'_>, wanted: u64) -> Option<RefusalKind> {
+    let there = u64::from(configured(wisher.inventory.nodes.iter()));
+    (u64::from(size(wisher)) < wanted && wanted <= there).then_some(RefusalKind::PartitionSize)
+}
+
 /// Counts and names of nodes.
 fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
     let Wisher { inventory, request, .. } = *wisher;
@@ -356,12 +389,13 @@ fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
     let required = wanted.count_ones(..);
     let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, [offer]));
     let name = partition.name();
-    let has = partition.nodes.iter().filter(|id| inventory.nodes[id.index()].configured).count();
-    let has = u32::try_from(has).unwrap_or(u32::MAX);
+    let has = size(wisher);
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
     if min > has {
         let offer = Offer::AtMost(limits::node_parameter(request), has.into());
-        return refuse(format!("{min} nodes: partition {name} has {has}"), offer);
+        let kind = by_size(wisher, min.into()).unwrap_or(RefusalKind::NodeCount);
+        let refused = Refused::new(kind, format!("{min} nodes: partition {name} has {has}"), [offer]);
+        return Err(refused.raised_by(Reason::PartitionNodeLimit));
     }
     let required = u32::try_from(required).unwrap_or(u32::MAX);
     let refuse_named = |text| refuse(text, Offer::Near(Nearest::Nodes(required)));
@@ -458,7 +492,10 @@ fn fits_idle(wisher: &Wisher<'_>, eligible: &EligibleNodes, say: Say) -> Result<
     if eligible.idle.total() < slots {
         let (unit, total) = (request.need.slot.unit(), eligible.idle.total());
         let text = format!("{slots} {unit}s: partition {name} can hold {total} at once");
-        return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(Parameter::Slots, total)]));
+        // As Slurm does, the nodes are counted as if all were like the largest.
+        let largest = place::hold_fewer(&eligible.idle, 1, slots).unwrap_or(total).max(1);
+        let kind = by_size(wisher, slots.div_ceil(largest)).unwrap_or(RefusalKind::NodeConfig);
+        return Err(Refused::new(kind, text, [Offer::AtMost(Parameter::Slots, total)]));
     }
     if let Some((_, most)) = request.nodes
         && let Some(hold) = place::hold_fewer(&eligible.idle, most, slots)

@@ -374,7 +374,9 @@ fn het(spec: &JobSpec) -> Result<(), Reject> {
 fn refusal(refusal: feasible::Refusal) -> Reject {
     let feasible::Refusal { kind, message, works: _, waits: _ } = refusal;
     match kind {
-        feasible::RefusalKind::NodeCount => Reject::InvalidNodeCount(message),
+        feasible::RefusalKind::NodeCount | feasible::RefusalKind::PartitionSize => {
+            Reject::InvalidNodeCount(message)
+        }
         feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),
         feasible::RefusalKind::NodeConfig => Reject::NodeConfigUnavailable(message),
         feasible::RefusalKind::Features => Reject::InvalidFeature(message),

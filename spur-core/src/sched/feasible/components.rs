@@ -18,8 +18,9 @@ use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives}
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 
+use super::mend::Refused;
 use super::parameters::Parameter;
-use super::{Judge, Refusal, RefusalKind, Say, refuse};
+use super::{Judge, Refusal, RefusalKind, Say, refuse, size};
 
 /// The most components with which a smaller size of each is looked for. The search places all components anew for every size
 /// that it tries, so that with many it would keep others waiting for seconds.
@@ -35,8 +36,13 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
     licenses_together(&inventory, specs)?;
     // Whom limits keep waiting is judged as he will be once they are raised.
     let judge = Judge::new(&inventory);
-    let limits = specs.iter().all(|spec| judge.whole(spec, Say::Nearest).is_ok());
+    let refused: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
+    let limits = refused.is_empty();
     let parts = specs.iter().map(|spec| prepared(&inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
+    let is_raised = |refused: &Refused| refused.kind == RefusalKind::PartitionSize;
+    if refused.iter().any(is_raised) || parts.iter().any(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
     let fabric = Arc::clone(&parts[0][0].eligible.fabric);
     let rooms = inventory.rooms.clone();
     let mut all = Components { inventory: &inventory, rooms, specs: specs.to_vec(), parts };
@@ -100,7 +106,8 @@ enum Idle {
     Never(Nearness),
 }
 
-/// Every way in which a component may be placed, on the nodes of its reservations where it is bound to them.
+/// Every way in which a component may be placed, on the nodes of its reservations where it is bound to them. There is none
+/// while its partitions have too few nodes, which an administrator can change.
 fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>, Refusal> {
     let mut all = Vec::new();
     let known = |name: &str| inventory.reservations.iter().find(|known| *known.name == *name);
@@ -120,6 +127,9 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
         let (Ok(request), Ok(fabric)) = (request, fabric_for(inventory, index, spec)) else { continue };
         let wisher =
             Wisher { inventory, partition: index, fabric, spec, request: &request, gather_with: &[] };
+        if request.min_nodes() > size(&wisher) {
+            continue;
+        }
         for alternative in alternatives(spec, fabric) {
             let filter = Filter { within, ..alternative.filter(&spec.shape) };
             let eligible = EligibleNodes::new(alternative.number, &wisher, &filter)
@@ -128,7 +138,7 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
             all.push(Prepared { request: request.clone(), eligible, stages, reserved: within.is_some() });
         }
     }
-    if all.is_empty() { refuse(RefusalKind::NodeConfig, "it fits no partition".to_owned()) } else { Ok(all) }
+    Ok(all)
 }
 
 impl Components<'_> {

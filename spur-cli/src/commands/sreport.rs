@@ -126,7 +126,7 @@ const UTILIZATION: [Column<Utilization>; 8] = [
     Column { name: "Reserved", header: "Planned", width: 8, text: |row, _| row.none.clone() },
     Column { name: "Reported", header: "Reported", width: 8, text: |row, _| row.reported.clone() },
 ];
-const UTILIZATION_SHOWN: &str = "cluster,allocated,down,planneddown,idle,planned,reported";
+const UTILIZATION_SHOWN: &str = "cluster,allocated,down,planneddown,idle,reserved,reported";
 
 const USED: [Column<Used>; 6] = [
     Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },

@@ -29,7 +29,7 @@ use crate::text::time::TimeLimit;
 use self::lacking::{counted, devices, too_large};
 use self::mend::{Offer, Refused};
 use self::parameters::{Of, Parameter};
-use super::inventory::{Inventory, SceneNode, fabric_for};
+use super::inventory::{Inventory, fabric_for};
 use super::place::{self, AskError, Nearest, Never, View};
 use super::request::Need;
 
@@ -86,19 +86,17 @@ pub enum RefusalKind {
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
     let inventory = cluster.standing(Inventory::new);
-    let reservations = spec.reservations().filter_map(|name| cluster.reservation(name));
-    let reservations = reservations.map(|known| &**known).collect();
+    let reservations = spec.reservations().filter_map(|name| Some(&**cluster.reservation(name)?)).collect();
     Judge { reservations, ..Judge::new(&inventory) }.check(spec)
 }
 
 /// The limit that a request hits in the first of its partitions, if it can never be honoured there as it is configured, and
 /// whether that is the partition's or the cluster's; nothing is said of what would work.
 pub(super) fn limit(inventory: &Inventory, spec: &JobSpec) -> Option<(Reason, String)> {
-    let (index, partition) = inventory.partitions_of(spec).next()?;
+    let (index, _) = inventory.partitions_of(spec).next()?;
     let judge = Judge::new(inventory);
-    let Refused { text, reason, kind, .. } = judge.judge(index, spec, None, Say::Nearest).err()?;
-    let has_limit = partition.config.max_nodes.is_some() || kind == RefusalKind::PartitionSize;
-    let is_partitions = has_limit && judge.without_limits().judge(index, spec, None, Say::Nearest).is_ok();
+    let Refused { text, reason, .. } = judge.judge(index, spec, None, Say::Nearest).err()?;
+    let is_partitions = judge.without_limits().judge(index, spec, None, Say::Nearest).is_ok();
     Some((if is_partitions { reason } else { Reason::BadConstraints }, text))
 }
 
@@ -214,22 +212,7 @@ impl<'a> Judge<'a> {
         Err(first.unwrap_or_else(|| Refused::new(RefusalKind::NodeConfig, nowhere, [])))
     }
 
-    /// Judges a request in one partition. Whether it would fit nodes that an administrator has yet to give the partition nobody
-    /// can say: without limits it is taken to.
     fn judge(
-        &self,
-        index: usize,
-        spec: &JobSpec,
-        within: Option<usize>,
-        say: Say,
-    ) -> Result<Vec<String>, Refused> {
-        match self.judge_as_is(index, spec, within, say) {
-            Err(refused) if refused.kind == RefusalKind::PartitionSize && !self.limits => Ok(Vec::new()),
-            judged => judged,
-        }
-    }
-
-    fn judge_as_is(
         &self,
         index: usize,
         spec: &JobSpec,
@@ -256,7 +239,9 @@ impl<'a> Judge<'a> {
             fabric_for(inventory, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
         let wisher =
             Wisher { inventory, partition: index, fabric, spec, request: &request, gather_with: &[] };
-        nodes(&wisher)?;
+        if let Err(refused) = nodes(&wisher) {
+            return self.unless_raised(refused);
+        }
         if let Some(within) = within {
             reserved(fabric, self.reservations[within], &spec.shape)?;
         }
@@ -281,7 +266,12 @@ impl<'a> Judge<'a> {
                 }
             }
         }
-        closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| Err(refused))
+        closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| self.unless_raised(refused))
+    }
+
+    /// Nobody can say whether a request would fit nodes that the partition has yet to be given: without limits it is taken to.
+    fn unless_raised(&self, refused: Refused) -> Result<Vec<String>, Refused> {
+        if !self.limits && refused.kind == RefusalKind::PartitionSize { Ok(Vec::new()) } else { Err(refused) }
     }
 
     /// The nodes that a request admits, of which one that asks for another amount mostly admits as many. Whom it excludes is the
@@ -357,26 +347,22 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How many of the nodes are there by configuration.
-fn configured<'a>(nodes: impl Iterator<Item = &'a SceneNode>) -> u32 {
-    u32::try_from(nodes.filter(|node| node.configured).count()).unwrap_or(u32::MAX)
-}
-
 /// How many nodes the partition has by configuration.
 fn size(wisher: &Wisher<'_>) -> u32 {
-    configured(wisher.partition().nodes.iter().map(|id| &wisher.inventory.nodes[id.index()]))
+    let nodes = wisher.partition().nodes.iter().map(|id| &wisher.inventory.nodes[id.index()]);
+    u32::try_from(nodes.filter(|node| node.configured).count()).unwrap_or(u32::MAX)
 }
 
 /// What keeps a request from so many nodes, if it is the partition, which may be given more of those that there are.
 fn by_size(wisher: &Wisher<'_>, wanted: u64) -> Option<RefusalKind> {
-    let there = u64::from(configured(wisher.inventory.nodes.iter()));
-    (u64::from(size(wisher)) < wanted && wanted <= there).then_some(RefusalKind::PartitionSize)
+    let (has, there) = (u64::from(size(wisher)), u64::from(wisher.inventory.scale.nodes));
+    (has < wanted && wanted <= there).then_some(RefusalKind::PartitionSize)
 }
 
 /// Counts and names of nodes.
 fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
     let Wisher { inventory, request, .. } = *wisher;
-    let (partition, shape) = (wisher.partition(), &wisher.spec.shape);
+    let (name, has, shape) = (wisher.partition().name(), size(wisher), &wisher.spec.shape);
     // First, since a list may name far more than there are, and what mends a count is tried again and again.
     let wanted = hosts(wisher, "-w", shape.nodelist.as_deref())?;
     let unwanted = hosts(wisher, "-x", shape.exclude.as_deref())?;
@@ -386,10 +372,7 @@ fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
         let text = format!("-x: node {} is one of those that -w names", inventory.nodes[both].name);
         refuse(RefusalKind::NodeName, text)?;
     }
-    let required = wanted.count_ones(..);
-    let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, [offer]));
-    let name = partition.name();
-    let has = size(wisher);
+    let required = u32::try_from(wanted.count_ones(..)).unwrap_or(u32::MAX);
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
     if min > has {
         let offer = Offer::AtMost(limits::node_parameter(request), has.into());
@@ -397,8 +380,8 @@ fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
         let refused = Refused::new(kind, format!("{min} nodes: partition {name} has {has}"), [offer]);
         return Err(refused.raised_by(Reason::PartitionNodeLimit));
     }
-    let required = u32::try_from(required).unwrap_or(u32::MAX);
-    let refuse_named = |text| refuse(text, Offer::Near(Nearest::Nodes(required)));
+    let near = Offer::Near(Nearest::Nodes(required));
+    let refuse_named = |text| Err(Refused::new(RefusalKind::NodeCount, text, [near]));
     if required > max {
         return refuse_named(format!("-w names {required} nodes and -N allows {max}"));
     }

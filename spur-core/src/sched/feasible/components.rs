@@ -18,7 +18,6 @@ use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives}
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 
-use super::mend::Refused;
 use super::parameters::Parameter;
 use super::{Judge, Refusal, RefusalKind, Say, refuse, size};
 
@@ -36,11 +35,11 @@ pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<S
     licenses_together(&inventory, specs)?;
     // Whom limits keep waiting is judged as he will be once they are raised.
     let judge = Judge::new(&inventory);
-    let refused: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
-    let limits = refused.is_empty();
+    let over: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
+    let limits = over.is_empty();
     let parts = specs.iter().map(|spec| prepared(&inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
-    let is_raised = |refused: &Refused| refused.kind == RefusalKind::PartitionSize;
-    if refused.iter().any(is_raised) || parts.iter().any(Vec::is_empty) {
+    // Nobody can say what would fit nodes that a partition has yet to be given.
+    if over.iter().any(|by| by.kind == RefusalKind::PartitionSize) || parts.iter().any(Vec::is_empty) {
         return Ok(Vec::new());
     }
     let fabric = Arc::clone(&parts[0][0].eligible.fabric);

@@ -9,7 +9,7 @@ use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::phase::{EndState, Phase};
 use crate::text::exit::ExitCode;
-use crate::text::mail::{OF_TIME, has};
+use crate::text::mail::{OF_TIME, has, tells_of};
 
 const REQUEUED: &str = "Requeued";
 const RUN_TIME: &str = "SLURM_JOB_RUN_TIME";
@@ -30,8 +30,7 @@ pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) 
 fn wanted<'a>(cluster: &'a Cluster, job: JobId, what: &str) -> Option<&'a Job> {
     let job = cluster.job(job)?;
     let (types, _) = job.spec.extra.as_ref()?.mail.as_ref()?;
-    let all = has(types, "ALL") && !what.starts_with("TIME_LIMIT");
-    ((all || has(types, what)) && !job.spec.is_follower()).then_some(job)
+    (tells_of(types, what) && !job.spec.is_follower()).then_some(job)
 }
 
 /// Whether the tasks of its array are told of one by one, or it is none.

@@ -30,6 +30,12 @@ pub fn has(list: &str, event: &str) -> bool {
     list.split(',').any(|known| known == event)
 }
 
+/// Whether a list asks for mail of an event, by its name or by `ALL`.
+#[must_use]
+pub fn tells_of(list: &str, event: &str) -> bool {
+    has(list, event) || (has(list, "ALL") && ALL.contains(&event))
+}
+
 /// The events of a list with commas, in capitals, and the words that are none.
 #[must_use]
 pub fn types(written: &str) -> (String, Vec<String>) {
@@ -44,8 +50,7 @@ pub fn types(written: &str) -> (String, Vec<String>) {
 #[must_use]
 pub fn shown(list: &str) -> String {
     let order = [&["ARRAY_TASKS"], &ALL[..], &OF_TIME.map(|(event, _)| event)].concat();
-    let is_in = |event: &&str| has(list, event) || (has(list, "ALL") && ALL.contains(event));
-    order.into_iter().filter(is_in).collect::<Vec<_>>().join(",")
+    order.into_iter().filter(|event| tells_of(list, event)).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -250,8 +250,7 @@ fn rest(r: &mut Record, job: &Job) {
     r.line_if("TresPerTask", &devices(&job.gpus_per_task));
     let events = mail::shown(&job.mail_type);
     if !events.is_empty() {
-        let user = if job.mail_user.is_empty() { &job.user } else { &job.mail_user };
-        r.line([("MailUser", user.clone()), ("MailType", events)]);
+        r.line([("MailUser", job.mail_user.clone()), ("MailType", events)]);
     }
 }
 

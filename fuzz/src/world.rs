@@ -106,7 +106,7 @@ impl World {
     pub fn command(&mut self, uid: u32, command: Command) -> bool {
         let name = if uid == 0 { "root" } else { "alice" };
         let owner = Owner { uid, gid: uid, user: name.into(), group: name.into() };
-        let caller = Caller { owner: Arc::new(owner), groups: Arc::default(), operator: uid == 0 };
+        let caller = Caller::new(Arc::new(owner), Arc::default(), uid == 0);
         self.input(Input::Command { caller, request: None, command })
     }
 

@@ -28,11 +28,11 @@ use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
-    CancelJobsRequest, CreateNodesRequest, CreatePartitionRequest, CreateReservationRequest,
-    CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest, DeleteReservationRequest,
-    EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest,
-    SuspendJobsRequest, TopJobsRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
-    UpdateReservationRequest,
+    CancelJobsRequest, ChangeAccountsRequest, CreateNodesRequest, CreatePartitionRequest,
+    CreateReservationRequest, CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest,
+    DeleteReservationRequest, EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest,
+    SubmitRequest, SuspendJobsRequest, TopJobsRequest, UpdateJobRequest, UpdateNodesRequest,
+    UpdatePartitionRequest, UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 
@@ -216,6 +216,7 @@ mutations!(
     DeleteReservationRequest,
     EndAllocationRequest,
     TopJobsRequest,
+    ChangeAccountsRequest,
 );
 
 /// Puts token and protocol version into every call.

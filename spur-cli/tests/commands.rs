@@ -111,6 +111,7 @@ impl Controller for Fake {
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
     type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
+    type ListAccountsStream = Listing<v1::ListAccountsResponse>;
 
     async fn ping(&self, _: Request<v1::PingRequest>) -> Answer<v1::PingResponse> {
         self.heard("Ping", &[]);
@@ -459,6 +460,17 @@ impl Controller for Fake {
         let only = if request.into_inner().controller_only { " the controller only" } else { "" };
         self.heard(&format!("Shutdown{only}"), &[]);
         Ok(Response::new(v1::ShutdownResponse {}))
+    }
+
+    async fn change_accounts(
+        &self,
+        _: Request<v1::ChangeAccountsRequest>,
+    ) -> Answer<v1::ChangeAccountsResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn list_accounts(&self, _: Request<v1::ListAccountsRequest>) -> Answer<Self::ListAccountsStream> {
+        Err(Status::unimplemented("not asked here"))
     }
 
     async fn list_accounting(

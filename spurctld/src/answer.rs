@@ -47,6 +47,12 @@ pub enum Answer {
         /// Under which name.
         name: Arc<str>,
     },
+    /// The policy tree was changed.
+    AccountsChanged {
+        /// What was done, in the words of `sacctmgr`.
+        #[serde(default)]
+        lines: Vec<String>,
+    },
     /// The policy is in force.
     Reconfigured {
         /// What has changed, one sentence each.
@@ -97,6 +103,7 @@ impl From<Reply> for Answer {
             Reply::Step { attempt, step } => Answer::Step { attempt, step },
             Reply::Doubted { why } => Answer::Doubted { why },
             Reply::Reserved { name } => Answer::Reserved { name },
+            Reply::AccountsChanged { lines } => Answer::AccountsChanged { lines },
             Reply::Reconfigured { changes } => Answer::Reconfigured { changes },
         }
     }

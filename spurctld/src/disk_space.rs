@@ -93,7 +93,7 @@ impl DiskSpace {
         if free < SCARCE {
             let has = self.share(cluster, caller.owner.uid);
             *has += bytes;
-            if *has > free && !caller.operator {
+            if *has > free && !caller.is_operator() {
                 *has -= bytes;
                 return Err(NoSpace::Share { has: *has >> 20, left: free >> 20 });
             }
@@ -166,7 +166,7 @@ mod tests {
 
     fn caller(uid: u32) -> Caller {
         let owner = Owner { uid, gid: uid, user: "u".into(), group: "g".into() };
-        Caller { owner: Arc::new(owner), groups: Arc::default(), operator: uid == 0 }
+        Caller::new(Arc::new(owner), Arc::default(), uid == 0)
     }
 
     fn space(left: u64) -> DiskSpace {

@@ -464,7 +464,9 @@ fn news(event: &Event) -> News {
         // Every start in a reservation that replaces nodes brings one; a start that it prevents is refused.
         Event::ReservationUpdated { .. } => News::Room,
         _ => match event.scope() {
-            Scope::Journal | Scope::Node { .. } | Scope::Layout | Scope::Reservation => News::Ground,
+            Scope::Journal | Scope::Node { .. } | Scope::Layout | Scope::Reservation | Scope::Accounts => {
+                News::Ground
+            }
             Scope::Queue(_) | Scope::Resources(_) => News::Room,
             Scope::Progress(_) => News::Nothing,
         },

@@ -59,7 +59,7 @@ impl Reload {
 
     /// The same for somebody who asks; the answer says what has changed, one sentence each.
     pub(crate) async fn ordered_by(&self, caller: Caller) -> Result<Vec<String>, ReloadError> {
-        if !caller.operator {
+        if !caller.is_operator() {
             return Err(Reject::AccessDenied.into());
         }
         let (file, key_file) = (self.file.clone(), self.local.auth.key_file.clone());

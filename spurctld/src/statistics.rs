@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 use crate::rpc::access::Identified;
 
 /// Slurm's numbers of the messages that requests are, by their names here; the others have none.
-const MESSAGES: [(&str, &str, u32); 39] = [
+const MESSAGES: [(&str, &str, u32); 41] = [
     ("Ping", "REQUEST_PING", 1008),
     ("Submit", "REQUEST_SUBMIT_BATCH_JOB", 4003),
     ("SubmitStream", "REQUEST_SUBMIT_BATCH_JOB", 4003),
@@ -56,6 +56,9 @@ const MESSAGES: [(&str, &str, u32); 39] = [
     ("Shutdown", "REQUEST_SHUTDOWN", 1005),
     ("GetStatistics", "REQUEST_STATS_INFO", 2035),
     ("ListUsage", "REQUEST_JOB_STEP_STAT", 5021),
+    // Slurm asks its database daemon for these.
+    ("ChangeAccounts", "DBD_MODIFY_ASSOCS", 1429),
+    ("ListAccounts", "DBD_GET_ASSOCS", 1410),
     ("TopJobs", "REQUEST_TOP_JOB", 5038),
     ("SetDebug", "REQUEST_SET_DEBUG_LEVEL", 1011),
     ("WatchJobs", "REQUEST_JOB_READY", 4019),

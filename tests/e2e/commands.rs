@@ -155,15 +155,20 @@ fn programs_that_ask_for_accounts_get_what_there_is() {
     let more = "[[qos]]\nname = \"high\"\npriority = 10\n[[qos]]\nname = \"low\"\n";
     let cluster = Cluster::start(&Setup { nodes: 1, more, ..Setup::default() });
     let name = cluster.ok(&["sacctmgr", "-nP", "show", "cluster", "format=cluster"]);
-    assert_eq!(cluster.ok(&["sacctmgr", "-nP", "show", "qos", "format=name,priority"]), "high|10\nlow|0\n");
-    assert_eq!(cluster.ok(&["sacctmgr", "-nP", "show", "assoc"]), "");
-    assert_eq!(cluster.ok(&["sacctmgr", "-n", "-s", "list", "user", "root", "format=account%256"]), "");
+    assert_eq!(
+        cluster.ok(&["sacctmgr", "-nP", "show", "qos", "format=name,priority"]),
+        "normal|0\nhigh|10\nlow|0\n"
+    );
+    let assoc = cluster.ok(&["sacctmgr", "-nP", "show", "assoc", "format=account,user,share,qos"]);
+    assert_eq!(assoc, "root||1|high,low,normal\nroot|root|1|high,low,normal\n");
+    let account = cluster.ok(&["sacctmgr", "-nP", "-s", "list", "user", "root", "format=account%256"]);
+    assert_eq!(account, "root\n");
     assert_eq!(
         cluster.ok(&["sacctmgr", "-nP", "list", "users", "root", "format=user,admin"]),
         "root|Administrator\n"
     );
     assert_eq!(cluster.ok(&["sshare", "-U", "-n", "-P"]), "");
-    assert!(cluster.fails(&["sacctmgr", "-i", "add", "account", "x"]).contains("not supported by Spur"));
+    assert!(cluster.fails(&["sacctmgr", "-i", "add", "wckey", "x"]).contains("not supported by Spur"));
     assert!(cluster.fails(&["sacctmgr", "show", "foo"]).contains("No valid entity in list command"));
     let used = cluster.ok(&["sreport", "-nP", "cluster", "utilization", "format=cluster,allocated"]);
     assert_eq!(used, format!("{}|0\n", name.trim()));

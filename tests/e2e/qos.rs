@@ -125,7 +125,7 @@ fn what_a_job_may_not_have_is_refused_with_what_it_may() {
     let said = cluster.fails(&["sbatch", "-q", "hgih", "--wrap", "true"]);
     assert!(said.starts_with("sbatch: error: Batch job submission failed: "), "{said}");
     let says =
-        "Invalid qos specification: there is no 'hgih'; did you mean 'high'? QOS here: high, normal, low";
+        "Invalid qos specification: there is no 'hgih'; did you mean 'high'? QOS here: normal, high, low";
     assert!(said.contains(says), "{said}");
     // What an administrator can change keeps a job waiting, and its user is told.
     let mut client = cluster.client();
@@ -164,10 +164,10 @@ fn what_a_job_may_not_have_is_refused_with_what_it_may() {
     assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%i"]), "");
 }
 
-/// A job of a QOS that is taken out of the configuration waits, and goes on when it is back.
+/// The sections `[[qos]]` are taken over once. Afterwards `sacctmgr` changes QOS, and deletes none that jobs have.
 #[test]
-fn a_job_waits_while_its_qos_is_gone() {
-    let cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });
+fn a_qos_that_jobs_have_stays_whatever_the_file_says() {
+    let mut cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });
     let mut client = cluster.client();
     let mut gate = cluster.gate("gate");
     let first = cluster.sbatch(&["--exclusive", "--wrap", "read x <gate"]);
@@ -177,16 +177,23 @@ fn a_job_waits_while_its_qos_is_gone() {
     let file = cluster.path("spur.toml");
     let before = fs::read_to_string(&file).unwrap();
     let without = before.replace("preempt = [\"low\"]\n", "").replace("[[qos]]\nname = \"low\"\n", "");
-    fs::write(&file, without).unwrap();
+    fs::write(&file, without.replace("priority = 40", "priority = 50")).unwrap();
     let said = cluster.run(&["scontrol", "reconfigure"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("qos: changed"), "{said:?}");
-    client.wait(low, |job| job.reason == "InvalidQOS");
+    for command in ["sacctmgr modify qos high set Priority=50 Preempt=", "sacctmgr delete qos low"] {
+        assert!(said.err.contains(command), "{command}: {said:?}");
+    }
+    assert_eq!(client.job(low).reason, "Resources");
+    let refused = cluster.fails(&["sacctmgr", "-i", "delete", "qos", "low"]);
+    assert!(refused.contains("Job(s) active, cancel job(s) before remove"), "{refused}");
+    cluster.ok(&["sacctmgr", "-i", "modify", "qos", "high", "set", "priority=50"]);
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    let shown = cluster.ok(&["sacctmgr", "-nP", "show", "qos", "format=name,priority,preempt,maxwall"]);
+    assert_eq!(shown, "normal|10||\nhigh|50|low|00:20:00\nlow|0||\n");
     gate.open();
     client.wait_for(first, "COMPLETED");
-    let shown = cluster.ok(&["scontrol", "show", "job", &low.to_string()]);
-    assert!(shown.contains("JobState=PENDING Reason=InvalidQOS"), "{shown}");
-    fs::write(&file, before).unwrap();
-    cluster.ok(&["scontrol", "reconfigure"]);
     client.wait_for(low, "COMPLETED");
+    cluster.ok(&["sacctmgr", "-i", "delete", "qos", "low"]);
+    assert!(cluster.fails(&["sbatch", "-q", "low", "--wrap", "true"]).contains("there is no 'low'"));
 }

@@ -108,6 +108,7 @@ fn summary(cluster: &Cluster) -> String {
         text.push('\n');
     }
     edits(cluster, &mut text);
+    accounts(cluster, &mut text);
     lineage(cluster, &mut text);
     text
 }
@@ -138,6 +139,43 @@ fn edits(cluster: &Cluster, text: &mut String) {
         let gres = node.shape.gres.iter().map(|gres| format!("{}:{}", gres.name, gres.count));
         let gres = gres.collect::<Vec<_>>().join(",");
         let _ = writeln!(text, "gres={gres} comment={} extra={}", node.comment, node.extra);
+    }
+}
+
+/// The policy tree.
+fn accounts(cluster: &Cluster, text: &mut String) {
+    let tree = cluster.accounts();
+    for placed in tree.walk() {
+        let own = placed.association;
+        let user = own.user.as_deref().unwrap_or("-");
+        let qos: Vec<String> = tree.qos_of(own).iter().map(ToString::to_string).collect();
+        let _ = write!(
+            text,
+            "association {} {} {user} shares={} qos={}",
+            own.id.0,
+            own.account,
+            own.shares,
+            qos.join(",")
+        );
+        text.extend(tree.limits_of(own).texts().map(|(kind, value)| format!(" {}={value}", kind.name())));
+        text.push('\n');
+    }
+    for account in tree.all_accounts() {
+        let _ = writeln!(
+            text,
+            "account {} deleted={} coordinators={:?}",
+            account.name, account.deleted, account.coordinators
+        );
+    }
+    for user in tree.all_users() {
+        let _ = writeln!(
+            text,
+            "user {} {} default={:?} deleted={}",
+            user.name, user.admin_level, user.default_account, user.deleted
+        );
+    }
+    for qos in tree.qos() {
+        let _ = writeln!(text, "qos {} {} priority={} flags={:?}", qos.id, qos.name, qos.priority, qos.flags);
     }
 }
 

@@ -215,7 +215,7 @@ impl Session {
         let uid = self.as_user;
         let owner = Owner { uid, gid: uid, user: format!("u{uid}").into(), group: "users".into() };
         Input::Command {
-            caller: Caller { owner: Arc::new(owner), groups: self.groups.clone().into(), operator: uid == 0 },
+            caller: Caller::new(Arc::new(owner), self.groups.clone().into(), uid == 0),
             request: None,
             command,
         }

@@ -153,6 +153,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
         Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
+        Event::AccountsChanged { by, changes } => format!("AccountsChanged by {by}: {changes:?}"),
     }
 }
 

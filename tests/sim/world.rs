@@ -792,9 +792,9 @@ fn owner(uid: u32) -> Arc<Owner> {
 }
 
 fn user() -> Caller {
-    Caller { owner: owner(1000), groups: Arc::default(), operator: false }
+    Caller::new(owner(1000), Arc::default(), false)
 }
 
 fn operator() -> Caller {
-    Caller { owner: owner(0), groups: Arc::default(), operator: true }
+    Caller::new(owner(0), Arc::default(), true)
 }

@@ -3,6 +3,7 @@
 //! Requests come in as [`BadField`] or as a value the core takes; what clients read is made from a `Cluster` and, for
 //! what is not durable, from an [`Outlook`](job::Outlook) or a [`Pulse`](node::Pulse) that the caller keeps.
 
+pub mod accounts;
 pub mod agent;
 pub mod config;
 pub mod job;

@@ -24,9 +24,10 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::UnknownNode(_)
         | Reject::InvalidReservation(_)
         | Reject::Unknown => Code::NotFound,
-        Reject::AccessDenied | Reject::PartitionForbidden(_) | Reject::ReservationForbidden(_) => {
-            Code::PermissionDenied
-        }
+        Reject::AccessDenied
+        | Reject::AccountsDenied(_)
+        | Reject::PartitionForbidden(_)
+        | Reject::ReservationForbidden(_) => Code::PermissionDenied,
         Reject::AlreadyDone
         | Reject::NotPending
         | Reject::Pending
@@ -46,6 +47,8 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::TooManyJobs(_)
         | Reject::PartitionUnavailable(_)
         | Reject::Stale(_)
+        | Reject::Accounts(_)
+        | Reject::NothingToDo(_)
         | Reject::OldCopy(_)
         | Reject::KeptByHost { .. }
         | Reject::ForeignNode { .. } => Code::FailedPrecondition,

@@ -97,7 +97,7 @@ impl World {
 
     fn command(&mut self, command: Command) -> Reply {
         let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
-        let caller = Caller { owner: Arc::new(owner), groups: Arc::default(), operator: true };
+        let caller = Caller::new(Arc::new(owner), Arc::default(), true);
         self.input(Input::Command { caller, request: None, command })
     }
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nix::unistd::User;
 use spur_core::text::time::When;
+use spur_proto::client::Controller;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::moment::past_moment;
@@ -299,9 +300,15 @@ async fn rows(
         users: asked.users.clone(),
         accounts: asked.accounts.clone(),
         allocations_only: true,
+        usage: true,
         ..ListAccountingRequest::default()
     };
-    let mut rows = query::accounting(session.connection()?, request).await?;
+    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
+    let pages = session.connection()?.list(request, call).await?;
+    if pages.iter().any(|page| page.only_own) {
+        session.warn("only your own jobs are counted: private_data of this cluster hides those of others");
+    }
+    let mut rows: Vec<AccountingRow> = pages.into_iter().flat_map(|page| page.rows).collect();
     rows.retain(|row| row.step_id.is_empty());
     Ok(rows)
 }

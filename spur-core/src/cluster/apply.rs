@@ -89,6 +89,7 @@ impl Cluster {
             Event::ReservationCreated { reservation } => self.create_reservation(reservation),
             Event::ReservationUpdated { reservation } => self.reserve(reservation),
             Event::ReservationDeleted { name } => self.unreserve(name),
+            Event::AccountsChanged { changes, by: _ } => self.change_accounts(changes),
         }
         self.note_idle(at);
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+use super::accounts::AccountChange;
 use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::{Alloc, Replacement, Why};
 use crate::model::clock::Clock;
@@ -501,6 +502,14 @@ pub enum Event {
         /// Its name.
         name: Arc<str>,
     },
+
+    /// Accounts, users, associations or QOS were added, changed or deleted, all of them at once.
+    AccountsChanged {
+        /// The login name of the user who asked for it.
+        by: Arc<str>,
+        /// The records as they are now, in an order in which each may be applied.
+        changes: Vec<AccountChange>,
+    },
 }
 
 impl Event {
@@ -578,6 +587,7 @@ impl Event {
             Event::ReservationCreated { .. }
             | Event::ReservationUpdated { .. }
             | Event::ReservationDeleted { .. } => Scope::Reservation,
+            Event::AccountsChanged { .. } => Scope::Accounts,
         }
     }
 }
@@ -604,6 +614,8 @@ pub enum Scope<'e> {
     Layout,
     /// A reservation.
     Reservation,
+    /// The policy tree.
+    Accounts,
 }
 
 impl<'e> Scope<'e> {
@@ -614,7 +626,7 @@ impl<'e> Scope<'e> {
             | Scope::Resources(jobs)
             | Scope::Progress(jobs)
             | Scope::Node { jobs, .. } => jobs,
-            Scope::Journal | Scope::Layout | Scope::Reservation => &[],
+            Scope::Journal | Scope::Layout | Scope::Reservation | Scope::Accounts => &[],
         }
     }
 }

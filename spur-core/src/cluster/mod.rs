@@ -4,6 +4,7 @@
 //! configuration file, no chance. So the owner, the planner and the readers, each with a cluster of its own, agree
 //! whenever they have applied the same entries; and a journal read again gives the same cluster.
 
+pub mod accounts;
 mod apply;
 mod arrays;
 mod dependency;
@@ -28,6 +29,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+pub use accounts::{AccountChange, Accounts, Placed};
 pub use arrays::{Array, EndedTasks};
 pub use event::{Entry, Event, Record, Scope, Split};
 pub use jobs::Jobs;
@@ -60,6 +62,7 @@ pub struct Cluster {
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
+    accounts: Arc<Accounts>,
     jobs: Jobs,
     derived: Derived,
 }

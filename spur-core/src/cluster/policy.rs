@@ -23,6 +23,7 @@ impl Cluster {
         };
         self.partitions = partitions.into_iter().map(Partition::of).collect();
         let before = std::mem::replace(&mut self.policy, Arc::clone(policy));
+        self.take_qos_of_tree();
         let was: BTreeMap<&str, &NodeConfig> = by_name(&before);
         for node in &mut self.nodes {
             node.configured &= !was.contains_key(&*node.config.name);

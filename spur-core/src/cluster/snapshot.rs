@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::accounts::AccountChange;
 use super::history::Lineage;
 use super::{Cluster, EndedTasks, Mark, Names, Node, Partition};
 use crate::id::JobId;
@@ -26,6 +27,15 @@ pub enum Record {
     Lineage(Box<Lineage>),
     /// The policy in force.
     Policy(Arc<Policy>),
+    /// A record of the policy tree.
+    Account(AccountChange),
+    /// The largest numbers that associations and QOS ever had. Comes after the records of the tree.
+    AccountNumbers {
+        /// Of an association.
+        association: u32,
+        /// Of a QOS.
+        qos: u32,
+    },
     /// A node.
     Node(Box<Node>),
     /// A partition. One of the policy's without a record is deleted, if there is a record of any.
@@ -56,6 +66,9 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
     let known = cluster.lineage.history.is_some();
     let lineage = known.then(|| Record::Lineage(Box::new(Lineage::clone(&cluster.lineage))));
     let head = [Record::Mark(cluster.mark), Record::Policy(Arc::clone(&cluster.policy))];
+    let accounts = cluster.accounts.records().map(Record::Account);
+    let (association, qos) = cluster.accounts.last_numbers();
+    let numbers = cluster.accounts.has_begun().then_some(Record::AccountNumbers { association, qos });
     let nodes = cluster.nodes.iter().map(|node| Record::Node(Box::new(node.clone())));
     let partitions = cluster.partitions.iter().map(|partition| {
         let (name, state) = (Arc::clone(partition.name()), partition.config.state);
@@ -70,6 +83,8 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
     let arrays = arrays.map(|(id, array)| Record::Array { id, ended: array.ended().clone() });
     head.into_iter()
         .chain(lineage)
+        .chain(accounts)
+        .chain(numbers)
         .chain(nodes)
         .chain(partitions)
         .chain(reservations)
@@ -95,6 +110,10 @@ impl Restore {
             Record::Mark(mark) => self.cluster.mark = mark,
             Record::Lineage(lineage) => self.cluster.lineage = Arc::new(*lineage),
             Record::Policy(policy) => self.cluster.policy = policy,
+            Record::Account(record) => Arc::make_mut(&mut self.cluster.accounts).apply(&record),
+            Record::AccountNumbers { association, qos } => {
+                Arc::make_mut(&mut self.cluster.accounts).restore_numbers(association, qos);
+            }
             Record::Node(node) => {
                 self.cluster.names.insert(Arc::clone(node.name()), node.id);
                 self.cluster.powered.extend(node.power.is_some().then_some(node.id));

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::id::{Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
+use crate::model::accounts::ask::Ask;
 use crate::model::caller::Caller;
 use crate::model::change::JobChange;
 use crate::model::clock::Clock;
-use crate::model::config::Policy;
+use crate::model::config::{Policy, QosConfig};
 use crate::model::history::Seen;
 use crate::model::job::JobSpec;
 use crate::model::node::{NextState, NodeGres, Registration};
@@ -115,6 +116,9 @@ pub enum Input {
         /// The largest job number in accounting.
         last_job: JobId,
     },
+    /// The sections `[[qos]]` of the configuration, once its policy is in force at a start. The policy tree begins with
+    /// them.
+    FileQos(Vec<QosConfig>),
     /// The commands that hold these allocations have not been heard of for `[controller] inactive_limit`.
     Inactive {
         /// Which.
@@ -130,6 +134,13 @@ pub enum Input {
 /// What a client asks for.
 #[derive(Clone, Debug)]
 pub enum Command {
+    /// Change accounts, users, associations or QOS.
+    ChangeAccounts {
+        /// The change.
+        ask: Box<Ask>,
+        /// What the user has been shown and has agreed to, line by line, if anybody was asked.
+        shown: Option<Vec<String>>,
+    },
     /// Accept a job.
     Submit(Box<Submission>),
     /// Cancel jobs.
@@ -404,6 +415,11 @@ pub enum Reply {
         attempt: Attempt,
         /// The step.
         step: Arc<Step>,
+    },
+    /// Accounts, users, associations or QOS were changed.
+    AccountsChanged {
+        /// What was done, in the words of `sacctmgr`.
+        lines: Vec<String>,
     },
     /// The policy is in force; what has changed, for people.
     Reconfigured {

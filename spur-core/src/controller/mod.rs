@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use command::{Command, Input, Reply};
 pub use effect::{Effect, PowerProgram, Program};
-pub use handle::kept_by_host;
+pub use handle::{MOST_AT_ONCE, kept_by_host, preview};
 pub use power::Haste;
 pub use reject::Reject;
 

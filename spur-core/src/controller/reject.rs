@@ -204,6 +204,15 @@ pub enum Reject {
         /// The journal's.
         ours: HistoryId,
     },
+    /// A change of accounts, users, associations or QOS that cannot be made. The text is `sacctmgr`'s.
+    #[error("{0}")]
+    Accounts(String),
+    /// Such a change that the caller has no right to make. The text is `sacctmgr`'s.
+    #[error("{0}")]
+    AccountsDenied(String),
+    /// Such a change after which everything would be as it is. The text is `sacctmgr`'s.
+    #[error("{0}")]
+    NothingToDo(String),
     /// A policy that cannot be put in force.
     #[error("{0}")]
     InvalidPolicy(String),
@@ -273,7 +282,9 @@ impl Reject {
             Reject::CircularDependency => "ESLURM_CIRCULAR_DEPENDENCY",
             Reject::InvalidArray(_) => "ESLURM_INVALID_ARRAY",
             Reject::Invalid(_) | Reject::InvalidPolicy(_) => "ESLURM_INVALID_REQUEST",
-            Reject::AccessDenied => "ESLURM_ACCESS_DENIED",
+            Reject::AccessDenied | Reject::AccountsDenied(_) => "ESLURM_ACCESS_DENIED",
+            Reject::Accounts(_) => "ESLURM_INVALID_ACCOUNT_CHANGE",
+            Reject::NothingToDo(_) => "SLURM_NO_CHANGE_IN_DATA",
             Reject::AlreadyDone => "ESLURM_ALREADY_DONE",
             Reject::NotWholeHetJob(_) => "ESLURM_NOT_WHOLE_HET_JOB",
             Reject::NotPending => "ESLURM_JOB_NOT_PENDING",

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what is true right now (that is `cluster`) or decides anything (`controller`, `sched`).
 
+pub mod accounts;
 pub mod alloc;
 pub mod array;
 pub mod caller;

@@ -95,6 +95,8 @@ reasons! {
     SystemFailure,
     /// A limit of the account or QOS.
     AssocGrpNodeLimit,
+    /// The job's user has no association with its account.
+    InvalidAccount,
     /// There is no such QOS any more.
     InvalidQOS,
     /// None of its partitions takes jobs of its QOS any more.

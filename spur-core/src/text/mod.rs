@@ -54,7 +54,7 @@ macro_rules! serde_as_text {
         }
     )+};
 }
-use serde_as_text;
+pub(crate) use serde_as_text;
 
 #[cfg(test)]
 mod tests;

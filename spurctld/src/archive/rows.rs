@@ -148,7 +148,11 @@ impl Rows {
                 Scope::Queue(_) | Scope::Resources(_) | Scope::Node { .. } => {
                     self.changed.extend(entry.event.jobs());
                 }
-                Scope::Journal | Scope::Progress(_) | Scope::Layout | Scope::Reservation => {}
+                Scope::Journal
+                | Scope::Progress(_)
+                | Scope::Layout
+                | Scope::Reservation
+                | Scope::Accounts => {}
             },
         }
     }

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event};
-use spur_core::controller::{self, Command, Effect, Input, Outcome, Reject, timers};
+use spur_core::controller::{self, Command, Effect, Input, Outcome, Reject, Reply, timers};
 use spur_core::id::JobId;
 use spur_core::text::time::Time;
 use tokio::sync::{mpsc, watch};
@@ -325,7 +325,7 @@ pub(crate) fn daemon() -> spur_core::model::caller::Caller {
         user: "spur".into(),
         group: "spur".into(),
     };
-    spur_core::model::caller::Caller { owner: Arc::new(owner), groups: Arc::default(), operator: true }
+    spur_core::model::caller::Caller::new(Arc::new(owner), Arc::default(), true)
 }
 
 /// Puts a policy in force before anybody is served.
@@ -338,8 +338,17 @@ pub(crate) fn reconfigure_first(
     now: Time,
     policy: Arc<spur_core::model::config::Policy>,
 ) -> Result<Vec<Arc<Entry>>, Reject> {
+    let file = policy.qos.clone();
     let command = Command::Reconfigure(policy);
     let input = Input::Command { caller: daemon(), request: None, command };
     let outcome = controller::handle(cluster, epoch, now, input);
-    outcome.answer.map(|_| outcome.entries)
+    let Reply::Reconfigured { changes } = outcome.answer? else { return Ok(outcome.entries) };
+    if !changes.is_empty() {
+        tracing::info!(changes = changes.join("; "), "the configuration has changed");
+    }
+    let mut entries = outcome.entries;
+    let begun = controller::handle(cluster, epoch, now, Input::FileQos(file));
+    begun.answer?;
+    entries.extend(begun.entries);
+    Ok(entries)
 }

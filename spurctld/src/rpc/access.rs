@@ -98,8 +98,10 @@ impl Gate {
             }
         }
         if let Some(peer) = peer {
-            let Caller { owner, operator, .. } = &known.identified.caller;
-            let proved = if self.for_nodes || *operator { Proved::Known } else { Proved::User(owner.uid) };
+            let caller = &known.identified.caller;
+            let (owner, administrator) = (&caller.owner, caller.is_administrator());
+            let proved =
+                if self.for_nodes || administrator { Proved::Known } else { Proved::User(owner.uid) };
             peer.prove(proved).map_err(|many| refusal::busy(&many.to_string()))?;
         }
         Ok(known.identified)
@@ -150,9 +152,9 @@ impl Gate {
         }?;
         let TokenClaims { uid, gid, user, group, expires, node, groups } = claims;
         let owner = Owner { uid, gid, user: user.into(), group: group.into() };
-        let operator = uid == 0 || uid == self.own_uid;
+        let administrator = uid == 0 || uid == self.own_uid;
         let groups = groups.into_iter().map(Arc::from).collect();
-        let caller = Caller { owner: Arc::new(owner), groups, operator };
+        let caller = Caller::new(Arc::new(owner), groups, administrator);
         let node: Arc<str> = node.into();
         let keys = keys.filter(|_| !node.is_empty()).map(|keys| keys.public(&Role::Node(Arc::clone(&node))));
         Ok(Known {

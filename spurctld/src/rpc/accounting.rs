@@ -58,7 +58,7 @@ impl Desk {
             "" => None,
             list => Some(super::filter::expand(&self.replica.read(), list)?.iter().collect::<BTreeSet<_>>()),
         };
-        if request.runaway && !caller.operator {
+        if request.runaway && !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
         let shown = Shown { steps: !request.allocations_only, hosts, runaway: request.runaway };
@@ -66,14 +66,23 @@ impl Desk {
             let cluster = self.replica.read();
             cluster.clock().wall(crate::clock::now(&cluster)).0
         };
+        let usage = request.usage;
         let mut query = query(caller, now, request)?;
-        let hidden = self.replica.read().policy().jobs.hides(Private::Jobs, caller);
+        let hidden = {
+            let cluster = self.replica.read();
+            let hides = |what| cluster.policy().jobs.hides(what, caller);
+            hides(Private::Jobs) || (usage && hides(Private::Usage))
+        };
         query.only = hidden.then_some(caller.owner.uid);
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let desk = self.clone();
         let seen = self.replica.read().seq();
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
+            let told = v1::ListAccountingResponse { only_own: true, ..Default::default() };
+            if usage && hidden && pages.send(Ok(told)).await.is_err() {
+                return;
+            }
             loop {
                 match desk.page(&query, &shown, &pages).await {
                     Ok(Some(last)) => query.after = Some(last),
@@ -104,7 +113,7 @@ impl Desk {
             // A job may have many steps, each of which repeats what is said of the job.
             let some = jobs.by_ref().take(RUNS_AT_ONCE).collect();
             for rows in parts(self.rows(some, shown.steps).await?) {
-                if pages.send(Ok(v1::ListAccountingResponse { rows })).await.is_err() {
+                if pages.send(Ok(v1::ListAccountingResponse { rows, only_own: false })).await.is_err() {
                     return Ok(None);
                 }
             }
@@ -146,7 +155,7 @@ impl Desk {
         caller: &Caller,
         request: v1::FixRunawayJobsRequest,
     ) -> Result<v1::FixRunawayJobsResponse, Status> {
-        if !caller.operator {
+        if !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
         if request.runs.len() > MOST_FIXED {

@@ -156,7 +156,7 @@ impl Desk {
         caller: &Caller,
         request: v1::GetStatisticsRequest,
     ) -> Result<v1::GetStatisticsResponse, Status> {
-        if request.reset && !caller.operator {
+        if request.reset && !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
         let mut figures = self.statistics.figures(request.reset, clock::wall());
@@ -172,7 +172,7 @@ impl Desk {
         caller: &Caller,
         request: &v1::SetDebugRequest,
     ) -> Result<v1::SetDebugResponse, Status> {
-        if !caller.operator {
+        if !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
         log::change(&request.level, &request.flags_on, &request.flags_off)
@@ -231,7 +231,7 @@ impl Desk {
         caller: &Caller,
         request: v1::ShutdownRequest,
     ) -> Result<v1::ShutdownResponse, Status> {
-        if !caller.operator {
+        if !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
         let nodes_too = !request.controller_only;

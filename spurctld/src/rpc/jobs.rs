@@ -202,18 +202,21 @@ impl Desk {
         let filter = Filter::read(&self.replica.read(), caller, wire, None)?;
         let (mut meant, mut next) = (Vec::new(), Some(JobId(after.0.saturating_add(1))));
         while let Some(first) = next.take() {
-            for (seen, job) in self.replica.read().jobs().range(first).enumerate() {
-                if seen >= PAGE {
-                    next = Some(job.id);
-                    break;
-                }
-                if !matches!(job.phase, Phase::Ended(_))
-                    && filter.admits(job)
-                    && caller.may_change(&job.spec.owner)
-                {
-                    meant.push(job.reference());
-                    if meant.len() >= MOST {
-                        return Ok((meant, job.id.0));
+            {
+                let cluster = self.replica.read();
+                for (seen, job) in cluster.jobs().range(first).enumerate() {
+                    if seen >= PAGE {
+                        next = Some(job.id);
+                        break;
+                    }
+                    if !matches!(job.phase, Phase::Ended(_))
+                        && filter.admits(job)
+                        && cluster.may_change(caller, &job.spec)
+                    {
+                        meant.push(job.reference());
+                        if meant.len() >= MOST {
+                            return Ok((meant, job.id.0));
+                        }
                     }
                 }
             }

@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 mod accounting;
+mod accounts;
 mod admin;
 mod allocations;
 mod filter;
@@ -130,6 +131,12 @@ impl Name {
 }
 
 impl Desk {
+    /// The caller of a request, with the privileges that the policy tree gives.
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        let caller = caller_of(request)?;
+        Ok(self.replica.read().recognize(caller))
+    }
+
     /// Has the owner carry out a command.
     async fn command(&self, caller: Caller, name: Name, command: Command) -> Result<Answer, Status> {
         self.ask(Ask { retry: name.retry, ..Ask::of(input(caller, name, command)) }).await
@@ -192,9 +199,10 @@ impl Controller for Desk {
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
     type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
+    type ListAccountsStream = Listing<v1::ListAccountsResponse>;
 
     async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::Request)?;
+        let _share = self.quotas.take(&self.caller(&request)?, Kind::Request)?;
         match tokio::time::timeout(PING_WAIT, self.inbox.ping()).await {
             Ok(Ok(())) => Ok(Response::new(self.describe())),
             Ok(Err(error)) => Err(no_answer(error)),
@@ -209,7 +217,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::SubmitResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.submit_one(caller, request.into_inner()).await.map(Response::new)
     }
@@ -218,7 +226,7 @@ impl Controller for Desk {
         &self,
         request: Request<Streaming<v1::SubmitRequest>>,
     ) -> Result<Response<Self::SubmitStreamStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         Ok(Response::new(self.submit_many(caller, request.into_inner())))
     }
 
@@ -226,7 +234,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::TestSubmitResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         self.test(caller, request.into_inner()).await.map(Response::new)
     }
@@ -235,7 +243,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ExplainJobRequest>,
     ) -> Result<Response<v1::ExplainJobResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         let job = self.explain(&caller, JobId(request.into_inner().job_id)).await?;
         Ok(Response::new(v1::ExplainJobResponse { job: Some(job) }))
@@ -245,7 +253,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::CancelJobsRequest>,
     ) -> Result<Response<v1::CancelJobsResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.cancel(caller, request.into_inner()).await.map(Response::new)
     }
@@ -254,7 +262,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::UpdateJobRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.update(caller, request.into_inner()).await.map(Response::new)
     }
@@ -263,7 +271,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::HoldJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::HoldJobsRequest { job_ids, by_user, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
@@ -274,7 +282,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ReleaseJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::ReleaseJobsRequest { job_ids, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
@@ -285,7 +293,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::RequeueJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::RequeueJobsRequest { job_ids, hold, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
@@ -296,7 +304,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::SuspendJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::SuspendJobsRequest { job_ids, resume, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
@@ -308,7 +316,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::TopJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::TopJobsRequest { job_ids, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
@@ -319,7 +327,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::NotifyJobRequest>,
     ) -> Result<Response<v1::NotifyJobResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.notify(caller, request.into_inner()).await.map(Response::new)
     }
@@ -328,7 +336,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::GetScriptRequest>,
     ) -> Result<Response<v1::GetScriptResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.script(&caller, &request.into_inner().job_id).await.map(Response::new)
     }
@@ -337,10 +345,10 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<Self::ListJobsStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let mut request = request.into_inner();
-        if let Some(filter) = request.filter.as_mut().filter(|_| caller.operator) {
+        if let Some(filter) = request.filter.as_mut().filter(|_| caller.is_operator()) {
             filter.only_visible = false;
         }
         let listing = self.jobs(&caller, &request).await?;
@@ -351,7 +359,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListPrioritiesRequest>,
     ) -> Result<Response<Self::ListPrioritiesStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let listing = self.priorities(&caller, &request.into_inner().filter.unwrap_or_default()).await?;
         Ok(Response::new(share.over(listing)))
@@ -361,7 +369,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListStepsRequest>,
     ) -> Result<Response<Self::ListStepsStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let listing = self.steps(&caller, &request.into_inner().filter.unwrap_or_default()).await?;
         Ok(Response::new(share.over(listing)))
@@ -371,7 +379,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<Self::ListNodesStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let listing = self.nodes(&caller, request.into_inner())?;
         Ok(Response::new(share.over(listing)))
@@ -381,17 +389,17 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListPartitionsRequest>,
     ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         let v1::ListPartitionsRequest { names, only_visible } = request.into_inner();
-        self.partitions(&caller, &names, only_visible && !caller.operator).map(Response::new)
+        self.partitions(&caller, &names, only_visible && !caller.is_operator()).map(Response::new)
     }
 
     async fn list_topology(
         &self,
         request: Request<v1::ListTopologyRequest>,
     ) -> Result<Response<Self::ListTopologyStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let listing = self.topology(&caller, &request.into_inner())?;
         Ok(Response::new(share.over(listing)))
@@ -401,7 +409,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ShowConfigRequest>,
     ) -> Result<Response<v1::ShowConfigResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let _share = self.quotas.take(&self.caller(&request)?, Kind::List)?;
         let settings = spur_proto::convert::config::settings(self.replica.read().policy());
         Ok(Response::new(v1::ShowConfigResponse { settings }))
     }
@@ -410,7 +418,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ExpandHostlistRequest>,
     ) -> Result<Response<v1::ExpandHostlistResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let _share = self.quotas.take(&self.caller(&request)?, Kind::List)?;
         let nodes = filter::expand(&self.replica.read(), &request.into_inner().expression)?.to_string();
         Ok(Response::new(v1::ExpandHostlistResponse { nodes }))
     }
@@ -419,7 +427,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::WatchJobsRequest>,
     ) -> Result<Response<Self::WatchJobsStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.watch(&caller, &request.into_inner().job_ids).map(Response::new)
     }
 
@@ -427,7 +435,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::HoldAllocationRequest>,
     ) -> Result<Response<Self::HoldAllocationStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.hold_allocation_of(&caller, request.into_inner().job_id).map(Response::new)
     }
 
@@ -435,7 +443,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::EndAllocationRequest>,
     ) -> Result<Response<v1::EndAllocationResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.end_allocation_of(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -443,7 +451,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::CreateStepRequest>,
     ) -> Result<Response<v1::CreateStepResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.lay_out(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -451,7 +459,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::AbandonStepRequest>,
     ) -> Result<Response<v1::AbandonStepResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.abandon(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -459,7 +467,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::UpdateNodesRequest>,
     ) -> Result<Response<v1::UpdateNodesResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.change_nodes(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -467,7 +475,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::UpdatePartitionRequest>,
     ) -> Result<Response<v1::UpdatePartitionResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.change_partition(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -475,7 +483,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::CreatePartitionRequest>,
     ) -> Result<Response<v1::CreatePartitionResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.make_partition(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -483,7 +491,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::DeletePartitionRequest>,
     ) -> Result<Response<v1::DeletePartitionResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.drop_partition(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -491,7 +499,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::CreateNodesRequest>,
     ) -> Result<Response<v1::CreateNodesResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.make_nodes(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -499,7 +507,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::DeleteNodesRequest>,
     ) -> Result<Response<v1::DeleteNodesResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.drop_nodes(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -507,7 +515,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListUsageRequest>,
     ) -> Result<Response<v1::ListUsageResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         self.usage(&caller, request.into_inner()).await.map(Response::new)
     }
@@ -516,7 +524,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::GetStatisticsRequest>,
     ) -> Result<Response<v1::GetStatisticsResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.figures(&caller, request.into_inner()).map(Response::new)
     }
@@ -525,7 +533,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::SetDebugRequest>,
     ) -> Result<Response<v1::SetDebugResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         Self::log_more(&caller, &request.into_inner()).map(Response::new)
     }
 
@@ -533,7 +541,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::CreateReservationRequest>,
     ) -> Result<Response<v1::CreateReservationResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.reserve(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -541,7 +549,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::UpdateReservationRequest>,
     ) -> Result<Response<v1::UpdateReservationResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.change_reservation(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -549,7 +557,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::DeleteReservationRequest>,
     ) -> Result<Response<v1::DeleteReservationResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.unreserve(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -557,7 +565,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListReservationsRequest>,
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         self.reservations(&caller, &request.into_inner().names).map(Response::new)
     }
@@ -566,7 +574,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListLicensesRequest>,
     ) -> Result<Response<v1::ListLicensesResponse>, Status> {
-        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let _share = self.quotas.take(&self.caller(&request)?, Kind::List)?;
         let cluster = self.replica.read();
         let licenses = license::render_all(&cluster, clock::now(&cluster));
         Ok(Response::new(v1::ListLicensesResponse { licenses }))
@@ -576,7 +584,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ReconfigureRequest>,
     ) -> Result<Response<v1::ReconfigureResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.reconfigured(caller).await.map(Response::new)
     }
 
@@ -584,7 +592,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         self.shut_down(&caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -592,7 +600,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListAccountingRequest>,
     ) -> Result<Response<Self::ListAccountingStream>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let listing = self.account(&caller, request.into_inner())?;
         Ok(Response::new(share.over(listing)))
@@ -602,8 +610,26 @@ impl Controller for Desk {
         &self,
         request: Request<v1::FixRunawayJobsRequest>,
     ) -> Result<Response<v1::FixRunawayJobsResponse>, Status> {
-        let caller = caller_of(&request)?;
+        let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.fix_runaway(&caller, request.into_inner()).await.map(Response::new)
+    }
+    async fn change_accounts(
+        &self,
+        request: Request<v1::ChangeAccountsRequest>,
+    ) -> Result<Response<v1::ChangeAccountsResponse>, Status> {
+        let caller = self.caller(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
+        self.change_policy_tree(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_accounts(
+        &self,
+        request: Request<v1::ListAccountsRequest>,
+    ) -> Result<Response<Self::ListAccountsStream>, Status> {
+        let caller = self.caller(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.policy_tree(&caller, request.get_ref())?;
+        Ok(Response::new(share.over(listing)))
     }
 }

@@ -72,7 +72,7 @@ impl Quotas {
 
     fn take_at(&self, caller: &Caller, kind: Kind, now: Instant) -> Result<Share, Status> {
         let uid = caller.owner.uid;
-        if caller.operator {
+        if caller.is_operator() {
             return Ok(Share { quotas: self.clone(), uid, kind: None });
         }
         let UserShares { requests, lists, lists_per_second, connections: _ } = self.shares;
@@ -143,7 +143,7 @@ mod tests {
 
     fn caller(uid: u32) -> Caller {
         let owner = Owner { uid, gid: uid, user: "u".into(), group: "g".into() };
-        Caller { owner: owner.into(), groups: Default::default(), operator: uid == 0 }
+        Caller::new(owner.into(), Default::default(), uid == 0)
     }
 
     #[test]

@@ -224,7 +224,10 @@ const SPECIALIZED: &str = "jobs never get what a node keeps for the system";
 
 const CLUSTER: &[(&str, &str)] = &[
     ("AccountingStorageBackupHost", ACCOUNTING),
-    ("AccountingStorageEnforce", "accounts are recorded and not enforced; QOS are those of [[qos]]"),
+    (
+        "AccountingStorageEnforce",
+        "write accounting_storage_enforce in [controller] once sacctmgr load has read a dump of this cluster",
+    ),
     ("AccountingStorageExternalHost", ACCOUNTING),
     ("AccountingStorageHost", ACCOUNTING),
     ("AccountingStorageLoc", ACCOUNTING),

@@ -1,6 +1,5 @@
 //! What lists of `sacctmgr` have in their columns.
 
-use crate::commands::qos::Qos;
 use crate::format::Show;
 use crate::format::report::Column;
 
@@ -10,12 +9,6 @@ pub(super) struct Cluster {
     pub(super) host: String,
     pub(super) port: String,
     pub(super) qos: String,
-}
-
-/// A user.
-pub(super) struct User {
-    pub(super) name: String,
-    pub(super) admin: &'static str,
 }
 
 /// A trackable resource, by type, name and number.
@@ -28,7 +21,7 @@ pub(super) const fn field<R>(name: &'static str, width: isize, text: fn(&R, &Sho
     Column { name, header: name, width, text }
 }
 
-const fn headed<R>(
+pub(super) const fn headed<R>(
     name: &'static str,
     header: &'static str,
     width: isize,
@@ -51,27 +44,11 @@ pub(super) const CLUSTER: [Column<Cluster>; 8] = [
 pub(super) const CLUSTER_SHOWN: &str = "cluster,controlhost,controlport,rpc,share,grpjobs,grptres,grpsubmitjobs,maxjobs,maxtres,\
                                         maxsubmitjobs,maxwall,qos,defaultqos";
 
-pub(super) const QOS: [Column<Qos>; 9] = [
-    field("Name", 10, |row, _| row.name.clone()),
-    field("Priority", 10, |row, _| row.priority.to_string()),
-    field("GraceTime", 10, |row, _| row.grace_time.clone()),
-    field("Preempt", 10, |row, _| row.preempt.clone()),
-    field("PreemptExemptTime", 19, |row, _| row.exempt_time.clone()),
-    field("PreemptMode", 11, |row, _| row.preempt_mode.clone()),
-    field("UsageFactor", 11, |_, _| "1.000000".to_owned()),
-    headed("MaxWallDurationPerJob", "MaxWall", 11, |row, _| row.max_wall.clone()),
-    headed("Description", "Descr", 20, |row, _| row.name.clone()),
-];
 pub(super) const QOS_SHOWN: &str = "name,priority,gracetime,preempt,preemptexempttime,preemptmode,flags%40,usagethreshold,\
                                     usagefactor,grptres,grptresmins,grptresrunmins,grpjobs,grpsubmitjobs,grpwall,maxtres,\
                                     maxtrespernode,maxtresmins,maxwall,maxtrespu,maxjobspu,maxsubmitpu,maxtrespa,maxjobspa,\
                                     maxsubmitpa,mintres";
 
-pub(super) const USER: [Column<User>; 3] = [
-    field("User", 10, |row, _| row.name.clone()),
-    headed("Name", "User", 10, |row, _| row.name.clone()),
-    headed("AdminLevel", "Admin", 9, |row, _| row.admin.to_owned()),
-];
 pub(super) const USER_SHOWN: &str = "user,defaultaccount,adminlevel";
 
 pub(super) const TRES: [Column<Tres>; 3] = [
@@ -82,8 +59,6 @@ pub(super) const TRES: [Column<Tres>; 3] = [
 
 pub(super) const WCKEY: [Column<Nothing>; 1] = [field("WCKey", 10, |_, _| String::new())];
 
-/// Of associations, accounts, and the like there is nothing to tell.
-pub(super) const ASSOCIATION: [Column<Nothing>; 0] = [];
 pub(super) const ASSOCIATION_SHOWN: &str = "cluster,account,user,partition,share,priority,grpjobs,grptres,grpsubmitjobs,grpwall,\
                                             grptresmins,maxjobs,maxtres,maxtrespernode,maxsubmitjobs,maxwall,maxtresmins,\
                                             qos,defaultqos,grptresrunmins";

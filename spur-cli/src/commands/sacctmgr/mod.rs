@@ -1,25 +1,31 @@
-//! `sacctmgr`: what there is of Slurm's accounting database here: the cluster, QOS, and users as known. Accounts and
-//! associations are names that jobs give; none is kept, so lists of them are empty, and nothing can be added.
+//! `sacctmgr`: accounts, users, associations and QOS, which the controller keeps, and what else Slurm's accounting database
+//! would know.
 
+mod change;
+pub(crate) mod dump;
 mod fields;
+mod rows;
 mod runaway;
 
-use std::collections::BTreeSet;
 use std::io::Write;
 
-use spur_proto::v1::JobFilter;
+use spur_core::model::accounts::ask;
+use spur_proto::client::{CallError, Controller};
+use spur_proto::v1::ListAccountsRequest;
+use spur_proto::v1::accounts_row::Row as Record;
 
 use fields::{
-    ASSOCIATION, ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, QOS, QOS_SHOWN, TRES, Tres, USER,
-    USER_ASSOCIATION_SHOWN, USER_SHOWN, User, WCKEY, columns,
+    ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, QOS_SHOWN, TRES, Tres, USER_ASSOCIATION_SHOWN,
+    USER_SHOWN, WCKEY, columns,
 };
+use rows::Row;
 
 use super::{qos, query};
 use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::options::{CommandLine, Opt, Settled};
-use crate::session::{Session, whoami};
+use crate::session::Session;
 use crate::version::SLURM;
 
 /// What the options say.
@@ -79,8 +85,8 @@ const OPTIONS: &[SettingsOpt] = &[
 /// How it is called.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sacctmgr",
-    synopsis: "[OPTIONS] show|list ENTITY [where KEY=VALUE …] [format=FIELDS]",
-    about: "Shows the cluster, QOS, and the users that are known. Accounts and associations are not kept: any may be named.",
+    synopsis: "[OPTIONS] show|add|modify|delete ENTITY [[where] KEY=VALUE …] [set KEY=VALUE …], dump CLUSTER, load FILE",
+    about: "Shows, adds, changes and deletes accounts, users, associations and QOS.",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &[],
@@ -107,51 +113,60 @@ const ENTITIES: [&str; 16] = [
     "wckeys",
 ];
 
-/// What changes something in Slurm's database.
-const CHANGES: [&str; 11] = [
-    "add",
-    "archive",
-    "clear",
-    "create",
-    "delete",
-    "dump",
-    "load",
-    "modify",
-    "reconfigure",
-    "remove",
-    "shutdown",
-];
+/// Commands of Slurm's that there are not here.
+const REFUSED: [&str; 4] = ["archive", "clear", "reconfigure", "shutdown"];
 
-const NOT_KEPT: &str = "accounts, users and associations are not kept, and QOS are in spur.toml";
+const NOT_KEPT: &str = "it is not kept; accounts, users, associations and QOS are";
+
+/// Other columns that accounts are listed with beside their associations.
+const ACCOUNT_ASSOCIATION_SHOWN: &str = "account,description,organization,cluster,parentname,user,share,priority,grpjobs,\
+                                         grpnodes,grpcpus,grpmem,grpsubmitjobs,grpwall,grpcpumins,maxjobs,maxnodes,\
+                                         maxcpus,maxsubmitjobs,maxwall,maxcpumins,qos,defaultqos";
 
 /// What stands behind the entity.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Conditions {
     /// Names asked for, of the kind that the entity is.
     names: Vec<String>,
+    /// The other conditions, as they are written.
+    others: Vec<String>,
     format: Option<String>,
     associations: bool,
+    coordinators: bool,
+    deleted: bool,
+    tree: bool,
 }
 
 /// Reads `[where] KEY=VALUE …`, or a bare name.
-fn conditions(words: &[String]) -> Conditions {
+///
+/// # Errors
+/// Brackets in names that cannot be read.
+fn conditions(words: &[String]) -> Result<Conditions, Bare> {
     let mut conditions = Conditions::default();
     for word in words.iter().filter(|word| !word.eq_ignore_ascii_case("where")) {
-        let (key, value) = word.split_once('=').unwrap_or(("", word));
-        match key.to_ascii_lowercase().as_str() {
-            "format" => conditions.format = Some(value.to_owned()),
-            "" if value.to_ascii_lowercase().starts_with("with") => {
-                conditions.associations |= value.to_ascii_lowercase().starts_with("withassoc");
+        let lower = word.to_ascii_lowercase();
+        match lower.split_once('=').map_or(("", &*lower), |(key, value)| (key, value)) {
+            ("format" | "fields", _) => {
+                conditions.format = word.split_once('=').map(|(_, value)| value.to_owned());
             }
-            "" | "name" | "names" | "user" | "users" | "cluster" | "clusters" | "qos" => {
-                conditions.names.extend(query::list(value));
+            ("", option) if option.starts_with("witha") => conditions.associations = true,
+            ("", option) if option.starts_with("withc") => conditions.coordinators = true,
+            ("", option) if option.starts_with("withd") => conditions.deleted = true,
+            ("", "tree") => conditions.tree = true,
+            ("", option) if LEFT_OUT.iter().any(|known| known.starts_with(option)) && option.len() > 2 => {}
+            ("", _) => conditions.names.extend(ask::names(word).map_err(Bare)?),
+            ("name" | "names", _) => {
+                let value = word.split_once('=').map_or("", |(_, value)| value);
+                conditions.names.extend(ask::names(value.trim_matches(['\'', '"'])).map_err(Bare)?);
             }
-            // A condition on what nothing has.
-            _ => {}
+            _ => conditions.others.push(word.clone()),
         }
     }
-    conditions
+    Ok(conditions)
 }
+
+/// Options of lists that change nothing here: what they leave out is not inherited into the list, or is not there.
+const LEFT_OUT: [&str; 5] = ["withrawqoslevel", "withsubaccounts", "wolimits", "wopinfo", "woplimits"];
 
 /// The only entity that begins so.
 fn entity(word: &str) -> Option<&'static str> {
@@ -173,9 +188,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let Some((verb, rest)) = operands.split_first() else {
         return Err(Failure::new("no command given; write e.g. sacctmgr show qos").into());
     };
-    let verb = verb.to_ascii_lowercase();
-    match verb.as_str() {
-        "show" | "list" => {
+    let lower = verb.to_ascii_lowercase();
+    let is = |names: &[&str]| names.iter().any(|name| name.starts_with(&lower) && lower.len() > 1);
+    match lower.as_str() {
+        _ if is(&["show", "list"]) => {
             let text = list(session, &settings, rest).await?;
             write!(session.out, "{text}")?;
             Ok(0)
@@ -191,8 +207,18 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             Ok(0)
         }
         "exit" | "quit" | "quiet" | "verbose" => Ok(0),
-        _ if CHANGES.contains(&verb.as_str()) => {
-            Err(Bare(format!(" {verb}: not supported by Spur: {NOT_KEPT}")).into())
+        _ if is(&["add", "create"]) => change::run(session, &settings, change::read("add", rest)?).await,
+        _ if is(&["modify", "update"]) => {
+            change::run(session, &settings, change::read("modify", rest)?).await
+        }
+        _ if is(&["delete", "remove"]) => {
+            change::run(session, &settings, change::read("delete", rest)?).await
+        }
+        _ if is(&["dump"]) => dump::dump(session, rest).await,
+        _ if is(&["load"]) => dump::load(session, &settings, rest).await,
+        _ if REFUSED.contains(&lower.as_str()) => {
+            Err(Bare(format!(" {verb}: not supported by Spur: there is no accounting database to manage"))
+                .into())
         }
         _ => Err(Bare(format!("invalid keyword: {verb}")).into()),
     }
@@ -201,7 +227,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> anyhow::Result<String> {
     let (word, rest) = words.split_first().map_or(("", words), |(word, rest)| (word.as_str(), rest));
     let (word, joined) = word.split_once('=').map_or((word, None), |(word, name)| (word, Some(name)));
-    let mut conditions = conditions(rest);
+    let mut conditions = conditions(rest)?;
     conditions.names.extend(joined.map(str::to_owned));
     conditions.associations |= settings.associations;
     let known = entity(word);
@@ -210,23 +236,37 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
             settings.table(&CLUSTER, CLUSTER_SHOWN, &conditions, &cluster(session, &conditions).await?)?
         }
         Some("qos") => {
-            let mut all = qos::all(session).await?;
-            all.retain(|qos| conditions.names.is_empty() || conditions.names.contains(&qos.name));
-            settings.table(&QOS, QOS_SHOWN, &conditions, &all)?
-        }
-        Some("users") if conditions.associations => {
-            settings.table(&ASSOCIATION, USER_ASSOCIATION_SHOWN, &conditions, &[])?
+            let all =
+                records(session, "qos", &conditions.names, &conditions.others, (conditions.deleted, false))
+                    .await?;
+            let all = all.into_iter().filter_map(|record| match record {
+                Record::Qos(qos) => Some(qos),
+                _ => None,
+            });
+            let own: Vec<_> = rows::QOS.iter().chain(&rows::QOS_LIMITS).copied().collect();
+            settings.table(&own, QOS_SHOWN, &conditions, &all.collect::<Vec<_>>())?
         }
         Some("users") => {
-            settings.table(&USER, USER_SHOWN, &conditions, &users(session, &conditions).await?)?
+            let shown = if conditions.associations { USER_ASSOCIATION_SHOWN } else { USER_SHOWN };
+            tree_list(session, settings, "user", shown, &conditions).await?
+        }
+        Some("accounts") => {
+            let shown = if conditions.associations {
+                ACCOUNT_ASSOCIATION_SHOWN
+            } else {
+                "account,description,organization"
+            };
+            tree_list(session, settings, "account", shown, &conditions).await?
+        }
+        Some("associations") => {
+            // Slurm takes a bare name for nothing here.
+            let tree = if conditions.tree { "cluster,account%-20" } else { "cluster,account" };
+            let shown = ASSOCIATION_SHOWN.replacen("cluster,account", tree, 1);
+            tree_list(session, settings, "association", &shown, &conditions).await?
         }
         Some("tres") => {
             let all = [Tres("cpu", "", 1), Tres("mem", "", 2), Tres("node", "", 4), Tres("billing", "", 5)];
             settings.table(&TRES, "type,name,id", &conditions, &all)?
-        }
-        Some("associations") => settings.table(&ASSOCIATION, ASSOCIATION_SHOWN, &conditions, &[])?,
-        Some("accounts") => {
-            settings.table(&ASSOCIATION, "account,description,organization", &conditions, &[])?
         }
         Some("wckeys") => settings.table(&WCKEY, "wckey,cluster,user", &conditions, &[])?,
         Some("runawayjobs") => runaway::run(session, settings, &conditions).await?,
@@ -270,7 +310,13 @@ impl Settings {
 /// This cluster, if it is among those asked for.
 async fn cluster(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Cluster>> {
     let name = query::cluster_name(session).await?;
-    if !conditions.names.is_empty() && !conditions.names.contains(&name) {
+    let others = conditions.others.iter().filter_map(|word| word.split_once('='));
+    let others = others.filter(|(key, _)| "clusters".starts_with(&key.to_ascii_lowercase()));
+    let mut named = others
+        .flat_map(|(_, names)| names.split(','))
+        .chain(conditions.names.iter().map(|name| &**name))
+        .peekable();
+    if named.peek().is_some() && !named.any(|named| named == name) {
         return Ok(Vec::new());
     }
     let qos: Vec<String> = qos::all(session).await?.into_iter().map(|qos| qos.name).collect();
@@ -280,15 +326,68 @@ async fn cluster(session: &mut Session, conditions: &Conditions) -> anyhow::Resu
     Ok(vec![Cluster { name, host, port: port.to_owned(), qos: qos.join(",") }])
 }
 
-/// Users with jobs that the controller remembers, whoever asks, and root.
-async fn users(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<User>> {
-    let filter = JobFilter { states: vec!["all".into()], ..JobFilter::default() };
-    let jobs = query::jobs(session.connection()?, filter).await?;
-    let mut names: BTreeSet<String> = jobs.into_iter().map(|job| job.user).collect();
-    names.extend(["root".to_owned(), whoami().user]);
-    names.retain(|name| conditions.names.is_empty() || conditions.names.contains(name));
-    let admin = |name: &str| if name == "root" { "Administrator" } else { "None" };
-    Ok(names.into_iter().map(|name| User { admin: admin(&name), name }).collect())
+/// Records of the policy tree: of what kind, under what conditions, with what is deleted or not, and with associations or
+/// not.
+pub(crate) async fn records(
+    session: &mut Session,
+    entity: &str,
+    names: &[String],
+    conditions: &[String],
+    (with_deleted, with_associations): (bool, bool),
+) -> anyhow::Result<Vec<Record>> {
+    let request = ListAccountsRequest {
+        entity: entity.to_owned(),
+        names: names.to_vec(),
+        conditions: conditions.to_vec(),
+        with_deleted,
+        with_associations,
+    };
+    let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
+    let pages = session.connection()?.list(request, call).await;
+    let pages = pages.map_err(|error| match error {
+        CallError::Refused { message, .. } => anyhow::Error::from(Bare(message)),
+        error => error.into(),
+    })?;
+    Ok(pages.into_iter().flat_map(|page| page.rows).filter_map(|row| row.row).collect())
+}
+
+/// A list of accounts, users or associations.
+async fn tree_list(
+    session: &mut Session,
+    settings: &Settings,
+    entity: &str,
+    shown: &str,
+    conditions: &Conditions,
+) -> anyhow::Result<String> {
+    let Conditions { names, others, associations, coordinators, deleted, tree, .. } = conditions;
+    let all = records(session, entity, names, others, (*deleted, *associations)).await?;
+    let cluster = query::cluster_name(session).await?;
+    let mut found: Vec<Row> = Vec::new();
+    let mut owner = Row { cluster, tree: *tree, ..Row::default() };
+    let mut alone = false;
+    for record in all {
+        match record {
+            Record::Association(association) => {
+                alone = false;
+                found.push(Row { association: Some(association), ..owner.clone() });
+            }
+            Record::Account(account) => {
+                found.extend(alone.then(|| owner.clone()));
+                owner = Row { account: Some(account), ..owner };
+                alone = true;
+            }
+            Record::User(user) => {
+                found.extend(alone.then(|| owner.clone()));
+                owner = Row { user: Some(user), ..owner };
+                alone = true;
+            }
+            Record::Qos(_) => {}
+        }
+    }
+    found.extend(alone.then_some(owner));
+    let shown = if *coordinators { format!("{shown},coordinators") } else { shown.to_owned() };
+    let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
+    settings.table(&own, &shown, conditions, &found)
 }
 
 async fn configuration(session: &mut Session) -> anyhow::Result<String> {
@@ -325,22 +424,25 @@ mod tests {
     #[test]
     fn conditions_are_read() {
         let words: Vec<String> =
-            ["where", "user=a,b", "format=account%30", "withassoc", "partition=x"].map(str::to_owned).into();
+            ["where", "name=a,b", "format=account%30", "withassoc", "partition=x"].map(str::to_owned).into();
         let wanted = Conditions {
             names: vec!["a".into(), "b".into()],
+            others: vec!["partition=x".into()],
             format: Some("account%30".into()),
             associations: true,
+            ..Conditions::default()
         };
-        assert_eq!(conditions(&words), wanted);
+        assert_eq!(conditions(&words), Ok(wanted));
     }
 
     #[test]
     fn what_is_shown_by_default_is_there() {
         assert!(Report::of(&columns(&CLUSTER), CLUSTER_SHOWN).is_ok());
-        assert!(Report::of(&columns(&QOS), QOS_SHOWN).is_ok());
-        assert!(Report::of(&columns(&USER), USER_SHOWN).is_ok());
-        for shown in [ASSOCIATION_SHOWN, USER_ASSOCIATION_SHOWN] {
-            assert!(Report::of(&columns(&ASSOCIATION), shown).is_ok());
+        let qos: Vec<_> = rows::QOS.iter().chain(&rows::QOS_LIMITS).copied().collect();
+        assert!(Report::of(&columns(&qos), QOS_SHOWN).is_ok());
+        let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
+        for shown in [ASSOCIATION_SHOWN, USER_ASSOCIATION_SHOWN, USER_SHOWN, ACCOUNT_ASSOCIATION_SHOWN] {
+            assert!(Report::of(&columns(&own), shown).is_ok(), "{shown}");
         }
     }
 }

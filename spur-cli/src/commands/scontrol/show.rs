@@ -15,7 +15,7 @@ use super::{
     Settings, bare, hostnames, meant, ping, show_assoc, show_config, show_host, show_job, show_license,
     show_node, show_partition, show_reservation, show_step, show_topology, update,
 };
-use crate::commands::{gres, qos, query};
+use crate::commands::{gres, query};
 use crate::error::{FAILURE, Failure};
 use crate::format::fields::step;
 use crate::format::{Show, json};
@@ -115,7 +115,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         "aliases" => show_host::aliases(session, name).await?.into(),
         "assoc_mgr" => {
             let wanted = show_assoc::wanted(names)?;
-            show_assoc::text(&wanted, &qos::all(session).await?).into()
+            show_assoc::page(session, &wanted).await?.into()
         }
         // There are none, and Slurm says nothing of them either where there are none.
         "bbstat" | "burstbuffer" | "dwstat" | "federation" => Shown::default(),

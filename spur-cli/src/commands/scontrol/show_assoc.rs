@@ -1,16 +1,24 @@
-//! `scontrol show assoc_mgr`: users and associations, of which there are none, and QOS.
+//! `scontrol show assoc_mgr`: users, associations and QOS, as the controller keeps them.
 
 use std::fmt::Write;
 
-use crate::commands::qos::Qos;
+use spur_proto::v1::accounts_row::Row;
+use spur_proto::v1::{AssociationRecord, LimitValue, QosRecord, UserRecord};
+
+use crate::commands::sacctmgr::records;
 use crate::error::Failure;
+use crate::session::Session;
 
 /// Which records are shown.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     users: bool,
     associations: bool,
     qos: bool,
+    /// Names of users; empty: all.
+    users_named: Vec<String>,
+    /// Names of accounts; empty: all.
+    accounts: Vec<String>,
     /// Names of QOS; empty: all.
     names: Vec<String>,
 }
@@ -20,7 +28,7 @@ pub(super) struct Wanted {
 /// # Errors
 /// Another word, or flag.
 pub(super) fn wanted(words: &[String]) -> Result<Wanted, Failure> {
-    let mut wanted = Wanted { users: true, associations: true, qos: true, names: Vec::new() };
+    let mut wanted = Wanted { users: true, associations: true, qos: true, ..Wanted::default() };
     for word in words {
         let wrong = || {
             Failure::new(format!(
@@ -30,8 +38,8 @@ pub(super) fn wanted(words: &[String]) -> Result<Wanted, Failure> {
         let (key, value) = word.split_once('=').ok_or_else(wrong)?;
         let items = value.split(',').filter(|item| !item.is_empty());
         match key.to_ascii_lowercase().as_str() {
-            // There is nobody among whom to choose.
-            "users" | "user" | "accounts" | "account" => {}
+            "users" | "user" => wanted.users_named.extend(items.map(str::to_owned)),
+            "accounts" | "account" => wanted.accounts.extend(items.map(str::to_lowercase)),
             "qos" => wanted.names.extend(items.map(str::to_owned)),
             "flags" | "flag" => {
                 (wanted.users, wanted.associations, wanted.qos) = (false, false, false);
@@ -55,34 +63,78 @@ pub(super) fn wanted(words: &[String]) -> Result<Wanted, Failure> {
 }
 
 /// The page.
-pub(super) fn text(wanted: &Wanted, all: &[Qos]) -> String {
+///
+/// # Errors
+/// What the controller refuses, or no answer.
+pub(super) async fn page(session: &mut Session, wanted: &Wanted) -> anyhow::Result<String> {
+    let mut all = Vec::new();
+    let kinds = [("user", wanted.users), ("association", wanted.associations), ("qos", wanted.qos)];
+    for (entity, _) in kinds.into_iter().filter(|(_, wanted)| *wanted) {
+        all.extend(records(session, entity, &[], &[], (false, false)).await?);
+    }
+    Ok(text(wanted, &all))
+}
+
+fn text(wanted: &Wanted, all: &[Row]) -> String {
+    let is = |names: &[String], name: &str| names.is_empty() || names.iter().any(|named| named == name);
     let mut text = "Current Association Manager state\n".to_owned();
-    if wanted.users {
-        text.push_str("\nNo users currently cached in Slurm.\n");
-    }
-    if wanted.associations {
-        text.push_str("\nNo associations currently cached in Slurm.\n");
-    }
-    if !wanted.qos {
-        return text;
-    }
-    let chosen: Vec<(usize, &Qos)> = (1..)
-        .zip(all)
-        .filter(|(_, qos)| wanted.names.is_empty() || wanted.names.contains(&qos.name))
-        .collect();
-    if chosen.is_empty() {
-        text.push_str("\nNo QOS currently cached in Slurm.\n");
-        return text;
-    }
-    text.push_str("\nQOS Records\n\n");
-    for (number, qos) in chosen {
-        let _ = write!(
-            text,
-            "QOS={}({number})\n    MaxWallPJ={}\n    Preempt={}\n    PreemptMode={}\n    Priority={}\n",
-            qos.name, qos.max_wall, qos.preempt, qos.preempt_mode, qos.priority
-        );
+    let users = all.iter().filter_map(|row| match row {
+        Row::User(user) if is(&wanted.users_named, &user.name) => Some(of_user(user)),
+        _ => None,
+    });
+    let associations = all.iter().filter_map(|row| match row {
+        Row::Association(own) if is(&wanted.users_named, &own.user) && is(&wanted.accounts, &own.account) => {
+            Some(of_association(own))
+        }
+        _ => None,
+    });
+    let qos = all.iter().filter_map(|row| match row {
+        Row::Qos(qos) if is(&wanted.names, &qos.name) => Some(of_qos(qos)),
+        _ => None,
+    });
+    let (users, associations, qos): (String, String, String) =
+        (users.collect(), associations.collect(), qos.collect());
+    for (wanted, name, none, records) in [
+        (wanted.users, "User", "users", users),
+        (wanted.associations, "Association", "associations", associations),
+        (wanted.qos, "QOS", "QOS", qos),
+    ] {
+        let _ = match (wanted, records.is_empty()) {
+            (false, _) => Ok(()),
+            (true, true) => write!(text, "\nNo {none} currently cached in Slurm.\n"),
+            (true, false) => write!(text, "\n{name} Records\n\n{records}"),
+        };
     }
     text
+}
+
+fn of_user(user: &UserRecord) -> String {
+    let UserRecord { name, default_account, admin_level, .. } = user;
+    format!("UserName={name} DefAccount={default_account} DefWckey= AdminLevel={admin_level}\n")
+}
+
+fn of_association(own: &AssociationRecord) -> String {
+    let AssociationRecord { account, user, partition, id, shares, .. } = own;
+    let (qos, default, parent) = (own.qos.join(","), &own.default_qos, &own.parent);
+    let limits = limits(&own.limits);
+    format!(
+        "Account={account} UserName={user} Partition={partition} ID={id}\n    SharesRaw={shares}\n    ParentAccount={parent}\n    \
+         QOS={qos} DefQOS={default}\n{limits}"
+    )
+}
+
+fn of_qos(qos: &QosRecord) -> String {
+    let QosRecord { name, id, preempt_mode, priority, .. } = qos;
+    let (preempt, limits) = (qos.preempt.join(","), limits(&qos.limits));
+    format!(
+        "QOS={name}({id})\n    Preempt={preempt}\n    PreemptMode={preempt_mode}\n    Priority={priority}\n{limits}"
+    )
+}
+
+/// A line for the limits that are set.
+fn limits(limits: &[LimitValue]) -> String {
+    let limits = limits.iter().map(|limit| format!(" {}={}", limit.name, limit.value)).collect::<String>();
+    if limits.is_empty() { limits } else { format!("   {limits}\n") }
 }
 
 #[cfg(test)]
@@ -95,10 +147,10 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_is_shown() {
-        let all = [
-            Qos { name: "high".into(), priority: 7, ..Qos::default() },
-            Qos { name: "low".into(), ..Qos::default() },
-        ];
+        let qos = |name: &str, id, priority| {
+            Row::Qos(QosRecord { name: name.into(), id, priority, ..QosRecord::default() })
+        };
+        let all = [qos("high", 1, 7), qos("low", 2, 0)];
         let shown = |line: &str| text(&wanted(&words(line)).unwrap(), &all);
         assert!(shown("").contains("No users") && shown("").contains("QOS=low(2)"));
         let high = shown("flags=qos qos=high");

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
-use spur_core::model::config::{Backfill, Correct, Order, Policy, Predict};
+use spur_core::model::config::{Backfill, Correct, Order, Policy, Predict, QosConfig};
 use spur_core::sim::PassMode;
 use spur_core::text::ParseError;
 use spur_core::text::time::Seconds;
 
+use crate::commands::sacctmgr::dump;
 use crate::options::{CommandLine, Opt};
 
 /// The options, folded.
@@ -38,7 +39,7 @@ pub(in crate::commands) struct Args {
 }
 
 /// What overrides `[scheduler]`, of the first configuration and of those that a workload puts in force later.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Overrides {
     backfill: Option<Backfill>,
     order: Option<Order>,
@@ -46,10 +47,15 @@ pub(super) struct Overrides {
     correct: Option<Correct>,
     depth: Option<u32>,
     max_wait: Option<Seconds>,
+    /// `--policy`: the QOS, instead of those of the configuration.
+    qos: Option<Vec<QosConfig>>,
 }
 
 impl Overrides {
     pub(super) fn apply(&self, policy: &mut Policy) {
+        if let Some(qos) = &self.qos {
+            policy.qos.clone_from(qos);
+        }
         let scheduler = &mut policy.scheduler;
         scheduler.backfill = self.backfill.unwrap_or(scheduler.backfill);
         scheduler.order = self.order.unwrap_or(scheduler.order);
@@ -134,6 +140,11 @@ const OPTIONS: &[SimOpt] = &[
     ),
     SimOpt::value("seed", None, "N", "what the model draws from; 1 without", |args, value| {
         args.seed = Some(parsed(value)?);
+        Ok(())
+    }),
+    SimOpt::value("policy", None, "FILE", "the QOS, from a file of sacctmgr dump withqos", |args, value| {
+        let text = std::fs::read_to_string(value).map_err(|error| format!("cannot read {value}: {error}"))?;
+        args.scheduler.qos = Some(dump::qos_of(&text).map_err(|problem| format!("{value}: {problem}"))?);
         Ok(())
     }),
     SimOpt::value("backfill", None, "MODE", "easy, conservative or none", |args, value| {

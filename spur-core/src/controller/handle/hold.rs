@@ -15,7 +15,7 @@ pub(super) fn check(
     jobs: &[JobRef<JobId>],
     by_user: bool,
 ) -> Sorted<Hold> {
-    let by = if by_user || !caller.operator { Hold::User } else { Hold::Admin };
+    let by = if by_user || !caller.is_operator() { Hold::User } else { Hold::Admin };
     sort_whole(cluster, caller, jobs, |job| match &job.phase {
         Phase::Pending(pending) => Ok(pending.hold.filter(|hold| hold.is_operators()).unwrap_or(by)),
         Phase::Running { .. } | Phase::Suspended(_) => Err(Reject::NotPending),

@@ -1,5 +1,7 @@
 //! One file for each verb: `check` decides or refuses, `enact` emits.
 
+mod account;
+pub(super) mod accounts;
 mod cancel;
 mod clock;
 mod condition;
@@ -33,6 +35,7 @@ mod unsupported;
 mod update_job;
 mod update_nodes;
 
+pub use accounts::{MOST_AT_ONCE, preview};
 pub use register::kept_by_host;
 
 use std::sync::Arc;
@@ -55,6 +58,7 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
         Input::Begin { .. }
             | Input::Clock(_)
             | Input::NewHistory { .. }
+            | Input::FileQos(_)
             | Input::Registered { .. }
             | Input::Command { command: Command::Reconfigure(_), .. }
     );
@@ -63,7 +67,10 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
     }
     let now = ctx.now();
     match input {
-        Input::Command { caller, command: wanted, .. } => command(ctx, &caller, wanted),
+        Input::Command { caller, command: wanted, .. } => {
+            let caller = ctx.cluster().recognize(caller);
+            command(ctx, &caller, wanted)
+        }
         Input::Start(start) => run(ctx, |all| start::check(all, now, &start), start::enact),
         Input::Preempt(preemption) => run(ctx, |all| preempt::check(all, now, &preemption), preempt::enact),
         Input::Promise { job, start } => {
@@ -97,6 +104,7 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             Ok(condition::enact(ctx, id, decision))
         }
         Input::Begin { history, reign, accounting } => Ok(history::begin(ctx, history, reign, accounting)),
+        Input::FileQos(file) => Ok(accounts::begin(ctx, &file)),
         Input::NewHistory { history, adopted, last_job } => {
             Ok(history::renew(ctx, history, adopted, last_job))
         }
@@ -121,6 +129,11 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
     clock::read(ctx.cluster().clock(), &mut command);
     let (by, now) = (caller.owner.uid, ctx.now());
     match command {
+        Command::ChangeAccounts { ask, shown } => {
+            let user = Arc::clone(&caller.owner.user);
+            let enact = |ctx: &mut Ctx<'_>, decision| accounts::enact(ctx, user, decision);
+            run(ctx, |all| accounts::check(all, caller, &ask, shown.as_deref()), enact)
+        }
         Command::Submit(new) => run(ctx, |all| submit::check(all, now, caller, *new), submit::enact),
         Command::Cancel { jobs } => {
             let enact = |ctx: &mut Ctx<'_>, decision| cancel::enact(ctx, by, decision);
@@ -208,5 +221,5 @@ fn run<D>(
 /// A job that the caller may change.
 fn owned<'a>(cluster: &'a Cluster, caller: &Caller, id: JobId) -> Result<&'a Job, Reject> {
     let job = cluster.job(id).ok_or(Reject::InvalidJobId)?;
-    if caller.may_change(&job.spec.owner) { Ok(job) } else { Err(Reject::AccessDenied) }
+    if cluster.may_change(caller, &job.spec) { Ok(job) } else { Err(Reject::AccessDenied) }
 }

@@ -24,7 +24,7 @@ pub(super) fn check_new(
     names: &[Arc<str>],
     settings: &[(Arc<str>, Arc<str>)],
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let mut config = NodeConfig { weight: 1, ..NodeConfig::default() };
@@ -81,7 +81,7 @@ pub(super) fn check_gone(
     caller: &Caller,
     names: &[Arc<str>],
 ) -> Result<Vec<NodeId>, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let mut gone = Vec::with_capacity(names.len());

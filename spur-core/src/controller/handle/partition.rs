@@ -27,7 +27,7 @@ pub(super) fn check_new(
     name: &str,
     settings: &Settings,
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     if cluster.partition(name).is_some() {
@@ -48,7 +48,7 @@ pub(super) fn check(
     name: &str,
     settings: &Settings,
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let before = &cluster.partition(name).ok_or_else(|| unknown(cluster, name))?.config;
@@ -83,7 +83,7 @@ fn changed(
 
 /// A partition can go when no job that has not ended names it, nor another partition or a reservation.
 pub(super) fn check_gone(cluster: &Cluster, caller: &Caller, name: &str) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let partition = cluster.partition(name).ok_or_else(|| unknown(cluster, name))?;

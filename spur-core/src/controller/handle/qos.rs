@@ -4,16 +4,48 @@ use std::sync::Arc;
 
 use super::super::Reject;
 use crate::cluster::{Cluster, Partition};
+use crate::model::accounts::NORMAL;
 use crate::model::caller::Caller;
-use crate::model::config::QosConfig;
+use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
 use crate::text::nearest::nearest;
 
-/// The QOS of a job that names none in these partitions: the default of the first of them that has one, or else the
-/// cluster's.
-pub(super) fn default(cluster: &Cluster, partitions: &[&Partition]) -> Option<Arc<str>> {
-    let of_partition = partitions.iter().find_map(|partition| partition.config.default_qos.as_ref());
-    of_partition.or(cluster.policy().scheduler.default_qos.as_ref()).cloned()
+/// The QOS of a job: the one that it names, the default of its association, that of the first of its partitions that has
+/// one, that of the cluster, or `normal` where QOS are enforced.
+pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSpec) -> Option<Arc<str>> {
+    let of_partition = || partitions.iter().find_map(|partition| partition.config.default_qos.clone());
+    let of_cluster = || cluster.policy().scheduler.default_qos.clone();
+    let normal = || cluster.enforces(AccountingEnforce::Qos).then(|| NORMAL.into());
+    let named = spec.qos.clone().or_else(|| of_association(cluster, spec));
+    named.or_else(of_partition).or_else(of_cluster).or_else(normal)
+}
+
+/// The default QOS of a job's association, where associations are enforced.
+fn of_association(cluster: &Cluster, spec: &JobSpec) -> Option<Arc<str>> {
+    let enforced = cluster.enforces(AccountingEnforce::Associations);
+    let partition = spec.partitions.first().filter(|_| enforced)?;
+    cluster.accounts().default_qos_of(cluster.association_of(spec, partition)?)
+}
+
+/// Where QOS are enforced a job needs one that its association may have.
+fn enforce(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+    if !cluster.enforces(AccountingEnforce::Qos) {
+        return Ok(());
+    }
+    for partition in &spec.partitions {
+        let Some(association) = cluster.association_of(spec, partition) else { continue };
+        let open = cluster.accounts().qos_of(association);
+        if !spec.qos.as_ref().is_some_and(|name| open.contains(name)) {
+            let named = spec.qos.as_deref().unwrap_or("none");
+            let open: Vec<&str> = open.iter().map(|name| &**name).collect();
+            let (user, account) = (&spec.owner.user, &association.account);
+            let open = if open.is_empty() { "none".to_owned() } else { open.join(", ") };
+            return Err(Reject::InvalidQos(format!(
+                "'{named}' is not open to user {user} in account {account}; QOS open to him there: {open}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The components of a het job have one QOS: those behind the first that name none have that of the `first`.
@@ -43,7 +75,8 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, spec: &JobSpec) -> Resul
     if let Some(name) = named.filter(|name| !policy.knows_qos(Some(name))) {
         return Err(unknown(&policy.qos, name));
     }
-    policy.qos_of(named).map_or(Ok(()), |qos| admit(qos, caller, spec))
+    policy.qos_of(named).map_or(Ok(()), |qos| admit(qos, caller, spec))?;
+    enforce(cluster, spec)
 }
 
 fn unknown(known: &[QosConfig], name: &str) -> Reject {

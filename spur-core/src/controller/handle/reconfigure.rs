@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use super::unsupported;
-use crate::cluster::{Cluster, Event};
+use super::{accounts, unsupported};
+use crate::cluster::{AccountChange, Cluster, Event};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
-use crate::model::config::Policy;
+use crate::model::config::{Policy, QosConfig};
 use crate::model::fabric::Fabric;
 use crate::sched::licensed;
 use crate::text::hostlist::HostList;
@@ -17,6 +17,8 @@ use crate::text::time::Time;
 pub(super) struct Decision {
     /// `None` when nothing has changed.
     policy: Option<Arc<Policy>>,
+    /// The sections `[[qos]]`, if the policy tree has to be compared with them anew.
+    file_qos: Option<Vec<QosConfig>>,
     changes: Vec<String>,
 }
 
@@ -27,11 +29,13 @@ pub(super) fn check(
     caller: &Caller,
     policy: Arc<Policy>,
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
+    let (policy, told) = with_qos_of_tree(cluster, policy);
+    let file_qos = told.file;
     if policy == *cluster.policy() {
-        return Ok(Decision { policy: None, changes: Vec::new() });
+        return Ok(Decision { policy: None, file_qos, changes: told.sentences });
     }
     // Only names matter for judging a topology; the numbers that count are allotted when the policy is applied.
     let nodes: Vec<(NodeId, &str)> =
@@ -46,18 +50,44 @@ pub(super) fn check(
         return Err(Reject::InvalidPolicy(faults.join("\n")));
     }
     let mut changes = changes(cluster.policy(), &policy);
+    changes.extend(told.sentences);
     changes.extend(undone(cluster, &policy));
     changes.extend(cluster.edits_undone_by(&policy));
     changes.extend(licensed::short_of(cluster, now, &policy.licenses));
     changes.extend(unsupported::of_policy(&policy));
-    Ok(Decision { policy: Some(policy), changes })
+    Ok(Decision { policy: Some(policy), file_qos, changes })
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     if let Some(policy) = decision.policy {
         ctx.emit(Event::PolicyChanged { policy, keeps_edits: true });
     }
+    if let Some(file) = decision.file_qos {
+        ctx.emit(Event::AccountsChanged {
+            by: "spurctld".into(),
+            changes: vec![AccountChange::FileQos(file)],
+        });
+    }
     Reply::Reconfigured { changes: decision.changes }
+}
+
+/// What the policy tree makes of the sections `[[qos]]`.
+struct FileQos {
+    /// The sections, if they are not those of before.
+    file: Option<Vec<QosConfig>>,
+    sentences: Vec<String>,
+}
+
+/// A policy with the QOS of the policy tree, once that has begun; the file's have no effect then, and whoever changes them
+/// is told of the command that does.
+fn with_qos_of_tree(cluster: &Cluster, policy: Arc<Policy>) -> (Arc<Policy>, FileQos) {
+    if !cluster.accounts().has_begun() {
+        return (policy, FileQos { file: None, sentences: Vec::new() });
+    }
+    let sentences = accounts::compare(cluster, &policy.qos);
+    let file = (*cluster.accounts().file_qos() != *policy.qos).then(|| policy.qos.clone());
+    let qos = cluster.policy().qos.clone();
+    (Arc::new(Policy { qos, ..Policy::clone(&policy) }), FileQos { file, sentences })
 }
 
 /// Nodes that count as being where the file has them again, although an operator had moved them.

@@ -14,7 +14,7 @@ pub(super) struct Held(bool);
 /// Releasing a job that is not held does nothing, as with Slurm.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) -> Sorted<Held> {
     sort_whole(cluster, caller, jobs, |job| match &job.phase {
-        Phase::Pending(pending) if pending.hold.is_some_and(Hold::is_operators) && !caller.operator => {
+        Phase::Pending(pending) if pending.hold.is_some_and(Hold::is_operators) && !caller.is_operator() => {
             Err(Reject::AccessDenied)
         }
         Phase::Pending(pending) => Ok(Held(pending.hold.is_some())),

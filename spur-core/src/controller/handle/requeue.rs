@@ -25,7 +25,7 @@ pub(super) fn check(
     jobs: &[JobRef<JobId>],
     hold: bool,
 ) -> Sorted<Decision> {
-    let by = if caller.operator { Hold::Admin } else { Hold::User };
+    let by = if caller.is_operator() { Hold::Admin } else { Hold::User };
     let (mut leaders, problems) = components(cluster, jobs);
     leaders.retain(|named| !cluster.job(named.job).is_some_and(|job| job.spec.is_follower()));
     let mut sorted = sort(cluster, caller, &leaders, |job| match &job.phase {

@@ -29,7 +29,7 @@ pub(super) fn check_new(
     caller: &Caller,
     ask: &ReservationAsk,
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let missing = |what: &str| Reject::Invalid(format!("{what} must be given.  No reservation created."));
@@ -87,7 +87,7 @@ pub(super) fn check_changed(
     caller: &Caller,
     ask: &ReservationAsk,
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let known = named(cluster, ask.name.as_deref().unwrap_or_default())?;
@@ -164,7 +164,7 @@ pub(super) fn enact_changed(ctx: &mut Ctx<'_>, Decision(reservation): Decision) 
 pub(super) fn check_gone(cluster: &Cluster, caller: &Caller, name: &str) -> Result<Decision, Reject> {
     let known = named(cluster, name)?;
     let may = known.has(Flag::UserDelete) && known.admits(&caller.owner, None);
-    if !caller.operator && !may {
+    if !caller.is_operator() && !may {
         return Err(Reject::AccessDenied);
     }
     if let Some(job) = cluster.running_in(name).next() {

@@ -127,6 +127,9 @@ pub(super) fn proposed<'a>(
     if !cluster.policy().knows_qos(job.spec.qos.as_deref()) {
         return stale("its QOS is gone");
     }
+    if !cluster.has_association(&job.spec, partition.name()) {
+        return stale("its association is gone");
+    }
     if let Some(limit) = partition.config.limit(&job.spec) {
         return stale(&limit.sentence(&partition.config, &job.spec));
     }

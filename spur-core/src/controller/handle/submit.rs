@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
-use super::{partition, qos, reservation};
+use super::{account, partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::{ArrayTaskId, JobId};
 use crate::model::caller::Caller;
@@ -132,16 +132,16 @@ fn resolve(
     let Submission { mut spec, time_limit, requeue, rest: _ } = submission;
     spec.owner = Arc::clone(&caller.owner);
     // As with Slurm the job is taken all the same.
-    let forbidden = spec.priority.take_if(|_| !caller.operator);
+    let forbidden = spec.priority.take_if(|_| !caller.is_operator());
     let without_priority = forbidden.map(|_| {
         "only operators may set --priority, and it is left out; use --nice to lower your own job's".to_owned()
     });
-    if spec.wants_reboot() && !caller.operator {
+    if spec.wants_reboot() && !caller.is_operator() {
         return Err(Reject::Invalid(
             "Access/permission denied: rebooting of nodes is only allowed for admins".to_owned(),
         ));
     }
-    if spec.nice < 0 && !caller.operator {
+    if spec.nice < 0 && !caller.is_operator() {
         return Err(Reject::Invalid("only operators may raise a priority with a negative --nice".to_owned()));
     }
     let reboots = boot_first(cluster, &mut spec);
@@ -153,7 +153,8 @@ fn resolve(
     }
     stand_in(cluster, &mut spec);
     let partitions = partitions(cluster, &spec)?;
-    spec.qos = spec.qos.or_else(|| qos::default(cluster, &partitions));
+    account::fill_in(cluster, &mut spec);
+    spec.qos = qos::default(cluster, &partitions, &spec);
     let qos = cluster.policy().qos_of(spec.qos.as_deref());
     let wall = qos.and_then(|qos| qos.max_wall).unwrap_or(TimeLimit::Unlimited);
     spec.qos = qos.map(|qos| Arc::clone(&qos.name)).or(spec.qos);
@@ -282,6 +283,7 @@ pub(super) fn judge(
     for partition in partitions(cluster, spec)? {
         admit(partition, caller, spec)?;
     }
+    account::check(cluster, spec)?;
     qos::check(cluster, caller, spec)?;
     let forbids = spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
     if forbids && !cluster.policy().preempt.jobs_may_forbid {

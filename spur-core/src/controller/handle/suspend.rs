@@ -19,7 +19,7 @@ pub(super) fn check(
     caller: &Caller,
     jobs: &[JobRef<JobId>],
 ) -> Result<Sorted<Doable>, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     Ok(sort_whole(cluster, caller, jobs, |job| match &job.phase {
@@ -46,7 +46,7 @@ pub(super) fn check_resume(
     caller: &Caller,
     jobs: &[JobRef<JobId>],
 ) -> Result<Sorted<Doable>, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     Ok(sort_whole(cluster, caller, jobs, |job| match &job.phase {

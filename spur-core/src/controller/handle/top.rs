@@ -43,7 +43,7 @@ pub(super) fn check(
     caller: &Caller,
     jobs: &[JobRef<JobId>],
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     if cluster.policy().scheduler.order != Order::Multifactor {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::target::{Sorted, Target, sort};
-use super::{owned, qos, submit};
+use super::{account, owned, qos, submit};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -53,7 +53,7 @@ pub(super) fn check(
     if doable.is_empty() && !problems.is_empty() {
         return Err(problems.swap_remove(0).1);
     }
-    let by = if caller.operator { Hold::Admin } else { Hold::User };
+    let by = if caller.is_operator() { Hold::Admin } else { Hold::User };
     Ok(Decision { changes: shared(doable), problems, by })
 }
 
@@ -65,7 +65,7 @@ fn of_het_job(
     named: &Job,
     changes: &[JobChange],
 ) -> Result<Decision, Reject> {
-    let by = if caller.operator { Hold::Admin } else { Hold::User };
+    let by = if caller.is_operator() { Hold::Admin } else { Hold::User };
     let (id, follows) = (named.id, named.spec.is_follower());
     if let Some(het) = named.spec.het.as_deref().filter(|_| follows)
         && changes.iter().any(|change| change.reach() == Reach::Whole)
@@ -140,7 +140,7 @@ fn changed(
             if pending.is_some_and(|pending| pending.hold.is_some()) {
                 return Err(Reject::Held);
             }
-            if !caller.operator
+            if !caller.is_operator()
                 && let Some(nice) = as_nice(cluster, now, job, *priority)
             {
                 spec.nice = nice;
@@ -152,7 +152,7 @@ fn changed(
         }
         match change {
             JobChange::End(end) => spec.time_limit = until(now, job, *end)?,
-            JobChange::AdminComment(_) if !caller.operator => return Err(Reject::AccessDenied),
+            JobChange::AdminComment(_) if !caller.is_operator() => return Err(Reject::AccessDenied),
             _ => {}
         }
         if matches!(change, JobChange::ArrayTaskThrottle(_)) && job.array.is_none() {
@@ -166,7 +166,7 @@ fn changed(
     if pending.is_some() && spec.partitions != job.spec.partitions {
         defaults(cluster, job, &mut spec);
     }
-    if !caller.operator {
+    if !caller.is_operator() {
         let longer = longer(spec.time_limit, job.spec.time_limit);
         // As with Slurm: what its owner made nicer may be less so again.
         let raised = spec.nice < job.spec.nice.min(0) || spec.priority > job.spec.priority;
@@ -218,9 +218,11 @@ fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32
 
 /// A job that gives its QOS up has the default again. One that runs has to be admitted by the new one like any other.
 fn requalify(cluster: &Cluster, caller: &Caller, spec: &mut JobSpec) -> Result<(), Reject> {
+    account::fill_in(cluster, spec);
+    account::check(cluster, spec)?;
     if spec.qos.is_none() {
         let partitions: Vec<_> = spec.partitions.iter().filter_map(|name| cluster.partition(name)).collect();
-        spec.qos = qos::default(cluster, &partitions);
+        spec.qos = qos::default(cluster, &partitions, spec);
     }
     qos::check(cluster, caller, spec)
 }

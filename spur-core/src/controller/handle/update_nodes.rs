@@ -26,7 +26,7 @@ pub(super) fn check(
     names: &[Arc<str>],
     change: NodeChange,
 ) -> Result<Decision, Reject> {
-    if !caller.operator {
+    if !caller.is_operator() {
         return Err(Reject::AccessDenied);
     }
     let needs_reason = matches!(change.state, Some(NodeStateChange::Down | NodeStateChange::Drain));

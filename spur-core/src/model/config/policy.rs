@@ -65,6 +65,8 @@ pub struct JobPolicy {
     pub enforce_part_limits: EnforcePartLimits,
     /// `private_data`: what is hidden from everybody but operators; in order, each once.
     pub private_data: Vec<Private>,
+    /// `accounting_storage_enforce`: the parts of the policy tree that are enforced; in order, each once.
+    pub accounting_enforce: Vec<AccountingEnforce>,
     /// `prolog_slurmctld`: what the controller runs before anything of a job is launched.
     pub prolog_slurmctld: Option<Arc<str>>,
     /// `epilog_slurmctld`: what it runs when the end of a job is decided.
@@ -86,8 +88,8 @@ pub enum EnforcePartLimits {
     All,
 }
 
-/// `private_data`: what may be hidden, by Slurm's names. Of accounts, events, usage and users nothing is shown to
-/// anybody, and there are no nodes in clouds.
+/// `private_data`: what may be hidden, by Slurm's names. Of events nothing is shown to anybody, and there are no nodes in
+/// clouds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Private {
@@ -111,11 +113,30 @@ pub enum Private {
     Users,
 }
 
+/// `accounting_storage_enforce`: what of the policy tree is enforced, by Slurm's names. `qos` implies `associations`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccountingEnforce {
+    /// A job needs an association.
+    Associations,
+    /// A job needs a QOS of its association.
+    Qos,
+}
+
 impl JobPolicy {
+    /// Whether a part of the policy tree is enforced.
+    #[must_use]
+    pub fn enforces(&self, part: AccountingEnforce) -> bool {
+        match part {
+            AccountingEnforce::Associations => !self.accounting_enforce.is_empty(),
+            AccountingEnforce::Qos => self.accounting_enforce.contains(&part),
+        }
+    }
+
     /// Whether the caller is not to see what this means of others, or at all.
     #[must_use]
     pub fn hides(&self, what: Private, caller: &Caller) -> bool {
-        !caller.operator && self.private_data.contains(&what)
+        !caller.is_operator() && self.private_data.contains(&what)
     }
 }
 
@@ -480,6 +501,7 @@ impl Default for JobPolicy {
             inactive_limit: Seconds(60),
             enforce_part_limits: EnforcePartLimits::default(),
             private_data: Vec::new(),
+            accounting_enforce: Vec::new(),
             prolog_slurmctld: None,
             epilog_slurmctld: None,
             prolog_epilog_timeout: Seconds(300),

@@ -264,6 +264,15 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
         .collect()
 }
 
+/// What of its account keeps a job waiting: it needs an association in each of its partitions.
+fn not_by_account(cluster: &Cluster, spec: &JobSpec) -> Option<Obstacle> {
+    if spec.partitions.iter().all(|partition| cluster.has_association(spec, partition)) {
+        return None;
+    }
+    let (user, account) = (&spec.owner.user, spec.account.as_deref().unwrap_or_default());
+    Some((Reason::InvalidAccount, format!("user {user} has no association with account '{account}'")))
+}
+
 /// What is known of a job by itself: how long it runs, forecasts say.
 fn facts(inventory: &Inventory, job: &Job, eligible: Time, partition_factor: u32) -> Facts {
     let (nodes, cpus) = least(&job.spec.shape);
@@ -315,6 +324,7 @@ impl Measure {
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
         let obstacle = obstacle(cluster, job, pending, now)
             .or_else(|| (cluster.more_tasks(job) == Some(0)).then(|| throttled(&job.spec)))
+            .or_else(|| not_by_account(cluster, &job.spec))
             .or_else(|| self.not_by_qos(&job.spec));
         if let Some(obstacle) = obstacle {
             return Err(obstacle);

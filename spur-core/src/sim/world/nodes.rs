@@ -136,5 +136,5 @@ impl<W: Watch> World<W> {
 
 pub(super) fn operator_caller() -> Caller {
     let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
-    Caller { owner: Arc::new(owner), groups: Arc::default(), operator: true }
+    Caller::new(Arc::new(owner), Arc::default(), true)
 }

@@ -34,7 +34,7 @@ impl<W: Watch> World<W> {
             self.names.set(job, &name);
         }
         let command = Command::Submit(Box::new(submission));
-        match self.command(Caller { owner, groups: Arc::default(), operator: false }, command) {
+        match self.command(Caller::new(owner, Arc::default(), false), command) {
             Ok(Reply::Submitted { job, warnings }) => {
                 if self.forgotten.is_none() {
                     self.numbers.insert(Arc::clone(&name), job);
@@ -86,7 +86,7 @@ impl<W: Watch> World<W> {
         let begin = submission.released();
         let mut trial = self.cluster.clone();
         let job = trial.next_job();
-        let caller = Caller { owner, groups: Arc::default(), operator: false };
+        let caller = Caller::new(owner, Arc::default(), false);
         let command = Command::Submit(Box::new(submission));
         let input = Input::Command { caller, request: None, command };
         let warnings = match controller::handle(&mut trial, EPOCH, self.now, input).answer {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Policy, PowerPolicy, Predict, PreemptBy,
-    PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
+    AccountingEnforce, Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Policy, PowerPolicy, Predict,
+    PreemptBy, PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
@@ -56,6 +56,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
     );
     jobs.private_data = private_data(section);
+    jobs.accounting_enforce = accounting_enforce(section);
     jobs.prolog_slurmctld = section.name("prolog_slurmctld").map(Arc::from);
     jobs.epilog_slurmctld = section.name("epilog_slurmctld").map(Arc::from);
     let no_program = jobs.prolog_slurmctld.is_none() && jobs.epilog_slurmctld.is_none();
@@ -96,6 +97,39 @@ fn private_data(section: &mut Section<'_>) -> Vec<Private> {
         }
     }
     hidden.into_iter().collect()
+}
+
+/// Words of `accounting_storage_enforce` that nothing carries out, each with a reason.
+const NOT_ENFORCED: [(&str, &str); 6] = [
+    ("limits", "limits are kept and not enforced"),
+    ("safe", "limits are kept and not enforced"),
+    ("wckeys", "wckeys are not kept"),
+    ("nosteps", "steps are always recorded"),
+    ("nojobs", "jobs are always recorded"),
+    ("all", "it includes limits, which are kept and not enforced"),
+];
+
+fn accounting_enforce(section: &mut Section<'_>) -> Vec<AccountingEnforce> {
+    let key = "accounting_storage_enforce";
+    let mut enforced = BTreeSet::new();
+    for (line, word) in section.strings(key) {
+        let refused = NOT_ENFORCED.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+        match (word.to_ascii_lowercase().as_str(), refused) {
+            ("associations", _) => drop(enforced.insert(AccountingEnforce::Associations)),
+            ("qos", _) => drop(enforced.insert(AccountingEnforce::Qos)),
+            (_, Some((_, why))) => {
+                section.refuse_at(line, key, format!("`{word}`: {why}; write `associations` or `qos`"));
+            }
+            (_, None) => {
+                section.refuse_at(
+                    line,
+                    key,
+                    format!("there is no `{word}` here; known are associations, qos"),
+                );
+            }
+        }
+    }
+    enforced.into_iter().collect()
 }
 
 pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> SchedulerPolicy {

@@ -5,7 +5,8 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::section::Section;
-use crate::model::config::{PreemptBy, PreemptMode, PreemptPolicy, QosConfig};
+use crate::model::accounts::NORMAL;
+use crate::model::config::{PreemptMode, PreemptPolicy, QosConfig};
 use crate::text::gather::is_layer_name;
 use crate::text::nearest::nearest;
 
@@ -40,12 +41,6 @@ pub(super) fn qos(top: &mut Section<'_>, preempt: &PreemptPolicy) -> Vec<QosConf
         }
     }
     sections.into_iter().for_each(Section::finish);
-    if preempt.by == PreemptBy::Qos
-        && all.is_empty()
-        && let Some(section) = top.section("preempt")
-    {
-        section.refuse("by", "there are no QOS; define them in [[qos]], or write `partition` or `none`");
-    }
     all
 }
 
@@ -111,11 +106,11 @@ pub(super) fn one(section: &mut Section<'_>, key: &'static str, known: &[QosConf
 
 fn named(section: &Section<'_>, (line, key): (u32, &str), name: &str, known: &[QosConfig]) -> Arc<str> {
     let names = || known.iter().map(|qos| &*qos.name).filter(|name| !name.is_empty());
-    if !names().any(|known| known == name) {
-        let help = match (nearest(name, names()), known.is_empty()) {
-            (Some(meant), _) => format!("did you mean `{meant}`?"),
-            (None, true) => "define it in [[qos]]".to_owned(),
-            (None, false) => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
+    // Without any [[qos]] the QOS are those that sacctmgr keeps, which nobody knows here.
+    if !known.is_empty() && name != NORMAL && !names().any(|known| known == name) {
+        let help = match nearest(name, names()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
         };
         section.refuse_at(line, key, format_args!("there is no QOS `{name}`; {help}"));
     }

@@ -1,0 +1,188 @@
+//! Changes and records of the policy tree.
+
+use std::sync::Arc;
+
+use spur_core::cluster::{Accounts, Placed};
+use spur_core::controller::MOST_AT_ONCE;
+use spur_core::model::accounts::ask::{self, Ask, AssociationSet, Entity, LoadLine, Which, Word};
+use spur_core::model::accounts::{Account, Association, Limits, Qos, QosAccess, User};
+
+use crate::v1;
+
+/// What `sacctmgr` says behind an unknown option where there are conditions, too.
+const HINT: &str = "\n Use keyword 'where' to modify condition";
+
+/// Reads a change that is asked for. `cluster` is the name of this one.
+///
+/// # Errors
+/// The sentence of `sacctmgr` on what cannot be read.
+pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, String> {
+    let count = request.names.len().max(request.lines.len());
+    if count > MOST_AT_ONCE {
+        return Err(format!(" {count} entities in one request, where {MOST_AT_ONCE} is the most"));
+    }
+    if request.verb == "load" {
+        let lines = request.lines.iter().map(line).collect::<Result<_, _>>()?;
+        return Ok(Ask::Load { lines, clean: request.clean });
+    }
+    let unknown = || format!("invalid keyword: {} {}", request.verb, request.entity);
+    let entity = entity(&request.entity).ok_or_else(unknown)?;
+    let words = |texts: &[String]| texts.iter().map(|text| Word::read(text)).collect::<Vec<Word>>();
+    let settings = words(&request.settings);
+    let lower = || request.names.iter().map(|name| Arc::from(name.to_lowercase())).collect();
+    let plain = || request.names.iter().map(|name| Arc::from(name.as_str())).collect();
+    let which = || -> Result<Which, String> {
+        let mut which = ask::which(entity, cluster, &words(&request.conditions))?;
+        let names = request.names.iter().map(|name| Word::read(name));
+        let named = ask::which(entity, cluster, &names.collect::<Vec<_>>())?;
+        which.names.extend(named.names);
+        which.users.extend(named.users);
+        Ok(which)
+    };
+    Ok(match (request.verb.as_str(), entity) {
+        ("add", Entity::Account) => Ask::AddAccounts(lower(), ask::account_set(&settings)?),
+        ("add", Entity::User) => {
+            // As with Slurm.
+            let add = ask::user_add(&settings);
+            Ask::AddUsers(plain(), add.map_err(|text| text.replace(HINT, ""))?)
+        }
+        ("add", Entity::Qos) => Ask::AddQos(lower(), ask::qos_set(&settings)?),
+        ("add", Entity::Coordinator) => Ask::AddCoordinators(which()?),
+        ("modify", Entity::Account) => Ask::ModifyAccounts(which()?, ask::account_set(&settings)?),
+        ("modify", Entity::User) => Ask::ModifyUsers(which()?, ask::user_set(&settings)?),
+        ("modify", Entity::Qos) => Ask::ModifyQos(which()?, ask::qos_set(&settings)?),
+        ("modify", Entity::Cluster) => Ask::ModifyCluster(AssociationSet::of_words(&settings)?),
+        ("delete", Entity::Account) => Ask::DeleteAccounts(which()?),
+        ("delete", Entity::User) => Ask::DeleteUsers(which()?),
+        ("delete", Entity::Qos) => Ask::DeleteQos(which()?),
+        ("delete", Entity::Coordinator) => Ask::DeleteCoordinators(which()?),
+        _ => return Err(unknown()),
+    })
+}
+
+fn entity(name: &str) -> Option<Entity> {
+    Some(match name {
+        "account" => Entity::Account,
+        "user" => Entity::User,
+        "qos" => Entity::Qos,
+        "coordinator" => Entity::Coordinator,
+        "cluster" => Entity::Cluster,
+        "association" => Entity::Association,
+        _ => return None,
+    })
+}
+
+fn line(line: &v1::DumpLine) -> Result<(u32, LoadLine), String> {
+    let words: Vec<Word> = line.settings.iter().map(|text| Word::read(text)).collect();
+    let (lower, parent) =
+        (|| Arc::from(line.name.to_lowercase()), Arc::<str>::from(line.parent.to_lowercase()));
+    let loaded = match line.kind.as_str() {
+        "Cluster" => AssociationSet::of_words(&words).map(LoadLine::Cluster),
+        "Account" => ask::account_set(&words).map(|set| {
+            let set = ask::AccountSet { parent: Some(parent), ..set };
+            LoadLine::Account { name: lower(), set }
+        }),
+        "User" => ask::user_add(&words).map(|add| {
+            let add = ask::UserAdd { accounts: vec![parent], ..add };
+            LoadLine::User { name: line.name.as_str().into(), add }
+        }),
+        "QOS" => ask::qos_set(&words).map(|set| LoadLine::Qos { name: lower(), set }),
+        other => Err(format!(" Misformatted line: there is no {other}")),
+    };
+    let number = line.number;
+    loaded.map(|loaded| (number, loaded)).map_err(|text| {
+        let text = text.strip_suffix(HINT).unwrap_or(&text);
+        format!("{text}\n Problem with line({number})")
+    })
+}
+
+/// Reads the conditions of a list.
+///
+/// # Errors
+/// The sentence of `sacctmgr` on what cannot be read.
+pub fn conditions(cluster: &str, request: &v1::ListAccountsRequest) -> Result<(Entity, Which), String> {
+    let entity = entity(&request.entity).ok_or_else(|| format!("invalid keyword: {}", request.entity))?;
+    let words = request.names.iter().chain(&request.conditions).map(|text| Word::read(text));
+    let which = ask::which(entity, cluster, &words.collect::<Vec<_>>())?;
+    Ok((entity, which))
+}
+
+/// An account.
+#[must_use]
+pub fn account(account: &Account) -> v1::AccountRecord {
+    v1::AccountRecord {
+        name: account.name.to_string(),
+        description: account.description.to_string(),
+        organization: account.organization.to_string(),
+        coordinators: account.coordinators.iter().map(ToString::to_string).collect(),
+        deleted: account.deleted,
+    }
+}
+
+/// A user.
+#[must_use]
+pub fn user(tree: &Accounts, user: &User) -> v1::UserRecord {
+    let coordinated = tree.accounts().filter(|account| account.coordinators.contains(&user.name));
+    v1::UserRecord {
+        name: user.name.to_string(),
+        default_account: user.default_account.as_deref().unwrap_or_default().to_owned(),
+        admin_level: user.admin_level.to_string(),
+        coordinates: coordinated.map(|account| account.name.to_string()).collect(),
+        deleted: user.deleted,
+    }
+}
+
+/// An association.
+#[must_use]
+pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord {
+    let Placed { association, depth } = placed;
+    let text = |name: &Option<Arc<str>>| name.as_deref().unwrap_or_default().to_owned();
+    let owner = association.user.as_ref().and_then(|name| tree.user(name));
+    let is_default = owner.is_some_and(|user| user.default_account.as_ref() == Some(&association.account));
+    v1::AssociationRecord {
+        id: association.id.0,
+        account: association.account.to_string(),
+        user: text(&association.user),
+        partition: text(&association.partition),
+        parent: text(&association.parent),
+        parent_id: tree.above(association).map_or(0, |above: &Arc<Association>| above.id.0),
+        depth: u32::try_from(depth).unwrap_or(u32::MAX),
+        shares: association.shares.to_string(),
+        qos: tree.qos_of(association).iter().map(ToString::to_string).collect(),
+        own_qos: association.qos != QosAccess::Inherited,
+        default_qos: tree.default_qos_of(association).as_deref().unwrap_or_default().to_owned(),
+        own_default_qos: association.default_qos.is_some(),
+        limits: limits(&tree.limits_of(association)),
+        own_limits: limits(&association.limits),
+        is_default,
+    }
+}
+
+fn limits(limits: &Limits) -> Vec<v1::LimitValue> {
+    limits.texts().map(|(kind, value)| v1::LimitValue { name: kind.name().to_owned(), value }).collect()
+}
+
+/// A QOS.
+#[must_use]
+pub fn qos(qos: &Qos) -> v1::QosRecord {
+    let names = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
+    let mode = qos.preempt_mode.map(|mode| format!("{mode:?}").to_lowercase());
+    v1::QosRecord {
+        id: qos.id,
+        name: qos.name.to_string(),
+        description: qos.description.to_string(),
+        priority: qos.priority,
+        preempt: qos.preempt.iter().map(ToString::to_string).collect(),
+        preempt_mode: mode.unwrap_or_else(|| "cluster".to_owned()),
+        grace_time: qos.grace_time.map(|span| span.0),
+        preempt_exempt_time: qos.exempt_time.map(|span| span.0),
+        flags: qos.flags.iter().map(ToString::to_string).collect(),
+        usage_factor: qos.usage_factor,
+        usage_threshold: qos.usage_threshold,
+        limit_factor: qos.limit_factor,
+        limits: limits(&qos.limits),
+        allow_groups: names(&qos.allow_groups),
+        allow_accounts: names(&qos.allow_accounts),
+        deleted: false,
+    }
+}

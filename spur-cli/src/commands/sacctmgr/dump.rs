@@ -1,0 +1,418 @@
+//! `sacctmgr dump` and `load`: the policy tree in Slurm's file, to which the word `withqos` adds lines for QOS.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use spur_core::controller::MOST_AT_ONCE;
+use spur_core::model::accounts::Qos;
+use spur_core::model::accounts::ask::{self, Word};
+use spur_core::model::config::QosConfig;
+use spur_proto::v1::accounts_row::Row;
+use spur_proto::v1::{
+    AccountRecord, AssociationRecord, ChangeAccountsRequest, DumpLine, LimitValue, QosRecord, UserRecord,
+};
+
+use super::{Settings, change, records};
+use crate::commands::query;
+use crate::error::Bare;
+use crate::session::Session;
+
+const HEAD: &str = "\
+# To edit this file start with a cluster line for the new cluster
+# Cluster - 'cluster_name':MaxTRESPerJob=node=50
+# Followed by Accounts you want in this fashion (root is created by default)...
+# Parent - 'root'
+# Account - 'cs':MaxTRESPerJob=node=5:MaxJobs=4:MaxTRESMinsPerJob=cpu=20:FairShare=399:MaxWallDurationPerJob=40:Description='Computer Science':Organization='LC'
+# Any of the options after a ':' can be left out and they can be in any order.
+# If you want to add any sub accounts just list the Parent THAT HAS ALREADY
+# BEEN CREATED before the account line in this fashion...
+# Parent - 'cs'
+# Account - 'test':MaxTRESPerJob=node=1:MaxJobs=1:MaxTRESMinsPerJob=cpu=1:FairShare=1:MaxWallDurationPerJob=1:Description='Test Account':Organization='Test'
+# To add users to a account add a line like this after a Parent - 'line'
+# User - 'lipari':MaxTRESPerJob=node=2:MaxJobs=3:MaxTRESMinsPerJob=cpu=4:FairShare=1:MaxWallDurationPerJob=1
+";
+
+/// Everything in the policy tree.
+#[derive(Default)]
+struct Tree {
+    accounts: BTreeMap<String, AccountRecord>,
+    users: BTreeMap<String, UserRecord>,
+    associations: Vec<AssociationRecord>,
+    qos: Vec<QosRecord>,
+}
+
+async fn tree(session: &mut Session) -> anyhow::Result<Tree> {
+    let mut tree = Tree::default();
+    for entity in ["account", "user", "association", "qos"] {
+        for row in records(session, entity, &[], &[], (false, false)).await? {
+            match row {
+                Row::Account(account) => drop(tree.accounts.insert(account.name.clone(), account)),
+                Row::User(user) => drop(tree.users.insert(user.name.clone(), user)),
+                Row::Association(association) => tree.associations.push(association),
+                Row::Qos(qos) => tree.qos.push(qos),
+            }
+        }
+    }
+    Ok(tree)
+}
+
+/// Writes the tree to a file, and each of its lines to the standard error, as Slurm does.
+///
+/// # Errors
+/// Another cluster, a file that cannot be written.
+pub(super) async fn dump(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let (mut cluster, mut file, mut with_qos) = (None, None, false);
+    for word in words {
+        match word.split_once('=').map(|(key, value)| (key.to_ascii_lowercase(), value)) {
+            Some((key, value)) if "file".starts_with(&key) => file = Some(value.to_owned()),
+            Some((key, value)) if "clusters".starts_with(&key) => cluster = Some(value.to_owned()),
+            None if word.eq_ignore_ascii_case("withqos") => with_qos = true,
+            None if cluster.is_none() => cluster = Some(word.clone()),
+            _ => return Err(Bare(format!(" Unknown option: {word}")).into()),
+        }
+    }
+    let Some(cluster) = cluster else {
+        return Err(Bare(" We need a cluster to dump.".to_owned()).into());
+    };
+    let here = query::cluster_name(session).await?;
+    if !cluster.eq_ignore_ascii_case(&here) {
+        return Err(Bare(format!(" Cluster {cluster} doesn't exist.")).into());
+    }
+    let file = match file {
+        Some(file) => file,
+        None => {
+            writeln!(session.out, " No filename given, using ./{here}.cfg.")?;
+            format!("./{here}.cfg")
+        }
+    };
+    let lines = text(&here, &tree(session).await?, with_qos);
+    std::fs::write(&file, format!("{HEAD}{}", lines.concat()))
+        .map_err(|error| Bare(format!("Can't open {file}, {error}")))?;
+    lines.iter().for_each(|line| session.inform(line.trim_end()));
+    Ok(0)
+}
+
+/// The lines of a dump: the cluster, then each account with what is right below it, from the top.
+fn text(cluster: &str, tree: &Tree, with_qos: bool) -> Vec<String> {
+    let mut lines: Vec<String> =
+        tree.qos.iter().filter(|_| with_qos).map(|qos| format!("{}\n", qos_line(qos))).collect();
+    for own in tree.associations.iter().filter(|own| own.user.is_empty()) {
+        if own.account == "root" {
+            lines.push(format!("Cluster - '{cluster}'{}\n", settings(own)));
+        }
+        let below = |other: &&AssociationRecord| {
+            (other.user.is_empty() && other.parent == own.account)
+                || (!other.user.is_empty() && other.account == own.account)
+        };
+        let children: Vec<&AssociationRecord> = tree.associations.iter().filter(below).collect();
+        if children.is_empty() && own.account != "root" {
+            continue;
+        }
+        lines.push(format!("Parent - '{}'\n", own.account));
+        for child in children {
+            lines.push(format!("{}\n", child_line(tree, child)));
+        }
+    }
+    lines
+}
+
+fn child_line(tree: &Tree, child: &AssociationRecord) -> String {
+    let mut line = String::new();
+    if child.user.is_empty() {
+        let account = tree.accounts.get(&child.account).cloned().unwrap_or_default();
+        let _ = write!(line, "Account - '{}'", child.account);
+        let _ = write!(
+            line,
+            ":Description={}:Organization={}",
+            quoted(&account.description),
+            quoted(&account.organization)
+        );
+    } else {
+        let user = tree.users.get(&child.user).cloned().unwrap_or_default();
+        let _ = write!(line, "User - '{}'", child.user);
+        if !child.partition.is_empty() {
+            let _ = write!(line, ":Partition='{}'", child.partition);
+        }
+        if !user.default_account.is_empty() {
+            let _ = write!(line, ":DefaultAccount='{}'", user.default_account);
+        }
+        if user.admin_level != "None" {
+            let _ = write!(line, ":AdminLevel='{}'", user.admin_level);
+        }
+        if !user.coordinates.is_empty() {
+            let _ = write!(line, ":Coordinator='{}'", user.coordinates.join(","));
+        }
+    }
+    line + &settings(child)
+}
+
+fn settings(own: &AssociationRecord) -> String {
+    let mut text = String::new();
+    if own.own_default_qos {
+        let _ = write!(text, ":DefaultQOS='{}'", own.default_qos);
+    }
+    let _ = write!(text, ":Fairshare={}", own.shares);
+    text += &limits(&own.own_limits);
+    if own.own_qos {
+        let _ = write!(text, ":QOS='{}'", own.qos.join(","));
+    }
+    text
+}
+
+fn limits(limits: &[LimitValue]) -> String {
+    limits.iter().map(|limit| format!(":{}={}", limit.name, limit.value)).collect()
+}
+
+fn qos_line(qos: &QosRecord) -> String {
+    let mut text =
+        format!("QOS - '{}':Description={}:Priority={}", qos.name, quoted(&qos.description), qos.priority);
+    let list = |names: &[String]| format!("'{}'", names.join(","));
+    let number = |factor: Option<f64>| factor.map(|factor| factor.to_string());
+    let optional = [
+        ("Preempt", (!qos.preempt.is_empty()).then(|| list(&qos.preempt))),
+        ("PreemptMode", (qos.preempt_mode != "cluster").then(|| qos.preempt_mode.clone())),
+        ("GraceTime", qos.grace_time.map(|seconds| seconds.to_string())),
+        ("PreemptExemptTime", qos.preempt_exempt_time.map(|seconds| format!("00:00:{seconds}"))),
+        ("Flags", (!qos.flags.is_empty()).then(|| list(&qos.flags))),
+        ("UsageFactor", Some(qos.usage_factor.to_string())),
+        ("UsageThreshold", number(qos.usage_threshold)),
+        ("LimitFactor", number(qos.limit_factor)),
+        ("AllowGroups", (!qos.allow_groups.is_empty()).then(|| list(&qos.allow_groups))),
+        ("AllowAccounts", (!qos.allow_accounts.is_empty()).then(|| list(&qos.allow_accounts))),
+    ];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            let _ = write!(text, ":{name}={value}");
+        }
+    }
+    text + &limits(&qos.limits)
+}
+
+/// A text in quotes that it does not have itself.
+fn quoted(text: &str) -> String {
+    if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") }
+}
+
+/// Reads the lines of a dump. The first of them names the cluster.
+///
+/// # Errors
+/// Slurm's sentence on a line that cannot be read.
+fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
+    let (mut lines, mut parent, mut named) = (Vec::new(), "root".to_owned(), false);
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let parts = parts(line);
+        let Some((kind, name)) = parts.first().and_then(|head| head.split_once('-')) else {
+            return Err(format!(" Misformatted line({number}): {line}"));
+        };
+        let (kind, name) = (kind.trim(), name.trim().trim_matches(['\'', '"']).to_owned());
+        let settings: Vec<String> = parts[1..].to_vec();
+        if !named && !matches!(kind, "Cluster" | "QOS") {
+            return Err(
+                " You need to specify a cluster name first with 'Cluster - $NAME' in your file".to_owned()
+            );
+        }
+        match kind {
+            "Cluster" if named => {
+                return Err(format!(" You can only add one cluster at a time: line({number})"));
+            }
+            "Cluster" if !name.eq_ignore_ascii_case(cluster) => {
+                return Err(format!(" line({number}) is for cluster {name}; this is cluster {cluster}"));
+            }
+            "Parent" => {
+                parent = name;
+                continue;
+            }
+            "Cluster" => named = true,
+            "Account" | "Project" | "User" | "QOS" => {}
+            _ => return Err(format!(" Misformatted line({number}): {line}")),
+        }
+        let kind = if kind == "Project" { "Account" } else { kind };
+        // What Slurm writes for a user without a default account.
+        let settings = settings.into_iter().filter(|word| word != "DefaultAccount='(null)'").collect();
+        lines.push(DumpLine { number, kind: kind.to_owned(), name, parent: parent.clone(), settings });
+    }
+    Ok(lines)
+}
+
+/// The QOS of a dump that was written with `withqos`.
+///
+/// # Errors
+/// A line for a QOS that cannot be read, or a file without any.
+pub(crate) fn qos_of(text: &str) -> Result<Vec<QosConfig>, String> {
+    let mut found: Vec<QosConfig> = Vec::new();
+    for (number, line) in (1_u32..).zip(text.lines().map(str::trim)) {
+        let parts = parts(line);
+        let head = parts.first().and_then(|head| head.split_once('-'));
+        let Some((_, name)) = head.filter(|(kind, _)| kind.trim() == "QOS") else { continue };
+        let words: Vec<Word> = parts[1..].iter().map(|text| Word::read(text)).collect();
+        let set = ask::qos_set(&words).map_err(|text| format!("line {number}:{text}"))?;
+        let name = name.trim().trim_matches(['\'', '"']);
+        found.push(set.apply(&Qos { name: name.into(), ..Qos::default() }).config());
+    }
+    if found.is_empty() {
+        return Err("the file has no QOS; write it with sacctmgr dump CLUSTER withqos".to_owned());
+    }
+    Ok(found)
+}
+
+/// The parts of a line, with colons between them that are in no quotes.
+fn parts(line: &str) -> Vec<String> {
+    let (mut parts, mut part, mut quote) = (Vec::new(), String::new(), None);
+    for letter in line.chars() {
+        match (letter, quote) {
+            (':', None) if !ends_in_gres(&part) => parts.push(std::mem::take(&mut part)),
+            (letter, open) => {
+                quote = match open {
+                    None if matches!(letter, '\'' | '"') => Some(letter),
+                    Some(open) if open == letter => None,
+                    open => open,
+                };
+                part.push(letter);
+            }
+        }
+    }
+    parts.push(part);
+    parts
+}
+
+/// Whether a colon behind this belongs to the type of a device: `GrpTRES=gres/gpu:a100=4`.
+fn ends_in_gres(part: &str) -> bool {
+    let last = part.rsplit([',', '=']).next().unwrap_or_default();
+    part.contains('=') && last.starts_with("gres/")
+}
+
+/// Makes the tree what a file says.
+///
+/// # Errors
+/// A file that cannot be read, what the controller refuses.
+pub(super) async fn load(session: &mut Session, settings: &Settings, words: &[String]) -> anyhow::Result<u8> {
+    let (mut file, mut clean, mut cluster) = (None, false, None);
+    for word in words {
+        match word.split_once('=').map(|(key, value)| (key.to_ascii_lowercase(), value)) {
+            Some((key, value)) if "file".starts_with(&key) => file = Some(value.to_owned()),
+            Some((key, value)) if "clusters".starts_with(&key) => cluster = Some(value.to_owned()),
+            None if word.eq_ignore_ascii_case("clean") => clean = true,
+            None if file.is_none() => file = Some(word.clone()),
+            _ => return Err(Bare(format!(" Unknown option: {word}")).into()),
+        }
+    }
+    if settings.readonly {
+        return Err(Bare("Can't run this command in readonly mode.".to_owned()).into());
+    }
+    let Some(file) = file else {
+        return Err(Bare(" No filename specified".to_owned()).into());
+    };
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| Bare(format!(" Unable to read \"{file}\": {}", reason(&error))))?;
+    let here = query::cluster_name(session).await?;
+    let named = cluster.unwrap_or_else(|| here.clone());
+    if named != here {
+        return Err(Bare(format!(" Cluster {named} doesn't exist.")).into());
+    }
+    let lines = parse(&here, &text).map_err(Bare)?;
+    writeln!(session.out, "For cluster {here}")?;
+    let slice = |lines: &[DumpLine]| ChangeAccountsRequest {
+        verb: "load".to_owned(),
+        lines: lines.to_vec(),
+        clean,
+        ..ChangeAccountsRequest::default()
+    };
+    let requests: Vec<ChangeAccountsRequest> = lines.chunks(MOST_AT_ONCE).map(slice).collect();
+    let leftovers = if clean { leftovers(&tree(session).await?, &lines) } else { Vec::new() };
+    change::load(session, settings, requests, leftovers).await
+}
+
+/// The error of the system without its number.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// Requests that delete what no line names.
+fn leftovers(tree: &Tree, lines: &[DumpLine]) -> Vec<ChangeAccountsRequest> {
+    let of_kind = |kind: &'static str| lines.iter().filter(move |line| line.kind == kind);
+    let accounts: BTreeSet<String> = of_kind("Account").map(|line| line.name.to_lowercase()).collect();
+    let places: BTreeSet<(String, String)> =
+        of_kind("User").map(|line| (line.parent.to_lowercase(), line.name.clone())).collect();
+    let gone = tree.accounts.keys().filter(|name| *name != "root" && !accounts.contains(*name));
+    let gone: Vec<String> = gone.cloned().collect();
+    let mut members: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for own in tree.associations.iter().filter(|own| !own.user.is_empty()) {
+        if !gone.contains(&own.account) && !places.contains(&(own.account.clone(), own.user.clone())) {
+            members.entry(&own.account).or_default().push(own.user.clone());
+        }
+    }
+    let delete = |entity: &str, names: &[String], conditions: Vec<String>| ChangeAccountsRequest {
+        verb: "delete".to_owned(),
+        entity: entity.to_owned(),
+        names: names.to_vec(),
+        conditions,
+        ..ChangeAccountsRequest::default()
+    };
+    let mut requests: Vec<ChangeAccountsRequest> = Vec::new();
+    for (account, mut users) in members {
+        users.dedup();
+        let condition = || vec![format!("account={account}")];
+        requests.extend(users.chunks(MOST_AT_ONCE).map(|users| delete("user", users, condition())));
+    }
+    requests.extend(gone.chunks(MOST_AT_ONCE).map(|names| delete("account", names, Vec::new())));
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use spur_core::text::time::TimeLimit;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let text = "# x\nCluster - 'c':Fairshare=1:QOS='normal'\nParent - 'root'\n\
+                    Account - 'sci':Description='a: b':Fairshare=60:GrpTRES=gres/gpu:a100=4\nParent - 'sci'\n\
+                    User - 'u':DefaultAccount='(null)':Coordinator='sci'\n";
+        let lines = parse("c", text).unwrap();
+        let shown: Vec<(u32, &str, &str, &str, String)> = lines
+            .iter()
+            .map(|line| (line.number, &*line.kind, &*line.name, &*line.parent, line.settings.join(" ")))
+            .collect();
+        let wanted = [
+            (2, "Cluster", "c", "root", "Fairshare=1 QOS='normal'".to_owned()),
+            (
+                4,
+                "Account",
+                "sci",
+                "root",
+                "Description='a: b' Fairshare=60 GrpTRES=gres/gpu:a100=4".to_owned(),
+            ),
+            (6, "User", "u", "sci", "Coordinator='sci'".to_owned()),
+        ];
+        assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn qos_are_read_for_a_simulation() {
+        let text =
+            "QOS - 'high':Priority=7:Preempt='low':MaxWallDurationPerJob=60\nQOS - 'low'\nCluster - 'c'\n";
+        let found = qos_of(text).unwrap();
+        assert_eq!((&*found[0].name, found[0].priority, found.len()), ("high", 7, 2));
+        assert_eq!(found[0].max_wall, Some(TimeLimit::Seconds(3600)));
+        assert!(qos_of("Cluster - 'c'\n").is_err() && qos_of("QOS - 'x':Foo=1\n").is_err());
+    }
+
+    #[test]
+    fn lines_that_are_none_are_refused() {
+        for (text, wanted) in [
+            ("Parent - 'a'\n", " You need to specify a cluster name first"),
+            ("Cluster - 'd'\n", " line(1) is for cluster d"),
+            ("Cluster - 'c'\nGarbage here\n", " Misformatted line(2)"),
+            ("Cluster - 'c'\nFoo - 'x'\n", " Misformatted line(2)"),
+        ] {
+            let error = parse("c", text).unwrap_err();
+            assert!(error.starts_with(wanted), "{error}");
+        }
+    }
+}

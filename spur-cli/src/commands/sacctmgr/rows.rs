@@ -1,0 +1,224 @@
+//! Columns of what is kept in the policy tree: accounts, users, associations, QOS.
+
+use spur_core::text::time::TimeLimit;
+use spur_core::text::tres::{Tres, TresKind};
+use spur_proto::v1::{AccountRecord, AssociationRecord, LimitValue, QosRecord, UserRecord};
+
+use super::fields::{field, headed};
+use crate::format::report::Column;
+
+/// An account, a user or an association, or a line of a list with several of them.
+#[derive(Clone, Default)]
+pub(super) struct Row {
+    pub(super) cluster: String,
+    pub(super) account: Option<AccountRecord>,
+    pub(super) user: Option<UserRecord>,
+    pub(super) association: Option<AssociationRecord>,
+    /// Whether accounts are indented by their place in the tree.
+    pub(super) tree: bool,
+}
+
+impl Row {
+    fn of_account(&self, text: impl Fn(&AccountRecord) -> String) -> String {
+        self.account.as_ref().map(text).unwrap_or_default()
+    }
+
+    fn of_user(&self, text: impl Fn(&UserRecord) -> String) -> String {
+        self.user.as_ref().map(text).unwrap_or_default()
+    }
+
+    fn of_association(&self, text: impl Fn(&AssociationRecord) -> String) -> String {
+        self.association.as_ref().map(text).unwrap_or_default()
+    }
+
+    fn account_name(&self) -> String {
+        let of_association = self.association.as_ref().map(|own| own.account.clone());
+        let name = of_association.unwrap_or_else(|| self.of_account(|account| account.name.clone()));
+        let depth = self.association.as_ref().filter(|_| self.tree).map_or(0, |own| own.depth as usize);
+        format!("{}{name}", " ".repeat(depth))
+    }
+
+    fn user_name(&self) -> String {
+        match (&self.association, &self.user) {
+            (Some(own), None) => own.user.clone(),
+            _ => self.of_user(|user| user.name.clone()),
+        }
+    }
+
+    fn limit(&self, name: &str) -> String {
+        self.of_association(|own| value(&own.limits, name))
+    }
+
+    fn own_limit(&self, name: &str) -> String {
+        self.of_association(|own| value(&own.own_limits, name))
+    }
+}
+
+/// The value of a limit; empty if it is not set.
+fn value(limits: &[LimitValue], name: &str) -> String {
+    limits.iter().find(|limit| limit.name == name).map(|limit| limit.value.clone()).unwrap_or_default()
+}
+
+/// The amount of one resource in the value of a limit.
+fn amount(value: &str, kind: &TresKind) -> String {
+    let tres: Tres = value.parse().unwrap_or_default();
+    tres.0.get(kind).map(ToString::to_string).unwrap_or_default()
+}
+
+/// Minutes as Slurm shows spans.
+fn span(minutes: &str) -> String {
+    let minutes = minutes.parse::<u64>().ok();
+    minutes.map(|minutes| TimeLimit::Seconds(minutes.saturating_mul(60)).long()).unwrap_or_default()
+}
+
+/// A limit of associations, each with its name in the tree.
+macro_rules! limits {
+    ($($name:literal $header:literal $width:literal $key:literal;)+) => {
+        [$(headed($name, $header, $width, |row: &Row, _| row.limit($key)),)+]
+    };
+}
+
+/// Limits of associations that are shown as they are written.
+pub(super) const LIMITS: [Column<Row>; 17] = limits! {
+    "GrpJobs" "GrpJobs" 7 "GrpJobs";
+    "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
+    "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
+    "GrpTRES" "GrpTRES" 13 "GrpTRES";
+    "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
+    "GrpTRESRunMins" "GrpTRESRunMin" 13 "GrpTRESRunMins";
+    "MaxJobs" "MaxJobs" 7 "MaxJobs";
+    "MaxJobsAccrue" "MaxJobsAccrue" 13 "MaxJobsAccrue";
+    "MaxSubmitJobs" "MaxSubmit" 9 "MaxSubmitJobs";
+    "MaxTRES" "MaxTRES" 13 "MaxTRESPerJob";
+    "MaxTRESPerJob" "MaxTRES" 13 "MaxTRESPerJob";
+    "MaxTRESPerNode" "MaxTRESPerNode" 14 "MaxTRESPerNode";
+    "MaxTRESMins" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
+    "MaxTRESMinsPerJob" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
+    "MaxTRESRunMins" "MaxTRESRunMins" 15 "MaxTRESRunMins";
+    "MinPrioThreshold" "MinPrioThres" 12 "MinPrioThreshold";
+    "Priority" "Priority" 10 "Priority";
+};
+
+/// The other columns.
+pub(super) const ROW: [Column<Row>; 28] = [
+    // What Slurm takes these beginnings for stands first.
+    field("Cluster", 10, |row, _| row.of_association(|_| row.cluster.clone())),
+    headed("Coordinators", "Coord Accounts", 20, |row, _| match (&row.user, &row.account) {
+        (Some(user), _) => user.coordinates.join(","),
+        (None, Some(account)) => account.coordinators.join(","),
+        (None, None) => String::new(),
+    }),
+    headed("Share", "Share", 9, |row, _| row.of_association(|own| own.shares.clone())),
+    field("User", 10, |row, _| row.user_name()),
+    field("Account", 10, |row, _| row.account_name()),
+    headed("AdminLevel", "Admin", 9, |row, _| row.of_user(|user| user.admin_level.clone())),
+    headed("DefaultAccount", "Def Acct", 10, |row, _| row.of_user(|user| user.default_account.clone())),
+    headed("DefaultQOS", "Def QOS", 9, |row, _| row.of_association(|own| own.default_qos.clone())),
+    headed("Description", "Descr", 20, |row, _| row.of_account(|account| account.description.clone())),
+    headed("Fairshare", "Share", 9, |row, _| row.of_association(|own| own.shares.clone())),
+    headed("GrpCPUMins", "GrpCPUMins", 11, |row, _| amount(&row.own_limit("GrpTRESMins"), &TresKind::Cpu)),
+    headed("GrpCPUs", "GrpCPUs", 8, |row, _| amount(&row.own_limit("GrpTRES"), &TresKind::Cpu)),
+    headed("GrpMem", "GrpMem", 7, |row, _| amount(&row.own_limit("GrpTRES"), &TresKind::Mem)),
+    headed("GrpNodes", "GrpNodes", 8, |row, _| amount(&row.own_limit("GrpTRES"), &TresKind::Node)),
+    headed("GrpWall", "GrpWall", 11, |row, _| span(&row.limit("GrpWall"))),
+    field("ID", 6, |row, _| row.of_association(|own| own.id.to_string())),
+    headed("MaxCPUMinsPerJob", "MaxCPUMins", 11, |row, _| {
+        amount(&row.limit("MaxTRESMinsPerJob"), &TresKind::Cpu)
+    }),
+    headed("MaxCPUsPerJob", "MaxCPUs", 8, |row, _| amount(&row.limit("MaxTRESPerJob"), &TresKind::Cpu)),
+    headed("MaxNodesPerJob", "MaxNodes", 8, |row, _| amount(&row.limit("MaxTRESPerJob"), &TresKind::Node)),
+    headed("MaxWallDurationPerJob", "MaxWall", 11, |row, _| span(&row.limit("MaxWallDurationPerJob"))),
+    headed("Name", "Name", 10, |row, _| match (&row.user, &row.account) {
+        (Some(user), _) => user.name.clone(),
+        _ => row.account_name(),
+    }),
+    headed("Organization", "Org", 20, |row, _| row.of_account(|account| account.organization.clone())),
+    field("ParentID", 8, |row, _| {
+        row.of_association(|own| if own.parent_id == 0 { String::new() } else { own.parent_id.to_string() })
+    }),
+    field("ParentName", 10, |row, _| row.of_association(|own| own.parent.clone())),
+    field("Partition", 10, |row, _| row.of_association(|own| own.partition.clone())),
+    headed("QOSLevel", "QOS", 20, |row, _| row.of_association(|own| own.qos.join(","))),
+    headed("Classification", "Class", 9, |_, _| String::new()),
+    headed("Flags", "Flags", 20, |row, _| {
+        let deleted = row.user.as_ref().is_some_and(|user| user.deleted)
+            || row.account.as_ref().is_some_and(|account| account.deleted);
+        if deleted { "DELETED".to_owned() } else { String::new() }
+    }),
+];
+
+fn qos_limit(qos: &QosRecord, name: &str) -> String {
+    value(&qos.limits, name)
+}
+
+/// Seconds as Slurm shows the times of a QOS.
+fn seconds(seconds: Option<u64>) -> String {
+    seconds.map(|seconds| TimeLimit::Seconds(seconds).long()).unwrap_or_default()
+}
+
+macro_rules! qos_limits {
+    ($($name:literal $header:literal $width:literal $key:literal;)+) => {
+        [$(headed($name, $header, $width, |qos: &QosRecord, _| qos_limit(qos, $key)),)+]
+    };
+}
+
+/// Limits of QOS that are shown as they are written.
+pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
+    "GrpJobs" "GrpJobs" 7 "GrpJobs";
+    "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
+    "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
+    "GrpTRES" "GrpTRES" 13 "GrpTRES";
+    "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
+    "GrpTRESRunMins" "GrpTRESRunMin" 13 "GrpTRESRunMins";
+    "MaxJobs" "MaxJobs" 7 "MaxJobsPerUser";
+    "MaxJobsPA" "MaxJobsPA" 9 "MaxJobsPerAccount";
+    "MaxJobsPerAccount" "MaxJobsPA" 9 "MaxJobsPerAccount";
+    "MaxJobsPU" "MaxJobsPU" 9 "MaxJobsPerUser";
+    "MaxJobsPerUser" "MaxJobsPU" 9 "MaxJobsPerUser";
+    "MaxJobsAccruePA" "MaxJobsAccruePA" 15 "MaxJobsAccruePerAccount";
+    "MaxJobsAccruePerAccount" "MaxJobsAccruePA" 15 "MaxJobsAccruePerAccount";
+    "MaxJobsAccruePU" "MaxJobsAccruePU" 15 "MaxJobsAccruePerUser";
+    "MaxJobsAccruePerUser" "MaxJobsAccruePU" 15 "MaxJobsAccruePerUser";
+    "MaxSubmitPA" "MaxSubmitPA" 11 "MaxSubmitJobsPerAccount";
+    "MaxSubmitJobsPA" "MaxSubmitPA" 11 "MaxSubmitJobsPerAccount";
+    "MaxSubmitJobsPerAccount" "MaxSubmitPA" 11 "MaxSubmitJobsPerAccount";
+    "MaxSubmitPU" "MaxSubmitPU" 11 "MaxSubmitJobsPerUser";
+    "MaxSubmitJobsPU" "MaxSubmitPU" 11 "MaxSubmitJobsPerUser";
+    "MaxSubmitJobsPerUser" "MaxSubmitPU" 11 "MaxSubmitJobsPerUser";
+    "MaxTRES" "MaxTRES" 13 "MaxTRESPerJob";
+    "MaxTRESPerJob" "MaxTRES" 13 "MaxTRESPerJob";
+    "MaxTRESPA" "MaxTRESPA" 13 "MaxTRESPerAccount";
+    "MaxTRESPerAccount" "MaxTRESPA" 13 "MaxTRESPerAccount";
+    "MaxTRESPU" "MaxTRESPU" 13 "MaxTRESPerUser";
+    "MaxTRESPerUser" "MaxTRESPU" 13 "MaxTRESPerUser";
+    "MaxTRESPerNode" "MaxTRESPerNode" 14 "MaxTRESPerNode";
+    "MaxTRESMins" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
+    "MaxTRESMinsPerJob" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
+    "MaxTRESRunMins" "MaxTRESRunMinsPU" 15 "MaxTRESRunMins";
+    "MinTRES" "MinTRES" 13 "MinTRESPerJob";
+    "MinPrioThreshold" "MinPrioThres" 12 "MinPrioThreshold";
+};
+
+/// The other columns of QOS.
+pub(super) const QOS: [Column<QosRecord>; 16] = [
+    field("Name", 10, |qos, _| qos.name.clone()),
+    field("Priority", 10, |qos, _| qos.priority.to_string()),
+    field("GraceTime", 10, |qos, _| seconds(Some(qos.grace_time.unwrap_or(0)))),
+    field("Preempt", 10, |qos, _| qos.preempt.join(",")),
+    field("PreemptExemptTime", 19, |qos, _| seconds(qos.preempt_exempt_time)),
+    field("PreemptMode", 11, |qos, _| qos.preempt_mode.clone()),
+    field("Flags", 20, |qos, _| if qos.deleted { "DELETED".to_owned() } else { qos.flags.join(",") }),
+    field("UsageFactor", 11, |qos, _| format!("{:.6}", qos.usage_factor)),
+    headed("UsageThreshold", "UsageThres", 10, |qos, _| factor(qos.usage_threshold)),
+    field("LimitFactor", 11, |qos, _| factor(qos.limit_factor)),
+    headed("GrpWall", "GrpWall", 11, |qos, _| span(&qos_limit(qos, "GrpWall"))),
+    headed("MaxWallDurationPerJob", "MaxWall", 11, |qos, _| span(&qos_limit(qos, "MaxWallDurationPerJob"))),
+    headed("Description", "Descr", 20, |qos, _| qos.description.clone()),
+    field("ID", 6, |qos, _| qos.id.to_string()),
+    field("AllowGroups", 20, |qos, _| qos.allow_groups.join(",")),
+    field("AllowAccounts", 20, |qos, _| qos.allow_accounts.join(",")),
+];
+
+fn factor(factor: Option<f64>) -> String {
+    factor.map(|factor| format!("{factor:.6}")).unwrap_or_default()
+}

@@ -1,0 +1,322 @@
+//! Add, change and delete accounts, users, associations, QOS and coordinators, and load a dump of them.
+//!
+//! A request is worked out on a copy of the policy tree, step by step, and what comes of it is one list of changes. What
+//! is said of it is Slurm's `sacctmgr`'s. A client that has shown that to a user sends it with the request: if the same
+//! request would now do something else, it does nothing.
+
+mod add;
+mod delete;
+mod file;
+mod load;
+mod modify;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub(in super::super) use file::{begin, compare};
+
+use super::super::{Ctx, Reject, Reply};
+use crate::cluster::{AccountChange, Accounts, Cluster, Event};
+use crate::model::accounts::ask::{Ask, AssociationSet, Which};
+use crate::model::accounts::limits::{LimitChange, Unit};
+use crate::model::accounts::{Association, LimitKind, Qos, QosAccess};
+use crate::model::caller::Caller;
+use crate::model::job::Job;
+use crate::text::time::TimeLimit;
+use crate::text::tres::TresKind;
+
+/// Entities that one request may name; a client asks for more in several requests.
+pub const MOST_AT_ONCE: usize = 1000;
+
+const DENIED: &str = "Access/permission denied";
+
+pub(super) struct Decision {
+    changes: Vec<AccountChange>,
+    lines: Vec<String>,
+}
+
+/// Works out what a request changes. `shown` is what its user has agreed to, if anybody was asked.
+pub(super) fn check(
+    cluster: &Cluster,
+    caller: &Caller,
+    ask: &Ask,
+    shown: Option<&[String]>,
+) -> Result<Decision, Reject> {
+    let decision = decide(cluster, caller, ask)?;
+    match shown {
+        Some(shown) if *shown != decision.lines => Err(Reject::Accounts(
+            " Nothing was changed: accounts have changed meanwhile, and the request would do something else than was shown"
+                .to_owned(),
+        )),
+        _ => Ok(decision),
+    }
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, by: Arc<str>, decision: Decision) -> Reply {
+    if !decision.changes.is_empty() {
+        ctx.emit(Event::AccountsChanged { by, changes: decision.changes });
+    }
+    Reply::AccountsChanged { lines: decision.lines }
+}
+
+/// What a request would say that it does now.
+///
+/// # Errors
+/// The refusal that the request would get.
+pub fn preview(cluster: &Cluster, caller: &Caller, ask: &Ask) -> Result<Vec<String>, Reject> {
+    decide(cluster, caller, ask).map(|decision| decision.lines)
+}
+
+fn decide(cluster: &Cluster, caller: &Caller, ask: &Ask) -> Result<Decision, Reject> {
+    if !cluster.accounts().has_begun() {
+        return Err(Reject::Accounts(
+            " The policy tree has not begun: no controller has started on it".to_owned(),
+        ));
+    }
+    let mut draft =
+        Draft { cluster, caller, tree: cluster.accounts().clone(), changes: Vec::new(), lines: Vec::new() };
+    match ask {
+        Ask::AddAccounts(names, set) => draft.add_accounts(names, set)?,
+        Ask::AddUsers(names, add) => draft.add_users(names, add)?,
+        Ask::AddQos(names, set) => draft.add_qos(names, set)?,
+        Ask::AddCoordinators(which) => draft.add_coordinators(which)?,
+        Ask::ModifyAccounts(which, set) => draft.modify_accounts(which, set)?,
+        Ask::ModifyUsers(which, set) => draft.modify_users(which, set)?,
+        Ask::ModifyQos(which, set) => draft.modify_qos(which, set)?,
+        Ask::ModifyCluster(set) => draft.modify_cluster(set)?,
+        Ask::DeleteAccounts(which) => draft.delete_accounts(which)?,
+        Ask::DeleteUsers(which) => draft.delete_users(which)?,
+        Ask::DeleteQos(which) => draft.delete_qos(which)?,
+        Ask::DeleteCoordinators(which) => draft.delete_coordinators(which)?,
+        Ask::Load { lines, clean } => draft.load(lines, *clean)?,
+    }
+    draft.check_default_qos()?;
+    Ok(Decision { changes: draft.changes, lines: draft.lines })
+}
+
+/// A copy of the tree on which a request is worked out.
+struct Draft<'a> {
+    cluster: &'a Cluster,
+    caller: &'a Caller,
+    tree: Accounts,
+    changes: Vec<AccountChange>,
+    lines: Vec<String>,
+}
+
+impl Draft<'_> {
+    fn put(&mut self, change: AccountChange) {
+        self.tree.apply(&change);
+        self.changes.push(change);
+    }
+
+    fn say(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+
+    fn name(&self) -> &str {
+        &self.cluster.policy().cluster_name
+    }
+
+    /// Whether the caller may change what is in an account and below it.
+    fn may_change(&self, account: &str) -> bool {
+        self.caller.is_operator() || self.tree.coordinates(&self.caller.owner.user, account)
+    }
+
+    /// Names of QOS have to be those of some.
+    fn known_qos<'n>(&self, names: impl IntoIterator<Item = &'n Arc<str>>, key: &str) -> Result<(), Reject> {
+        for name in names {
+            if self.tree.qos_named(name).is_none() {
+                let known: Vec<&str> = self.tree.qos().map(|qos| &*qos.name).collect();
+                return Err(Reject::Accounts(format!(
+                    "sacctmgr: error: You gave a bad qos '{name}'. Valid QOS's are {}\n Unknown option: {key}={name}\n \
+                     Use keyword 'where' to modify condition",
+                    known.join(",")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn known_in(&self, set: &AssociationSet) -> Result<(), Reject> {
+        if let Some(change) = &set.qos {
+            self.known_qos(&change.names, "qos")?;
+        }
+        self.known_qos(set.default_qos.iter().flatten(), "defaultqos")
+    }
+
+    /// An association with what is set.
+    fn changed(&self, before: &Association, set: &AssociationSet) -> Association {
+        let mut made = before.clone();
+        made.shares = set.shares.unwrap_or(made.shares);
+        if let Some(change) = &set.qos {
+            made.qos = self.access(&made.qos, change);
+        }
+        if let Some(default) = &set.default_qos {
+            made.default_qos =
+                default.as_ref().and_then(|name| self.tree.qos_named(name)).map(|qos| Arc::clone(&qos.name));
+        }
+        for (kind, change) in &set.limits {
+            made.limits.change(*kind, change);
+        }
+        made
+    }
+
+    /// Access to QOS after a change. An empty list inherits again; what is added to an inherited list stays a difference.
+    fn access(&self, before: &QosAccess, change: &crate::model::accounts::ask::ListChange) -> QosAccess {
+        use crate::model::accounts::ask::Sign;
+        let own = |name: &Arc<str>| {
+            self.tree.qos_named(name).map_or_else(|| Arc::clone(name), |qos| Arc::clone(&qos.name))
+        };
+        let names: BTreeSet<Arc<str>> = change.names.iter().map(own).collect();
+        match (before, change.sign) {
+            (_, Sign::Is) if names.is_empty() => QosAccess::Inherited,
+            (_, Sign::Is) => QosAccess::These(names),
+            (QosAccess::These(these), Sign::Plus) => QosAccess::These(these.union(&names).cloned().collect()),
+            (QosAccess::These(these), Sign::Minus) => {
+                QosAccess::These(these.difference(&names).cloned().collect())
+            }
+            (other, sign) => {
+                let (mut more, mut less) = match other {
+                    QosAccess::Changed { more, less } => (more.clone(), less.clone()),
+                    _ => Default::default(),
+                };
+                let (into, from) =
+                    if sign == Sign::Plus { (&mut more, &mut less) } else { (&mut less, &mut more) };
+                from.retain(|name| !names.contains(name));
+                into.extend(names);
+                QosAccess::Changed { more, less }
+            }
+        }
+    }
+
+    /// The default QOS of an association that was changed has to be one of those that its jobs may have.
+    fn check_default_qos(&self) -> Result<(), Reject> {
+        let mut without = Vec::new();
+        for change in &self.changes {
+            let AccountChange::Association(changed) = change else { continue };
+            let Some(association) = self.tree.association(changed.id) else { continue };
+            let default = self.tree.default_qos_of(association);
+            if let Some(name) = default.filter(|name| !self.tree.qos_of(association).contains(name)) {
+                without.push(self.with_default_qos(&name, association));
+            }
+        }
+        if without.is_empty() {
+            return Ok(());
+        }
+        Err(Reject::Accounts(format!(
+            " These associations don't have access to their default qos.\n Please give them access before they the default \
+             can be set to this.\n{}",
+            without.join("\n")
+        )))
+    }
+
+    fn with_default_qos(&self, name: &str, association: &Association) -> String {
+        let (cluster, account) = (self.name(), &association.account);
+        let mut line = format!("  DefQOS = {name:<10} C = {cluster:<10} A = {account:<20}");
+        if let Some(user) = &association.user {
+            line += &format!(" U = {user:<9}");
+        }
+        line
+    }
+
+    /// An association as Slurm lists those that it has modified.
+    fn modified(&self, association: &Association) -> String {
+        let (cluster, account) = (self.name(), &association.account);
+        match (&association.user, &association.parent) {
+            (Some(user), _) => {
+                let partition =
+                    association.partition.as_ref().map(|name| format!(" P = {name}")).unwrap_or_default();
+                format!("  C = {cluster:<10} A = {account:<20} U = {user:<9}{partition}")
+            }
+            (None, Some(parent)) => format!("  C = {cluster:<10} A = {account} of {parent}"),
+            (None, None) => format!("  C = {cluster:<10} A = {account}"),
+        }
+    }
+
+    /// Pending and running jobs that keep something from being deleted.
+    fn refuse_active(&self, uses: impl Fn(&Job) -> bool) -> Result<(), Reject> {
+        let jobs = self.cluster.jobs();
+        let active = jobs.active().chain(jobs.pending()).filter(|job| uses(job));
+        let active: Vec<&Job> = active.take(MOST_AT_ONCE).collect();
+        if active.is_empty() {
+            return Ok(());
+        }
+        let mut text = " Error with request: Job(s) active, cancel job(s) before remove".to_owned();
+        for job in active {
+            let account = job.spec.account.as_deref().unwrap_or_default();
+            let (cluster, user) = (self.name(), &job.spec.owner.user);
+            text += &format!("\n  JobID = {:<10} C = {cluster:<10} A = {account:<10} U = {user:<9}", job.id);
+        }
+        Err(Reject::Accounts(text))
+    }
+
+    /// The account that a job counts for: the one that it names, or the default of its user.
+    fn account_of(&self, job: &Job) -> Option<Arc<str>> {
+        let default = || self.cluster.accounts().user(&job.spec.owner.user)?.default_account.clone();
+        job.spec.account.clone().or_else(default)
+    }
+}
+
+/// The names and values of what is set for associations, as `sacctmgr` lists settings.
+fn settings(set: &AssociationSet, parent: Option<&str>) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<(&'static str, String)> = Vec::new();
+    lines.extend(set.shares.map(|shares| ("Fairshare", shares.to_string())));
+    lines.extend(limit_settings(&set.limits));
+    lines.extend(parent.map(|parent| ("Parent", parent.to_owned())));
+    let list = |names: &BTreeSet<Arc<str>>| names.iter().map(|name| &**name).collect::<Vec<_>>().join(",");
+    lines.extend(set.qos.as_ref().map(|qos| ("QOS", list(&qos.names))));
+    let default = set.default_qos.as_ref();
+    lines.extend(default.map(|default| ("DefQOS", default.as_deref().unwrap_or("NONE").to_owned())));
+    lines
+}
+
+/// The names and values of limits that are set, by name.
+fn limit_settings(limits: &[(LimitKind, LimitChange)]) -> Vec<(&'static str, String)> {
+    let text = |kind: LimitKind, number: u64| match kind.unit() {
+        Unit::Minutes => TimeLimit::Seconds(number.saturating_mul(60)).long(),
+        Unit::Count | Unit::Tres => number.to_string(),
+    };
+    let value = |(kind, change): &(LimitKind, LimitChange)| {
+        let value = match change {
+            LimitChange::Number(number) => {
+                number.map_or_else(|| "NONE".to_owned(), |number| text(*kind, number))
+            }
+            LimitChange::Tres(amounts) => {
+                let amount = |(tres, amount): &(TresKind, Option<u64>)| {
+                    let amount = amount.map_or_else(|| "NONE".to_owned(), |amount| amount.to_string());
+                    format!("{tres}={amount}")
+                };
+                amounts.iter().map(amount).collect::<Vec<_>>().join(",")
+            }
+        };
+        (kind.short_name(), value)
+    };
+    let mut lines: Vec<(&'static str, String)> = limits.iter().map(value).collect();
+    lines.sort();
+    lines
+}
+
+/// Whether associations below inherit what is set.
+fn is_inherited(set: &AssociationSet) -> bool {
+    let inherits = |(kind, _): &(LimitKind, _)| kind.inherits() && *kind != LimitKind::Priority;
+    set.qos.is_some() || set.default_qos.is_some() || set.limits.iter().any(inherits)
+}
+
+/// Whether an association is one of those that are asked for; an empty condition fits all.
+fn fits(which: &Which, association: &Association) -> bool {
+    let any = |set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>| {
+        set.is_empty() || name.is_some_and(|name| set.contains(name))
+    };
+    !which.elsewhere
+        && any(&which.accounts, Some(&association.account))
+        && any(&which.partitions, association.partition.as_ref())
+        && any(&which.users, association.user.as_ref())
+}
+
+/// The sum of what a QOS is, for comparisons without its number.
+fn same_qos(one: &Qos, other: &Qos) -> bool {
+    Qos { id: other.id, ..one.clone() } == *other
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+use std::sync::Arc;
+
+use crate::cluster::{Cluster, snapshot};
+use crate::controller::{self, Command, Input, Reject, Reply};
+use crate::model::accounts::ask::{self, Ask, Entity, LoadLine, Word};
+use crate::model::caller::{Caller, Owner};
+use crate::model::config::{AccountingEnforce, Policy, QosConfig};
+use crate::text::time::Time;
+
+fn caller(user: &str) -> Caller {
+    let uid = if user == "root" { 0 } else { 1000 };
+    let owner = Owner { uid, gid: uid, user: user.into(), group: "g".into() };
+    Caller::new(Arc::new(owner), Arc::default(), user == "root")
+}
+
+struct World(Cluster);
+
+impl World {
+    fn new(file: &[QosConfig]) -> Self {
+        let mut world = Self(Cluster::default());
+        let policy = Policy { cluster_name: "c".into(), qos: file.to_vec(), ..Policy::default() };
+        world.reconfigure(policy);
+        controller::handle(&mut world.0, 1, Time(0), Input::FileQos(file.to_vec())).answer.unwrap();
+        world
+    }
+
+    fn reconfigure(&mut self, policy: Policy) -> Vec<String> {
+        let command = Command::Reconfigure(Arc::new(policy));
+        let input = Input::Command { caller: caller("root"), request: None, command };
+        match controller::handle(&mut self.0, 1, Time(0), input).answer {
+            Ok(Reply::Reconfigured { changes }) => changes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn change(&mut self, user: &str, ask: Ask, shown: Option<Vec<String>>) -> Result<Vec<String>, Reject> {
+        let command = Command::ChangeAccounts { ask: Box::new(ask), shown };
+        let input = Input::Command { caller: caller(user), request: None, command };
+        match controller::handle(&mut self.0, 1, Time(0), input).answer? {
+            Reply::AccountsChanged { lines } => Ok(lines),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ask(&mut self, user: &str, text: &str) -> Result<Vec<String>, Reject> {
+        self.change(user, read(text), None)
+    }
+
+    /// What a user asks for works.
+    fn ok(&mut self, user: &str, text: &str) -> String {
+        self.ask(user, text).unwrap_or_else(|refused| panic!("{text}: {refused}")).join("\n")
+    }
+
+    /// What a user asks for is refused; nothing changes.
+    fn no(&mut self, user: &str, text: &str) -> String {
+        let before = self.0.seq();
+        let refused = self.ask(user, text).expect_err(text).to_string();
+        assert_eq!(self.0.seq(), before, "{text}");
+        refused
+    }
+
+    fn tree(&self) -> String {
+        let tree = self.0.accounts();
+        let line = |placed: crate::cluster::Placed<'_>| {
+            let (own, indent) = (placed.association, " ".repeat(placed.depth));
+            let user = own.user.as_ref().map(|user| format!(":{user}")).unwrap_or_default();
+            let partition = own.partition.as_ref().map(|name| format!("@{name}")).unwrap_or_default();
+            let limits: Vec<String> =
+                tree.limits_of(own).texts().map(|(kind, text)| format!(" {}={text}", kind.name())).collect();
+            format!("{indent}{}{user}{partition}{}\n", own.account, limits.concat())
+        };
+        tree.walk().into_iter().map(line).collect()
+    }
+}
+
+/// `VERB ENTITY NAMES KEY=VALUE …`, with `where` and `set`.
+fn read(text: &str) -> Ask {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (verb, entity) = (words[0], words[1]);
+    let mut sets = verb == "add" && entity != "coordinator";
+    let (mut names, mut conditions, mut settings) = (Vec::new(), Vec::new(), Vec::new());
+    for word in &words[2..] {
+        match *word {
+            "where" => sets = false,
+            "set" => sets = true,
+            name if !name.contains('=') => names.extend(ask::names(name).unwrap()),
+            _ if sets => settings.push(Word::read(word)),
+            _ => conditions.push(Word::read(word)),
+        }
+    }
+    let kind = match entity {
+        "account" => Entity::Account,
+        "user" => Entity::User,
+        "qos" => Entity::Qos,
+        _ => Entity::Coordinator,
+    };
+    let list: Vec<Arc<str>> = names.iter().map(|name| Arc::from(name.as_str())).collect();
+    conditions.extend(names.iter().map(|name| Word::read(name)));
+    let which = || ask::which(kind, "c", &conditions).unwrap();
+    match (verb, kind) {
+        ("add", Entity::Account) => Ask::AddAccounts(list, ask::account_set(&settings).unwrap()),
+        ("add", Entity::User) => Ask::AddUsers(list, ask::user_add(&settings).unwrap()),
+        ("add", Entity::Qos) => Ask::AddQos(list, ask::qos_set(&settings).unwrap()),
+        ("add", _) => Ask::AddCoordinators(which()),
+        ("modify", Entity::Account) => Ask::ModifyAccounts(which(), ask::account_set(&settings).unwrap()),
+        ("modify", Entity::User) => Ask::ModifyUsers(which(), ask::user_set(&settings).unwrap()),
+        ("modify", _) => Ask::ModifyQos(which(), ask::qos_set(&settings).unwrap()),
+        (_, Entity::Account) => Ask::DeleteAccounts(which()),
+        (_, Entity::User) => Ask::DeleteUsers(which()),
+        (_, Entity::Qos) => Ask::DeleteQos(which()),
+        (..) => Ask::DeleteCoordinators(which()),
+    }
+}
+
+fn site() -> World {
+    let mut world = World::new(&[]);
+    for text in [
+        "add account sci description=science",
+        "add account chem,phys parent=sci maxjobs=7",
+        "add user alice account=chem,phys",
+        "add user bob account=chem maxjobs=2",
+        "add user dave account=chem partition=debug",
+        "add qos high priority=10",
+    ] {
+        world.ok("root", text);
+    }
+    world
+}
+
+#[test]
+fn a_tree_is_built_in_slurms_words() {
+    let mut world = World::new(&[]);
+    let said = world.ok("root", "add account chem,phys fairshare=10");
+    let wanted = " Adding Account(s)\n  chem\n  phys\n Settings\n  Description     = Account Name\n  Organization    = \
+                  Parent/Account Name\n Associations\n  A = chem       C = c         \n  A = phys       C = c         \n \
+                  Settings\n  Fairshare     = 10\n  Parent        = root";
+    assert_eq!(said, wanted);
+    assert_eq!(world.no("root", "add account chem"), " Nothing new added.");
+    let said = world.ok("root", "add user alice,bob account=chem");
+    let wanted = " Adding User(s)\n  alice\n  bob\n Associations =\n  U = alice     A = chem       C = c         \n  \
+                  U = bob       A = chem       C = c         \n Non Default Settings";
+    assert_eq!(said, wanted);
+    assert_eq!(world.no("root", "add user carol"), " Need name of account to add user to.");
+    assert!(world.no("root", "add user carol account=x").starts_with(" This account 'x' doesn't exist."));
+    assert!(
+        world
+            .no("root", "add account x parent=y")
+            .starts_with(" Parent account 'y' doesn't exist on cluster c")
+    );
+}
+
+#[test]
+fn limits_and_lists_are_inherited() {
+    let mut world = site();
+    let wanted = "root\n root:root\n sci\n  chem MaxJobs=7\n   chem:alice MaxJobs=7\n   chem:bob MaxJobs=2\n   \
+                  chem:dave@debug MaxJobs=7\n  phys MaxJobs=7\n   phys:alice MaxJobs=7\n";
+    assert_eq!(world.tree(), wanted);
+    let qos = |world: &World| {
+        let own = world.0.accounts().exactly("bob", "chem", None).unwrap();
+        world.0.accounts().qos_of(own).iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(qos(&world), "normal");
+    world.ok("root", "modify account sci set qos+=high");
+    assert_eq!(qos(&world), "high,normal");
+    world.ok("root", "modify user bob set qos=high");
+    assert_eq!(qos(&world), "high");
+    assert!(
+        world
+            .no("root", "modify user bob set qos=foo")
+            .contains("You gave a bad qos 'foo'. Valid QOS's are normal,high")
+    );
+    assert!(
+        world.no("root", "modify user alice set defaultqos=high qos=normal").contains("don't have access")
+    );
+    world.ok("root", "modify user bob set maxjobs=-1");
+    assert!(world.tree().contains("chem:bob MaxJobs=7"));
+    world.ok("root", "delete qos high");
+    assert_eq!(qos(&world), "");
+}
+
+#[test]
+fn a_change_that_is_not_what_was_shown_is_not_made() {
+    let mut world = site();
+    let ask = read("delete account chem,phys");
+    let shown = controller::preview(&world.0, &caller("root"), &ask).unwrap();
+    assert_eq!(shown, [" Deleting accounts...", "  chem", "  phys"]);
+    world.ok("root", "delete account phys");
+    let refused = world.change("root", ask.clone(), Some(shown)).unwrap_err();
+    assert!(refused.to_string().contains("would do something else than was shown"), "{refused}");
+    let shown = controller::preview(&world.0, &caller("root"), &ask).unwrap();
+    assert!(world.change("root", ask, Some(shown)).is_ok());
+    assert_eq!(world.tree(), "root\n root:root\n sci\n");
+    let names: Vec<String> =
+        world.0.accounts().all_accounts().map(|account| account.name.to_string()).collect();
+    assert_eq!(names, ["chem", "phys", "root", "sci"], "names of what is deleted stay known");
+}
+
+#[test]
+fn rights_go_by_level_and_account() {
+    let mut world = site();
+    assert!(world.no("alice", "add account x parent=chem").contains("Access/permission denied"));
+    world.ok("root", "add coordinator account=sci alice");
+    world.ok("alice", "add account organic parent=chem");
+    world.ok("alice", "add user erin account=organic");
+    world.ok("alice", "modify user bob where account=chem set maxjobs=3");
+    for text in [
+        "add account x",
+        "add qos x",
+        "modify user alice set adminlevel=operator",
+        "add user frank account=chem adminlevel=operator",
+        "modify qos high set priority=1",
+        "delete account root",
+        "modify account sci set parent=root description=x",
+    ] {
+        assert!(!world.no("alice", text).is_empty());
+    }
+    world.ok("root", "modify user bob set adminlevel=operator");
+    world.ok("bob", "add account bio");
+    assert!(world.no("bob", "modify user bob set adminlevel=admin").contains("Access/permission denied"));
+    assert!(world.no("bob", "add qos x").contains("Access/permission denied"));
+    let bob = world.0.recognize(caller("bob"));
+    assert!(bob.is_operator() && !bob.is_in_any(&["staff".into()]), "an operator is in no group of others");
+}
+
+#[test]
+fn accounts_move_but_never_below_themselves() {
+    let mut world = site();
+    world.ok("root", "modify account chem set parent=root");
+    world.ok("root", "modify account sci set parent=chem");
+    assert!(world.no("root", "modify account chem set parent=sci").contains("cannot be below sci"));
+    assert!(world.no("root", "modify account chem set parent=chem").contains("cannot be below chem"));
+    assert_eq!(world.no("root", "modify account x set fairshare=2"), " Nothing modified");
+    assert_eq!(world.no("root", "delete user"), " No conditions given to remove, not executing.");
+}
+
+#[test]
+fn users_lose_associations_and_then_themselves() {
+    let mut world = site();
+    world.ok("root", "delete user alice where account=chem");
+    let alice = world.0.accounts().user("alice").unwrap();
+    assert_eq!(alice.default_account, None);
+    assert!(
+        world.ok("root", "delete user alice where account=phys").contains("(No Associations)...\n  alice")
+    );
+    assert!(world.0.accounts().user("alice").is_none());
+    assert_eq!(world.no("root", "delete user alice"), " Nothing deleted");
+    assert!(world.no("root", "modify user bob set defaultaccount=phys").contains("aren't associated"));
+}
+
+#[test]
+fn qos_never_preempt_each_other_in_a_circle() {
+    let mut world = site();
+    world.ok("root", "add qos low");
+    world.ok("root", "modify qos high set preempt=low");
+    assert!(world.no("root", "modify qos low set preempt=high").contains("cannot preempt high"));
+    assert!(world.no("root", "modify qos low set preempt=low").contains("cannot preempt low"));
+    let depths = world.0.policy().qos_depths();
+    assert_eq!(depths, [0, 0, 1], "the planner goes by the tree");
+}
+
+#[test]
+fn a_dump_is_loaded_whole_or_not_at_all() {
+    let mut world = World::new(&[]);
+    let words = |text: &str| text.split_whitespace().map(Word::read).collect::<Vec<_>>();
+    let account = |name: &str, parent: &str, text: &str| {
+        let set = ask::AccountSet { parent: Some(parent.into()), ..ask::account_set(&words(text)).unwrap() };
+        LoadLine::Account { name: name.into(), set }
+    };
+    let user = |name: &str, account: &str, text: &str| {
+        let add = ask::UserAdd { accounts: vec![account.into()], ..ask::user_add(&words(text)).unwrap() };
+        LoadLine::User { name: name.into(), add }
+    };
+    let lines = vec![
+        (2, account("sci", "root", "fairshare=60")),
+        (3, user("ulf", "sci", "defaultaccount=sci coordinator=sci maxjobs=3")),
+    ];
+    let load = |lines: &[(u32, LoadLine)], clean| Ask::Load { lines: lines.to_vec(), clean };
+    let mut bad = lines.clone();
+    bad.push((4, user("x", "nosuch", "")));
+    let refused = world.change("root", load(&bad, false), None).unwrap_err().to_string();
+    assert!(refused.contains("add this parent (nosuch)") && refused.ends_with("line(4)"), "{refused}");
+    assert_eq!(world.tree(), "root\n root:root\n");
+    let said = world.change("root", load(&lines, false), None).unwrap();
+    assert_eq!(said, [" Added account sci of root", " Added user ulf to account sci"]);
+    assert_eq!(world.change("root", load(&lines, false), None).unwrap(), Vec::<String>::new());
+    assert!(world.0.accounts().coordinates("ulf", "sci"));
+    let bare = [(3, user("ulf", "sci", ""))];
+    assert_eq!(world.change("root", load(&bare, false), None).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        world.change("root", load(&bare, true), None).unwrap().len(),
+        1,
+        "what a line does not set is gone"
+    );
+}
+
+#[test]
+fn the_files_qos_are_taken_once() {
+    let low = QosConfig { name: "low".into(), ..QosConfig::default() };
+    let high =
+        QosConfig { name: "high".into(), priority: 5, preempt: vec!["low".into()], ..QosConfig::default() };
+    let mut world = World::new(&[high.clone(), low.clone()]);
+    let names =
+        |world: &World| world.0.policy().qos.iter().map(|qos| qos.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&world), ["normal", "high", "low"]);
+    let policy =
+        |qos: &[QosConfig]| Policy { cluster_name: "c".into(), qos: qos.to_vec(), ..Policy::default() };
+    assert_eq!(world.reconfigure(policy(&[high.clone(), low.clone()])), Vec::<String>::new());
+    let higher = QosConfig { priority: 9, ..high };
+    let changes = world.reconfigure(policy(&[higher.clone()])).join("\n");
+    assert!(changes.contains("sacctmgr modify qos high set Priority=9"), "{changes}");
+    assert!(changes.contains("sacctmgr delete qos low"), "{changes}");
+    assert_eq!(names(&world), ["normal", "high", "low"], "the sections have no effect");
+    assert_eq!(world.reconfigure(policy(&[higher])), Vec::<String>::new(), "it is said once");
+}
+
+#[test]
+fn qos_mean_nothing_until_there_are_some() {
+    let mut world = World::new(&[]);
+    assert!(world.0.policy().qos.is_empty() && world.0.policy().knows_qos(Some("any")));
+    let mut enforcing = Policy { cluster_name: "c".into(), ..Policy::default() };
+    enforcing.jobs.accounting_enforce = vec![AccountingEnforce::Qos];
+    world.reconfigure(enforcing);
+    assert!(!world.0.policy().knows_qos(Some("any")) && world.0.enforces(AccountingEnforce::Associations));
+    world.ok("root", "add qos high");
+    assert_eq!(world.0.policy().qos.len(), 2);
+}
+
+#[test]
+fn a_tree_goes_through_a_snapshot() {
+    let mut world = site();
+    world.ok("root", "add coordinator account=sci alice");
+    world.ok("root", "delete user dave");
+    world.ok("root", "delete qos high");
+    let mut restore = snapshot::Restore::default();
+    for record in snapshot::records(&world.0) {
+        let text = serde_json::to_string(&record).unwrap();
+        restore.push(serde_json::from_str(&text).unwrap());
+    }
+    let again = World(restore.finish());
+    assert_eq!(again.tree(), world.tree());
+    let records = |world: &World| snapshot::records(&world.0).collect::<Vec<_>>();
+    assert_eq!(records(&again), records(&world));
+}

@@ -1,0 +1,704 @@
+//! What `sacctmgr` asks for: which entities, and what is set. Words are Slurm's; a key is matched by its beginning, without
+//! regard to case.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::limits::{self, LimitChange, LimitKind};
+use super::qos::{Qos, QosFlag};
+use super::{AdminLevel, Shares};
+use crate::model::config::PreemptMode;
+use crate::text::time::{Seconds, TimeLimit};
+
+/// `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The key as it was written.
+    pub key: String,
+    /// The sign before the value.
+    pub sign: Sign,
+    /// The value, without quotes.
+    pub value: String,
+}
+
+/// How a value stands to the one that was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sign {
+    /// `=`: it takes the place of the other.
+    #[default]
+    Is,
+    /// `+=`: it is added.
+    Plus,
+    /// `-=`: it is taken away.
+    Minus,
+}
+
+impl Word {
+    /// Reads one word; without `=` the key is empty.
+    #[must_use]
+    pub fn read(text: &str) -> Word {
+        let Some((key, value)) = text.split_once('=') else {
+            return Word { key: String::new(), sign: Sign::Is, value: unquoted(text) };
+        };
+        let (key, sign) = match key.as_bytes().last() {
+            Some(b'+') => (&key[..key.len() - 1], Sign::Plus),
+            Some(b'-') => (&key[..key.len() - 1], Sign::Minus),
+            _ => (key, Sign::Is),
+        };
+        Word { key: key.to_owned(), sign, value: unquoted(value) }
+    }
+
+    /// Whether the key is `name`, or a beginning of it of at least `least` letters.
+    fn is(&self, name: &str, least: usize) -> bool {
+        let typed = self.key.as_bytes();
+        let head = name.as_bytes().get(..typed.len());
+        typed.len() >= least.max(1) && head.is_some_and(|head| head.eq_ignore_ascii_case(typed))
+    }
+
+    /// The names in the value.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.value.split(',').map(str::trim).filter(|name| !name.is_empty())
+    }
+
+    fn lower(&self) -> impl Iterator<Item = Arc<str>> {
+        self.names().map(|name| name.to_lowercase().into())
+    }
+}
+
+impl std::fmt::Display for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = match self.sign {
+            Sign::Is => "=",
+            Sign::Plus => "+=",
+            Sign::Minus => "-=",
+        };
+        if self.key.is_empty() {
+            f.write_str(&self.value)
+        } else {
+            write!(f, "{}{sign}{}", self.key, self.value)
+        }
+    }
+}
+
+fn unquoted(text: &str) -> String {
+    let text = text.trim();
+    let quoted = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
+    quoted('\'').or_else(|| quoted('"')).unwrap_or(text).to_owned()
+}
+
+/// What an ask is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entity {
+    /// Accounts.
+    Account,
+    /// Users.
+    User,
+    /// QOS.
+    Qos,
+    /// Coordinators of accounts.
+    Coordinator,
+    /// The cluster: what is set for it is set for the account `root`.
+    Cluster,
+    /// Associations; they can only be listed.
+    Association,
+}
+
+/// A change that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// Adds accounts.
+    AddAccounts(Vec<Arc<str>>, AccountSet),
+    /// Adds users, or associations of users that exist.
+    AddUsers(Vec<Arc<str>>, UserAdd),
+    /// Adds QOS.
+    AddQos(Vec<Arc<str>>, QosSet),
+    /// Makes users coordinators of accounts.
+    AddCoordinators(Which),
+    /// Changes accounts.
+    ModifyAccounts(Which, AccountSet),
+    /// Changes users.
+    ModifyUsers(Which, UserSet),
+    /// Changes QOS.
+    ModifyQos(Which, QosSet),
+    /// Changes the association of the account `root`.
+    ModifyCluster(AssociationSet),
+    /// Deletes accounts with all that is below them.
+    DeleteAccounts(Which),
+    /// Deletes users, or some of their associations.
+    DeleteUsers(Which),
+    /// Deletes QOS.
+    DeleteQos(Which),
+    /// Takes coordinators away from accounts.
+    DeleteCoordinators(Which),
+    /// Makes the tree what some lines of a dump say.
+    Load {
+        /// The lines, each with its number in the file.
+        lines: Vec<(u32, LoadLine)>,
+        /// Whether what a line does not set is not set afterwards.
+        clean: bool,
+    },
+}
+
+/// A line of a dump.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoadLine {
+    /// `Cluster - 'name'`: what is set for the account `root`.
+    Cluster(AssociationSet),
+    /// `Account - 'name'` below a `Parent - 'parent'`.
+    Account {
+        /// The account.
+        name: Arc<str>,
+        /// What is set; the parent is always given.
+        set: AccountSet,
+    },
+    /// `User - 'name'` below a `Parent - 'account'`.
+    User {
+        /// The user.
+        name: Arc<str>,
+        /// What is set; the account is always given.
+        add: UserAdd,
+    },
+    /// `QOS - 'name'`. Slurm's dumps have none.
+    Qos {
+        /// The QOS.
+        name: Arc<str>,
+        /// What is set.
+        set: QosSet,
+    },
+}
+
+/// What is set for accounts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccountSet {
+    /// `Description=`
+    pub description: Option<Arc<str>>,
+    /// `Organization=`
+    pub organization: Option<Arc<str>>,
+    /// `Parent=`
+    pub parent: Option<Arc<str>>,
+    /// What is set for their associations.
+    pub association: AssociationSet,
+}
+
+/// What is set for users.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserSet {
+    /// `DefaultAccount=`
+    pub default_account: Option<Arc<str>>,
+    /// `AdminLevel=`
+    pub admin_level: Option<AdminLevel>,
+    /// What is set for their associations.
+    pub association: AssociationSet,
+}
+
+/// What users are added with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserAdd {
+    /// `Account=`
+    pub accounts: Vec<Arc<str>>,
+    /// `Partition=`
+    pub partitions: Vec<Arc<str>>,
+    /// `Coordinator=`: the accounts that they coordinate.
+    pub coordinates: Vec<Arc<str>>,
+    /// The rest.
+    pub set: UserSet,
+}
+
+/// What is set for associations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AssociationSet {
+    /// `Fairshare=`
+    pub shares: Option<Shares>,
+    /// `QOS=`, `QOS+=`, `QOS-=`
+    pub qos: Option<ListChange>,
+    /// `DefaultQOS=`; the inner `None` inherits again.
+    pub default_qos: Option<Option<Arc<str>>>,
+    /// Limits.
+    pub limits: Vec<(LimitKind, LimitChange)>,
+}
+
+/// A change of a list of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListChange {
+    /// How the names stand to those that were there.
+    pub sign: Sign,
+    /// The names.
+    pub names: BTreeSet<Arc<str>>,
+}
+
+/// What is set for QOS.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QosSet {
+    /// `Description=`
+    pub description: Option<Arc<str>>,
+    /// `Priority=`
+    pub priority: Option<u32>,
+    /// `Preempt=`
+    pub preempt: Option<ListChange>,
+    /// `PreemptMode=`; the inner `None` is `cluster`.
+    pub preempt_mode: Option<Option<PreemptMode>>,
+    /// `GraceTime=`
+    pub grace_time: Option<Option<Seconds>>,
+    /// `PreemptExemptTime=`
+    pub exempt_time: Option<Option<Seconds>>,
+    /// `Flags=`
+    pub flags: Option<(Sign, BTreeSet<QosFlag>)>,
+    /// `UsageFactor=`
+    pub usage_factor: Option<f64>,
+    /// `UsageThreshold=`
+    pub usage_threshold: Option<Option<f64>>,
+    /// `LimitFactor=`
+    pub limit_factor: Option<Option<f64>>,
+    /// Limits.
+    pub limits: Vec<(LimitKind, LimitChange)>,
+    /// `AllowGroups=`, of Spur's own.
+    pub allow_groups: Option<ListChange>,
+    /// `AllowAccounts=`, of Spur's own.
+    pub allow_accounts: Option<ListChange>,
+}
+
+/// Conditions; all that are given have to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Names of the kind of entity that is asked for.
+    pub names: BTreeSet<Arc<str>>,
+    /// `Account=` of associations.
+    pub accounts: BTreeSet<Arc<str>>,
+    /// `User=` of associations.
+    pub users: BTreeSet<Arc<str>>,
+    /// `Partition=` of associations.
+    pub partitions: BTreeSet<Arc<str>>,
+    /// `QOS=` that associations may have.
+    pub qos: BTreeSet<Arc<str>>,
+    /// `Parent=` of accounts.
+    pub parents: BTreeSet<Arc<str>>,
+    /// `DefaultAccount=` of users.
+    pub default_accounts: BTreeSet<Arc<str>>,
+    /// `AdminLevel=` of users.
+    pub admin_level: Option<AdminLevel>,
+    /// `Description=` of accounts and QOS.
+    pub descriptions: BTreeSet<Arc<str>>,
+    /// `Organization=` of accounts.
+    pub organizations: BTreeSet<Arc<str>>,
+    /// Another cluster than this one is named, so that nothing fits.
+    pub elsewhere: bool,
+}
+
+impl Which {
+    /// Whether there is no condition at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Which::default()
+    }
+
+    /// Whether a condition asks for one kind of association rather than for all of an entity.
+    #[must_use]
+    pub fn narrows(&self) -> bool {
+        !self.partitions.is_empty() || !self.qos.is_empty()
+    }
+}
+
+/// Reads conditions.
+///
+/// # Errors
+/// Slurm's sentence on a key that there is not.
+pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, String> {
+    let mut found = Which::default();
+    for word in words {
+        let lower = || word.lower();
+        let plain = || word.names().map(Arc::from);
+        match () {
+            () if word.key.is_empty() || word.is("Names", 1) => match entity {
+                Entity::User => found.names.extend(plain()),
+                Entity::Coordinator => found.users.extend(plain()),
+                _ => found.names.extend(lower()),
+            },
+            () if word.is("Clusters", 1) => {
+                found.elsewhere |= word.names().all(|name| !name.eq_ignore_ascii_case(cluster));
+            }
+            () if entity == Entity::Qos && (word.is("QosLevel", 1) || word.is("Ids", 1)) => {
+                found.names.extend(lower());
+            }
+            () if entity == Entity::Qos && word.is("Description", 1) => found.descriptions.extend(plain()),
+            () if entity == Entity::Qos => return Err(unknown_condition(word)),
+            () if entity == Entity::Account && (word.is("Accounts", 1) || word.is("Acct", 4)) => {
+                found.names.extend(lower());
+            }
+            () if entity == Entity::User && word.is("Users", 1) => found.names.extend(plain()),
+            () if entity == Entity::User && word.is("AdminLevel", 2) => {
+                found.admin_level =
+                    Some(AdminLevel::read(&word.value).ok_or_else(|| unknown_condition(word))?);
+            }
+            () if entity == Entity::User && word.is("DefaultAccount", 8) => {
+                found.default_accounts.extend(lower())
+            }
+            () if entity == Entity::Account && word.is("Description", 1) => {
+                found.descriptions.extend(plain())
+            }
+            () if entity == Entity::Account && word.is("Organization", 1) => {
+                found.organizations.extend(plain())
+            }
+            () if word.is("Accounts", 1) || word.is("Acct", 4) => found.accounts.extend(lower()),
+            () if word.is("Users", 1) => found.users.extend(plain()),
+            () if word.is("Partitions", 4) => found.partitions.extend(plain()),
+            () if word.is("Parents", 4) => found.parents.extend(lower()),
+            () if word.is("QosLevel", 1) => found.qos.extend(lower()),
+            () => return Err(unknown_condition(word)),
+        }
+    }
+    Ok(found)
+}
+
+fn unknown_condition(word: &Word) -> String {
+    format!(" Unknown condition: {word}\n Use keyword 'set' to modify value")
+}
+
+fn unknown_option(word: &Word) -> String {
+    format!(" Unknown option: {word}\n Use keyword 'where' to modify condition")
+}
+
+/// An option whose value cannot be read, after the sentence on it.
+fn bad_value(sentence: &str, word: &Word) -> String {
+    format!("sacctmgr: error: {sentence}\n{}", unknown_option(word))
+}
+
+/// What Spur does not keep.
+fn refused(word: &Word, why: &str) -> String {
+    format!(" {}: not supported by Spur: {why}", word.key)
+}
+
+/// Reads what is set for accounts.
+///
+/// # Errors
+/// Slurm's sentence on a key or a value that there is not.
+pub fn account_set(words: &[Word]) -> Result<AccountSet, String> {
+    let mut set = AccountSet::default();
+    for word in words {
+        match () {
+            () if word.is("Description", 1) => set.description = Some(word.value.as_str().into()),
+            () if word.is("Organization", 1) => set.organization = Some(word.value.as_str().into()),
+            () if word.is("Parent", 1) => set.parent = Some(word.value.to_lowercase().into()),
+            () => set.association.read(word)?,
+        }
+    }
+    Ok(set)
+}
+
+/// Reads what is set for users.
+///
+/// # Errors
+/// Slurm's sentence on a key or a value that there is not.
+pub fn user_set(words: &[Word]) -> Result<UserSet, String> {
+    let mut set = UserSet::default();
+    for word in words {
+        set.read(word)?;
+    }
+    Ok(set)
+}
+
+/// Reads what users are added with.
+///
+/// # Errors
+/// Slurm's sentence on a key or a value that there is not.
+pub fn user_add(words: &[Word]) -> Result<UserAdd, String> {
+    let mut add = UserAdd::default();
+    for word in words {
+        match () {
+            () if word.is("Accounts", 1) || word.is("Acct", 4) => add.accounts.extend(word.lower()),
+            () if word.is("Partitions", 4) => add.partitions.extend(word.names().map(Arc::from)),
+            () if word.is("Coordinators", 2) => add.coordinates.extend(word.lower()),
+            () => add.set.read(word)?,
+        }
+    }
+    Ok(add)
+}
+
+impl UserSet {
+    fn read(&mut self, word: &Word) -> Result<(), String> {
+        match () {
+            () if word.is("AdminLevel", 2) => {
+                let level = AdminLevel::read(&word.value);
+                self.admin_level = Some(
+                    level.ok_or_else(|| bad_value(&format!("Invalid admin level ({})", word.value), word))?,
+                );
+            }
+            () if word.is("DefaultAccount", 8) => {
+                self.default_account = Some(word.value.to_lowercase().into())
+            }
+            () if word.is("DefaultWCKey", 8) => return Err(refused(word, "wckeys are not kept")),
+            () if word.is("NewName", 1) => {
+                return Err(refused(word, "a user has the name of his login; add one and delete the other"));
+            }
+            () => self.association.read(word)?,
+        }
+        Ok(())
+    }
+}
+
+impl AssociationSet {
+    /// Whether nothing is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reads what is set for the cluster.
+    ///
+    /// # Errors
+    /// Slurm's sentence on a key or a value that there is not.
+    pub fn of_words(words: &[Word]) -> Result<Self, String> {
+        let mut set = Self::default();
+        words.iter().try_for_each(|word| set.read(word))?;
+        Ok(set)
+    }
+
+    fn read(&mut self, word: &Word) -> Result<(), String> {
+        match () {
+            () if word.is("Fairshare", 1) || word.is("Shares", 1) => {
+                let shares = word
+                    .value
+                    .parse()
+                    .map_err(|_| bad_value(&format!("Invalid value for FairShare ({})", word.value), word))?;
+                self.shares = Some(shares);
+            }
+            () if word.is("QosLevel", 1) => self.qos = Some(word.list()),
+            () if word.is("DefaultQOS", 8) => {
+                let name = word.value.to_lowercase();
+                self.default_qos = Some((!matches!(&*name, "" | "-1")).then(|| name.into()));
+            }
+            () if word.is("RawUsage", 3) => return Err(refused(word, "use is not counted yet")),
+            () => match limits::kind_named(&word.key, LimitKind::is_of_associations) {
+                Some(kind) => self.limits.push((kind, word.limit(kind)?)),
+                None => return Err(unknown_option(word)),
+            },
+        }
+        Ok(())
+    }
+}
+
+impl Word {
+    fn limit(&self, kind: LimitKind) -> Result<LimitChange, String> {
+        limits::read(kind, &self.value).map_err(|sentence| bad_value(&sentence, self))
+    }
+
+    /// A list of names; a sign may also stand before the first of them.
+    fn list(&self) -> ListChange {
+        let (sign, value) = match (self.sign, self.value.strip_prefix('+'), self.value.strip_prefix('-')) {
+            (Sign::Is, Some(value), _) => (Sign::Plus, value),
+            (Sign::Is, None, Some(value)) if value != "1" => (Sign::Minus, value),
+            (Sign::Is, None, Some(_)) => (Sign::Is, ""),
+            (sign, ..) => (sign, self.value.as_str()),
+        };
+        let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+        ListChange { sign, names: names.map(|name| name.to_lowercase().into()).collect() }
+    }
+}
+
+impl ListChange {
+    /// The list after the change.
+    #[must_use]
+    pub fn apply(&self, list: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        match self.sign {
+            Sign::Is => self.names.clone(),
+            Sign::Plus => list.union(&self.names).cloned().collect(),
+            Sign::Minus => list.difference(&self.names).cloned().collect(),
+        }
+    }
+}
+
+impl QosSet {
+    /// A QOS with what is set.
+    #[must_use]
+    pub fn apply(&self, before: &Qos) -> Qos {
+        let mut made = before.clone();
+        made.description = self.description.clone().unwrap_or(made.description);
+        made.priority = self.priority.unwrap_or(made.priority);
+        made.preempt_mode = self.preempt_mode.unwrap_or(made.preempt_mode);
+        made.grace_time = self.grace_time.unwrap_or(made.grace_time);
+        made.exempt_time = self.exempt_time.unwrap_or(made.exempt_time);
+        made.usage_factor = self.usage_factor.unwrap_or(made.usage_factor);
+        made.usage_threshold = self.usage_threshold.unwrap_or(made.usage_threshold);
+        made.limit_factor = self.limit_factor.unwrap_or(made.limit_factor);
+        for (kind, change) in &self.limits {
+            made.limits.change(*kind, change);
+        }
+        if let Some((sign, flags)) = &self.flags {
+            match sign {
+                Sign::Is => made.flags.clone_from(flags),
+                Sign::Plus => made.flags.extend(flags),
+                Sign::Minus => made.flags.retain(|flag| !flags.contains(flag)),
+            }
+        }
+        let list = |list: &[Arc<str>]| list.iter().cloned().collect::<BTreeSet<_>>();
+        if let Some(change) = &self.allow_groups {
+            made.allow_groups = change.apply(&list(&made.allow_groups)).into_iter().collect();
+        }
+        if let Some(change) = &self.allow_accounts {
+            made.allow_accounts = change.apply(&list(&made.allow_accounts)).into_iter().collect();
+        }
+        if let Some(change) = &self.preempt {
+            made.preempt = change.apply(&made.preempt);
+        }
+        made
+    }
+}
+
+/// Reads what is set for QOS.
+///
+/// # Errors
+/// Slurm's sentence on a key or a value that there is not.
+pub fn qos_set(words: &[Word]) -> Result<QosSet, String> {
+    let mut set = QosSet::default();
+    for word in words {
+        let invalid = |name: &str| bad_value(&format!("Invalid value for {name} ({})", word.value), word);
+        let clears = word.value == "-1";
+        match () {
+            () if word.is("Description", 1) => set.description = Some(word.value.as_str().into()),
+            () if word.is("Priority", 3) => {
+                let priority = if clears { Ok(0) } else { word.value.parse() };
+                set.priority = Some(priority.map_err(|_| invalid("Priority"))?);
+            }
+            () if word.is("Preempt", 3) && word.key.len() <= 7 => set.preempt = Some(word.list()),
+            () if word.is("PreemptMode", 8) => {
+                set.preempt_mode = Some(preempt_mode(&word.value).ok_or_else(|| invalid("PreemptMode"))?);
+            }
+            () if word.is("PreemptExemptTime", 8) => {
+                set.exempt_time = Some(span(&word.value, true).ok_or_else(|| invalid("PreemptExemptTime"))?);
+            }
+            () if word.is("GraceTime", 3) => {
+                set.grace_time = Some(span(&word.value, false).ok_or_else(|| invalid("GraceTime"))?);
+            }
+            () if word.is("Flags", 2) => set.flags = Some(flags(word)?),
+            () if word.is("UsageFactor", 6) => {
+                let factor = if clears { Some(1.0) } else { factor(&word.value) };
+                set.usage_factor = Some(factor.ok_or_else(|| invalid("UsageFactor"))?);
+            }
+            () if word.is("UsageThreshold", 6) => {
+                set.usage_threshold = Some(optional(&word.value).ok_or_else(|| invalid("UsageThreshold"))?);
+            }
+            () if word.is("LimitFactor", 6) => {
+                set.limit_factor = Some(optional(&word.value).ok_or_else(|| invalid("LimitFactor"))?);
+            }
+            () if word.is("AllowGroups", 6) => set.allow_groups = Some(word.list_as_is()),
+            () if word.is("AllowAccounts", 6) => set.allow_accounts = Some(word.list()),
+            () if word.is("RawUsage", 3) => return Err(refused(word, "use is not counted yet")),
+            () => match limits::kind_named(&word.key, LimitKind::is_of_qos) {
+                Some(kind) => set.limits.push((kind, word.limit(kind)?)),
+                None => return Err(unknown_option(word)),
+            },
+        }
+    }
+    Ok(set)
+}
+
+impl Word {
+    /// A list of names whose case counts.
+    fn list_as_is(&self) -> ListChange {
+        ListChange { sign: self.sign, names: self.names().map(Arc::from).collect() }
+    }
+}
+
+/// A number that is not negative.
+fn factor(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0)
+}
+
+fn optional(text: &str) -> Option<Option<f64>> {
+    if text == "-1" { Some(None) } else { factor(text).map(Some) }
+}
+
+fn preempt_mode(text: &str) -> Option<Option<PreemptMode>> {
+    Some(match text.to_ascii_lowercase().as_str() {
+        "cluster" | "-1" => None,
+        "off" => Some(PreemptMode::Off),
+        "cancel" => Some(PreemptMode::Cancel),
+        "requeue" => Some(PreemptMode::Requeue),
+        "suspend" => Some(PreemptMode::Suspend),
+        _ => return None,
+    })
+}
+
+/// A span as Slurm writes it: seconds, or minutes for `minutes`, or with colons.
+fn span(text: &str, minutes: bool) -> Option<Option<Seconds>> {
+    if text == "-1" {
+        return Some(None);
+    }
+    if let Ok(number) = text.parse::<u64>() {
+        return Some(Some(Seconds(if minutes { number.checked_mul(60)? } else { number })));
+    }
+    let limit: TimeLimit = text.parse().ok()?;
+    limit.seconds().map(|seconds| Some(Seconds(seconds)))
+}
+
+fn flags(word: &Word) -> Result<(Sign, BTreeSet<QosFlag>), String> {
+    if word.value == "-1" {
+        return Ok((Sign::Is, BTreeSet::new()));
+    }
+    let flag =
+        |name: &str| QosFlag::read(name).ok_or_else(|| bad_value(&format!("Unknown flag {name}"), word));
+    Ok((word.sign, word.names().map(flag).collect::<Result<_, _>>()?))
+}
+
+/// Names as they are written: a comma list in which brackets hold ranges of numbers, `u[1-3],x`.
+///
+/// # Errors
+/// Brackets that cannot be read.
+pub fn names(text: &str) -> Result<Vec<String>, String> {
+    if !text.contains('[') {
+        return Ok(text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect());
+    }
+    let list: crate::text::hostlist::HostList =
+        text.parse().map_err(|error: crate::text::ParseError| error.to_string())?;
+    Ok(list.iter().map(|name| name.to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<Word> {
+        text.split_whitespace().map(Word::read).collect()
+    }
+
+    #[test]
+    fn keys_may_be_cut() {
+        let set = account_set(&words("desc='x' org=uni fair=10 maxj=3 pa=sci")).unwrap_err();
+        assert!(set.starts_with(" Unknown option: maxj=3"), "{set}");
+        let set = account_set(&words("Desc='x' org=uni fair=10 maxjobs=3 parent=Sci qos+=High")).unwrap();
+        assert_eq!(set.parent.as_deref(), Some("sci"));
+        assert_eq!(set.association.shares, Some(Shares::Raw(10)));
+        let qos = set.association.qos.unwrap();
+        assert_eq!((qos.sign, qos.names.first().map(|name| &**name)), (Sign::Plus, Some("high")));
+        let add = user_add(&words("account=a,b partition=p adminlevel=op")).unwrap();
+        assert_eq!((add.accounts.len(), add.set.admin_level), (2, Some(AdminLevel::Operator)));
+    }
+
+    #[test]
+    fn conditions_are_slurms() {
+        let found = which(Entity::User, "c", &words("alice account=chem cluster=c")).unwrap();
+        assert!(found.names.contains("alice") && found.accounts.contains("chem") && !found.elsewhere);
+        assert!(which(Entity::User, "c", &words("cluster=d")).unwrap().elsewhere);
+        let error = which(Entity::User, "c", &words("foo=bar")).unwrap_err();
+        assert_eq!(error, " Unknown condition: foo=bar\n Use keyword 'set' to modify value");
+    }
+
+    #[test]
+    fn qos_fields_are_read() {
+        let text =
+            "priority=100 preempt=low flags=DenyOnLimit,noreserve maxwall=60 MaxTRESPU=cpu=10 gracetime=90";
+        let set = qos_set(&words(text)).unwrap();
+        assert_eq!((set.priority, set.limits.len(), set.grace_time), (Some(100), 2, Some(Some(Seconds(90)))));
+        assert!(qos_set(&words("flags=Foo")).is_err() && qos_set(&words("foo=1")).is_err());
+    }
+
+    #[test]
+    fn brackets_are_ranges() {
+        assert_eq!(names("u[1-3],x").unwrap(), ["u1", "u2", "u3", "x"]);
+        assert_eq!(names("a, b").unwrap(), ["a", "b"]);
+    }
+}

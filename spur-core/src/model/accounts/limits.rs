@@ -1,0 +1,322 @@
+//! Limits and other numbers of associations and QOS, by kind. One table has the names, the units and the columns of all.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::tres::{Tres, TresKind};
+
+/// How the value of a limit is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number.
+    Count,
+    /// Minutes, written as a time limit.
+    Minutes,
+    /// Amounts of trackable resources, each of which is a limit of its own.
+    Tres,
+}
+
+/// Declares the kinds of limits, each with its names in `sacctmgr`, its unit, and what it is a limit of.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal [$($other:literal),*] $unit:ident $assoc:literal $qos:literal $inherits:literal;)+) => {
+        /// A kind of limit.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum LimitKind {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl LimitKind {
+            /// All kinds, in the order in which `sacctmgr dump` writes them.
+            pub const ALL: &'static [LimitKind] = &[$(LimitKind::$kind,)+];
+
+            /// The name that `sacctmgr` writes.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(LimitKind::$kind => $name,)+ }
+            }
+
+            /// Other names that `sacctmgr` reads.
+            #[must_use]
+            pub fn other_names(self) -> &'static [&'static str] {
+                match self { $(LimitKind::$kind => &[$($other),*],)+ }
+            }
+
+            /// How its value is counted.
+            #[must_use]
+            pub fn unit(self) -> Unit {
+                match self { $(LimitKind::$kind => Unit::$unit,)+ }
+            }
+
+            /// Whether associations have it.
+            #[must_use]
+            pub fn is_of_associations(self) -> bool {
+                match self { $(LimitKind::$kind => $assoc,)+ }
+            }
+
+            /// Whether QOS have it.
+            #[must_use]
+            pub fn is_of_qos(self) -> bool {
+                match self { $(LimitKind::$kind => $qos,)+ }
+            }
+
+            /// Whether an association without a value of its own has that of the association above.
+            #[must_use]
+            pub fn inherits(self) -> bool {
+                match self { $(LimitKind::$kind => $inherits,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// TRES of all running jobs.
+    GrpTres "GrpTRES" [] Tres true true false;
+    /// TRES-minutes used, decayed.
+    GrpTresMins "GrpTRESMins" [] Tres true true false;
+    /// TRES-minutes that running jobs may still use.
+    GrpTresRunMins "GrpTRESRunMins" [] Tres true true false;
+    /// Running jobs.
+    GrpJobs "GrpJobs" [] Count true true false;
+    /// Pending jobs that gain priority by age.
+    GrpJobsAccrue "GrpJobsAccrue" [] Count true true false;
+    /// Pending and running jobs.
+    GrpSubmitJobs "GrpSubmitJobs" [] Count true true false;
+    /// Wall clock minutes used, decayed.
+    GrpWall "GrpWall" [] Minutes true true false;
+    /// TRES-minutes of one job.
+    MaxTresMins "MaxTRESMinsPerJob" ["MaxTRESMins"] Tres true true true;
+    /// TRES-minutes that running jobs may still use: of an association's users, or of each user in a QOS.
+    MaxTresRunMins "MaxTRESRunMins" ["MaxTRESRunMinsPU", "MaxTRESRunMinsPerUser"] Tres true true true;
+    /// The same of each account in a QOS.
+    MaxTresRunMinsPerAccount "MaxTRESRunMinsPerAccount" ["MaxTRESRunMinsPA"] Tres false true false;
+    /// TRES of one job.
+    MaxTres "MaxTRESPerJob" ["MaxTRES"] Tres true true true;
+    /// TRES of one job on each node.
+    MaxTresPerNode "MaxTRESPerNode" ["MaxTRESPN"] Tres true true true;
+    /// TRES of one user's running jobs.
+    MaxTresPerUser "MaxTRESPerUser" ["MaxTRESPU"] Tres false true false;
+    /// TRES of one account's running jobs.
+    MaxTresPerAccount "MaxTRESPerAccount" ["MaxTRESPA"] Tres false true false;
+    /// Running jobs of an association.
+    MaxJobs "MaxJobs" [] Count true false true;
+    /// Running jobs of one user.
+    MaxJobsPerUser "MaxJobsPerUser" ["MaxJobsPU", "MaxJobs"] Count false true false;
+    /// Running jobs of one account.
+    MaxJobsPerAccount "MaxJobsPerAccount" ["MaxJobsPA"] Count false true false;
+    /// Pending jobs of an association that gain priority by age.
+    MaxJobsAccrue "MaxJobsAccrue" [] Count true false true;
+    /// The same of one user.
+    MaxJobsAccruePerUser "MaxJobsAccruePerUser" ["MaxJobsAccruePU", "MaxJobsAccrue"] Count false true false;
+    /// The same of one account.
+    MaxJobsAccruePerAccount "MaxJobsAccruePerAccount" ["MaxJobsAccruePA"] Count false true false;
+    /// Pending and running jobs of an association.
+    MaxSubmitJobs "MaxSubmitJobs" ["MaxSubmit"] Count true false true;
+    /// Pending and running jobs of one user.
+    MaxSubmitJobsPerUser "MaxSubmitJobsPerUser" ["MaxSubmitJobsPU", "MaxSubmitPU", "MaxSubmitJobs", "MaxSubmit"] Count false true false;
+    /// Pending and running jobs of one account.
+    MaxSubmitJobsPerAccount "MaxSubmitJobsPerAccount" ["MaxSubmitJobsPA", "MaxSubmitPA"] Count false true false;
+    /// The time limit of one job.
+    MaxWall "MaxWallDurationPerJob" ["MaxWall"] Minutes true true true;
+    /// The least TRES of one job.
+    MinTres "MinTRESPerJob" ["MinTRES"] Tres false true false;
+    /// The priority below which a job gets no reservation of backfill.
+    MinPrioThreshold "MinPrioThreshold" [] Count true true true;
+    /// What priority counts for the association.
+    Priority "Priority" [] Count true false true;
+}
+
+impl LimitKind {
+    /// The name by which `sacctmgr` tells what a request sets.
+    #[must_use]
+    pub fn short_name(self) -> &'static str {
+        match self {
+            LimitKind::MaxTres => "MaxTRES",
+            LimitKind::MaxTresMins => "MaxTRESMins",
+            LimitKind::MaxWall => "MaxWall",
+            LimitKind::MinTres => "MinTRES",
+            other => other.name(),
+        }
+    }
+}
+
+/// Values by kind of limit. A kind that is absent is not set; 0 is a limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    numbers: BTreeMap<LimitKind, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tres: BTreeMap<LimitKind, Tres>,
+}
+
+/// A change of one limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitChange {
+    /// A number; `None` clears the limit.
+    Number(Option<u64>),
+    /// Amounts of TRES; `None` clears that of one kind. Other kinds stay as they are.
+    Tres(Vec<(TresKind, Option<u64>)>),
+}
+
+impl Limits {
+    /// The number that is set for a kind: a count, or minutes.
+    #[must_use]
+    pub fn number(&self, kind: LimitKind) -> Option<u64> {
+        self.numbers.get(&kind).copied()
+    }
+
+    /// The amounts of TRES that are set for a kind.
+    #[must_use]
+    pub fn tres(&self, kind: LimitKind) -> Option<&Tres> {
+        self.tres.get(&kind)
+    }
+
+    /// Whether nothing is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.tres.is_empty()
+    }
+
+    /// Sets or clears a limit.
+    pub fn change(&mut self, kind: LimitKind, change: &LimitChange) {
+        match change {
+            LimitChange::Number(Some(number)) => drop(self.numbers.insert(kind, *number)),
+            LimitChange::Number(None) => drop(self.numbers.remove(&kind)),
+            LimitChange::Tres(amounts) => {
+                let limit = self.tres.entry(kind).or_default();
+                for (tres, amount) in amounts {
+                    match amount {
+                        Some(amount) => limit.set(tres.clone(), *amount),
+                        None => drop(limit.0.remove(tres)),
+                    }
+                }
+                if limit.is_empty() {
+                    self.tres.remove(&kind);
+                }
+            }
+        }
+    }
+
+    /// Takes from `above` the values of kinds that inherit and are not set here; of TRES, each amount by itself.
+    pub fn inherit(&mut self, above: &Limits) {
+        for (kind, number) in above.numbers.iter().filter(|(kind, _)| kind.inherits()) {
+            self.numbers.entry(*kind).or_insert(*number);
+        }
+        for (kind, amounts) in above.tres.iter().filter(|(kind, _)| kind.inherits()) {
+            let own = self.tres.entry(*kind).or_default();
+            for (tres, amount) in &amounts.0 {
+                own.0.entry(tres.clone()).or_insert(*amount);
+            }
+        }
+    }
+
+    /// The value of a kind as `sacctmgr dump` writes it; `None` if it is not set.
+    #[must_use]
+    pub fn text(&self, kind: LimitKind) -> Option<String> {
+        match kind.unit() {
+            Unit::Count | Unit::Minutes => self.number(kind).map(|number| number.to_string()),
+            Unit::Tres => self.tres(kind).map(ToString::to_string),
+        }
+    }
+
+    /// All values that are set, as `sacctmgr dump` writes them.
+    pub fn texts(&self) -> impl Iterator<Item = (LimitKind, String)> + '_ {
+        LimitKind::ALL.iter().filter_map(|kind| Some((*kind, self.text(*kind)?)))
+    }
+}
+
+/// A kind by one of its names, without regard to case, among those that `admit` lets pass.
+#[must_use]
+pub fn kind_named(name: &str, admit: impl Fn(LimitKind) -> bool) -> Option<LimitKind> {
+    let is = |kind: &&LimitKind| {
+        kind.name().eq_ignore_ascii_case(name)
+            || kind.other_names().iter().any(|other| other.eq_ignore_ascii_case(name))
+    };
+    LimitKind::ALL.iter().filter(|kind| admit(**kind)).find(is).copied()
+}
+
+/// Reads the value of a limit, `-1` being none.
+///
+/// # Errors
+/// Slurm's sentence on what is wrong with the value.
+pub fn read(kind: LimitKind, text: &str) -> Result<LimitChange, String> {
+    let invalid = || format!("Invalid value for {} ({text})", kind.name());
+    match kind.unit() {
+        _ if text == "-1" && kind.unit() != Unit::Tres => Ok(LimitChange::Number(None)),
+        Unit::Count => text.parse().map(|count| LimitChange::Number(Some(count))).map_err(|_| invalid()),
+        Unit::Minutes => {
+            let limit: crate::text::time::TimeLimit = text.parse().map_err(|_| invalid())?;
+            Ok(LimitChange::Number(limit.seconds().map(|seconds| seconds.div_ceil(60))))
+        }
+        Unit::Tres => amounts(text).map(LimitChange::Tres),
+    }
+}
+
+/// Reads `cpu=5,mem=10G,gres/gpu=-1`.
+fn amounts(text: &str) -> Result<Vec<(TresKind, Option<u64>)>, String> {
+    let amount = |item: &str| {
+        let name = item.split_once('=').map_or(item, |(name, _)| name);
+        let kind: TresKind =
+            name.parse().map_err(|_| format!("slurmdb_format_tres_str: no TRES known by type {name}"))?;
+        if item.ends_with("=-1") {
+            return Ok((kind, None));
+        }
+        let one: Tres = item.parse().map_err(|error: crate::text::ParseError| error.to_string())?;
+        Ok((kind.clone(), Some(one.get(&kind))))
+    };
+    text.split(',').filter(|item| !item.is_empty()).map(amount).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_set_and_cleared() {
+        let mut limits = Limits::default();
+        for (kind, text) in [
+            (LimitKind::GrpTres, "cpu=100,mem=10G"),
+            (LimitKind::GrpTres, "cpu=-1,gres/gpu=4"),
+            (LimitKind::MaxWall, "1-0"),
+            (LimitKind::MaxJobs, "5"),
+            (LimitKind::GrpJobs, "7"),
+            (LimitKind::GrpJobs, "-1"),
+        ] {
+            limits.change(kind, &read(kind, text).unwrap());
+        }
+        let texts: Vec<(&str, String)> = limits.texts().map(|(kind, text)| (kind.name(), text)).collect();
+        let wanted = [("GrpTRES", "mem=10G,gres/gpu=4"), ("MaxJobs", "5"), ("MaxWallDurationPerJob", "1440")];
+        assert_eq!(texts, wanted.map(|(name, text)| (name, text.to_owned())));
+        let mut below = Limits::default();
+        below.inherit(&limits);
+        assert_eq!(below.number(LimitKind::MaxJobs), Some(5));
+        assert_eq!(below.tres(LimitKind::GrpTres), None, "a limit of a group is not inherited");
+        let json = serde_json::to_string(&limits).unwrap();
+        assert_eq!(serde_json::from_str::<Limits>(&json).unwrap(), limits);
+    }
+
+    #[test]
+    fn refusals_are_slurms() {
+        for (kind, text, wanted) in [
+            (LimitKind::MaxJobs, "x", "Invalid value for MaxJobs (x)"),
+            (LimitKind::GrpTres, "foo=1", "slurmdb_format_tres_str: no TRES known by type foo"),
+        ] {
+            assert_eq!(read(kind, text), Err(wanted.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_name_means_one_kind_of_each_owner() {
+        for kind in LimitKind::ALL {
+            for name in std::iter::once(&kind.name()).chain(kind.other_names()) {
+                if kind.is_of_associations() {
+                    assert_eq!(kind_named(name, LimitKind::is_of_associations), Some(*kind), "{name}");
+                }
+                if kind.is_of_qos() {
+                    assert_eq!(kind_named(name, LimitKind::is_of_qos), Some(*kind), "{name}");
+                }
+            }
+        }
+    }
+}

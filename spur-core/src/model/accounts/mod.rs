@@ -1,0 +1,203 @@
+//! The policy tree's nouns: accounts, users, associations, QOS.
+//!
+//! Names of accounts and QOS are in lower case. A field that is not set inherits, or limits nothing; what inherits from
+//! what is the business of the tree, `cluster::accounts`.
+
+pub mod ask;
+pub mod limits;
+pub mod qos;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use limits::{LimitKind, Limits};
+pub use qos::Qos;
+
+use crate::text::serde_as_text;
+
+/// The account that all others are below, and the name of the user who owns it.
+pub const ROOT: &str = "root";
+
+/// The QOS that exists from the start.
+pub const NORMAL: &str = "normal";
+
+/// An account: a group of users, or of accounts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Account {
+    /// The name, in lower case.
+    pub name: Arc<str>,
+    /// Free text.
+    pub description: Arc<str>,
+    /// The organization, free text.
+    pub organization: Arc<str>,
+    /// The names of users who administer the account and those below it.
+    pub coordinators: BTreeSet<Arc<str>>,
+    /// Whether the account is deleted; its name stays known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+/// A user of the policy tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct User {
+    /// The login name.
+    pub name: Arc<str>,
+    /// The account of jobs that name none; `None` once the user's association with it is deleted.
+    pub default_account: Option<Arc<str>>,
+    /// The user's privileges.
+    pub admin_level: AdminLevel,
+    /// Whether the user is deleted; the name stays known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+/// The privileges of a user, each level with those of the levels before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AdminLevel {
+    /// The privileges of every user.
+    #[default]
+    None,
+    /// Changes the jobs of all users, nodes, partitions, reservations, accounts, users and limits.
+    Operator,
+    /// Changes everything, QOS and administrator levels included.
+    Administrator,
+}
+
+impl AdminLevel {
+    /// Reads a level as `sacctmgr` takes it: `Operator`, `Admin` or a number of Slurm's, by its beginning.
+    #[must_use]
+    pub fn read(text: &str) -> Option<AdminLevel> {
+        let text = text.to_ascii_lowercase();
+        [AdminLevel::None, AdminLevel::Operator, AdminLevel::Administrator]
+            .into_iter()
+            .find(|level| !text.is_empty() && level.to_string().to_ascii_lowercase().starts_with(&text))
+    }
+}
+
+impl fmt::Display for AdminLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            AdminLevel::None => "None",
+            AdminLevel::Operator => "Operator",
+            AdminLevel::Administrator => "Administrator",
+        })
+    }
+}
+
+/// The number of an association. The account `root` has 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AssociationId(pub u32);
+
+/// An account, or a user in an account, with what is set for that place of the tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Association {
+    /// The number, which no other association gets.
+    pub id: AssociationId,
+    /// The account.
+    pub account: Arc<str>,
+    /// The user; `None` for the account itself.
+    pub user: Option<Arc<str>>,
+    /// The only partition that the association is for; `None` for all without one of their own.
+    pub partition: Option<Arc<str>>,
+    /// The account above an account. `None` for `root`, and for a user, whose account is above.
+    pub parent: Option<Arc<str>>,
+    /// The raw shares of fair share.
+    pub shares: Shares,
+    /// The QOS that jobs may have.
+    pub qos: QosAccess,
+    /// The QOS of jobs that name none; `None` inherits.
+    pub default_qos: Option<Arc<str>>,
+    /// Limits and the priority; those that are not set inherit where their kind does.
+    pub limits: Limits,
+}
+
+impl Default for Association {
+    fn default() -> Self {
+        Self {
+            id: AssociationId::default(),
+            account: Arc::default(),
+            user: None,
+            partition: None,
+            parent: None,
+            shares: Shares::default(),
+            qos: QosAccess::Inherited,
+            default_qos: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Raw shares. Slurm's default is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shares {
+    /// So many, relative to the siblings'.
+    Raw(u32),
+    /// The users share as if they were directly below the parent's parent.
+    Parent,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Shares::Raw(1)
+    }
+}
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shares::Raw(shares) => shares.fmt(f),
+            Shares::Parent => f.pad("parent"),
+        }
+    }
+}
+
+impl std::str::FromStr for Shares {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "-1" => Ok(Shares::default()),
+            _ if text.eq_ignore_ascii_case("parent") => Ok(Shares::Parent),
+            _ => text.parse().map(Shares::Raw),
+        }
+    }
+}
+serde_as_text!(Shares);
+
+/// The QOS that an association's jobs may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QosAccess {
+    /// Those of the association above.
+    #[default]
+    Inherited,
+    /// These.
+    These(BTreeSet<Arc<str>>),
+    /// Those of the association above, with some more and without others.
+    Changed {
+        /// The additional QOS.
+        more: BTreeSet<Arc<str>>,
+        /// The QOS that are taken away.
+        less: BTreeSet<Arc<str>>,
+    },
+}
+
+impl QosAccess {
+    /// The QOS that jobs may have where those of the association above may have `above`.
+    #[must_use]
+    pub fn resolve(&self, above: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        match self {
+            QosAccess::Inherited => above.clone(),
+            QosAccess::These(these) => these.clone(),
+            QosAccess::Changed { more, less } => {
+                above.union(more).filter(|name| !less.contains(*name)).cloned().collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! QOS: classes of jobs, with Slurm's fields and two of Spur's own.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::{LimitKind, Limits};
+use crate::model::config::{PreemptMode, QosConfig};
+use crate::text::time::{Seconds, TimeLimit};
+
+/// A QOS.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Qos {
+    /// The number, which no other QOS gets. `normal` has 1.
+    pub id: u32,
+    /// The name.
+    pub name: Arc<str>,
+    /// Free text.
+    pub description: Arc<str>,
+    /// What the QOS factor of priority counts, relative to the largest one of all QOS.
+    pub priority: u32,
+    /// The QOS whose jobs may be preempted for jobs of this one.
+    pub preempt: BTreeSet<Arc<str>>,
+    /// How its jobs are preempted; `None` goes by the partition and `[preempt]`.
+    pub preempt_mode: Option<PreemptMode>,
+    /// The grace time of its jobs; `None` goes by the partition and `[preempt]`.
+    pub grace_time: Option<Seconds>,
+    /// How long its jobs run before they can be preempted; `None` goes by `[preempt]`.
+    pub exempt_time: Option<Seconds>,
+    /// Flags, all of them Slurm's.
+    pub flags: BTreeSet<QosFlag>,
+    /// What use of its jobs is multiplied by.
+    pub usage_factor: f64,
+    /// The least share of use below which its jobs wait.
+    pub usage_threshold: Option<f64>,
+    /// What the TRES limits of associations are multiplied by for its jobs.
+    pub limit_factor: Option<f64>,
+    /// Limits.
+    pub limits: Limits,
+    /// The groups whose users may have it; empty: all. A field of Spur's own.
+    pub allow_groups: Vec<Arc<str>>,
+    /// The accounts whose jobs may have it; empty: all. A field of Spur's own.
+    pub allow_accounts: Vec<Arc<str>>,
+}
+
+impl Default for Qos {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            name: Arc::default(),
+            description: Arc::default(),
+            priority: 0,
+            preempt: BTreeSet::new(),
+            preempt_mode: None,
+            grace_time: None,
+            exempt_time: None,
+            flags: BTreeSet::new(),
+            usage_factor: 1.0,
+            usage_threshold: None,
+            limit_factor: None,
+            limits: Limits::default(),
+            allow_groups: Vec::new(),
+            allow_accounts: Vec::new(),
+        }
+    }
+}
+
+impl Qos {
+    /// The QOS that a section `[[qos]]` of the configuration defines.
+    #[must_use]
+    pub fn of_config(id: u32, config: &QosConfig) -> Self {
+        let mut limits = Limits::default();
+        let minutes = config.max_wall.and_then(TimeLimit::seconds).map(|seconds| seconds.div_ceil(60));
+        limits.change(LimitKind::MaxWall, &super::limits::LimitChange::Number(minutes));
+        Self {
+            id,
+            name: Arc::clone(&config.name),
+            description: Arc::clone(&config.name),
+            priority: config.priority,
+            preempt: config.preempt.iter().cloned().collect(),
+            preempt_mode: config.preempt_mode,
+            grace_time: config.grace_time,
+            exempt_time: config.exempt_time,
+            limits,
+            allow_groups: config.allow_groups.clone(),
+            allow_accounts: config.allow_accounts.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The part of the QOS that the planner goes by.
+    #[must_use]
+    pub fn config(&self) -> QosConfig {
+        let minutes = self.limits.number(LimitKind::MaxWall);
+        QosConfig {
+            name: Arc::clone(&self.name),
+            priority: self.priority,
+            preempt: self.preempt.iter().cloned().collect(),
+            preempt_mode: self.preempt_mode,
+            grace_time: self.grace_time,
+            exempt_time: self.exempt_time,
+            max_wall: minutes.map(|minutes| TimeLimit::Seconds(minutes.saturating_mul(60))),
+            allow_groups: self.allow_groups.clone(),
+            allow_accounts: self.allow_accounts.clone(),
+        }
+    }
+}
+
+/// A flag of a QOS, in the order in which Slurm writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum QosFlag {
+    /// A job over a limit is refused when it is submitted.
+    DenyOnLimit,
+    /// Jobs below `UsageThreshold` wait.
+    EnforceUsageThreshold,
+    /// Backfill makes no reservation for its jobs.
+    NoReserve,
+    /// Jobs may have more nodes than their partition allows.
+    PartitionMaxNodes,
+    /// Jobs may have fewer nodes than their partition asks for.
+    PartitionMinNodes,
+    /// Its limits come before those of the partition's QOS.
+    OverPartQOS,
+    /// Jobs may run longer than their partition allows.
+    PartitionTimeLimit,
+    /// Jobs have to name a reservation.
+    RequiresReservation,
+    /// Its use does not decay.
+    NoDecay,
+    /// `safe` counts use times `UsageFactor`.
+    UsageFactorSafe,
+}
+
+impl QosFlag {
+    const ALL: [QosFlag; 10] = [
+        QosFlag::DenyOnLimit,
+        QosFlag::EnforceUsageThreshold,
+        QosFlag::NoReserve,
+        QosFlag::PartitionMaxNodes,
+        QosFlag::PartitionMinNodes,
+        QosFlag::OverPartQOS,
+        QosFlag::PartitionTimeLimit,
+        QosFlag::RequiresReservation,
+        QosFlag::NoDecay,
+        QosFlag::UsageFactorSafe,
+    ];
+
+    /// A flag by its name, without regard to case.
+    #[must_use]
+    pub fn read(text: &str) -> Option<QosFlag> {
+        Self::ALL.into_iter().find(|flag| flag.to_string().eq_ignore_ascii_case(text))
+    }
+}
+
+impl fmt::Display for QosFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

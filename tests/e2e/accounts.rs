@@ -69,7 +69,7 @@ fn a_tree_outlives_its_controller() {
         "withcoord",
         "format=user,defaultaccount,admin,coord",
     ]);
-    assert_eq!(users, "alice|chem|None|sci\nbob|chem|None|\nroot|root|Administrator|\n");
+    assert_eq!(users, "alice|chem|None|chem,phys,sci\nbob|chem|None|\nroot|root|Administrator|\n");
 
     // A file makes the same tree of nothing, and once more changes nothing.
     change(&cluster, "delete account sci");

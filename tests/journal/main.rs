@@ -107,9 +107,8 @@ fn summary(cluster: &Cluster) -> String {
         text.extend(node.predecessor.as_deref().map(predecessor));
         text.push('\n');
     }
-    edits(cluster, &mut text);
-    accounts(cluster, &mut text);
-    lineage(cluster, &mut text);
+    let parts: [fn(&Cluster, &mut String); 3] = [edits, accounts, lineage];
+    parts.iter().for_each(|part| part(cluster, &mut text));
     text
 }
 
@@ -244,6 +243,7 @@ fn every_event_occurs_in_some_journal() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spur-core/src/cluster/event.rs");
     let source = fs::read_to_string(source).expect("the events");
     let body = source.split("pub enum Event {").nth(1).expect("the enum");
+    let body = body.split("\n}\n").next().expect("its end");
     let missing: Vec<&str> = body
         .lines()
         .filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"))

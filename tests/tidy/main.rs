@@ -244,6 +244,7 @@ fn every_event_is_documented() {
     let events = fs::read_to_string(root().join("spur-core/src/cluster/event.rs")).expect("the events");
     let states = fs::read_to_string(root().join("docs/states.md")).expect("docs/states.md");
     let body = events.split("pub enum Event {").nth(1).expect("the enum");
+    let body = body.split("\n}\n").next().expect("its end");
     let variants = body.lines().filter_map(|line| {
         let name = line.strip_prefix("    ")?.strip_suffix(" {")?;
         name.chars().next().filter(char::is_ascii_uppercase).map(|_| name.to_owned())

@@ -123,11 +123,13 @@ pub fn account(account: &Account) -> v1::AccountRecord {
 #[must_use]
 pub fn user(tree: &Accounts, user: &User) -> v1::UserRecord {
     let coordinated = tree.accounts().filter(|account| account.coordinators.contains(&user.name));
+    let below = tree.accounts().filter(|account| tree.coordinates(&user.name, &account.name));
     v1::UserRecord {
         name: user.name.to_string(),
         default_account: user.default_account.as_deref().unwrap_or_default().to_owned(),
         admin_level: user.admin_level.to_string(),
         coordinates: coordinated.map(|account| account.name.to_string()).collect(),
+        all_coordinated: below.map(|account| account.name.to_string()).collect(),
         deleted: user.deleted,
     }
 }

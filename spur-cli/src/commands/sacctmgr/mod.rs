@@ -351,6 +351,19 @@ pub(crate) async fn records(
     Ok(pages.into_iter().flat_map(|page| page.rows).filter_map(|row| row.row).collect())
 }
 
+/// Counts the depth of associations from the highest of a list, as Slurm indents them.
+fn indent_from_first(all: &mut [Record]) {
+    let mut associations: Vec<_> = all
+        .iter_mut()
+        .filter_map(|record| match record {
+            Record::Association(association) => Some(association),
+            _ => None,
+        })
+        .collect();
+    let highest = associations.iter().map(|association| association.depth).min().unwrap_or_default();
+    associations.iter_mut().for_each(|association| association.depth -= highest);
+}
+
 /// A list of accounts, users or associations.
 async fn tree_list(
     session: &mut Session,
@@ -360,7 +373,8 @@ async fn tree_list(
     conditions: &Conditions,
 ) -> anyhow::Result<String> {
     let Conditions { names, others, associations, coordinators, deleted, tree, .. } = conditions;
-    let all = records(session, entity, names, others, (*deleted, *associations)).await?;
+    let mut all = records(session, entity, names, others, (*deleted, *associations)).await?;
+    indent_from_first(&mut all);
     let cluster = query::cluster_name(session).await?;
     let mut found: Vec<Row> = Vec::new();
     let mut owner = Row { cluster, tree: *tree, ..Row::default() };

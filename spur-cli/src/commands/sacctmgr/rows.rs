@@ -104,7 +104,7 @@ pub(super) const ROW: [Column<Row>; 28] = [
     // What Slurm takes these beginnings for stands first.
     field("Cluster", 10, |row, _| row.of_association(|_| row.cluster.clone())),
     headed("Coordinators", "Coord Accounts", 20, |row, _| match (&row.user, &row.account) {
-        (Some(user), _) => user.coordinates.join(","),
+        (Some(user), _) => user.all_coordinated.join(","),
         (None, Some(account)) => account.coordinators.join(","),
         (None, None) => String::new(),
     }),

@@ -125,6 +125,7 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
 }
 
 /// Carries out a client's command.
+#[expect(clippy::too_many_lines, reason = "one verb after another, each a line or two")]
 fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<Reply, Reject> {
     clock::read(ctx.cluster().clock(), &mut command);
     let (by, now) = (caller.owner.uid, ctx.now());

@@ -37,7 +37,7 @@ fn tree(cluster: &Cluster) -> String {
 
 #[test]
 fn a_tree_outlives_its_controller() {
-    let mut cluster = Cluster::start(&Setup { nodes: 0, ..Setup::default() });
+    let mut cluster = Cluster::start(&Setup::default());
     change(&cluster, "add account sci Description=science Organization=uni GrpTRES=cpu=100,mem=10G");
     change(&cluster, "add account chem,phys parent=sci fairshare=10 maxjobs=7");
     change(&cluster, "add qos high priority=10 flags=DenyOnLimit maxtrespu=cpu=8");
@@ -90,7 +90,7 @@ fn a_tree_outlives_its_controller() {
 
 #[test]
 fn a_change_is_made_as_it_was_shown() {
-    let cluster = Cluster::start(&Setup { nodes: 0, ..Setup::default() });
+    let cluster = Cluster::start(&Setup::default());
     let answer = |words: &[&str], answer: &str| {
         let mut command = cluster.command(words);
         let mut child =

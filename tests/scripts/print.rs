@@ -36,6 +36,7 @@ pub(crate) fn reply(reply: &Reply) -> String {
         }
         Reply::Doubted { why } => format!("doubted: {why}"),
         Reply::Reserved { name } => format!("reservation {name}\n"),
+        Reply::AccountsChanged { lines } => lines.join("\n"),
         Reply::Reconfigured { changes } => {
             changes.iter().map(|change| format!("changed {change}\n")).collect()
         }

@@ -343,8 +343,8 @@ pub(crate) fn reconfigure_first(
     let input = Input::Command { caller: daemon(), request: None, command };
     let outcome = controller::handle(cluster, epoch, now, input);
     let Reply::Reconfigured { changes } = outcome.answer? else { return Ok(outcome.entries) };
-    if !changes.is_empty() {
-        tracing::info!(changes = changes.join("; "), "the configuration has changed");
+    for told in changes.iter().filter(|told| told.starts_with("[[qos]]")) {
+        tracing::warn!("{told}");
     }
     let mut entries = outcome.entries;
     let begun = controller::handle(cluster, epoch, now, Input::FileQos(file));

@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Setup, said};
 const ENFORCED: &str = "accounting_storage_enforce = [\"associations\", \"qos\"]\n";
 
 /// The login name of the user who runs the tests.
-fn me() -> String {
+pub(crate) fn me() -> String {
     let said = std::process::Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(said.stdout).unwrap().trim().to_owned()
 }

@@ -81,6 +81,9 @@ fn dask_has_workers_as_jobs() {
 fn snakemake_runs_ten_rules_with_and_without_an_account() {
     let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
     let Some(programs) = programs() else { return };
+    // Its plugin looks an account up among those of a user who has any.
+    cluster.ok(&["sacctmgr", "-i", "add", "account", "physics"]);
+    cluster.ok(&["sacctmgr", "-i", "add", "user", &crate::accounts::me(), "account=physics"]);
     for account in [None, Some("slurm_account=physics")] {
         let directory = cluster.work(account.map_or("without", |_| "with"));
         fs::create_dir(&directory).unwrap();

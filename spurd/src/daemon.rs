@@ -21,17 +21,17 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
-use crate::groups::Groups;
-use crate::health;
-use crate::inventory::{Inventory, Kernel};
-use crate::job_container::JobContainers;
+use crate::launcher::Launcher;
 use crate::log;
+use crate::node::groups::Groups;
+use crate::node::health;
+use crate::node::inventory::{Inventory, Kernel};
+use crate::node::job_container::JobContainers;
+use crate::owner::register::{self, Registrar};
 use crate::owner::{Owner, Tools};
-use crate::register::{self, Registrar};
 use crate::rpc::StepService;
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
-use crate::step::launcher::Launcher;
 
 /// What is said of a node without control groups, as [`Groups::describe`] says it of one that has them.
 const UNCONTAINED: &str = "kill:process-tree,memory:sampled";

@@ -11,8 +11,8 @@ use spur_core::text::gres::GresSpec;
 use spur_proto::keys::ClusterKeys;
 
 use crate::args::Args;
-use crate::inventory::Inventory;
-use crate::inventory::device::{self, Device};
+use crate::node::inventory::Inventory;
+use crate::node::inventory::device::{self, Device};
 
 /// Everything that is fixed while spurd runs, and what SIGHUP may change.
 #[derive(Clone, Debug)]
@@ -294,7 +294,7 @@ fn named(gres: &[GresSpec]) -> Vec<NodeGres> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::cpu::Cpus;
+    use crate::node::inventory::cpu::Cpus;
 
     fn load(config: &str, args: Args) -> Result<Settings, SettingsError> {
         let directory = tempfile::tempdir().unwrap();

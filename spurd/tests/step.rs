@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spur_core::text::exit::ExitCode;
+use spurd::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
 use spurd::spool::{Found, Spool};
-use spurd::step::attempt::StepAttempt;
-use spurd::step::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
-use spurd::step::message::{InputPart, Request, SignalScope, Stream};
-use spurd::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, TaskOrder};
-use spurd::step::record::{ExitRecord, LaunchStage};
+use step_wire::attempt::StepAttempt;
+use step_wire::message::{InputPart, Request, SignalScope, Stream};
+use step_wire::order::{Identity, Input, Launch, Limit, LimitedResource, Output, TaskOrder};
+use step_wire::record::{ExitRecord, LaunchStage};
 use tokio::sync::mpsc;
 
 type Events = mpsc::Receiver<StepEvent>;
@@ -32,7 +32,7 @@ impl Node {
         let everyone = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
         fs::set_permissions(directory.path(), everyone).unwrap();
         let spool = Arc::new(Spool::open(&directory.path().join("spool")).unwrap());
-        let launcher = Launcher::new(env!("CARGO_BIN_EXE_spurstepd").into(), Arc::clone(&spool), None);
+        let launcher = Launcher::new(spur_tests::program("spurstepd"), Arc::clone(&spool), None);
         Node { directory, spool, launcher }
     }
 
@@ -110,11 +110,7 @@ async fn started(events: &mut Events) -> Vec<u32> {
 }
 
 /// Reads a task's standard output to its end, acknowledging everything.
-async fn output(
-    reader: &mut StreamReader,
-    writer: &mut spurd::step::launcher::StreamWriter,
-    task: u32,
-) -> String {
+async fn output(reader: &mut StreamReader, writer: &mut spurd::launcher::StreamWriter, task: u32) -> String {
     let mut bytes = Vec::new();
     while let Some(event) = reader.receive().await.unwrap() {
         let StreamEvent::Output(part) = event else { continue };

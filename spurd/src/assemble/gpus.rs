@@ -5,7 +5,7 @@ use spur_core::text::gpubind::GpuBind;
 use spur_proto::v1;
 
 use super::{NodeFacts, ids, listed};
-use crate::inventory::device::{Device, Vendor};
+use crate::node::inventory::device::{Device, Vendor};
 
 /// A GPU of a step.
 #[derive(Clone)]

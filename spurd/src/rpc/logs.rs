@@ -6,14 +6,14 @@ use std::process::Stdio;
 
 use spur_proto::v1;
 use spur_proto::v1::step_output::Output as Out;
+use step_wire::message::{Event, MAX_STREAM_PART};
+use step_wire::order::{self, Identity, StepOrder};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc;
 
 use super::Output;
-use crate::step::launcher::{Step, StreamEvent, StreamReader};
-use crate::step::message::{Event, MAX_STREAM_PART};
-use crate::step::order::{self, Identity, StepOrder};
+use crate::launcher::{Step, StreamEvent, StreamReader};
 
 /// Where what was read goes.
 struct Reading<'a> {

@@ -16,6 +16,8 @@ use spur_proto::listen::{Complaint, Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_server::Steps;
+use step_wire::attempt::StepAttempt;
+use step_wire::message::Request as Ask;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,11 +26,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use self::session::{Left, Session};
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
+use crate::launcher::Step;
 use crate::owner::{Message, NotLaunched};
 use crate::spool::Spool;
-use crate::step::attempt::StepAttempt;
-use crate::step::launcher::Step;
-use crate::step::message::Request as Ask;
 
 /// How many messages may wait for a client to read them.
 const BACKLOG: usize = 32;

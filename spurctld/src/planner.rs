@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::cluster::{Cluster, Entry, Event, Subject};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
@@ -451,61 +451,22 @@ enum News {
 
 fn news(event: &Event) -> News {
     match event {
-        Event::HistoryBegun { .. }
-        | Event::ReignBegun { .. }
-        | Event::JournalDoubted { .. }
-        | Event::ClockSet { .. }
-        | Event::ForeignDropped { .. }
-        | Event::PolicyChanged { .. }
-        | Event::NodeRegistered { .. }
-        | Event::NodeCleaned { .. }
-        | Event::NodeDowned { .. }
-        | Event::NodeDrained { .. }
-        | Event::NodeResumed { .. }
-        | Event::NodeMended { .. }
-        | Event::PowerChanged { .. }
-        | Event::NodeUpdated { .. }
-        | Event::NodesMoved { .. }
-        | Event::NodesCreated { .. }
-        | Event::NodesDeleted { .. }
-        | Event::PartitionSet { .. }
-        | Event::PartitionEdited { .. }
-        | Event::PartitionDeleted { .. }
-        | Event::ReservationCreated { .. }
-        | Event::ReservationDeleted { .. }
-        // It ends later than was planned, or takes what nobody had.
-        | Event::JobNodesReplaced { .. }
-        | Event::JobSuspended { .. }
-        | Event::JobRecalled { .. } => News::Ground,
-        Event::JobSubmitted { .. }
-        | Event::TasksSplit { .. }
-        | Event::HetJobSubmitted { .. }
-        | Event::JobUpdated { .. }
-        | Event::JobHeld { .. }
-        | Event::JobReleased { .. }
-        | Event::NominationDropped { .. }
-        | Event::NodeReleased { .. }
-        | Event::JobNodeLost { .. }
-        | Event::JobEnded { .. }
-        | Event::JobRequeued { .. }
-        // With every start in one that replaces nodes; a start that it stands in the way of is refused.
-        | Event::ReservationUpdated { .. } => News::Room,
+        // The job ends later than was planned, or takes what nobody had.
+        Event::JobNodesReplaced { .. } | Event::JobSuspended { .. } | Event::JobRecalled { .. } => {
+            News::Ground
+        }
         Event::JobStarted { .. }
         | Event::JobNominated { .. }
         | Event::JobPreempted { .. }
         | Event::CpusReturned { .. }
         | Event::JobResumed { .. }
         | Event::JobEnding { .. } => News::Order,
-        Event::StartPromised { .. }
-        | Event::JobWarned { .. }
-        | Event::TimeUsed { .. }
-        | Event::JobKilled { .. }
-        | Event::JobsForgotten { .. }
-        | Event::StepStarted { .. }
-        | Event::StepCancelled { .. }
-        | Event::StepNodeEnded { .. }
-        | Event::PrologEnded { .. }
-        | Event::EpilogEnded { .. }
-        | Event::BatchEnded { .. } => News::Nothing,
+        // Every start in a reservation that replaces nodes brings one; a start that it prevents is refused.
+        Event::ReservationUpdated { .. } => News::Room,
+        _ => match event.subject() {
+            Subject::Journal | Subject::Node { .. } | Subject::Layout | Subject::Reservation => News::Ground,
+            Subject::Queue(_) | Subject::Resources(_) => News::Room,
+            Subject::Progress(_) => News::Nothing,
+        },
     }
 }

@@ -504,9 +504,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// The jobs that it is about.
+    /// The jobs that the event is about, the record that tasks leave first.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.split().map(|(from, _)| from).into_iter().chain(self.named().iter().copied())
+        self.split().map(|(from, _)| from).into_iter().chain(self.subject().jobs().iter().copied())
     }
 
     /// The record that tasks of an array were in, and the one of their own that they have got.
@@ -519,62 +519,102 @@ impl Event {
         }
     }
 
-    fn named(&self) -> &[JobId] {
+    /// The part of the cluster that the event changes. Readers that treat a few events in their own way ask here what
+    /// all others mean to them, so a new event is classified in this match alone.
+    #[must_use]
+    pub fn subject(&self) -> Subject<'_> {
         match self {
+            Event::HistoryBegun { .. }
+            | Event::ReignBegun { .. }
+            | Event::JournalDoubted { .. }
+            | Event::ClockSet { .. } => Subject::Journal,
             Event::JobSubmitted { job, .. }
             | Event::JobUpdated { job, .. }
             | Event::JobHeld { job, .. }
             | Event::JobReleased { job }
-            | Event::StartPromised { job, .. }
-            | Event::JobNominated { job, .. }
+            | Event::TasksSplit { job, .. }
+            | Event::JobEnded { job, .. }
+            | Event::JobRequeued { job, .. } => Subject::Queue(std::slice::from_ref(job)),
+            Event::HetJobSubmitted { jobs, .. } => Subject::Queue(jobs),
+            Event::JobNominated { job, .. }
             | Event::NominationDropped { job }
             | Event::JobPreempted { job, .. }
-            | Event::TasksSplit { job, .. }
             | Event::JobStarted { job, .. }
-            | Event::PrologEnded { job }
-            | Event::EpilogEnded { job }
             | Event::JobSuspended { job, .. }
             | Event::JobRecalled { job }
             | Event::CpusReturned { job, .. }
             | Event::JobResumed { job }
-            | Event::JobWarned { job }
-            | Event::TimeUsed { job, .. }
             | Event::JobNodeLost { job, .. }
             | Event::JobNodesReplaced { job, .. }
             | Event::JobEnding { job, .. }
+            | Event::NodeReleased { job, .. } => Subject::Resources(std::slice::from_ref(job)),
+            Event::StartPromised { job, .. }
+            | Event::PrologEnded { job }
+            | Event::EpilogEnded { job }
+            | Event::JobWarned { job }
+            | Event::TimeUsed { job, .. }
             | Event::JobKilled { job }
-            | Event::NodeReleased { job, .. }
-            | Event::JobEnded { job, .. }
-            | Event::JobRequeued { job, .. }
             | Event::StepStarted { job, .. }
             | Event::StepCancelled { job, .. }
             | Event::StepNodeEnded { job, .. }
-            | Event::BatchEnded { job, .. } => std::slice::from_ref(job),
-            Event::HetJobSubmitted { jobs, .. }
-            | Event::JobsForgotten { jobs, .. }
-            | Event::PowerChanged { jobs, .. } => jobs,
+            | Event::BatchEnded { job, .. } => Subject::Progress(std::slice::from_ref(job)),
+            Event::JobsForgotten { jobs, .. } => Subject::Progress(jobs),
+            Event::NodeRegistered { node, .. }
+            | Event::ForeignDropped { node }
+            | Event::NodeCleaned { node, .. }
+            | Event::NodeDowned { node, .. }
+            | Event::NodeDrained { node, .. }
+            | Event::NodeResumed { node }
+            | Event::NodeMended { node }
+            | Event::NodeUpdated { node, .. } => Subject::Node { node: *node, jobs: &[] },
+            Event::PowerChanged { node, jobs, .. } => Subject::Node { node: *node, jobs },
             Event::PolicyChanged { .. }
-            | Event::HistoryBegun { .. }
-            | Event::ReignBegun { .. }
-            | Event::JournalDoubted { .. }
-            | Event::NodeRegistered { .. }
-            | Event::ForeignDropped { .. }
-            | Event::NodeCleaned { .. }
-            | Event::NodeDowned { .. }
-            | Event::NodeDrained { .. }
-            | Event::NodeResumed { .. }
-            | Event::NodeMended { .. }
-            | Event::ClockSet { .. }
-            | Event::NodeUpdated { .. }
-            | Event::NodesMoved { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
+            | Event::NodesMoved { .. }
             | Event::PartitionSet { .. }
             | Event::PartitionEdited { .. }
-            | Event::PartitionDeleted { .. }
-            | Event::ReservationCreated { .. }
+            | Event::PartitionDeleted { .. } => Subject::Layout,
+            Event::ReservationCreated { .. }
             | Event::ReservationUpdated { .. }
-            | Event::ReservationDeleted { .. } => &[],
+            | Event::ReservationDeleted { .. } => Subject::Reservation,
+        }
+    }
+}
+
+/// The part of the cluster that an event changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'e> {
+    /// The journal: its history, its controller, its clock.
+    Journal,
+    /// The requests of jobs, or whether these jobs wait for resources.
+    Queue(&'e [JobId]),
+    /// The resources that jobs hold, or that are kept for them or taken from them.
+    Resources(&'e [JobId]),
+    /// The progress of jobs and their steps; requests and resources stay as they are.
+    Progress(&'e [JobId]),
+    /// One node: its service, its power, what it offers.
+    Node {
+        /// The node.
+        node: NodeId,
+        /// Jobs that have waited for the node and begin.
+        jobs: &'e [JobId],
+    },
+    /// The configuration: the nodes and partitions that exist, and their places in the topologies.
+    Layout,
+    /// A reservation.
+    Reservation,
+}
+
+impl<'e> Subject<'e> {
+    /// The jobs that the event names.
+    fn jobs(self) -> &'e [JobId] {
+        match self {
+            Subject::Queue(jobs)
+            | Subject::Resources(jobs)
+            | Subject::Progress(jobs)
+            | Subject::Node { jobs, .. } => jobs,
+            Subject::Journal | Subject::Layout | Subject::Reservation => &[],
         }
     }
 }

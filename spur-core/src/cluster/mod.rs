@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 pub use arrays::{Array, EndedTasks};
-pub use event::{Entry, Event, Record, Split};
+pub use event::{Entry, Event, Record, Split, Subject};
 pub use jobs::Jobs;
 pub use names::Names;
 pub use node::{Node, Past, Specialized, Used};

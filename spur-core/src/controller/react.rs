@@ -10,7 +10,6 @@ use crate::model::phase::{Phase, Suspended};
 use crate::text::signal::Signal;
 
 /// Adds what the shell must do when `event`, already applied, is durable.
-#[expect(clippy::too_many_lines, reason = "a table: what follows from each event")]
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     mail::tell(cluster, event, effects);
     match event {
@@ -62,55 +61,16 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::PowerChanged { node, jobs, .. } => {
             for job in jobs {
                 // What is to be launched on the node itself is said to it when it registers.
-                let elsewhere = |order: &Effect| !matches!(order, Effect::Launch { node: on, .. } if on == node);
+                let elsewhere =
+                    |order: &Effect| !matches!(order, Effect::Launch { node: on, .. } if on == node);
                 effects.extend(launch(cluster, *job).filter(elsewhere));
                 effects.push(Effect::StepsChanged { job: *job });
             }
         }
-        Event::HistoryBegun { .. }
-        | Event::ReignBegun { .. }
-        | Event::JournalDoubted { .. }
-        | Event::ClockSet { .. }
-        | Event::PolicyChanged { .. }
-        | Event::JobSubmitted { .. }
-        | Event::TasksSplit { .. }
-        | Event::HetJobSubmitted { .. }
-        | Event::JobUpdated { .. }
-        | Event::TimeUsed { .. }
-        | Event::JobHeld { .. }
-        | Event::JobReleased { .. }
-        // What nodes may forget of a requeued attempt is said by `ending`, which still knows its nodes.
-        | Event::JobRequeued { .. }
-        | Event::StartPromised { .. }
-        | Event::JobNominated { .. }
-        | Event::NominationDropped { .. }
-        // Without a grace time the end follows at once; whoever is only to be suspended need not know.
-        | Event::JobPreempted { .. }
-        | Event::JobRecalled { .. }
-        | Event::CpusReturned { .. }
-        | Event::NodeReleased { .. }
-        | Event::EpilogEnded { .. }
-        // A node that is gone cannot be told; when it comes back, it is.
-        | Event::JobNodeLost { .. }
-        | Event::JobNodesReplaced { .. }
-        | Event::JobsForgotten { .. }
-        | Event::StepCancelled { .. }
-        | Event::StepStarted { .. }
-        | Event::BatchEnded { .. }
-        | Event::NodeDowned { .. }
-        | Event::NodeDrained { .. }
-        | Event::NodeResumed { .. }
-        | Event::NodeMended { .. }
-        | Event::NodeUpdated { .. }
-        | Event::NodesMoved { .. }
-        | Event::NodesCreated { .. }
-        | Event::NodesDeleted { .. }
-        | Event::PartitionSet { .. }
-        | Event::PartitionEdited { .. }
-        | Event::PartitionDeleted { .. }
-        | Event::ReservationCreated { .. }
-        | Event::ReservationUpdated { .. }
-        | Event::ReservationDeleted { .. } => {}
+        // The others order nothing. `ending` still knows the nodes of a requeued attempt and has these forget the
+        // attempt. A job that is preempted without a grace time ends at once, and one that is only to be suspended is
+        // not warned. A node that is gone hears of its jobs when it registers again.
+        _ => {}
     }
 }
 

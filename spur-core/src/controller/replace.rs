@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Ctx;
 use super::handle::start;
-use crate::cluster::{Cluster, Event, Node};
+use crate::cluster::{Cluster, Event, Node, Subject};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::StartPart;
 use crate::sched::replace;
@@ -63,19 +63,11 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
     match event {
         // With it the rest of its leaves may be open again.
         Event::NodeReleased { job, .. } if replace::may_close(cluster, *job) => News::Any,
-        Event::NodeReleased { node, .. }
-        | Event::NodeRegistered { node, .. }
-        | Event::NodeCleaned { node, .. }
-        | Event::NodeResumed { node }
-        | Event::NodeMended { node }
-        | Event::PowerChanged { node, .. }
-        | Event::ForeignDropped { node }
-        | Event::NodeUpdated { node, .. } => News::Node(*node),
+        Event::NodeReleased { node, .. } => News::Node(*node),
         Event::JobResumed { job } => News::For(job),
         Event::JobEnded { job, .. } if !never_ran(*job) => News::Nothing,
-        // Some of these give up what was kept of nodes for a job that waits.
-        Event::PolicyChanged { .. }
-        | Event::JobNodeLost { .. }
+        // Each of these may drop the nomination of a pending job, which frees nodes.
+        Event::JobNodeLost { .. }
         | Event::JobEnded { .. }
         | Event::NodeDowned { .. }
         | Event::NodeDrained { .. }
@@ -83,41 +75,14 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::JobHeld { .. }
         | Event::NominationDropped { .. }
         | Event::TasksSplit { .. }
-        | Event::JobSuspended { .. }
-        | Event::NodesMoved { .. }
-        | Event::NodesCreated { .. }
-        | Event::NodesDeleted { .. }
-        | Event::PartitionSet { .. }
-        | Event::PartitionEdited { .. }
-        | Event::PartitionDeleted { .. }
-        | Event::ReservationCreated { .. }
-        | Event::ReservationUpdated { .. }
-        | Event::ReservationDeleted { .. } => News::Any,
-        Event::HistoryBegun { .. }
-        | Event::ReignBegun { .. }
-        | Event::JournalDoubted { .. }
-        | Event::ClockSet { .. }
-        | Event::JobSubmitted { .. }
-        | Event::HetJobSubmitted { .. }
-        | Event::JobReleased { .. }
-        | Event::StartPromised { .. }
-        | Event::JobNominated { .. }
-        | Event::JobPreempted { .. }
-        | Event::JobRecalled { .. }
-        | Event::CpusReturned { .. }
-        | Event::JobStarted { .. }
-        | Event::JobWarned { .. }
-        | Event::PrologEnded { .. }
-        | Event::EpilogEnded { .. }
-        | Event::TimeUsed { .. }
-        | Event::JobNodesReplaced { .. }
-        | Event::JobEnding { .. }
-        | Event::JobKilled { .. }
-        | Event::JobRequeued { .. }
-        | Event::JobsForgotten { .. }
-        | Event::StepStarted { .. }
-        | Event::StepCancelled { .. }
-        | Event::StepNodeEnded { .. }
-        | Event::BatchEnded { .. } => News::Nothing,
+        | Event::JobSuspended { .. } => News::Any,
+        _ => match event.subject() {
+            Subject::Node { node, .. } => News::Node(node),
+            Subject::Layout | Subject::Reservation => News::Any,
+            // The other events of jobs take nodes, or leave them as they are.
+            Subject::Journal | Subject::Queue(_) | Subject::Resources(_) | Subject::Progress(_) => {
+                News::Nothing
+            }
+        },
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Ctx;
-use crate::cluster::Event;
+use crate::cluster::{Event, Subject};
 use crate::model::reservation::Reservation;
 use crate::sched::site;
 
@@ -25,62 +25,11 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Whether a node may have gone out of service or come back, been taken or become idle, or been reserved or not any more.
+/// Whether a node may have gone out of service or returned, may have been allocated or released, or may have entered or
+/// left a reservation.
 fn bears_on_nodes(event: &Event) -> bool {
-    match event {
-        Event::PolicyChanged { .. }
-        | Event::JobStarted { .. }
-        | Event::NodeReleased { .. }
-        | Event::JobNodeLost { .. }
-        | Event::JobNodesReplaced { .. }
-        | Event::NodeRegistered { .. }
-        | Event::NodeCleaned { .. }
-        | Event::NodeDowned { .. }
-        | Event::NodeDrained { .. }
-        | Event::NodeResumed { .. }
-        | Event::NodeMended { .. }
-        | Event::PowerChanged { .. }
-        | Event::NodeUpdated { .. }
-        | Event::NodesCreated { .. }
-        | Event::NodesDeleted { .. }
-        | Event::NominationDropped { .. }
-        | Event::ReservationCreated { .. }
-        | Event::ReservationUpdated { .. }
-        | Event::ReservationDeleted { .. } => true,
-        Event::HistoryBegun { .. }
-        | Event::ReignBegun { .. }
-        | Event::JournalDoubted { .. }
-        | Event::ClockSet { .. }
-        | Event::ForeignDropped { .. }
-        | Event::JobSubmitted { .. }
-        | Event::TasksSplit { .. }
-        | Event::HetJobSubmitted { .. }
-        | Event::JobUpdated { .. }
-        | Event::JobHeld { .. }
-        | Event::JobReleased { .. }
-        | Event::StartPromised { .. }
-        | Event::JobNominated { .. }
-        | Event::JobPreempted { .. }
-        | Event::JobSuspended { .. }
-        | Event::JobRecalled { .. }
-        | Event::CpusReturned { .. }
-        | Event::JobResumed { .. }
-        | Event::JobWarned { .. }
-        | Event::PrologEnded { .. }
-        | Event::EpilogEnded { .. }
-        | Event::TimeUsed { .. }
-        | Event::JobEnding { .. }
-        | Event::JobKilled { .. }
-        | Event::JobEnded { .. }
-        | Event::JobRequeued { .. }
-        | Event::JobsForgotten { .. }
-        | Event::StepStarted { .. }
-        | Event::StepCancelled { .. }
-        | Event::StepNodeEnded { .. }
-        | Event::BatchEnded { .. }
-        | Event::NodesMoved { .. }
-        | Event::PartitionSet { .. }
-        | Event::PartitionEdited { .. }
-        | Event::PartitionDeleted { .. } => false,
+    match event.subject() {
+        Subject::Resources(_) | Subject::Node { .. } | Subject::Layout | Subject::Reservation => true,
+        Subject::Journal | Subject::Queue(_) | Subject::Progress(_) => false,
     }
 }

@@ -101,14 +101,6 @@ impl Tres {
         }
     }
 
-    /// Takes `other` away, kind by kind, down to zero.
-    pub fn subtract(&mut self, other: &Tres) {
-        for (kind, count) in &other.0 {
-            let rest = self.0.entry(kind.clone()).or_default();
-            *rest = rest.saturating_sub(*count);
-        }
-    }
-
     /// Whether nothing is stated.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -182,12 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_differences() {
+    fn sums() {
         let mut tres: Tres = "cpu=4,mem=1G".parse().unwrap();
         tres.add(&"cpu=2,node=1".parse().unwrap());
         assert_eq!(tres.to_string(), "cpu=6,mem=1G,node=1");
-        tres.subtract(&"cpu=7,mem=512M".parse().unwrap());
-        assert_eq!(tres.to_string(), "cpu=0,mem=512M,node=1");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::cluster::{Cluster, Entry, Event, Subject};
 use spur_core::id::{Attempt, JobId, NodeId, StepId};
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
@@ -79,53 +79,8 @@ impl Rows {
             | Event::NodeCleaned { node, .. } => {
                 self.foreign = cluster.node(*node).map_or_else(Vec::new, |node| node.foreign.clone());
             }
-            Event::HistoryBegun { .. }
-            | Event::ReignBegun { .. }
-            | Event::JournalDoubted { .. }
-            | Event::ClockSet { .. }
-            | Event::PolicyChanged { .. }
-            | Event::JobSubmitted { .. }
-            | Event::HetJobSubmitted { .. }
-            | Event::JobUpdated { .. }
-            | Event::JobHeld { .. }
-            | Event::JobReleased { .. }
-            | Event::StartPromised { .. }
-            | Event::JobNominated { .. }
-            | Event::NominationDropped { .. }
-            | Event::JobPreempted { .. }
-            | Event::JobSuspended { .. }
-            | Event::JobRecalled { .. }
-            | Event::CpusReturned { .. }
-            | Event::JobResumed { .. }
-            | Event::TasksSplit { .. }
-            | Event::JobStarted { .. }
-            | Event::JobWarned { .. }
-            | Event::PrologEnded { .. }
-            | Event::EpilogEnded { .. }
-            | Event::TimeUsed { .. }
-            | Event::JobNodeLost { .. }
-            | Event::JobNodesReplaced { .. }
-            | Event::JobEnding { .. }
-            | Event::JobKilled { .. }
-            | Event::NodeReleased { .. }
-            | Event::StepStarted { .. }
-            | Event::StepCancelled { .. }
-            | Event::NodeDowned { .. }
-            | Event::NodeDrained { .. }
-            | Event::NodeResumed { .. }
-            | Event::NodeUpdated { .. }
-            | Event::NodesMoved { .. }
-            | Event::PartitionSet { .. }
-            | Event::ReservationCreated { .. }
-            | Event::ReservationUpdated { .. }
-            | Event::ReservationDeleted { .. }
-            | Event::NodeMended { .. }
-            | Event::PowerChanged { .. }
-            | Event::NodesCreated { .. }
-            | Event::NodesDeleted { .. }
-            | Event::PartitionEdited { .. }
-            | Event::PartitionDeleted { .. }
-            | Event::BatchEnded { .. } => {}
+            // The others take nothing away that accounting has a row for.
+            _ => {}
         }
     }
 
@@ -162,19 +117,6 @@ impl Rows {
     /// Notes what `entry` has changed.
     pub(crate) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
         match &entry.event {
-            Event::JobSubmitted { .. }
-            | Event::HetJobSubmitted { .. }
-            | Event::JobUpdated { .. }
-            | Event::JobHeld { .. }
-            | Event::JobReleased { .. }
-            | Event::JobRequeued { .. }
-            | Event::JobSuspended { .. }
-            | Event::PowerChanged { .. }
-            | Event::JobNodeLost { .. }
-            | Event::JobNodesReplaced { .. } => {
-                self.changed.extend(entry.event.jobs());
-            }
-            Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
             Event::JobStarted { job, .. }
             | Event::JobResumed { job }
             | Event::JobEnding { job, .. }
@@ -195,40 +137,19 @@ impl Rows {
                 self.close_foreign(cluster, EndState::Completed, entry.at);
             }
             Event::ForeignDropped { .. } => self.close_foreign(cluster, EndState::Cancelled, entry.at),
-            Event::HistoryBegun { .. }
-            | Event::ReignBegun { .. }
-            | Event::JournalDoubted { .. }
-            | Event::ClockSet { .. }
-            | Event::PolicyChanged { .. }
-            | Event::StartPromised { .. }
-            | Event::JobNominated { .. }
+            // A row says nothing of these.
+            Event::JobNominated { .. }
             | Event::NominationDropped { .. }
             | Event::JobPreempted { .. }
             | Event::JobRecalled { .. }
             | Event::CpusReturned { .. }
-            | Event::JobWarned { .. }
-            | Event::PrologEnded { .. }
-            | Event::EpilogEnded { .. }
-            | Event::TimeUsed { .. }
-            | Event::JobKilled { .. }
-            | Event::NodeReleased { .. }
-            | Event::JobsForgotten { .. }
-            | Event::StepCancelled { .. }
-            | Event::StepNodeEnded { .. }
-            | Event::NodeDowned { .. }
-            | Event::NodeDrained { .. }
-            | Event::NodeResumed { .. }
-            | Event::NodeUpdated { .. }
-            | Event::NodesMoved { .. }
-            | Event::PartitionSet { .. }
-            | Event::ReservationCreated { .. }
-            | Event::ReservationUpdated { .. }
-            | Event::ReservationDeleted { .. }
-            | Event::NodeMended { .. }
-            | Event::NodesCreated { .. }
-            | Event::NodesDeleted { .. }
-            | Event::PartitionEdited { .. }
-            | Event::PartitionDeleted { .. } => {}
+            | Event::NodeReleased { .. } => {}
+            _ => match entry.event.subject() {
+                Subject::Queue(_) | Subject::Resources(_) | Subject::Node { .. } => {
+                    self.changed.extend(entry.event.jobs());
+                }
+                Subject::Journal | Subject::Progress(_) | Subject::Layout | Subject::Reservation => {}
+            },
         }
     }
 

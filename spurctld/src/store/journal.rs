@@ -140,11 +140,6 @@ impl Journal {
         self.shared.epoch
     }
 
-    /// The random name that the journal was given when it was created, in hexadecimal.
-    pub fn cluster_id(&self) -> &str {
-        &self.shared.cluster
-    }
-
     /// Hands a batch in and returns as soon as it is queued, so that the next one can be prepared while this one
     /// syncs. Batches that wait together are committed together. Waits while the queue is full.
     ///

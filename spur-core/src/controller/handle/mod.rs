@@ -41,11 +41,9 @@ use super::command::{Command, Input, Reply};
 use super::reject::Reject;
 use super::{Ctx, timers};
 use crate::cluster::Cluster;
-use crate::id::{JobId, RequestId};
+use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::job::Job;
-use crate::text::exit::ExitCode;
-use crate::text::jobid::JobRef;
 
 /// Sends an input to its verb.
 ///
@@ -63,16 +61,11 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
     if let Some(doubt) = ctx.cluster().doubt().filter(|_| !spoken_of) {
         return Err(Reject::OldCopy(Arc::clone(&doubt.why)));
     }
+    let now = ctx.now();
     match input {
-        Input::Command { caller, request, command } => command_of(ctx, &caller, request, command),
-        Input::Start(start) => {
-            let decision = start::check(ctx.cluster(), ctx.now(), &start)?;
-            Ok(start::enact(ctx, decision))
-        }
-        Input::Preempt(preemption) => {
-            let decision = preempt::check(ctx.cluster(), ctx.now(), &preemption)?;
-            Ok(preempt::enact(ctx, decision))
-        }
+        Input::Command { caller, command: wanted, .. } => command(ctx, &caller, wanted),
+        Input::Start(start) => run(ctx, |all| start::check(all, now, &start), start::enact),
+        Input::Preempt(preemption) => run(ctx, |all| preempt::check(all, now, &preemption), preempt::enact),
         Input::Promise { job, start } => {
             let decision = promise::check(ctx.cluster(), job, start)?;
             Ok(promise::enact(ctx, &decision))
@@ -123,123 +116,93 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one verb after another, each a few lines")]
-fn command_of(
-    ctx: &mut Ctx<'_>,
-    caller: &Caller,
-    _request: Option<RequestId>,
-    mut command: Command,
-) -> Result<Reply, Reject> {
+/// Carries out a client's command.
+fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<Reply, Reject> {
     clock::read(ctx.cluster().clock(), &mut command);
+    let (by, now) = (caller.owner.uid, ctx.now());
     match command {
-        Command::Submit(submission) => {
-            let decision = submit::check(ctx.cluster(), ctx.now(), caller, *submission)?;
-            Ok(submit::enact(ctx, decision))
-        }
+        Command::Submit(new) => run(ctx, |all| submit::check(all, now, caller, *new), submit::enact),
         Command::Cancel { jobs } => {
-            let decision = cancel::check(ctx.cluster(), caller, &jobs);
-            Ok(cancel::enact(ctx, caller.owner.uid, decision))
+            let enact = |ctx: &mut Ctx<'_>, decision| cancel::enact(ctx, by, decision);
+            run(ctx, |all| Ok(cancel::check(all, caller, &jobs)), enact)
         }
         Command::Signal { jobs, step, signal, batch, steps } => {
             let wish = signal::Wish { step, signal, batch, steps };
-            let decision = signal::check(ctx.cluster(), caller, &jobs, wish);
-            Ok(signal::enact(ctx, decision))
+            run(ctx, |all| Ok(signal::check(all, caller, &jobs, wish)), signal::enact)
         }
         Command::Notify { job, message } => {
-            let effect = notify::check(ctx.cluster(), caller, job, &message)?;
-            Ok(notify::enact(ctx, effect))
+            run(ctx, |all| notify::check(all, caller, job, &message), notify::enact)
         }
         Command::CancelStep { job, step } => {
-            let decision = end_step::check(ctx.cluster(), caller, job, step)?;
-            Ok(end_step::enact(ctx, caller.owner.uid, decision))
+            let enact = |ctx: &mut Ctx<'_>, decision| end_step::enact(ctx, by, decision);
+            run(ctx, |all| end_step::check(all, caller, job, step), enact)
         }
         Command::Hold { jobs, by_user } => {
-            let decision = hold::check(ctx.cluster(), caller, &jobs, by_user);
-            Ok(hold::enact(ctx, decision))
+            run(ctx, |all| Ok(hold::check(all, caller, &jobs, by_user)), hold::enact)
         }
-        Command::Release { jobs } => {
-            let decision = release::check(ctx.cluster(), caller, &jobs);
-            Ok(release::enact(ctx, decision))
-        }
+        Command::Release { jobs } => run(ctx, |all| Ok(release::check(all, caller, &jobs)), release::enact),
         Command::Requeue { jobs, hold } => {
-            let decision = requeue::check(ctx.cluster(), caller, &jobs, hold);
-            Ok(requeue::enact(ctx, decision))
+            run(ctx, |all| Ok(requeue::check(all, caller, &jobs, hold)), requeue::enact)
         }
-        Command::Suspend { jobs } => stop(ctx, caller, &jobs),
-        Command::Resume { jobs } => go_on(ctx, caller, &jobs),
-        Command::Top { jobs } => {
-            let decision = top::check(ctx.cluster(), ctx.now(), caller, &jobs)?;
-            Ok(top::enact(ctx, decision))
+        Command::Suspend { jobs } => run(ctx, |all| suspend::check(all, caller, &jobs), suspend::enact),
+        Command::Resume { jobs } => {
+            run(ctx, |all| suspend::check_resume(all, caller, &jobs), suspend::enact_resume)
         }
+        Command::Top { jobs } => run(ctx, |all| top::check(all, now, caller, &jobs), top::enact),
         Command::UpdateJob { job, changes } => {
-            let decision = update_job::check(ctx.cluster(), ctx.now(), caller, &job, &changes)?;
-            Ok(update_job::enact(ctx, decision))
+            run(ctx, |all| update_job::check(all, now, caller, &job, &changes), update_job::enact)
         }
         Command::CreateStep { job, step } => {
-            let decision = create_step::check(ctx.cluster(), ctx.now(), caller, job, &step)?;
-            Ok(create_step::enact(ctx, decision))
+            run(ctx, |all| create_step::check(all, now, caller, job, &step), create_step::enact)
         }
         Command::AbandonStep { job, step, nodes, exit } => {
-            let decision = end_step::check_abandoned(ctx.cluster(), caller, job, step, &nodes, exit)?;
-            Ok(end_step::enact_abandoned(ctx, decision))
+            let check = |all: &Cluster| end_step::check_abandoned(all, caller, job, step, &nodes, exit);
+            run(ctx, check, end_step::enact_abandoned)
         }
-        Command::EndAllocation { job, exit } => end_allocation(ctx, caller, job, exit),
+        Command::EndAllocation { job, exit } => {
+            run(ctx, |all| end_allocation::check(all, caller, job, exit), end_allocation::enact)
+        }
         Command::UpdateNodes { nodes, change } => {
-            let decision = update_nodes::check(ctx.cluster(), ctx.now(), caller, &nodes, change)?;
-            Ok(update_nodes::enact(ctx, decision))
+            run(ctx, |all| update_nodes::check(all, now, caller, &nodes, change), update_nodes::enact)
         }
         Command::CreatePartition { name, settings } => {
-            let decision = partition::check_new(ctx.cluster(), caller, &name, &settings)?;
-            Ok(partition::enact(ctx, decision))
+            run(ctx, |all| partition::check_new(all, caller, &name, &settings), partition::enact)
         }
         Command::UpdatePartition { name, settings } => {
-            let decision = partition::check(ctx.cluster(), caller, &name, &settings)?;
-            Ok(partition::enact(ctx, decision))
+            run(ctx, |all| partition::check(all, caller, &name, &settings), partition::enact)
         }
         Command::DeletePartition { name } => {
-            let decision = partition::check_gone(ctx.cluster(), caller, &name)?;
-            Ok(partition::enact(ctx, decision))
+            run(ctx, |all| partition::check_gone(all, caller, &name), partition::enact)
         }
         Command::CreateNodes { nodes, settings } => {
-            let decision = node::check_new(ctx.cluster(), caller, &nodes, &settings)?;
-            Ok(node::enact_new(ctx, decision))
+            run(ctx, |all| node::check_new(all, caller, &nodes, &settings), node::enact_new)
         }
         Command::DeleteNodes { nodes } => {
-            let decision = node::check_gone(ctx.cluster(), caller, &nodes)?;
-            Ok(node::enact_gone(ctx, decision))
+            run(ctx, |all| node::check_gone(all, caller, &nodes), node::enact_gone)
         }
         Command::CreateReservation(ask) => {
-            let decision = reservation::check_new(ctx.cluster(), ctx.now(), caller, &ask)?;
-            Ok(reservation::enact_new(ctx, decision))
+            run(ctx, |all| reservation::check_new(all, now, caller, &ask), reservation::enact_new)
         }
         Command::UpdateReservation(ask) => {
-            let decision = reservation::check_changed(ctx.cluster(), ctx.now(), caller, &ask)?;
-            Ok(reservation::enact_changed(ctx, decision))
+            run(ctx, |all| reservation::check_changed(all, now, caller, &ask), reservation::enact_changed)
         }
         Command::DeleteReservation { name } => {
-            let decision = reservation::check_gone(ctx.cluster(), caller, &name)?;
-            Ok(reservation::enact_gone(ctx, decision))
+            run(ctx, |all| reservation::check_gone(all, caller, &name), reservation::enact_gone)
         }
         Command::Reconfigure(policy) => {
-            let decision = reconfigure::check(ctx.cluster(), ctx.now(), caller, policy)?;
-            Ok(reconfigure::enact(ctx, decision))
+            run(ctx, |all| reconfigure::check(all, now, caller, policy), reconfigure::enact)
         }
     }
 }
 
-fn end_allocation(ctx: &mut Ctx<'_>, caller: &Caller, job: JobId, exit: ExitCode) -> Result<Reply, Reject> {
-    let decision = end_allocation::check(ctx.cluster(), caller, job, exit)?;
-    Ok(end_allocation::enact(ctx, decision))
-}
-
-fn stop(ctx: &mut Ctx<'_>, caller: &Caller, jobs: &[JobRef<JobId>]) -> Result<Reply, Reject> {
-    let decision = suspend::check(ctx.cluster(), caller, jobs)?;
-    Ok(suspend::enact(ctx, decision))
-}
-
-fn go_on(ctx: &mut Ctx<'_>, caller: &Caller, jobs: &[JobRef<JobId>]) -> Result<Reply, Reject> {
-    let decision = suspend::check_resume(ctx.cluster(), caller, jobs)?;
-    Ok(suspend::enact_resume(ctx, decision))
+/// Carries out one verb: `check` decides on the cluster as it is, and `enact` makes the decision true.
+fn run<D>(
+    ctx: &mut Ctx<'_>,
+    check: impl FnOnce(&Cluster) -> Result<D, Reject>,
+    enact: impl FnOnce(&mut Ctx<'_>, D) -> Reply,
+) -> Result<Reply, Reject> {
+    let decision = check(ctx.cluster())?;
+    Ok(enact(ctx, decision))
 }
 
 /// A job that the caller may change.

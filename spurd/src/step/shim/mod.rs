@@ -310,10 +310,11 @@ impl Shim {
         }
         self.end_late_epilogs();
         self.settle_mpi();
-        if self.all_ended() {
+        let may_end = self.all_ended() && !self.serves_others();
+        if may_end {
             self.end_mpi();
         }
-        if self.all_ended() && self.record.is_none() && self.emptied() && !self.tell_of_memory() {
+        if self.all_ended() && self.record.is_none() && self.emptied() && may_end && !self.tell_of_memory() {
             self.end();
         }
         if self.write_at.is_some_and(|at| at <= Instant::now()) {

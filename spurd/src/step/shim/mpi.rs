@@ -12,6 +12,7 @@ use rustix::process::Pid;
 use spur_core::model::idset::IdSet;
 use spur_core::text::exit::ExitCode;
 use spur_proto::v1;
+use spur_proto::v1::PeerStage;
 use spur_proto::v1::peer_call::Question;
 use spur_proto::v1::pmix_down::Down;
 use spur_proto::v1::pmix_up::Up;
@@ -43,6 +44,8 @@ pub(super) struct Mpi {
     names: BTreeMap<Vec<u8>, Vec<u8>>,
     /// It has been told that a way to the first node is wanted, and there is none yet.
     wants_uplink: bool,
+    /// Why the first node cannot be reached any more.
+    first_lost: Option<String>,
     abort: Option<Abort>,
 }
 
@@ -112,6 +115,7 @@ impl Mpi {
             asked: BTreeMap::new(),
             names: BTreeMap::new(),
             wants_uplink: false,
+            first_lost: None,
             abort: None,
         })
     }
@@ -149,7 +153,8 @@ impl Mpi {
 
     /// When something is due although nothing happens.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.abort.as_ref().map(|abort| abort.at)
+        let abort = self.abort.as_ref().map(|abort| abort.at);
+        [abort, self.peers.due()].into_iter().flatten().min()
     }
 
     pub(super) fn sources(&self) -> Vec<(std::os::fd::BorrowedFd<'_>, PollFlags, Source)> {
@@ -344,6 +349,31 @@ impl Mpi {
         self.peers.reply(&call, status, data);
     }
 
+    /// How far the tasks of this node are. `ended`: all of them have ended.
+    fn stage(&self, ended: bool) -> PeerStage {
+        let speaks = match &self.service {
+            Service::Pmi(server) => server.is_spoken_to(),
+            Service::Pmix(pmix) => pmix.helper.as_ref().is_some_and(Helper::is_spoken_to),
+        };
+        match (ended, speaks) {
+            (true, _) => PeerStage::Ended,
+            (false, true) => PeerStage::Speaking,
+            (false, false) => PeerStage::Finalized,
+        }
+    }
+
+    /// Why the step cannot go on, if a task waits for a node that cannot serve it.
+    fn hopeless(&self) -> Option<String> {
+        if let Some(why) = self.first_lost.as_ref().filter(|_| self.peers.is_waiting()) {
+            return Some(format!(
+                "node {}, the first of the step, cannot be reached: {why}",
+                self.name(FIRST)
+            ));
+        }
+        let gone = self.peers.gone_from_fence()?;
+        Some(format!("node {} takes part no more, and others wait for it", self.name(gone)))
+    }
+
     /// Whether the task can no longer take part although others count on it.
     fn has_deserted(&self, index: usize) -> bool {
         match &self.service {
@@ -469,7 +499,7 @@ impl Shim {
             }
         }
         self.connections[index].peer = Some(number);
-        mpi.wants_uplink = false;
+        (mpi.wants_uplink, mpi.first_lost) = (false, None);
         mpi.peers.connected(number);
     }
 
@@ -484,8 +514,12 @@ impl Shim {
 
     pub(super) fn uplink_lost(&mut self, why: &str) {
         let Some(mpi) = &mut self.mpi else { return };
-        let why = format!("node {}, the first of the step, cannot be reached: {why}", mpi.name(FIRST));
-        mpi.abort(None, why);
+        mpi.first_lost = Some(why.to_owned());
+    }
+
+    /// Whether this is the first node and tasks of others may still need it, although its own have ended.
+    pub(super) fn serves_others(&self) -> bool {
+        !self.terminated && self.mpi.as_ref().is_some_and(|mpi| mpi.peers.is_needed())
     }
 
     /// Whether a new listener must hear that a way to the first node is wanted.
@@ -498,17 +532,27 @@ impl Shim {
     pub(super) fn settle_mpi(&mut self) {
         let Some(mpi) = &mut self.mpi else { return };
         mpi.advance();
+        // What ends the step says more than that its tasks have ended.
+        if mpi.abort.is_none() && !self.terminated {
+            let ended = self.tasks.iter().all(|task| task.exit.is_some());
+            mpi.peers.set_stage(mpi.stage(ended));
+        }
         let connections = &mut self.connections;
         let open = |connections: &[super::Connection], node| {
             connections.iter().position(|one| one.peer == Some(node) && !one.closed())
         };
+        mpi.peers.watch(|node| open(connections, node).is_some(), Instant::now());
+        mpi.advance();
+        if let Some(why) = mpi.hopeless() {
+            mpi.abort(None, why);
+        }
         while let Some((to, message)) = mpi.peers.next_outgoing(|node| open(connections, node).is_some()) {
             let Some(index) = open(connections, to) else { break };
             send(&mut connections[index], message);
         }
         let wanted = mpi.order.node != FIRST
             && !mpi.wants_uplink
-            && mpi.peers.has_words_for(FIRST)
+            && mpi.peers.needs(FIRST)
             && open(connections, FIRST).is_none();
         if wanted {
             mpi.wants_uplink = true;

@@ -68,8 +68,8 @@ impl Client {
         self.member = false;
     }
 
-    /// It will never say that it is done.
-    pub(super) fn has_deserted(&self) -> bool {
+    /// Whether it has begun PMI and not finalized it.
+    pub(super) fn is_member(&self) -> bool {
         self.member
     }
 

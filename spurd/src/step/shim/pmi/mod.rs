@@ -135,7 +135,12 @@ impl Server {
 
     /// Whether the task can no longer take part although others count on it.
     pub(super) fn has_deserted(&self, index: usize) -> bool {
-        self.clients[index].has_deserted()
+        self.clients[index].is_member()
+    }
+
+    /// Whether a task has begun PMI and not finalized it.
+    pub(super) fn is_spoken_to(&self) -> bool {
+        self.clients.iter().any(Client::is_member)
     }
 
     /// The fence is over; `data` is what all nodes brought to it.

@@ -103,6 +103,11 @@ impl Helper {
         self.members.contains(&index)
     }
 
+    /// Whether a task has begun PMIx and not finalized it.
+    pub(super) fn is_spoken_to(&self) -> bool {
+        !self.members.is_empty()
+    }
+
     /// The local id of a task.
     pub(super) fn index(&self, rank: u32) -> Option<usize> {
         self.ranks.iter().position(|known| *known == rank)

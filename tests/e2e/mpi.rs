@@ -163,6 +163,29 @@ fn what_serves_mpi_programs_is_chosen_by_name() {
     assert_eq!(err, "srun: error: Invalid MPI type 'foo', --mpi=list for acceptable types\n");
 }
 
+/// Puts values of 1,000 bytes until that is refused, and says after how many; then replaces one.
+const PUTS: &str = r#"#!/bin/bash
+ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
+ask 'cmd=init pmi_version=1 pmi_subversion=1'
+value=$(printf %01000d 0)
+for ((count = 0; count < 1000; count++)); do
+    ask "cmd=put kvsname=k key=k$count value=$value"
+    [ "$answer" = 'cmd=put_result rc=0 msg=success' ] || break
+done
+echo "$count $answer"
+ask "cmd=put kvsname=k key=k0 value=$value"; echo "$answer"
+ask 'cmd=finalize'
+"#;
+
+#[test]
+fn what_a_task_puts_is_bounded() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.script("puts", PUTS);
+    let (out, err) = batch(&cluster, &["-n1"], "srun bash ./puts");
+    let refused = "cmd=put_result rc=-1 msg=the_keys_and_values_would_take_more_than_262144_bytes";
+    assert_eq!(out, format!("238 {refused}\ncmd=put_result rc=0 msg=success\n"), "{err}");
+}
+
 /// Passes a number round all ranks, and exchanges with all.
 const RING: &str = r#"
 #include <mpi.h>
@@ -259,7 +282,7 @@ fn assert_late_end(compiler: &str, script: &str) {
     let Some(()) = ring(&cluster, compiler) else { return };
     let mut gates = ["go1", "go2", "go3"].map(|gate| cluster.gate(gate));
     cluster.script("task", "#!/bin/sh\n./ring || exit\n[ $SLURM_PROCID = 0 ] || read x <go$SLURM_PROCID\n");
-    cluster.script("job.sh", &format!("#!/bin/sh\n{script} ./task; echo $?\n"));
+    cluster.script("job.sh", &format!("#!/bin/sh\n{script} sh ./task; echo $?\n"));
     let job = cluster.sbatch(&["-N4", "-n4", "-o", "out", "-e", "err", "job.sh"]);
     for (gate, node) in gates.iter_mut().zip(["n2", "n3", "n4"]) {
         cluster.wait_for_log(node, "its first node has ended");

@@ -21,8 +21,9 @@ use crate::step::message::{
 use crate::step::order::{self, StepOrder};
 use crate::step::record::{ExitRecord, TaskExit};
 
-/// How much standard input is kept for tasks that do not read it; then the client has to wait.
-const PENDING_INPUT: usize = 1 << 20;
+/// How many bytes of standard input are kept for tasks that do not read it; then the client has to wait. `srun` sends no more
+/// than 64 KiB ahead.
+const PENDING_INPUT: usize = 256 << 10;
 
 /// How a session ended.
 pub(super) enum Left {

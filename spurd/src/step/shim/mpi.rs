@@ -23,12 +23,19 @@ use super::super::order::{MpiOrder, MpiPlugin, StepOrder};
 use super::super::record::{LaunchFailure, LaunchStage};
 use super::child::MpiEnd;
 use super::peers::{Arrival, FIRST, Group, Peers};
-use super::pmi::{News, Server};
+use super::pmi::{News, Server, Space};
 use super::pmix::Helper;
 use super::{Shim, Source};
 
 /// How long a task that has left its server may take to end, so that its exit code is known.
 const OWN_END: Duration = Duration::from_secs(2);
+
+/// Groups of tasks that may meet in fences of their own. The process that serves PMIx is the user's, and names them.
+const GROUPS: usize = 4096;
+/// Questions of this node's tasks to other nodes that may wait for an answer.
+const ASKED: usize = 65_536;
+/// What PMIx calls a question that cannot be answered: `PMIX_ERROR`.
+const UNANSWERED: i32 = -1;
 
 /// What a step has for its MPI programs.
 #[derive(Debug)]
@@ -41,7 +48,7 @@ pub(super) struct Mpi {
     /// Who waits for answers from other nodes, by the numbers of the questions.
     asked: BTreeMap<u64, Asker>,
     /// Names that tasks have published; only the first node keeps them.
-    names: BTreeMap<Vec<u8>, Vec<u8>>,
+    names: Space,
     /// It has been told that a way to the first node is wanted, and there is none yet.
     wants_uplink: bool,
     /// Why the first node cannot be reached any more.
@@ -113,7 +120,7 @@ impl Mpi {
             peers: Peers::new(mpi.node, count),
             fences: BTreeMap::new(),
             asked: BTreeMap::new(),
-            names: BTreeMap::new(),
+            names: Space::of_tasks(mpi.nodes.iter().map(|node| node.ranks.len() as usize).sum()),
             wants_uplink: false,
             first_lost: None,
             abort: None,
@@ -158,14 +165,13 @@ impl Mpi {
     }
 
     pub(super) fn sources(&self) -> Vec<(std::os::fd::BorrowedFd<'_>, PollFlags, Source)> {
-        let flags = |full| PollFlags::IN | if full { PollFlags::OUT } else { PollFlags::empty() };
         match &self.service {
             Service::Pmi(server) => {
-                server.sockets().map(|(index, fd, full)| (fd, flags(full), Source::Pmi(index))).collect()
+                server.sockets().map(|(index, fd, flags)| (fd, flags, Source::Pmi(index))).collect()
             }
             Service::Pmix(pmix) => {
                 let watched = pmix.helper.as_ref().and_then(Helper::watched);
-                watched.into_iter().map(|(fd, full)| (fd, flags(full), Source::Pmix)).collect()
+                watched.into_iter().map(|(fd, flags)| (fd, flags, Source::Pmix)).collect()
             }
         }
     }
@@ -254,6 +260,10 @@ impl Mpi {
             }
             Up::Fence(fence) => {
                 let group = self.group(&fence.ranks);
+                if self.fences.len() >= GROUPS && !self.fences.contains_key(&group) {
+                    return self
+                        .abort(None, format!("more than {GROUPS} groups of tasks have fences of their own"));
+                }
                 let number = self.bring(group.clone(), fence.data.to_vec());
                 if let Service::Pmix(pmix) = &mut self.service {
                     pmix.fences.insert((group, number), fence.id);
@@ -261,6 +271,7 @@ impl Mpi {
             }
             Up::Modex(asked) => {
                 let node = self.order.nodes.iter().position(|node| node.ranks.contains(asked.rank));
+                let node = node.filter(|_| self.asked.len() < ASKED);
                 match node.and_then(|node| u32::try_from(node).ok()) {
                     Some(node) => {
                         let id = self.peers.call(node, Question::Modex(asked.rank));
@@ -268,7 +279,11 @@ impl Mpi {
                     }
                     None => {
                         if let Service::Pmix(pmix) = &mut self.service {
-                            pmix.answer(v1::PmixData { id: asked.id, status: -1, ..Default::default() });
+                            pmix.answer(v1::PmixData {
+                                id: asked.id,
+                                status: UNANSWERED,
+                                ..Default::default()
+                            });
                         }
                     }
                 }
@@ -317,7 +332,11 @@ impl Mpi {
 
     fn fenced(&mut self, whole: v1::FenceWhole) {
         match &mut self.service {
-            Service::Pmi(server) => server.fenced(&whole.data),
+            Service::Pmi(server) => {
+                if let Err(full) = server.fenced(&whole.data) {
+                    self.abort(None, format!("what tasks have put by PMI is too much: {full}"));
+                }
+            }
             Service::Pmix(pmix) => {
                 let group = Group { nodes: whole.nodes, ranks: whole.ranks };
                 if let Some(id) = pmix.fences.remove(&(group, whole.number)) {
@@ -330,16 +349,13 @@ impl Mpi {
     fn answer(&mut self, call: v1::PeerCall) {
         let (status, data) = match (&call.question, &mut self.service) {
             (Some(Question::Publish(entry)), _) => {
-                self.names.insert(entry.key.to_vec(), entry.value.to_vec());
-                (0, Vec::new())
+                (i32::from(self.names.insert(&entry.key, &entry.value).is_err()), Vec::new())
             }
             (Some(Question::Lookup(name)), _) => match self.names.get(&name[..]) {
                 Some(port) => (0, port.clone()),
                 None => (1, Vec::new()),
             },
-            (Some(Question::Unpublish(name)), _) => {
-                (i32::from(self.names.remove(&name[..]).is_none()), Vec::new())
-            }
+            (Some(Question::Unpublish(name)), _) => (i32::from(!self.names.remove(&name[..])), Vec::new()),
             (Some(Question::Modex(rank)), Service::Pmix(pmix)) => {
                 let rank = *rank;
                 return pmix.ask(rank, call);

@@ -19,6 +19,8 @@ pub(super) const FIRST: u32 = 0;
 /// How long the first node waits for another one whose connection broke while its tasks spoke PMI or PMIx. The other node
 /// gives up the first one after the same time.
 const AWAY: Duration = Duration::from_secs(60);
+/// Bytes of the last fences of all groups that are kept for nodes that ask again. The very last one is always kept.
+const KEPT: usize = 32 << 20;
 /// The status of a reply for a node that cannot answer: `PMIX_ERROR`.
 const UNREACHABLE: i32 = -1;
 
@@ -301,7 +303,12 @@ impl Peers {
                 self.outgoing.push_back((node, Message::Whole(whole.clone())));
             }
         }
-        self.over.insert(group, whole);
+        self.over.insert(group.clone(), whole);
+        // What a node that lost its connection just now may ask for again is kept as far as there is room.
+        while self.over.values().map(|over| over.data.len()).sum::<usize>() > KEPT {
+            let Some(other) = self.over.keys().find(|other| **other != group).cloned() else { break };
+            self.over.remove(&other);
+        }
     }
 
     fn route_call(&mut self, call: v1::PeerCall) {

@@ -163,6 +163,20 @@ fn what_serves_mpi_programs_is_chosen_by_name() {
     assert_eq!(err, "srun: error: Invalid MPI type 'foo', --mpi=list for acceptable types\n");
 }
 
+#[test]
+fn the_site_chooses_what_serves_mpi_programs_by_default() {
+    let controller = "mpi_default = \"none\"";
+    let cluster = Cluster::start(&Setup { controller, ..Setup::default() });
+    let shown = cluster.ok(&["scontrol", "show", "config"]);
+    assert!(shown.contains("MpiDefault              = none\n"), "{shown}");
+    let (out, err) = batch(
+        &cluster,
+        &["-n1"],
+        "task='echo $SLURM_MPI_TYPE ${PMI_FD:+served}'\nsrun sh -c \"$task\"\nsrun --mpi=pmi2 sh -c \"$task\"",
+    );
+    assert_eq!((&*out, &*err), ("\npmi2 served\n", ""));
+}
+
 /// Puts values of 1,000 bytes until that is refused, and says after how many; then replaces one.
 const PUTS: &str = r#"#!/bin/bash
 ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }

@@ -103,6 +103,7 @@ pub async fn run(
         clock: Arc::clone(&clock),
         refused: Arc::default(),
         visits: Arc::new(Mutex::new(BTreeMap::new())),
+        shares: Default::default(),
     };
     let tls = keyring.as_ref().map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
     let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));

@@ -12,7 +12,7 @@ use spur_core::text::exit::ExitCode;
 use spurd::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
 use spurd::spool::{Found, Spool};
 use step_wire::attempt::StepAttempt;
-use step_wire::message::{InputPart, Request, SignalScope, Stream};
+use step_wire::message::{Event, InputPart, Request, SignalScope, Stream};
 use step_wire::order::{Identity, Input, Launch, Limit, LimitedResource, Output, TaskOrder};
 use step_wire::record::{ExitRecord, LaunchStage};
 use tokio::sync::mpsc;
@@ -332,6 +332,44 @@ async fn what_ignores_the_polite_signal_is_killed() {
     wait_file(&node.path("ready")).await;
     step.request(Request::Terminate { kill_wait_ms: Some(50), notice: None }).await.unwrap();
     assert_eq!(ended(&mut events).await.status(), status(0, 9));
+}
+
+/// The reader of a step's streams waits for the end of each.
+#[tokio::test]
+async fn the_streams_of_tasks_that_are_never_started_end() {
+    let node = Node::new();
+    rustix::fs::mkfifoat(rustix::fs::CWD, node.path("gate"), 0o666.into()).unwrap();
+    let here = node.directory.path().display();
+    let prolog = node.path("prolog");
+    spur_tests::write_program(&prolog, &format!("echo $$ >{here}/up; read x <{here}/gate"));
+    for failing in [false, true] {
+        let mut launch = node.step(3, "true");
+        launch.order.attempt = format!("42.0.{}", u8::from(failing)).parse().unwrap();
+        match failing {
+            true => launch.order.argv = vec!["/nowhere/to/be/found".to_owned()],
+            false => launch.order.task_prolog = Some(prolog.clone()),
+        }
+        let (step, _events) = node.start(launch).await;
+        let (mut reader, mut writer) = step.attach().await.unwrap();
+        if !failing {
+            // The first task is being launched.
+            wait_file(&node.path("up")).await;
+            step.request(Request::Terminate { kill_wait_ms: Some(0), notice: None }).await.unwrap();
+        }
+        let (mut ends, mut told) = (std::collections::BTreeSet::new(), Vec::new());
+        while ends.len() < 6 {
+            match reader.receive().await.unwrap().expect("each stream ends before the connection does") {
+                StreamEvent::Output(part) if part.end => drop(ends.insert((part.task, part.stream))),
+                StreamEvent::Step(Event::TaskEnded(exit)) => told.push(exit.global),
+                _ => {}
+            }
+        }
+        if !failing {
+            told.sort_unstable();
+            assert_eq!(told, [0, 1, 2]);
+        }
+        writer.request(Request::Discard).await;
+    }
 }
 
 #[tokio::test]

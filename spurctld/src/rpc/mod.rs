@@ -219,7 +219,8 @@ impl Controller for Desk {
         request: Request<Streaming<v1::SubmitRequest>>,
     ) -> Result<Response<Self::SubmitStreamStream>, Status> {
         let caller = caller_of(&request)?;
-        Ok(Response::new(self.submit_many(caller, request.into_inner())))
+        let share = self.quotas.take(&caller, Kind::Wait)?;
+        Ok(Response::new(share.over(self.submit_many(caller, request.into_inner()))))
     }
 
     async fn test_submit(
@@ -420,7 +421,10 @@ impl Controller for Desk {
         request: Request<v1::WatchJobsRequest>,
     ) -> Result<Response<Self::WatchJobsStream>, Status> {
         let caller = caller_of(&request)?;
-        self.watch(&caller, &request.into_inner().job_ids).map(Response::new)
+        let ids = request.into_inner().job_ids;
+        let share = self.quotas.take_watch(&caller, ids.len())?;
+        let listing = self.watch(&caller, &ids)?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn hold_allocation(
@@ -428,7 +432,9 @@ impl Controller for Desk {
         request: Request<v1::HoldAllocationRequest>,
     ) -> Result<Response<Self::HoldAllocationStream>, Status> {
         let caller = caller_of(&request)?;
-        self.hold_allocation_of(&caller, request.into_inner().job_id).map(Response::new)
+        let share = self.quotas.take(&caller, Kind::Wait)?;
+        let listing = self.hold_allocation_of(&caller, request.into_inner().job_id)?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn end_allocation(
@@ -444,6 +450,7 @@ impl Controller for Desk {
         request: Request<v1::CreateStepRequest>,
     ) -> Result<Response<v1::CreateStepResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Wait)?;
         self.lay_out(caller, request.into_inner()).await.map(Response::new)
     }
 

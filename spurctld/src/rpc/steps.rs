@@ -168,6 +168,7 @@ impl Desk {
             credential: credential.into(),
             cpus_per_task: step.cpus_per_task,
             environment: agent::variables(variables),
+            mpi_default: cluster.policy().jobs.mpi_default.name().to_owned(),
         })
     }
 

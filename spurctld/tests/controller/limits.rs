@@ -171,3 +171,34 @@ async fn all_of_a_user_are_cancelled_some_at_a_time() {
     assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await, []);
     controller.stop().await;
 }
+
+/// Each call that waits costs the controller memory for as long as it waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_waits_for_few_things_at_a_time() {
+    let edited = "kill_wait = \"2s\"\nmax_requests_per_user = 3";
+    let controller = Controller::start_edited("waits", "kill_wait = \"2s\"", edited).await;
+    let mut bob = controller.client(BOB).await;
+    let held = v1::JobSpec { hold: true, ..job("held") };
+    let id = submit(&mut bob, held.clone()).await;
+    let watch = async |client: &mut Client| {
+        client.watch_jobs(v1::WatchJobsRequest { job_ids: vec![id] }).await.map(tonic::Response::into_inner)
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(watch(&mut bob).await.expect("three may wait"));
+    }
+    let refused = watch(&mut bob).await.map(drop).expect_err("a fourth may not");
+    let words = format!("user {BOB} has 3 requests that wait for jobs and steps");
+    assert!(refused.message().contains(&words), "{refused}");
+    let request = v1::CreateStepRequest { job_id: id, ..v1::CreateStepRequest::default() };
+    let refused = bob.create_step(request).await.map(drop).expect_err("neither may a step");
+    assert!(refused.message().contains(&words), "{refused}");
+    // Requests that do not wait are served, and so are other users.
+    assert_eq!(jobs(&mut bob, v1::JobFilter::default()).await.len(), 1);
+    let mut ada = controller.client(ADA).await;
+    let other = submit(&mut ada, held).await;
+    ada.watch_jobs(v1::WatchJobsRequest { job_ids: vec![other] }).await.expect("she waits for nothing else");
+    waiting.clear();
+    while watch(&mut bob).await.is_err() {}
+    controller.stop().await;
+}

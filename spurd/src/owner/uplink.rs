@@ -15,7 +15,7 @@ use spur_proto::v1::steps_client::StepsClient;
 use spur_proto::v1::{peer_input, peer_output};
 use step_wire::message::Request;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
 
@@ -29,6 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a pass is good, in seconds by the controller's clock: for one connection, and for a node that has not heard of
 /// that yet.
 const PASS_SECONDS: i64 = 600;
+/// How long the first node may take to close a connection after the last message of a step that has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Messages to the first node that may be under way.
 const QUEUE: usize = 8;
 
@@ -76,7 +78,8 @@ impl Speaker {
                 }
                 End::Broken(why) | End::Refused(why) => why,
             };
-            tracing::warn!(step = %step.attempt(), "its first node is lost: {why}");
+            // Only the step knows whether one of its tasks still needs the first node.
+            tracing::info!(step = %step.attempt(), "its first node has ended or is lost: {why}");
             // A step that is just ending needs no telling.
             let _ = step.request(Request::UplinkLost { why }).await;
             return;
@@ -135,7 +138,10 @@ impl Speaker {
                 None => return End::Broken(client::detail(&status)),
             },
         };
-        match carry(step, inputs, outputs, heard).await {
+        let carried = carry(step, inputs, outputs, heard).await;
+        // The first node was there until now, however long the tasks had nothing to say.
+        *heard = Instant::now();
+        match carried {
             Ok(end) => end,
             Err(error) => {
                 tracing::debug!(step = %step.attempt(), %error, "the step here is gone");
@@ -162,7 +168,13 @@ async fn carry(
                         return Ok(End::Broken("the first node closed the connection".to_owned()));
                     }
                 }
-                None => return Ok(End::Over),
+                None => {
+                // What the step said last arrives before the connection is closed.
+                drop(inputs);
+                let closed = async { while let Ok(Some(_)) = outputs.message().await {} };
+                let _ = timeout(LAST_WORDS, closed).await;
+                return Ok(End::Over);
+            }
             },
             output = outputs.message() => match output {
                 Ok(Some(v1::PeerOutput { output: Some(output) })) => {

@@ -21,8 +21,9 @@ use crate::assemble;
 use crate::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
 use crate::spool::Spool;
 
-/// How much standard input is kept for tasks that do not read it; then the client has to wait.
-const PENDING_INPUT: usize = 1 << 20;
+/// How many bytes of standard input are kept for tasks that do not read it; then the client has to wait. `srun` sends no more
+/// than 64 KiB ahead.
+const PENDING_INPUT: usize = 256 << 10;
 
 /// How a session ended.
 pub(super) enum Left {

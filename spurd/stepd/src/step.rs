@@ -243,10 +243,11 @@ impl Shim {
         }
         self.end_late_epilogs();
         self.settle_mpi();
-        if self.all_ended() {
+        let may_end = self.all_ended() && !self.serves_others();
+        if may_end {
             self.end_mpi();
         }
-        if self.all_ended() && self.record.is_none() && self.emptied() && !self.tell_of_memory() {
+        if self.all_ended() && self.record.is_none() && self.emptied() && may_end && !self.tell_of_memory() {
             self.end();
         }
         if self.write_at.is_some_and(|at| at <= Instant::now()) {
@@ -595,10 +596,7 @@ impl Shim {
     pub(crate) fn terminate(&mut self, kill_wait: Option<Duration>) {
         self.terminated = true;
         self.input.complete();
-        let unlaunched = TaskStatus::signaled(9);
-        for task in self.tasks.iter_mut().filter(|task| task.pid.is_none() && task.exit.is_none()) {
-            task.never_ran(self.failure.as_ref().map_or(unlaunched, task::failure_status));
-        }
+        self.give_up_launches();
         if self.record.is_some() {
             return;
         }
@@ -614,6 +612,16 @@ impl Shim {
         }
         let at = kill_wait.and_then(|wait| Instant::now().checked_add(wait));
         self.kill_at = [self.kill_at, at].into_iter().flatten().min();
+    }
+
+    /// No more tasks are started. A failure of the launch is told once, not as the end of each task.
+    fn give_up_launches(&mut self) {
+        let status = self.failure.as_ref().map_or(TaskStatus::signaled(9), task::failure_status);
+        let unlaunched = self.tasks.iter_mut().filter(|task| task.pid.is_none() && task.exit.is_none());
+        let exits: Vec<_> = unlaunched.map(|task| task.never_ran(status)).collect();
+        if self.failure.is_none() {
+            exits.into_iter().for_each(|exit| self.tell(&Event::TaskEnded(exit)));
+        }
     }
 
     /// The step's own time limit is over.

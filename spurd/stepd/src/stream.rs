@@ -32,8 +32,13 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// The stream whose bytes come out of `pipe`, which does not block.
     pub(crate) fn new(pipe: OwnedFd) -> Outgoing {
+        Outgoing { pipe: Some(pipe), ..Outgoing::ended() }
+    }
+
+    /// The stream of a task that will not be started: it has ended.
+    pub(crate) fn ended() -> Outgoing {
         Outgoing {
-            pipe: Some(pipe),
+            pipe: None,
             buffer: VecDeque::new(),
             base: 0,
             sent: 0,

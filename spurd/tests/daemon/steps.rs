@@ -64,7 +64,7 @@ impl Client {
     async fn open(world: &World, link: &Link, first: Input) -> Client {
         let credential = match &first {
             Input::Launch(launch) => launch.credential.clone(),
-            Input::Attach(attach) => attach.credential.clone(),
+            Input::Attach(attach) | Input::Watch(attach) => attach.credential.clone(),
             other => panic!("a client does not begin with {other:?}"),
         };
         Client::open_with(world, link, &credential, first).await
@@ -343,4 +343,41 @@ async fn a_credential_is_good_for_its_user_and_signed() {
     }
     let launch = v1::StepLaunch { credential: good.into(), ..step_launch(&world, "true") };
     Client::open(&world, &link, Input::Launch(launch)).await.until_done().await;
+}
+
+/// Output for a reader that does not read waits in the daemon's memory.
+#[tokio::test]
+async fn a_user_looks_on_at_few_steps_at_a_time() {
+    const MOST: usize = 64;
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    let mut own = Client::open(&world, &link, Input::Launch(step_launch(&world, "cat"))).await;
+    while !matches!(own.next().await, Some(Output::Started(_))) {}
+    let credential = world.keys.seal(&credential());
+    let watch = async || {
+        let attach = v1::StepAttach { credential: credential.clone().into(), from: vec![] };
+        let mut client = Client::open(&world, &link, Input::Watch(attach)).await;
+        match client.next().await {
+            Some(Output::Started(_)) => Ok(client),
+            Some(Output::Failed(error)) => Err(error.message),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut watching = Vec::new();
+    let refused = loop {
+        match watch().await {
+            Ok(client) => watching.push(client),
+            Err(refused) => break refused,
+        }
+        assert!(watching.len() <= MOST, "nothing bounds how many there are");
+    };
+    assert_eq!(watching.len(), MOST);
+    let words = format!("user {} has {MOST} streams that look on at steps open on this node", myself().uid);
+    assert!(refused.contains(&words), "{refused}");
+    // Once the daemon sees that one has left, there is room for another.
+    drop(watching.pop());
+    while watch().await.is_err() {}
+    own.send(Input::Stdin(v1::StepStdin { data: Default::default(), end: true })).await;
+    own.until_done().await;
 }

@@ -55,6 +55,7 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("controller.max_batch_requeue", "MaxBatchRequeue", Newer),
     ("controller.max_job_count", "MaxJobCount", Plain),
     ("controller.min_job_age", "MinJobAge", InSeconds),
+    ("controller.mpi_default", "MpiDefault", Plain),
     ("controller.epilog_slurmctld", "EpilogSlurmctld", Plain),
     ("controller.private_data", "PrivateData", Plain),
     ("controller.prolog_epilog_timeout", "PrologEpilogTimeout", Elsewhere),

@@ -72,7 +72,7 @@ const NOT_READ: &[(&str, &str)] = &[
     ("cli_filter.lua", "Spur has no plugins"),
     ("plugstack.conf", "Spur has no plugins"),
     ("oci.conf", "containers are the job's own business"),
-    ("mpi.conf", "PMI-1 and PMI-2 are there by default"),
+    ("mpi.conf", "[controller] mpi_default says what serves MPI programs"),
     ("helpers.conf", "Spur has no plugins"),
     ("knl_generic.conf", "Spur has no plugins"),
 ];

@@ -19,19 +19,27 @@ use step_wire::message::{Event, Frame};
 use step_wire::order::{MpiOrder, MpiPlugin, StepOrder};
 use step_wire::record::{LaunchFailure, LaunchStage};
 use step_wire::v1;
+use step_wire::v1::PeerStage;
 use step_wire::v1::peer_call::Question;
 use step_wire::v1::pmix_down::Down;
 use step_wire::v1::pmix_up::Up;
 use step_wire::v1::step_peer::Message;
 
 use self::peers::{Arrival, FIRST, Group, Peers};
-use self::pmi::{News, Server};
+use self::pmi::{News, Server, Space};
 use self::pmix::Helper;
 use crate::step::{Shim, Source};
 use crate::task::child::MpiEnd;
 
 /// How long a task that has left its server may take to end, so that its exit code is known.
 const OWN_END: Duration = Duration::from_secs(2);
+
+/// Groups of tasks that may meet in fences of their own. The process that serves PMIx is the user's, and names them.
+const GROUPS: usize = 4096;
+/// Questions of this node's tasks to other nodes that may wait for an answer.
+const ASKED: usize = 65_536;
+/// What PMIx calls a question that cannot be answered: `PMIX_ERROR`.
+const UNANSWERED: i32 = -1;
 
 /// What a step has for its MPI programs.
 #[derive(Debug)]
@@ -44,9 +52,11 @@ pub(crate) struct Mpi {
     /// Who waits for answers from other nodes, by the numbers of the questions.
     asked: BTreeMap<u64, Asker>,
     /// Names that tasks have published; only the first node keeps them.
-    names: BTreeMap<Vec<u8>, Vec<u8>>,
+    names: Space,
     /// It has been told that a way to the first node is wanted, and there is none yet.
     wants_uplink: bool,
+    /// Why the first node cannot be reached any more.
+    first_lost: Option<String>,
     abort: Option<Abort>,
 }
 
@@ -114,8 +124,9 @@ impl Mpi {
             peers: Peers::new(mpi.node, count),
             fences: BTreeMap::new(),
             asked: BTreeMap::new(),
-            names: BTreeMap::new(),
+            names: Space::of_tasks(mpi.nodes.iter().map(|node| node.ranks.len() as usize).sum()),
             wants_uplink: false,
+            first_lost: None,
             abort: None,
         })
     }
@@ -153,18 +164,18 @@ impl Mpi {
 
     /// When something is due although nothing happens.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.abort.as_ref().map(|abort| abort.at)
+        let abort = self.abort.as_ref().map(|abort| abort.at);
+        [abort, self.peers.due()].into_iter().flatten().min()
     }
 
     pub(crate) fn sources(&self) -> Vec<(std::os::fd::BorrowedFd<'_>, PollFlags, Source)> {
-        let flags = |full| PollFlags::IN | if full { PollFlags::OUT } else { PollFlags::empty() };
         match &self.service {
             Service::Pmi(server) => {
-                server.sockets().map(|(index, fd, full)| (fd, flags(full), Source::Pmi(index))).collect()
+                server.sockets().map(|(index, fd, flags)| (fd, flags, Source::Pmi(index))).collect()
             }
             Service::Pmix(pmix) => {
                 let watched = pmix.helper.as_ref().and_then(Helper::watched);
-                watched.into_iter().map(|(fd, full)| (fd, flags(full), Source::Pmix)).collect()
+                watched.into_iter().map(|(fd, flags)| (fd, flags, Source::Pmix)).collect()
             }
         }
     }
@@ -253,6 +264,10 @@ impl Mpi {
             }
             Up::Fence(fence) => {
                 let group = self.group(&fence.ranks);
+                if self.fences.len() >= GROUPS && !self.fences.contains_key(&group) {
+                    return self
+                        .abort(None, format!("more than {GROUPS} groups of tasks have fences of their own"));
+                }
                 let number = self.bring(group.clone(), fence.data.to_vec());
                 if let Service::Pmix(pmix) = &mut self.service {
                     pmix.fences.insert((group, number), fence.id);
@@ -260,6 +275,7 @@ impl Mpi {
             }
             Up::Modex(asked) => {
                 let node = self.order.nodes.iter().position(|node| node.ranks.contains(asked.rank));
+                let node = node.filter(|_| self.asked.len() < ASKED);
                 match node.and_then(|node| u32::try_from(node).ok()) {
                     Some(node) => {
                         let id = self.peers.call(node, Question::Modex(asked.rank));
@@ -267,7 +283,11 @@ impl Mpi {
                     }
                     None => {
                         if let Service::Pmix(pmix) = &mut self.service {
-                            pmix.answer(v1::PmixData { id: asked.id, status: -1, ..Default::default() });
+                            pmix.answer(v1::PmixData {
+                                id: asked.id,
+                                status: UNANSWERED,
+                                ..Default::default()
+                            });
                         }
                     }
                 }
@@ -316,7 +336,11 @@ impl Mpi {
 
     fn fenced(&mut self, whole: v1::FenceWhole) {
         match &mut self.service {
-            Service::Pmi(server) => server.fenced(&whole.data),
+            Service::Pmi(server) => {
+                if let Err(full) = server.fenced(&whole.data) {
+                    self.abort(None, format!("what tasks have put by PMI is too much: {full}"));
+                }
+            }
             Service::Pmix(pmix) => {
                 let group = Group { nodes: whole.nodes, ranks: whole.ranks };
                 if let Some(id) = pmix.fences.remove(&(group, whole.number)) {
@@ -329,16 +353,13 @@ impl Mpi {
     fn answer(&mut self, call: v1::PeerCall) {
         let (status, data) = match (&call.question, &mut self.service) {
             (Some(Question::Publish(entry)), _) => {
-                self.names.insert(entry.key.to_vec(), entry.value.to_vec());
-                (0, Vec::new())
+                (i32::from(self.names.insert(&entry.key, &entry.value).is_err()), Vec::new())
             }
             (Some(Question::Lookup(name)), _) => match self.names.get(&name[..]) {
                 Some(port) => (0, port.clone()),
                 None => (1, Vec::new()),
             },
-            (Some(Question::Unpublish(name)), _) => {
-                (i32::from(self.names.remove(&name[..]).is_none()), Vec::new())
-            }
+            (Some(Question::Unpublish(name)), _) => (i32::from(!self.names.remove(&name[..])), Vec::new()),
             (Some(Question::Modex(rank)), Service::Pmix(pmix)) => {
                 let rank = *rank;
                 return pmix.ask(rank, call);
@@ -346,6 +367,31 @@ impl Mpi {
             (Some(Question::Modex(_)), Service::Pmi(_)) | (None, _) => (1, Vec::new()),
         };
         self.peers.reply(&call, status, data);
+    }
+
+    /// How far the tasks of this node are. `ended`: all of them have ended.
+    fn stage(&self, ended: bool) -> PeerStage {
+        let speaks = match &self.service {
+            Service::Pmi(server) => server.is_spoken_to(),
+            Service::Pmix(pmix) => pmix.helper.as_ref().is_some_and(Helper::is_spoken_to),
+        };
+        match (ended, speaks) {
+            (true, _) => PeerStage::Ended,
+            (false, true) => PeerStage::Speaking,
+            (false, false) => PeerStage::Finalized,
+        }
+    }
+
+    /// Why the step cannot go on, if a task waits for a node that cannot serve it.
+    fn hopeless(&self) -> Option<String> {
+        if let Some(why) = self.first_lost.as_ref().filter(|_| self.peers.is_waiting()) {
+            return Some(format!(
+                "node {}, the first of the step, cannot be reached: {why}",
+                self.name(FIRST)
+            ));
+        }
+        let gone = self.peers.gone_from_fence()?;
+        Some(format!("node {} takes part no more, and others wait for it", self.name(gone)))
     }
 
     /// Whether the task can no longer take part although others count on it.
@@ -473,7 +519,7 @@ impl Shim {
             }
         }
         self.connections[index].peer = Some(number);
-        mpi.wants_uplink = false;
+        (mpi.wants_uplink, mpi.first_lost) = (false, None);
         mpi.peers.connected(number);
     }
 
@@ -488,8 +534,12 @@ impl Shim {
 
     pub(crate) fn uplink_lost(&mut self, why: &str) {
         let Some(mpi) = &mut self.mpi else { return };
-        let why = format!("node {}, the first of the step, cannot be reached: {why}", mpi.name(FIRST));
-        mpi.abort(None, why);
+        mpi.first_lost = Some(why.to_owned());
+    }
+
+    /// Whether this is the first node and tasks of others may still need it, although its own have ended.
+    pub(crate) fn serves_others(&self) -> bool {
+        !self.terminated && self.mpi.as_ref().is_some_and(|mpi| mpi.peers.is_needed())
     }
 
     /// Whether a new listener must hear that a way to the first node is wanted.
@@ -502,17 +552,27 @@ impl Shim {
     pub(crate) fn settle_mpi(&mut self) {
         let Some(mpi) = &mut self.mpi else { return };
         mpi.advance();
+        // What ends the step says more than that its tasks have ended.
+        if mpi.abort.is_none() && !self.terminated {
+            let ended = self.tasks.iter().all(|task| task.exit.is_some());
+            mpi.peers.set_stage(mpi.stage(ended));
+        }
         let connections = &mut self.connections;
         let open = |connections: &[crate::connection::Connection], node| {
             connections.iter().position(|one| one.peer == Some(node) && !one.closed())
         };
+        mpi.peers.watch(|node| open(connections, node).is_some(), Instant::now());
+        mpi.advance();
+        if let Some(why) = mpi.hopeless() {
+            mpi.abort(None, why);
+        }
         while let Some((to, message)) = mpi.peers.next_outgoing(|node| open(connections, node).is_some()) {
             let Some(index) = open(connections, to) else { break };
             send(&mut connections[index], message);
         }
         let wanted = mpi.order.node != FIRST
             && !mpi.wants_uplink
-            && mpi.peers.has_words_for(FIRST)
+            && mpi.peers.needs(FIRST)
             && open(connections, FIRST).is_none();
         if wanted {
             mpi.wants_uplink = true;

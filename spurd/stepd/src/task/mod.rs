@@ -96,9 +96,11 @@ impl Task {
         exit
     }
 
-    /// Takes note that the task will not be started.
-    pub(crate) fn never_ran(&mut self, status: ExitCode) {
-        self.note(status, false);
+    /// Notes that the task will not be started. Its streams end, since their reader waits for that.
+    pub(crate) fn never_ran(&mut self, status: ExitCode) -> TaskExit {
+        let ended = |output: &Output| (*output == Output::Stream).then(Outgoing::ended);
+        (self.stdout, self.stderr) = (ended(&self.order.stdout), ended(&self.order.stderr));
+        self.note(status, false)
     }
 
     fn note(&mut self, status: ExitCode, core_dumped: bool) -> TaskExit {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Policy, PowerPolicy, Predict, PreemptBy,
-    PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
+    Backfill, Correct, EnforcePartLimits, JobPolicy, MpiDefault, Order, Policy, PowerPolicy, Predict,
+    PreemptBy, PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
@@ -53,6 +53,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
             ("ANY", EnforcePartLimits::Any),
             ("ALL", EnforcePartLimits::All),
         ]),
+        jobs.mpi_default => section.choice("mpi_default", &MpiDefault::ALL),
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
     );
     jobs.private_data = private_data(section);

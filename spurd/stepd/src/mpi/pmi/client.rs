@@ -4,7 +4,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::event::PollFlags;
+
 use super::two;
+
+/// Bytes of answers that a task has not read, after which nothing more is read from it.
+const UNREAD: usize = 64 << 10;
 
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +59,16 @@ impl Client {
         self.socket = Some(socket);
     }
 
-    pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
-        self.socket.as_ref().map(|socket| (socket.as_fd(), !self.outbox.is_empty()))
+    /// The socket to watch, and for what.
+    pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let reading = if self.has_room() { PollFlags::IN } else { PollFlags::empty() };
+        let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        self.socket.as_ref().map(|socket| (socket.as_fd(), reading | writing))
+    }
+
+    /// Whether more answers may wait to be written.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outbox.len() < UNREAD
     }
 
     /// It has begun to take part.
@@ -68,8 +81,8 @@ impl Client {
         self.member = false;
     }
 
-    /// It will never say that it is done.
-    pub(crate) fn has_deserted(&self) -> bool {
+    /// Whether it has begun PMI and not finalized it.
+    pub(crate) fn is_member(&self) -> bool {
         self.member
     }
 
@@ -78,18 +91,20 @@ impl Client {
         self.socket = None;
     }
 
-    /// Reads what is there.
-    pub(crate) fn receive(&mut self) {
+    /// Reads once. Whether there was something.
+    pub(crate) fn receive(&mut self) -> bool {
         let mut bytes = [0; 8 << 10];
-        while let Some(socket) = &mut self.socket {
-            match socket.read(&mut bytes) {
-                Ok(0) => self.socket = None,
-                Ok(count) => self.inbox.extend_from_slice(&bytes[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.socket = None,
+        let Some(socket) = &mut self.socket else { return false };
+        match socket.read(&mut bytes) {
+            Ok(count) if count > 0 => {
+                self.inbox.extend_from_slice(&bytes[..count]);
+                return true;
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => self.socket = None,
         }
+        false
     }
 
     pub(crate) fn line(&mut self, line: &str) {

@@ -7,14 +7,16 @@
 
 mod client;
 mod one;
+mod space;
 mod two;
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use client::{Client, Wait, Wire};
 use prost::Message as _;
+use rustix::event::PollFlags;
+use space::Full;
 use spur_core::id::JobId;
 use spur_core::id::StepId;
 use spur_core::model::layout::process_mapping;
@@ -22,9 +24,13 @@ use step_wire::order::MpiOrder;
 use step_wire::v1;
 use step_wire::v1::peer_call::Question;
 
+pub(crate) use space::Space;
+
 /// The longest key and value that clients are told of, in bytes, and the longest name of a space.
 const LIMITS: &str = "kvsname_max=256 keylen_max=64 vallen_max=1024";
 const LONGEST_VALUE: usize = 1024;
+/// How often a task's socket is read before others have their turn; together more than a socket holds.
+const READS: usize = 32;
 /// What PMI-2 calls a name that nobody has published.
 const NO_NAME: i32 = 1;
 /// What PMI-2 calls a request that cannot be honoured.
@@ -48,11 +54,12 @@ pub(crate) struct Server {
     space: String,
     size: u32,
     mapping: Option<String>,
-    visible: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What was put before the last fence, here and on other nodes.
+    visible: Space,
     /// What was put here since the last fence.
-    fresh: v1::Entries,
+    fresh: Space,
     /// What tasks of this node tell each other.
-    attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+    attributes: Space,
     clients: Vec<Client>,
     news: Vec<News>,
 }
@@ -66,15 +73,17 @@ impl Server {
         ranks: impl Iterator<Item = u32>,
     ) -> Server {
         let mapping = process_mapping(order.nodes.iter().map(|node| &node.ranks));
+        let clients: Vec<Client> = ranks.map(Client::new).collect();
+        let size = order.nodes.iter().map(|node| node.ranks.len()).sum();
         Server {
             space: format!("{job}.{}", step.label()),
-            size: order.nodes.iter().map(|node| node.ranks.len()).sum(),
+            size,
             // Without it libraries find out by themselves, in one more round.
             mapping: Some(mapping).filter(|mapping| mapping.len() < LONGEST_VALUE),
-            visible: BTreeMap::new(),
-            fresh: v1::Entries::default(),
-            attributes: BTreeMap::new(),
-            clients: ranks.map(Client::new).collect(),
+            visible: Space::of_tasks(size as usize),
+            fresh: Space::of_tasks(clients.len()),
+            attributes: Space::of_tasks(clients.len()),
+            clients,
             news: Vec::new(),
         }
     }
@@ -91,39 +100,42 @@ impl Server {
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The sockets to watch, and whether something waits to be written.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>, bool)> {
+    /// The sockets to watch, and for what.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>, PollFlags)> {
         (0..)
             .zip(&self.clients)
-            .filter_map(|(index, client)| client.watched().map(|(fd, full)| (index, fd, full)))
+            .filter_map(|(index, client)| client.watched().map(|(fd, flags)| (index, fd, flags)))
     }
 
-    /// Reads what a task asks, and answers.
+    /// Reads what a task asks, and answers; at most as much as a socket holds, so that one task does not keep others waiting.
     pub(crate) fn serve(&mut self, index: usize) {
-        self.clients[index].receive();
+        for _ in 0..READS {
+            self.clients[index].flush();
+            if !self.clients[index].has_room() || !self.clients[index].receive() {
+                break;
+            }
+            if let Err(refused) = self.answer_all(index) {
+                eprintln!("spurstepd: {}: task {}: {refused}", self.space, self.clients[index].rank);
+                return self.clients[index].close();
+            }
+        }
+        self.clients[index].flush();
+    }
+
+    /// Answers every whole command that a task has sent.
+    fn answer_all(&mut self, index: usize) -> Result<(), String> {
         loop {
             let client = &mut self.clients[index];
-            let refused = match client.wire {
-                Wire::One => match one::take(&mut client.inbox) {
-                    Ok(Some(line)) => {
-                        self.one(index, &line);
-                        continue;
-                    }
-                    Ok(None) => return self.clients[index].flush(),
-                    Err(error) => error.to_string(),
+            match client.wire {
+                Wire::One => match one::take(&mut client.inbox).map_err(|error| error.to_string())? {
+                    Some(line) => self.one(index, &line)?,
+                    None => return Ok(()),
                 },
-                Wire::Two => match two::take(&mut client.inbox) {
-                    Ok(Some(message)) => {
-                        self.two(index, message);
-                        continue;
-                    }
-                    Ok(None) => return self.clients[index].flush(),
-                    Err(error) => error.to_string(),
+                Wire::Two => match two::take(&mut client.inbox).map_err(|error| error.to_string())? {
+                    Some(message) => self.two(index, message)?,
+                    None => return Ok(()),
                 },
-            };
-            eprintln!("spurstepd: {}: task {}: {refused}", self.space, client.rank);
-            client.close();
-            return;
+            }
         }
     }
 
@@ -134,14 +146,22 @@ impl Server {
 
     /// Whether the task can no longer take part although others count on it.
     pub(crate) fn has_deserted(&self, index: usize) -> bool {
-        self.clients[index].has_deserted()
+        self.clients[index].is_member()
+    }
+
+    /// Whether a task has begun PMI and not finalized it.
+    pub(crate) fn is_spoken_to(&self) -> bool {
+        self.clients.iter().any(Client::is_member)
     }
 
     /// The fence is over; `data` is what all nodes brought to it.
-    pub(crate) fn fenced(&mut self, data: &[u8]) {
+    ///
+    /// # Errors
+    /// There is no room for all of that, and no task is told that the fence is over.
+    pub(crate) fn fenced(&mut self, data: &[u8]) -> Result<(), Full> {
         match v1::Entries::decode(data) {
             Ok(all) => {
-                self.visible.extend(all.entries.into_iter().map(|one| (one.key.into(), one.value.into())))
+                all.entries.iter().try_for_each(|one| self.visible.insert(&one.key, &one.value))?;
             }
             Err(error) => eprintln!("spurstepd: {}: what a fence brought is unreadable: {error}", self.space),
         }
@@ -153,6 +173,7 @@ impl Server {
             }
             client.flush();
         }
+        Ok(())
     }
 
     /// The first node has answered a task's question.
@@ -180,7 +201,7 @@ impl Server {
         client.flush();
     }
 
-    fn one(&mut self, index: usize, line: &one::Line) {
+    fn one(&mut self, index: usize, line: &one::Line) -> Result<(), String> {
         let text = |name: &str| String::from_utf8_lossy(line.value(name)).into_owned();
         let reply = match line.command() {
             b"init" => {
@@ -196,10 +217,11 @@ impl Server {
             b"get_appnum" => "cmd=appnum appnum=0".to_owned(),
             b"get_my_kvsname" => format!("cmd=my_kvsname kvsname={}", self.space),
             b"get_universe_size" => format!("cmd=universe_size size={}", self.size),
-            b"put" => {
-                self.put(line.value("key"), line.value("value"));
-                "cmd=put_result rc=0 msg=success".to_owned()
-            }
+            b"put" => match self.put(line.value("key"), line.value("value")) {
+                Ok(()) => "cmd=put_result rc=0 msg=success".to_owned(),
+                // Blanks part words.
+                Err(full) => format!("cmd=put_result rc=-1 msg={}", full.to_string().replace(' ', "_")),
+            },
             b"get" => match self.found(line.value("key")) {
                 Some(value) => {
                     format!("cmd=get_result rc=0 msg=success value={}", String::from_utf8_lossy(&value))
@@ -232,7 +254,7 @@ impl Server {
                 // There is no answer: who asks waits for its end.
                 self.news
                     .push(News::Abort(index, format!("called abort with exit code {}", text("exitcode"))));
-                return;
+                return Ok(());
             }
             b"spawn" => "cmd=spawn_result rc=-1 status=steps_do_not_grow".to_owned(),
             other => {
@@ -242,10 +264,15 @@ impl Server {
             }
         };
         self.clients[index].line(&reply);
+        Ok(())
     }
 
-    fn two(&mut self, index: usize, command: two::Message) {
+    fn two(&mut self, index: usize, command: two::Message) -> Result<(), String> {
         let done = two::Message::answer(&command, 0);
+        let stored = |stored: Result<(), Full>| match stored {
+            Ok(()) => two::Message::answer(&command, 0),
+            Err(full) => two::Message::answer(&command, REFUSED).with("errmsg", full.to_string()),
+        };
         let found = |value: Option<Vec<u8>>| match value {
             Some(value) => two::Message::answer(&command, 0).with("found", "TRUE").with("value", value),
             None => two::Message::answer(&command, 0).with("found", "FALSE"),
@@ -264,23 +291,18 @@ impl Server {
             b"job-getid" => done.with("jobid", &self.space),
             b"info-getjobattr" => found(self.job_attribute(command.value("key"))),
             b"info-putnodeattr" => {
-                let (key, value) = (command.value("key").to_vec(), command.value("value").to_vec());
-                self.attributes.insert(key, value);
+                let inserted = self.attributes.insert(command.value("key"), command.value("value"));
                 self.unpark();
-                done
+                stored(inserted)
             }
             b"info-getnodeattr" => {
                 let value = self.attributes.get(command.value("key")).cloned();
                 if value.is_none() && command.value("wait").eq_ignore_ascii_case(b"TRUE") {
-                    self.clients[index].wait = Wait::Attribute(command);
-                    return;
+                    return self.wait(index, Wait::Attribute(command));
                 }
                 found(value)
             }
-            b"kvs-put" => {
-                self.put(command.value("key"), command.value("value"));
-                done
-            }
+            b"kvs-put" => stored(self.put(command.value("key"), command.value("value"))),
             b"kvs-get" => found(self.found(command.value("key"))),
             b"kvs-fence" => return self.enter_fence(index, Some(command)),
             b"name-publish" => {
@@ -302,7 +324,7 @@ impl Server {
             b"abort" => {
                 let message = String::from_utf8_lossy(command.value("msg")).trim().to_owned();
                 self.news.push(News::Abort(index, format!("called abort: {message}")));
-                return;
+                return Ok(());
             }
             b"spawn" => two::Message::answer(&command, REFUSED)
                 .with("errmsg", "a step does not grow: no task was spawned"),
@@ -313,11 +335,16 @@ impl Server {
             }
         };
         self.clients[index].message(&answer);
+        Ok(())
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        let entry = v1::Entry { key: key.to_vec().into(), value: value.to_vec().into() };
-        self.fresh.entries.push(entry);
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Full> {
+        let is_new = self.visible.get(key).is_none() && self.fresh.get(key).is_none();
+        let bound = self.visible.bound();
+        if is_new && self.visible.bytes() + self.fresh.bytes() + key.len() + value.len() > bound {
+            return Err(Full(bound));
+        }
+        self.fresh.insert(key, value)
     }
 
     /// The value of a key that is visible here.
@@ -347,22 +374,47 @@ impl Server {
         }
     }
 
-    fn enter_fence(&mut self, index: usize, command: Option<two::Message>) {
-        self.clients[index].wait = Wait::Fence(command);
+    fn enter_fence(&mut self, index: usize, command: Option<two::Message>) -> Result<(), String> {
+        self.wait(index, Wait::Fence(command))?;
         if self.clients.iter().all(|client| matches!(client.wait, Wait::Fence(_))) {
-            let brought = std::mem::take(&mut self.fresh);
-            self.news.push(News::Fence(brought.encode_to_vec()));
+            let entry = |(key, value): (Vec<u8>, Vec<u8>)| v1::Entry { key: key.into(), value: value.into() };
+            let entries = self.fresh.take().into_iter().map(entry).collect();
+            self.news.push(News::Fence(v1::Entries { entries }.encode_to_vec()));
         }
+        Ok(())
     }
 
-    fn publish(&mut self, index: usize, name: &[u8], port: &[u8], command: Option<two::Message>) {
+    fn publish(
+        &mut self,
+        index: usize,
+        name: &[u8],
+        port: &[u8],
+        command: Option<two::Message>,
+    ) -> Result<(), String> {
         let entry = v1::Entry { key: name.to_vec().into(), value: port.to_vec().into() };
-        self.ask(index, "publish", Question::Publish(entry), command);
+        self.ask(index, "publish", Question::Publish(entry), command)
     }
 
-    fn ask(&mut self, index: usize, what: &'static str, question: Question, command: Option<two::Message>) {
-        self.clients[index].wait = Wait::Name(what, command);
+    fn ask(
+        &mut self,
+        index: usize,
+        what: &'static str,
+        question: Question,
+        command: Option<two::Message>,
+    ) -> Result<(), String> {
+        self.wait(index, Wait::Name(what, command))?;
         self.news.push(News::Ask(index, question));
+        Ok(())
+    }
+
+    /// Notes what a task waits for: one thing at a time, so that what it asks for is bounded.
+    fn wait(&mut self, index: usize, wait: Wait) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        if !matches!(client.wait, Wait::Nothing) {
+            return Err("a task asks for something to wait for while it waits".to_owned());
+        }
+        client.wait = wait;
+        Ok(())
     }
 }
 

@@ -74,7 +74,7 @@ fn pmi_1_is_spoken() {
     server.serve(1);
     let [News::Fence(brought)] = &server.take_news()[..] else { panic!("all tasks here are in") };
     let others = v1::Entries { entries: vec![v1::Entry { key: "-a-2".into(), value: "y".into() }] };
-    server.fenced(&[brought.clone(), others.encode_to_vec()].concat());
+    server.fenced(&[brought.clone(), others.encode_to_vec()].concat()).unwrap();
     assert_eq!(
         (said(&mut tasks[0]), said(&mut tasks[1])),
         ("cmd=barrier_out\n".into(), "cmd=barrier_out\n".into())
@@ -134,7 +134,7 @@ fn pmi_2_is_spoken() {
     tasks[1].write_all(framed("cmd=kvs-fence;").as_bytes()).unwrap();
     server.serve(1);
     let [News::Fence(brought)] = &server.take_news()[..] else { panic!("all tasks here are in") };
-    server.fenced(&brought.clone());
+    server.fenced(&brought.clone()).unwrap();
     assert_eq!(said(&mut tasks[0]), framed("cmd=kvs-fence-response;thrid=5;rc=0;"));
     dialogue(
         &mut server,
@@ -158,4 +158,45 @@ fn a_task_that_leaves_in_the_middle_has_deserted() {
     assert!(server.has_deserted(0));
     assert!(!server.has_deserted(1), "a task that never began may leave");
     assert_eq!(server.sockets().count(), 1);
+}
+
+/// What a task says without reading the answers stays in its socket.
+#[test]
+fn a_task_that_does_not_read_is_not_heard() {
+    let (mut server, mut tasks) = served();
+    tasks[0].write_all(b"cmd=init pmi_version=1 pmi_subversion=1\n").unwrap();
+    server.serve(0);
+    let get = b"cmd=get kvsname=7.1 key=PMI_process_mapping\n";
+    let mut accepted = 0;
+    // Until the server and both sockets are full.
+    for _ in 0..100_000 {
+        match tasks[0].write(get) {
+            Ok(count) => accepted += count,
+            Err(_) => {
+                server.serve(0);
+                if server.sockets().any(|(index, _, flags)| index == 0 && !flags.contains(PollFlags::IN)) {
+                    break;
+                }
+            }
+        }
+    }
+    let flags = server.sockets().next().map(|(_, _, flags)| flags);
+    assert_eq!(flags, Some(PollFlags::OUT), "{accepted} bytes were taken");
+    // Once the answers are read, the rest is heard.
+    while !said(&mut tasks[0]).is_empty() {
+        server.serve(0);
+    }
+    let flags = server.sockets().next().map(|(_, _, flags)| flags);
+    assert_eq!(flags, Some(PollFlags::IN));
+}
+
+#[test]
+fn a_task_waits_for_one_thing_at_a_time() {
+    let (mut server, mut tasks) = served();
+    tasks[0]
+        .write_all(b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=barrier_in\ncmd=lookup_name service=s\n")
+        .unwrap();
+    server.serve(0);
+    assert_eq!(server.take_news(), [], "it asks for nothing");
+    assert!(server.sockets().all(|(index, ..)| index != 0), "its socket is closed");
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 
 use prost::Message;
+use rustix::event::PollFlags;
 use rustix::process::Pid;
 use server::Served;
 use step_wire::order::{MpiOrder, StepOrder};
@@ -19,6 +20,9 @@ use step_wire::v1::pmix_up::Up;
 
 use crate::task::child;
 use crate::task::fork::{Forked, fork};
+
+/// The longest message from or to the process, in bytes: what the tasks of one node bring to a fence.
+const LONGEST: usize = 16 << 20;
 
 /// The directory for the library's files, in that of the attempt.
 const DIRECTORY: &str = "pmix";
@@ -93,14 +97,21 @@ impl Helper {
         self.environments.as_ref().and_then(|all| all.get(index)).cloned().unwrap_or_default()
     }
 
-    /// The socket to watch, and whether something waits to be written.
-    pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
-        self.socket.as_ref().map(|socket| (socket.as_fd(), !self.outbox.is_empty()))
+    /// The socket to watch, and for what. A process that does not read is not heard.
+    pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let reading = if self.outbox.len() < LONGEST { PollFlags::IN } else { PollFlags::empty() };
+        let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        self.socket.as_ref().map(|socket| (socket.as_fd(), reading | writing))
     }
 
     /// Whether the task can no longer take part although others count on it.
     pub(crate) fn has_deserted(&self, index: usize) -> bool {
         self.members.contains(&index)
+    }
+
+    /// Whether a task has begun PMIx and not finalized it.
+    pub(crate) fn is_spoken_to(&self) -> bool {
+        !self.members.is_empty()
     }
 
     /// The local id of a task.
@@ -111,7 +122,8 @@ impl Helper {
     /// Reads what it says, and writes what it is told.
     pub(crate) fn serve(&mut self) -> Vec<Up> {
         let mut bytes = [0; 64 << 10];
-        while let Some(socket) = &mut self.socket {
+        // The process is the user's: it may say more than the library does.
+        while let Some(socket) = self.socket.as_mut().filter(|_| self.inbox.len() <= LONGEST) {
             match socket.read(&mut bytes) {
                 Ok(0) => self.socket = None,
                 Ok(count) => self.inbox.extend_from_slice(&bytes[..count]),
@@ -122,6 +134,11 @@ impl Helper {
         }
         self.flush();
         let mut said = Vec::new();
+        if prost::decode_length_delimiter(&self.inbox[..]).is_ok_and(|length| length > LONGEST) {
+            self.socket = None;
+            self.inbox = Vec::new();
+            said.push(Up::Refused(format!("what one node brings to a fence exceeds {LONGEST} bytes")));
+        }
         while let Some(v1::PmixUp { up }) = take(&mut self.inbox) {
             match up {
                 Some(Up::Ready(ready)) => {

@@ -171,16 +171,9 @@ async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
 
 /// What the node adds to every order.
 fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -> NodeFacts {
-    let mut variables = Vec::new();
-    if let Some(config) = &settings.config {
-        variables.push(("SPUR_CONF".to_owned(), config.display().to_string()));
-    }
-    if let Some(controllers) = &settings.told_controllers {
-        variables.push(("SPUR_CONTROLLER".to_owned(), controllers.clone()));
-    }
     NodeFacts {
         name: settings.name.clone(),
-        variables,
+        variables: settings.of_cluster(),
         cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
         places: inventory.cpus.places.clone(),
         threads_per_core: inventory.cpus.threads_per_core,

@@ -73,6 +73,7 @@ const AFTER_LIMIT: Duration = Duration::from_secs(30);
 /// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
 /// to its end.
 pub fn main() -> ExitCode {
+    spur_proto::program::keep_descriptors_private();
     match nursery::tend() {
         Ok(Some(Wanted { listener, directory })) => run_step(listener, &directory),
         Ok(None) => ExitCode::SUCCESS,

@@ -80,11 +80,12 @@ pub async fn run(
     let address = advertised(&settings, listener.local_addr()?.port());
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
+    let launcher = Launcher::new(shim()?, Arc::clone(&spool), groups.clone());
     let tools = Tools {
         settings: Arc::clone(&settings),
         facts: Arc::clone(&facts),
         spool: Arc::clone(&spool),
-        launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
+        launcher: launcher.clone(),
         groups: groups.clone(),
         containers,
         clock: Arc::clone(&clock),
@@ -99,6 +100,7 @@ pub async fn run(
         inbox: inbox.clone(),
         facts: facts_seen,
         spool: Arc::clone(&spool),
+        launcher,
         keyring: keyring.clone(),
         clock: Arc::clone(&clock),
         refused: Arc::default(),

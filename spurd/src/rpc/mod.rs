@@ -27,7 +27,7 @@ use crate::clock::ControllerClock;
 use crate::owner::{Message, NotLaunched};
 use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
-use crate::step::launcher::Step;
+use crate::step::launcher::{Launcher, Step};
 use crate::step::message::Request as Ask;
 
 /// How many messages may wait for a client to read them.
@@ -41,6 +41,7 @@ pub(crate) struct StepService {
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) facts: watch::Receiver<Arc<NodeFacts>>,
     pub(crate) spool: Arc<Spool>,
+    pub(crate) launcher: Launcher,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) clock: Arc<ControllerClock>,
     /// Tells of clients that are refused.
@@ -114,7 +115,7 @@ impl StepService {
         let (step, from) = match opened {
             Opened::Own(step, from) => (step, from),
             Opened::Watched(step) => return watcher::serve(&step, &output).await,
-            Opened::Logs(step, asked) => return logs::serve(&step, &asked, &output).await,
+            Opened::Logs(step, asked) => return logs::serve(&self.launcher, &step, &asked, &output).await,
             Opened::Nothing => return,
         };
         let attempt = step.attempt();

@@ -22,7 +22,7 @@ use super::CONTROL_SOCKET;
 use super::attempt::StepAttempt;
 use super::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
 use super::nursery::Nursery;
-use super::order::{Launch, StepOrder};
+use super::order::{Launch, ReadOrder, StepOrder};
 use super::record::{ExitRecord, LaunchStage, TaskExit};
 use super::shim::{Process, processes};
 use crate::groups::Groups;
@@ -268,6 +268,23 @@ impl Launcher {
         let path = self.nursery.program().to_owned();
         forked.map_err(|source| LaunchError::Spawn { path, source })?;
         Ok(self.follow(attempt, ours, Frame::Launch(Box::new(launch))))
+    }
+
+    /// Has a process read a file as a user. Returns the end of the socket on which the process answers
+    /// ([`ReadOrder::OPENED`], [`ReadOrder::REFUSED`]).
+    ///
+    /// # Errors
+    /// The system's error if no process could be made.
+    pub async fn read(&self, order: &ReadOrder) -> io::Result<UnixStream> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let nursery = Arc::clone(&self.nursery);
+        tokio::task::spawn_blocking(move || nursery.fork_reader(&theirs))
+            .await
+            .map_err(io::Error::other)??;
+        let mut socket = UnixStream::from_std(ours)?;
+        socket.write_all(format!("{}\n", serde_json::to_string(order)?).as_bytes()).await?;
+        Ok(socket)
     }
 
     /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the

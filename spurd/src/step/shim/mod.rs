@@ -20,6 +20,7 @@ mod nursery;
 mod peers;
 mod pmi;
 mod pmix;
+mod reader;
 mod setup;
 mod stream;
 mod suspend;
@@ -71,11 +72,16 @@ const WRITE_AGAIN: Duration = Duration::from_secs(1);
 const AFTER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
-/// to its end.
+/// to its end. A process that reads a file of a user's for spurd is forked likewise.
 pub fn main() -> ExitCode {
     spur_proto::program::keep_descriptors_private();
     match nursery::tend() {
-        Ok(Some(Wanted { listener, directory })) => run_step(listener, &directory),
+        Ok(Some(Wanted::Step { listener, directory })) => run_step(listener, &directory),
+        Ok(Some(Wanted::Reader { socket })) => match reader::serve(socket) {
+            Ok(()) => ExitCode::SUCCESS,
+            // The client is gone, or spurd.
+            Err(_) => ExitCode::FAILURE,
+        },
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!(

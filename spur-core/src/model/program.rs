@@ -93,7 +93,7 @@ pub fn of_end_after(known: &[(String, String)], is_batch: bool, exit: ExitCode) 
     let before = |name: &str| {
         let status = known.iter().rfind(|(known, _)| known == name)?.1.parse::<u16>().ok()?;
         let [code, signal] = status.to_be_bytes();
-        Some(ExitCode { code, signal, ..ExitCode::SUCCESS })
+        Some(ExitCode { code, signal })
     };
     let job = before("SLURM_JOB_EXIT_CODE").unwrap_or_default();
     let derived = before("SLURM_JOB_DERIVED_EC").unwrap_or_default();

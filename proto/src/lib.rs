@@ -1,5 +1,6 @@
 //! Spur's wire: the generated messages and services, what both ends must agree on beside them (addresses, limits,
-//! keys, tokens, refusals), and the one door between messages and the core's types.
+//! keys, tokens, refusals), and the one door between messages and the core's types. Beside the wire, what the daemons
+//! share: how they run the site's programs.
 
 pub mod arrival;
 pub mod auth;
@@ -9,6 +10,7 @@ pub mod convert;
 pub mod identity;
 pub mod keys;
 pub mod listen;
+pub mod program;
 pub mod refusal;
 pub mod tls;
 

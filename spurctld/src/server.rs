@@ -367,8 +367,9 @@ impl Machine {
             planner: to_planner,
             archive: to_archive,
         };
-        let (orders, post) = (agents.clone(), Post::new(local.controller.mail_prog.clone()));
-        let programs = Programs::new(replica.clone(), inbox.clone(), std::path::absolute(config_path)?);
+        let (orders, config) = (agents.clone(), std::path::absolute(config_path)?);
+        let post = Post::new(local.controller.mail_prog.clone(), config.clone());
+        let programs = Programs::new(replica.clone(), inbox.clone(), config);
         programs.resume(&cluster);
         self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, (&post, &programs))?))?;
         let owner = Owner {

@@ -80,11 +80,12 @@ pub async fn run(
     let address = advertised(&settings, listener.local_addr()?.port());
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
+    let launcher = Launcher::new(shim()?, Arc::clone(&spool), groups.clone());
     let tools = Tools {
         settings: Arc::clone(&settings),
         facts: Arc::clone(&facts),
         spool: Arc::clone(&spool),
-        launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
+        launcher: launcher.clone(),
         groups: groups.clone(),
         containers,
         clock: Arc::clone(&clock),
@@ -99,6 +100,7 @@ pub async fn run(
         inbox: inbox.clone(),
         facts: facts_seen,
         spool: Arc::clone(&spool),
+        launcher,
         keyring: keyring.clone(),
         clock: Arc::clone(&clock),
         refused: Arc::default(),
@@ -172,16 +174,9 @@ async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
 
 /// What the node adds to every order.
 fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -> NodeFacts {
-    let mut variables = Vec::new();
-    if let Some(config) = &settings.config {
-        variables.push(("SPUR_CONF".to_owned(), config.display().to_string()));
-    }
-    if let Some(controllers) = &settings.told_controllers {
-        variables.push(("SPUR_CONTROLLER".to_owned(), controllers.clone()));
-    }
     NodeFacts {
         name: settings.name.clone(),
-        variables,
+        variables: settings.of_cluster(),
         cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
         places: inventory.cpus.places.clone(),
         threads_per_core: inventory.cpus.threads_per_core,

@@ -47,6 +47,16 @@ pub struct Settings {
     pub overrides: Overrides,
 }
 
+impl Settings {
+    /// Variables that tell jobs and programs where their cluster is.
+    pub(crate) fn of_cluster(&self) -> Vec<(String, String)> {
+        let config = self.config.iter().map(|path| ("SPUR_CONF".to_owned(), path.display().to_string()));
+        let controllers =
+            self.told_controllers.iter().map(|told| ("SPUR_CONTROLLER".to_owned(), told.clone()));
+        config.chain(controllers).collect()
+    }
+}
+
 /// What the command line, or `[[gres]]`, says the node has, whatever it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {

@@ -13,11 +13,21 @@ use spurd::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
 use spurd::spool::{Found, Spool};
 use step_wire::attempt::StepAttempt;
 use step_wire::message::{Event, InputPart, Request, SignalScope, Stream};
-use step_wire::order::{Identity, Input, Launch, Limit, LimitedResource, Output, TaskOrder};
+use step_wire::order::{Identity, Input, Launch, Limit, LimitedResource, Output, ReadOrder, TaskOrder};
 use step_wire::record::{ExitRecord, LaunchStage};
 use tokio::sync::mpsc;
 
 type Events = mpsc::Receiver<StepEvent>;
+
+/// Reads a file as this user until the reader ends; the answer's first byte, and what follows.
+async fn read_as(node: &Node, uid: u32, file: &str) -> (u8, String) {
+    use tokio::io::AsyncReadExt;
+    let identity = Identity { uid, gid: uid, groups: vec![uid], user: "somebody".to_owned() };
+    let order = ReadOrder { identity, file: node.path(file), follow: false };
+    let mut answer = Vec::new();
+    node.launcher.read(&order).await.unwrap().read_to_end(&mut answer).await.unwrap();
+    (answer[0], String::from_utf8(answer[1..].to_vec()).unwrap())
+}
 
 /// A spool and a launcher in a directory that users can reach.
 struct Node {
@@ -637,4 +647,69 @@ async fn two_hundred_steps_run_and_leave_one_record_each() {
     println!("{launches} steps in {:?}", begun.elapsed());
     assert_eq!(all, vec![ExitCode::default(); launches]);
     assert_eq!(node.spool.tombstones().unwrap().len(), launches);
+}
+
+#[tokio::test]
+async fn a_file_is_read_as_its_user() {
+    let node = Node::new();
+    let own = rustix::process::geteuid().as_raw();
+    fs::write(node.path("open"), "text").unwrap();
+    assert_eq!(read_as(&node, own, "open").await, (ReadOrder::OPENED, "text".to_owned()));
+    let (first, why) = read_as(&node, own, "absent").await;
+    assert!(first == ReadOrder::REFUSED && why.starts_with("No such file"), "{why}");
+    let (first, why) = read_as(&node, own, "spool").await;
+    assert!(first == ReadOrder::REFUSED && why.contains("no regular file"), "{why}");
+    if own != 0 {
+        return eprintln!("SKIPPED in part: only root can read as somebody else");
+    }
+    fs::write(node.path("closed"), "secret").unwrap();
+    let nobody = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+    fs::set_permissions(node.path("closed"), nobody).unwrap();
+    assert_eq!(read_as(&node, 65_534, "open").await, (ReadOrder::OPENED, "text".to_owned()));
+    let (first, why) = read_as(&node, 65_534, "closed").await;
+    assert!(first == ReadOrder::REFUSED && why.starts_with("Permission denied"), "{why}");
+}
+
+/// What a file gains is passed on until the socket is closed for writing, also where another file takes its name. The
+/// process that reads belongs to its user and can be neither looked into nor traced by its user.
+#[tokio::test]
+async fn a_file_is_followed_by_a_process_that_cannot_be_traced() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let node = Node::new();
+    let is_root = rustix::process::geteuid().is_root();
+    let uid = if is_root { 65_534 } else { rustix::process::geteuid().as_raw() };
+    let identity = Identity { uid, gid: uid, groups: vec![uid], user: "somebody".to_owned() };
+    let order = ReadOrder { identity, file: node.path("log"), follow: true };
+    let mut reader = node.launcher.read(&order).await.unwrap();
+    fs::write(node.path("log"), "one\n").unwrap();
+    let mut part = [0; 5];
+    reader.read_exact(&mut part).await.unwrap();
+    assert_eq!(&part, b"+one\n");
+    fs::write(node.path("new"), "two\n").unwrap();
+    fs::rename(node.path("new"), node.path("log")).unwrap();
+    let mut part = [0; 4];
+    reader.read_exact(&mut part).await.unwrap();
+    assert_eq!(&part, b"two\n");
+    if is_root {
+        let of_user = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("Name:\tspurstepd")
+                && status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}"))
+        };
+        let names =
+            fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+        let readers: Vec<String> = names.filter(|name| of_user(name)).collect();
+        assert!(!readers.is_empty(), "the process that reads is its user's");
+        for pid in readers {
+            let owner =
+                std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}/mem")).unwrap());
+            assert_eq!(owner, 0, "what the kernel lets a user look into is the user's");
+        }
+    }
+    let mut log = fs::File::options().append(true).open(node.path("log")).unwrap();
+    std::io::Write::write_all(&mut log, b"three\n").unwrap();
+    reader.shutdown().await.unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "three\n");
 }

@@ -211,7 +211,7 @@ pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
 }
 
 /// Names and values, for the wire.
-pub fn variables(list: Vec<(String, String)>) -> Vec<v1::KeyValue> {
+pub fn variables(list: impl IntoIterator<Item = (String, String)>) -> Vec<v1::KeyValue> {
     list.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect()
 }
 

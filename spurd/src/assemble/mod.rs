@@ -5,6 +5,7 @@
 
 mod binding;
 mod gpus;
+mod site;
 mod streams;
 
 use std::path::PathBuf;
@@ -76,7 +77,7 @@ pub struct Prepared {
     pub cpus: Vec<u32>,
     /// Devices of the node that the step has not.
     pub denied: Vec<DeviceNumber>,
-    /// Variables for prolog and epilog.
+    /// Variables of the job for prolog and epilog, none of which a client has said.
     pub site_environment: Vec<(String, String)>,
 }
 
@@ -103,12 +104,12 @@ impl NodeFacts {
             restarts: attempt.restart,
         };
         let cpus = cpu_set(&part.cpus)?;
-        let given: Vec<(String, String)> =
-            order.environment.into_iter().map(|variable| (variable.key, variable.value)).collect();
+        let (given, order_site) = (pairs(order.environment), order.program_environment);
         // What the controller says of the script counts.
         let mut variables = self.common(&cpus, &part.devices)?;
-        variables.extend(given.iter().cloned());
-        if given.iter().all(|(name, _)| name != "SLURM_TOPOLOGY_ADDR") {
+        let is_placed = given.iter().any(|(name, _)| name == "SLURM_TOPOLOGY_ADDR");
+        variables.extend(given);
+        if !is_placed {
             variables.extend(position("", "", &self.name));
         }
         variables.push(("ENVIRONMENT".to_owned(), "BATCH".to_owned()));
@@ -141,7 +142,7 @@ impl NodeFacts {
             step_memory_mb: 0,
             cpus: self.kernel_cpus(cpus.iter()),
             denied: self.others(&part.devices)?,
-            site_environment: given,
+            site_environment: self.site_environment(order_site, &part.devices)?,
         })
     }
 
@@ -155,6 +156,9 @@ impl NodeFacts {
         mut launch: v1::StepLaunch,
     ) -> Result<Prepared, String> {
         let attempt = Attempt { job: JobId(credential.job_id), restart: credential.restart };
+        if StepId(credential.step_id) == StepId::BATCH {
+            return Err("the credential of a batch script launches nothing".to_owned());
+        }
         let number = credential.nodes.iter().position(|node| node.name == self.name);
         let number = number.ok_or_else(|| format!("the step has no tasks on node {}", self.name))?;
         let part = &credential.nodes[number];
@@ -162,8 +166,7 @@ impl NodeFacts {
             return Err("the step has no command".to_owned());
         }
         let cpus = cpu_set(&part.cpus)?;
-        let given = pairs(std::mem::take(&mut launch.job_environment));
-        let mut variables = given.clone();
+        let mut variables = pairs(std::mem::take(&mut launch.job_environment));
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
         variables.extend(self.common(&cpus, &devices)?);
         let gpus = self.held_gpus(&devices)?;
@@ -221,7 +224,7 @@ impl NodeFacts {
             step_memory_mb: part.step_memory_mb,
             cpus: self.kernel_cpus(cpus.iter()),
             denied: self.others(&devices)?,
-            site_environment: given,
+            site_environment: self.site_environment_of_step(credential, part, &devices)?,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,9 +38,21 @@ impl ForkServer {
     /// # Errors
     /// What keeps a process from being made; there is none then.
     pub(super) fn fork(&self, listener: &UnixListener, directory: &File) -> io::Result<()> {
+        self.fork_with(&[listener.as_fd(), directory.as_fd()])
+    }
+
+    /// Starts a process that reads a file for whoever has the other end of a socket. Waits for the process.
+    ///
+    /// # Errors
+    /// What keeps a process from being made; there is none then.
+    pub(super) fn fork_reader(&self, socket: &UnixStream) -> io::Result<()> {
+        self.fork_with(&[socket.as_fd()])
+    }
+
+    fn fork_with(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &mut *running {
-            match known.send(listener, directory) {
+            match known.send(descriptors) {
                 Ok(()) => return known.answer(),
                 // It has died before it took the request: another one may take it.
                 Err(error) => tracing::warn!(%error, "spurstepd is gone and started anew"),
@@ -48,7 +60,7 @@ impl ForkServer {
             *running = None;
         }
         let new = running.insert(Running::start(&self.program)?);
-        new.send(listener, directory)?;
+        new.send(descriptors)?;
         new.answer()
     }
 }
@@ -60,11 +72,10 @@ impl Running {
         Ok(Running { socket, child })
     }
 
-    fn send(&self, listener: &UnixListener, directory: &File) -> io::Result<()> {
+    fn send(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [listener.as_fd(), directory.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
         rustix::net::sendmsg(&self.socket, &[io::IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
     }

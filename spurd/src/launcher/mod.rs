@@ -18,7 +18,7 @@ use spur_core::model::usage::Usage;
 use step_wire::CONTROL_SOCKET;
 use step_wire::attempt::StepAttempt;
 use step_wire::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
-use step_wire::order::{Launch, StepOrder};
+use step_wire::order::{Launch, ReadOrder, StepOrder};
 use step_wire::process::{Process, processes};
 use step_wire::record::{ExitRecord, LaunchStage, TaskExit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -270,6 +270,23 @@ impl Launcher {
         let path = self.fork_server.program().to_owned();
         forked.map_err(|source| LaunchError::Spawn { path, source })?;
         Ok(self.follow(attempt, ours, Frame::Launch(Box::new(launch))))
+    }
+
+    /// Has a process read a file as a user. Returns the end of the socket on which the process answers
+    /// ([`ReadOrder::OPENED`], [`ReadOrder::REFUSED`]).
+    ///
+    /// # Errors
+    /// The system's error if no process could be made.
+    pub async fn read(&self, order: &ReadOrder) -> io::Result<UnixStream> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let fork_server = Arc::clone(&self.fork_server);
+        tokio::task::spawn_blocking(move || fork_server.fork_reader(&theirs))
+            .await
+            .map_err(io::Error::other)??;
+        let mut socket = UnixStream::from_std(ours)?;
+        socket.write_all(format!("{}\n", serde_json::to_string(order)?).as_bytes()).await?;
+        Ok(socket)
     }
 
     /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the

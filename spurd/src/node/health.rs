@@ -8,39 +8,17 @@ use spur_core::model::config::HealthState;
 use spur_proto::v1;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::prolog::SiteProgram;
+use crate::prolog;
 use crate::settings::Settings;
 
 /// How long it may take, as with Slurm.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a program finds in its environment that is run for the node and not for a job.
-pub(crate) fn environment(settings: &Settings) -> Vec<(String, String)> {
-    let mut environment = vec![("SLURMD_NODENAME".to_owned(), settings.name.clone())];
-    let config = settings.config.iter().map(|path| ("SPUR_CONF".to_owned(), path.display().to_string()));
-    environment.extend(config);
-    // It may call commands, and these are where spurd's own environment says.
-    environment.extend(
-        ["PATH", "HOME"].into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))),
-    );
-    environment
-}
-
 /// Runs the program once, if there is one.
 async fn check(settings: &Settings) {
-    if settings.agent.health_check_program.is_none() {
-        return;
-    }
-    let environment = environment(settings);
-    let program = SiteProgram {
-        what: "health_check_program",
-        path: settings.agent.health_check_program.clone(),
-        environment,
-        limit: LIMIT,
-        outlives: false,
-    };
-    if let Err(why) = program.run().await {
-        tracing::warn!("{why}");
+    let Some(path) = &settings.agent.health_check_program else { return };
+    if let Err(why) = prolog::program(path, settings, Vec::new(), LIMIT).run().await {
+        tracing::warn!("health_check_program {why}");
     }
 }
 

@@ -15,8 +15,10 @@ use std::time::Duration;
 use spur_core::compute::credential::Ended;
 use spur_core::compute::{Compute, Effect, Input, Site, StepEnd};
 use spur_core::id::{Attempt, StepId};
+use spur_core::model::program;
 use spur_core::text::signal::Signal;
 use spur_proto::keys::Keyring;
+use spur_proto::program::{SiteProgram, matching};
 use spur_proto::{convert, v1};
 use step_wire::attempt::StepAttempt;
 use step_wire::message::{Request, SignalScope};
@@ -30,9 +32,8 @@ use crate::assemble::{NodeFacts, Prepared};
 use crate::clock::ControllerClock;
 use crate::launcher::{Launcher, Step};
 use crate::node::groups::Groups;
-use crate::node::health;
 use crate::node::job_container::JobContainers;
-use crate::prolog::SiteProgram;
+use crate::prolog;
 use crate::settings::Settings;
 use crate::spool::Spool;
 
@@ -191,8 +192,13 @@ impl Owner {
             }
             Message::Find { step, answer } => self.find(step, answer),
             Message::Told(input) => {
-                if let Input::StepEnded { attempt, step, .. } = &input {
+                if let Input::StepEnded { attempt, step, end } = &input {
                     self.running.remove(&StepAttempt { attempt: *attempt, step: *step });
+                    // A job that has this node alone is over without a word of the controller, whose word counts more.
+                    if !self.causes.contains_key(attempt) {
+                        let (is_batch, exit) = (*step == StepId::BATCH, end.exit());
+                        self.note_end(*attempt, |known| program::of_end_after(known, is_batch, exit));
+                    }
                 }
                 self.tell(input);
             }
@@ -244,10 +250,15 @@ impl Owner {
         use v1::order::Order;
         match order {
             Order::Launch(launch) => self.obey_launch(launch),
-            Order::Terminate(v1::Terminate { attempt: Some(attempt), kill, cause }) => {
+            Order::Terminate(v1::Terminate { attempt: Some(attempt), kill, cause, exit }) => {
                 let attempt = convert::agent::attempt(attempt);
                 tracing::info!(%attempt, kill, "terminate");
                 self.causes.insert(attempt, cause);
+                if let Some(exit) = exit {
+                    let derived = convert::agent::exit(exit.derived_code, exit.derived_signal);
+                    let own = convert::agent::exit(exit.code, exit.signal);
+                    self.note_end(attempt, |_| program::of_end(own, derived));
+                }
                 self.tell(Input::Terminate { attempt, kill });
             }
             Order::Suspend(v1::Suspend { attempt: Some(attempt), resume }) => {
@@ -353,12 +364,21 @@ impl Owner {
             return;
         }
         let agent = &self.tools.settings.agent;
-        if agent.prolog.is_some() || agent.epilog.is_some() {
+        if !agent.prolog.is_empty() || !agent.epilog.is_empty() {
             let kept = self.tools.spool.remember_variables(step.attempt, &prepared.site_environment);
             complain(kept, "keep the variables of", step.attempt);
         }
         self.pending.insert(step, Pending { prepared, answer });
         self.tell(input);
+    }
+
+    /// Keeps for the epilog how the job ends, from what is kept of the job.
+    fn note_end(&self, attempt: Attempt, how: impl FnOnce(&[(String, String)]) -> Vec<(String, String)>) {
+        if self.tools.settings.agent.epilog.is_empty() {
+            return;
+        }
+        let end = how(&self.tools.spool.variables(attempt));
+        complain(self.tools.spool.remember_end(attempt, &end), "keep the end of", attempt);
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
@@ -467,39 +487,29 @@ impl Owner {
             return;
         };
         tracing::info!(program = %path.display(), "told to boot this host");
-        let (what, environment) = ("reboot_program", health::environment(settings));
-        let program = SiteProgram { what, path: Some(path), environment, limit: BOOT_LIMIT, outlives: true };
+        let program = prolog::program(&path, settings, Vec::new(), BOOT_LIMIT);
+        let program = SiteProgram { outlives: true, ..program };
         self.booting = Some(tokio::spawn(async move {
             if let Err(error) = program.run().await {
-                tracing::error!("{error}");
+                tracing::error!("reboot_program {error}");
             }
         }));
     }
 
-    fn run_site_program(&self, attempt: Attempt, prolog: bool) {
-        let agent = &self.tools.settings.agent;
-        let (what, path) = if prolog { ("prolog", &agent.prolog) } else { ("epilog", &agent.epilog) };
-        let mut environment = self.tools.spool.variables(attempt);
-        environment.extend(self.tools.facts.variables.iter().cloned());
-        let path_variable =
-            std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
-        for (name, value) in [
-            ("SLURM_JOB_ID", attempt.job.to_string()),
-            ("SLURMD_NODENAME", self.tools.facts.name.clone()),
-            ("SLURM_SCRIPT_CONTEXT", format!("{what}_slurmd")),
-            ("PATH", path_variable),
-        ] {
-            environment.push((name.to_owned(), value));
-        }
+    fn run_site_program(&self, attempt: Attempt, is_prolog: bool) {
+        let (settings, inbox) = (Arc::clone(&self.tools.settings), self.inbox.clone());
+        let agent = &settings.agent;
+        let (what, paths) = if is_prolog { ("prolog", &agent.prolog) } else { ("epilog", &agent.epilog) };
+        let variables = prolog::variables(attempt, self.tools.spool.variables(attempt), what);
         let limit = Duration::from_secs(agent.prolog_timeout.0);
-        let program = SiteProgram { what, path: path.clone(), environment, limit, outlives: false };
-        let inbox = self.inbox.clone();
+        let paths = matching(paths);
         tokio::spawn(async move {
-            let error = program.run().await.err();
+            let ended = prolog::run(paths, &settings, &variables, limit).await;
+            let error = ended.err().map(|error| format!("{what} {error}"));
             if let Some(error) = &error {
                 tracing::error!(%attempt, "{error}");
             }
-            let told = if prolog {
+            let told = if is_prolog {
                 Input::PrologDone { attempt, error }
             } else {
                 Input::EpilogDone { attempt, error }
@@ -512,7 +522,7 @@ impl Owner {
 
 /// Which programs the configuration has run around jobs.
 fn site(settings: &Settings) -> Site {
-    Site { prolog: settings.agent.prolog.is_some(), epilog: settings.agent.epilog.is_some() }
+    Site { prolog: !settings.agent.prolog.is_empty(), epilog: !settings.agent.epilog.is_empty() }
 }
 
 fn complain(result: std::io::Result<()>, what: &str, attempt: Attempt) {

@@ -28,7 +28,7 @@ use self::session::{Left, Session};
 use self::shares::{Share, Shares};
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
-use crate::launcher::Step;
+use crate::launcher::{Launcher, Step};
 use crate::owner::{Message, NotLaunched};
 use crate::spool::Spool;
 
@@ -45,6 +45,7 @@ pub(crate) struct StepService {
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) facts: watch::Receiver<Arc<NodeFacts>>,
     pub(crate) spool: Arc<Spool>,
+    pub(crate) launcher: Launcher,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) clock: Arc<ControllerClock>,
     /// Tells of clients that are refused.
@@ -138,7 +139,7 @@ impl StepService {
         let (step, from) = match opened {
             Opened::Own(step, from) => (step, from),
             Opened::Watched(step) => return watcher::serve(&step, &output).await,
-            Opened::Logs(step, asked) => return logs::serve(&step, &asked, &output).await,
+            Opened::Logs(step, asked) => return logs::serve(&self.launcher, &step, &asked, &output).await,
             Opened::Nothing => return,
         };
         let attempt = step.attempt();

@@ -25,6 +25,7 @@
 mod making;
 mod sweep;
 mod told;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -468,24 +469,6 @@ impl Spool {
         self.noted(fs::rename(temporary, path))
     }
 
-    /// Keeps what prolog and epilog of an attempt are told.
-    ///
-    /// # Errors
-    /// What the file system refused.
-    pub fn remember_variables(&self, attempt: Attempt, variables: &[(String, String)]) -> io::Result<()> {
-        self.noted(fs::write(self.variables_file(attempt), serde_json::to_vec(variables)?))
-    }
-
-    /// What prolog and epilog of an attempt are told; nothing if that is not known.
-    pub fn variables(&self, attempt: Attempt) -> Vec<(String, String)> {
-        let text = fs::read(self.variables_file(attempt)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
-    }
-
-    fn variables_file(&self, attempt: Attempt) -> PathBuf {
-        self.root.join("jobs").join(format!("{}.variables", file_name(attempt)))
-    }
-
     /// The controller will never mention the attempt again: nothing of it stays.
     ///
     /// # Errors
@@ -498,7 +481,9 @@ impl Spool {
             absent_is_fine(fs::remove_dir_all(self.directory(step)))?;
             self.sealed().remove(&step);
         }
-        absent_is_fine(fs::remove_file(self.variables_file(attempt)))?;
+        for kind in ["variables", "end"] {
+            absent_is_fine(fs::remove_file(self.beside_job(attempt, kind)))?;
+        }
         absent_is_fine(fs::remove_file(self.job(attempt)))
     }
 

@@ -3,7 +3,8 @@
 //! To execute a program for each step costs more than all that spurstepd does for a short one. So spurd executes it
 //! once, and that process, small and with one thread, forks itself for each step. It ends with the spurd that started
 //! it; the steps do not. The dialogue over its standard input: spurd sends a byte and with it the step's control
-//! socket and its directory, and is answered with the error number of the fork, 0 for none.
+//! socket and its directory, or for a process that reads a file one socket, and is answered with the error number of the
+//! fork, 0 for none.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,15 +16,37 @@ use nix::unistd::ForkResult;
 
 use crate::step::receive_with_descriptors;
 
-/// A step that spurd wants.
-pub(crate) struct Wanted {
-    /// Its control socket.
-    pub(crate) listener: UnixListener,
-    /// The directory of its attempt.
-    pub(crate) directory: File,
+/// What spurd wants a process for.
+pub(crate) enum Wanted {
+    /// A step.
+    Step {
+        /// Its control socket.
+        listener: UnixListener,
+        /// The directory of its attempt.
+        directory: File,
+    },
+    /// A file that is read as a user.
+    Reader {
+        /// Where spurd says which file, and reads its bytes.
+        socket: UnixStream,
+    },
 }
 
-/// Forks a spurstepd for every step that is wanted. Returns the step in each of them, and `None` in the first process,
+impl Wanted {
+    /// What is asked for with these descriptors: how many there are says what they are.
+    fn new(files: Vec<File>) -> io::Result<Wanted> {
+        let mut files = files.into_iter().map(OwnedFd::from);
+        match (files.next(), files.next()) {
+            (Some(listener), Some(directory)) => {
+                Ok(Wanted::Step { listener: listener.into(), directory: directory.into() })
+            }
+            (Some(socket), None) => Ok(Wanted::Reader { socket: socket.into() }),
+            (None, _) => Err(io::Error::new(io::ErrorKind::InvalidData, "a request without a socket")),
+        }
+    }
+}
+
+/// Forks a process for everything that is wanted. Returns what is wanted in each of them, and `None` in the first process,
 /// when spurd is gone.
 pub(crate) fn tend() -> io::Result<Option<Wanted>> {
     let mut spurd = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -38,10 +61,7 @@ pub(crate) fn tend() -> io::Result<Option<Wanted>> {
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
-        let Ok([listener, directory]) = <[File; 2]>::try_from(files) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without socket and directory"));
-        };
-        let wanted = Wanted { listener: UnixListener::from(OwnedFd::from(listener)), directory };
+        let wanted = Wanted::new(files)?;
         // SAFETY: this process has only this thread, so the child may do everything that the parent may.
         let error = match unsafe { nix::unistd::fork() } {
             Ok(ForkResult::Parent { .. }) => 0,

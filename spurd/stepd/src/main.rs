@@ -6,6 +6,7 @@ mod fork_server;
 mod look;
 mod mpi;
 mod notice;
+mod reader;
 mod setup;
 mod step;
 mod stream;
@@ -24,10 +25,17 @@ use crate::setup::{Received, Refusal};
 use crate::step::Shim;
 
 /// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
-/// to its end.
+/// to its end. A process that reads a file of a user's for spurd is forked likewise.
 fn main() -> ExitCode {
+    // A start script may have left a file open that only root may read; no task is to inherit that descriptor.
+    close_fds::set_fds_cloexec(3, &[]);
     match fork_server::tend() {
-        Ok(Some(Wanted { listener, directory })) => run_step(listener, &directory),
+        Ok(Some(Wanted::Step { listener, directory })) => run_step(listener, &directory),
+        Ok(Some(Wanted::Reader { socket })) => match reader::serve(socket) {
+            Ok(()) => ExitCode::SUCCESS,
+            // The client is gone, or spurd.
+            Err(_) => ExitCode::FAILURE,
+        },
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!(

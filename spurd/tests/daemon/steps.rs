@@ -17,7 +17,7 @@ use tonic::{Request, Streaming};
 
 use crate::world::{ATTEMPT, HISTORY, Link, World, done, myself, now_ms};
 
-fn credential() -> v1::StepCredential {
+pub(crate) fn credential() -> v1::StepCredential {
     let me = myself();
     v1::StepCredential {
         job_id: 42,
@@ -41,7 +41,7 @@ fn credential() -> v1::StepCredential {
     }
 }
 
-fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
+pub(crate) fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
     v1::StepLaunch {
         credential: world.keys.seal(&credential()).into(),
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
@@ -53,7 +53,7 @@ fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
 }
 
 /// A client of a step: what it sends, and what it has received.
-struct Client {
+pub(crate) struct Client {
     input: mpsc::Sender<v1::StepInput>,
     output: Streaming<v1::StepOutput>,
     texts: Vec<String>,
@@ -61,7 +61,7 @@ struct Client {
 }
 
 impl Client {
-    async fn open(world: &World, link: &Link, first: Input) -> Client {
+    pub(crate) async fn open(world: &World, link: &Link, first: Input) -> Client {
         let credential = match &first {
             Input::Launch(launch) => launch.credential.clone(),
             Input::Attach(attach) | Input::Watch(attach) => attach.credential.clone(),
@@ -107,7 +107,7 @@ impl Client {
         Some(output)
     }
 
-    async fn until_done(&mut self) {
+    pub(crate) async fn until_done(&mut self) {
         while !matches!(self.next().await.expect("the end is announced"), Output::Done(_)) {}
     }
 }
@@ -380,4 +380,17 @@ async fn a_user_looks_on_at_few_steps_at_a_time() {
     while watch().await.is_err() {}
     own.send(Input::Stdin(v1::StepStdin { data: Default::default(), end: true })).await;
     own.until_done().await;
+}
+
+#[tokio::test]
+async fn the_credential_of_a_batch_script_launches_nothing() {
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    let of_script = v1::StepCredential { step_id: spur_core::id::StepId::BATCH.0, ..credential() };
+    let launch =
+        v1::StepLaunch { credential: world.keys.seal(&of_script).into(), ..step_launch(&world, "true") };
+    let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
+    let Some(Output::Failed(error)) = client.next().await else { panic!("it was launched") };
+    assert_eq!(error.message, "the credential of a batch script launches nothing");
 }

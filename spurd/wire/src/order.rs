@@ -156,6 +156,25 @@ pub struct Identity {
     pub user: String,
 }
 
+/// The order to read a file as a user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadOrder {
+    /// The user.
+    pub identity: Identity,
+    /// The file, as the host names it.
+    pub file: PathBuf,
+    /// Whether what is added to the file is read, too, until the socket of the order is closed for writing.
+    pub follow: bool,
+}
+
+impl ReadOrder {
+    /// The first byte of an answer that the bytes of the file follow.
+    pub const OPENED: u8 = b'+';
+    /// The first byte of an answer that the reason follows why the file cannot be read.
+    pub const REFUSED: u8 = b'-';
+}
+
 /// One soft resource limit. The hard limit stays spurd's own unless root raises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -221,14 +221,15 @@ fn daemons(text: &mut String, config: &Config) {
     let agent = &local.agent;
     for (key, program) in [
         ("MailProg", &local.controller.mail_prog),
-        ("Prolog", &agent.prolog),
-        ("Epilog", &agent.epilog),
         ("TaskProlog", &agent.task_prolog),
         ("TaskEpilog", &agent.task_epilog),
     ] {
         if let Some(program) = program {
             pair(text, key, program.display());
         }
+    }
+    for (key, paths) in [("Prolog", &agent.prolog), ("Epilog", &agent.epilog)] {
+        paths.iter().for_each(|path| pair(text, key, path.display()));
     }
     if let Some(program) = &agent.health_check_program {
         pair(text, "HealthCheckProgram", program.display());

@@ -134,6 +134,16 @@ impl Taker<'_> {
         }
     }
 
+    /// Programs and patterns of their names, as many as there are lines.
+    fn programs(&mut self, section: &mut Section, from: &str, to: &str) {
+        let pairs = self.conf.all(from).into_iter().map(|pair| pair.value);
+        let paths: Vec<String> = pairs.filter(|path| !path.is_empty() && path != "(null)").collect();
+        match &paths[..] {
+            [path] => section.text(to, path),
+            paths => section.list(to, paths),
+        }
+    }
+
     fn cluster(&mut self) -> Section {
         let mut top = Section::new("");
         if let Some(pair) = self.conf.pair("ClusterName") {
@@ -262,8 +272,8 @@ impl Taker<'_> {
                 _ => self.note(&mut section, &pair, "not a port"),
             }
         }
-        self.program(&mut section, "Prolog", "prolog");
-        self.program(&mut section, "Epilog", "epilog");
+        self.programs(&mut section, "Prolog", "prolog");
+        self.programs(&mut section, "Epilog", "epilog");
         self.program(&mut section, "TaskProlog", "task_prolog");
         self.program(&mut section, "TaskEpilog", "task_epilog");
         self.health_check(&mut section);

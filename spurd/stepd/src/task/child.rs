@@ -341,8 +341,15 @@ fn set_limit(limit: &Limit) -> io::Result<()> {
     }
 }
 
+/// Becomes the user, with the out-of-memory score that any process has: spurstepd has its service manager's, which would
+/// protect what its user runs.
+///
+/// The process cannot be traced until it executes a program: it may have memory and descriptors of spurstepd's, and be
+/// outside of its user's control groups.
 pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
-    use rustix::process::{Gid, Uid};
+    use rustix::process::{DumpableBehavior, Gid, Uid};
+    // Where the score may only be raised, it is what the whole container was given.
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
     if !rustix::process::geteuid().is_root() {
         // Orders for somebody else were refused before; there is nothing to change and no right to.
         return Ok(());
@@ -352,7 +359,8 @@ pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
     rustix::thread::set_thread_groups(&groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    Ok(())
+    // The kernel does the same, unless `fs.suid_dumpable` says otherwise.
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.

@@ -112,15 +112,6 @@ async fn groups_of(identity: Identity) -> Vec<u32> {
     listed.map_or(vec![primary], |groups| groups.into_iter().map(Gid::as_raw).collect())
 }
 
-/// A task that lives no longer than this.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// Follows a live step to its end, which it tells the owner. Where the step wants to speak to other nodes, `speaker`
 /// brings it there.
 pub(crate) async fn follow(
@@ -131,7 +122,7 @@ pub(crate) async fn follow(
     inbox: mpsc::Sender<Message>,
 ) {
     let attempt = step.attempt();
-    let mut uplink: Option<AbortOnDrop> = None;
+    let mut tied = false;
     let answer = |answer: oneshot::Sender<Option<Step>>| {
         // Whoever asked may be gone.
         drop(answer.send(Some(step.clone())));
@@ -139,8 +130,9 @@ pub(crate) async fn follow(
     let end = loop {
         tokio::select! {
             event = events.recv() => match event {
-                Some(StepEvent::UplinkWanted { node, address }) => if uplink.is_none() {
-                    uplink = Some(AbortOnDrop(tokio::spawn(speaker.clone().tie(step.clone(), First { node, address }))));
+                Some(StepEvent::UplinkWanted { node, address }) => if !std::mem::replace(&mut tied, true) {
+                    // It ends by itself when the step has closed its side: what the step says last gets through.
+                    tokio::spawn(speaker.clone().tie(step.clone(), First { node, address }));
                 },
                 Some(StepEvent::Stopped) => {
                     let told = Input::StepStopped { attempt: attempt.attempt, step: attempt.step };

@@ -552,10 +552,12 @@ impl Shim {
     pub(crate) fn settle_mpi(&mut self) {
         let Some(mpi) = &mut self.mpi else { return };
         mpi.advance();
-        // What ends the step says more than that its tasks have ended.
+        let ended = self.tasks.iter().all(|task| task.exit.is_some());
         if mpi.abort.is_none() && !self.terminated {
-            let ended = self.tasks.iter().all(|task| task.exit.is_some());
             mpi.peers.set_stage(mpi.stage(ended));
+        } else if ended {
+            // Tasks that were killed need the first node no more. That they are missing in a fence is not why the step ends.
+            mpi.peers.set_stage(PeerStage::Finalized);
         }
         let connections = &mut self.connections;
         let open = |connections: &[crate::connection::Connection], node| {

@@ -7,11 +7,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use fabric::{Dice, Fabric};
 use serde::Deserialize;
-use spur_cli::commands::discover;
+use spur_cli::commands::discover as command;
 use spur_cli::error;
 use spur_cli::session::Session;
 use spur_core::model::config::Config;
@@ -42,7 +42,7 @@ fn run(words: &[&str]) -> (u8, String, String) {
     let mut session = Session::in_memory("spur discover", BTreeMap::new(), None);
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let code = match runtime.block_on(discover::run(&mut session, words)) {
+    let code = match runtime.block_on(command::run(&mut session, words)) {
         Ok(code) => code,
         Err(error) => error::report(&mut session, &error),
     };
@@ -444,25 +444,34 @@ impl Drop for Simulator {
     }
 }
 
+const WRAPPER: &str = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so";
+
+/// Runs `ibnetdiscover` against the simulator at a port.
+fn discover(fabric: &Fabric, port: u16) -> std::io::Result<Output> {
+    let mut command = Command::new("ibnetdiscover");
+    command.envs([("IBSIM_SERVER_NAME", "127.0.0.1"), ("LD_PRELOAD", WRAPPER)]);
+    command.env("SIM_HOST", fabric.first_adapter()).env("IBSIM_SERVER_PORT", port.to_string()).output()
+}
+
 /// What the real `ibnetdiscover` prints of a fabric that `ibsim` simulates; `None` where these are not installed.
 fn simulated(directory: &Path, fabric: &Fabric) -> Option<String> {
-    const WRAPPER: &str = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so";
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).ok()?.port();
     let net = write(&directory.join("net"), &fabric.ibsim());
     let mut ibsim = Command::new("ibsim");
     ibsim.args(["-s", "-n", "-r", "-l", &port.to_string(), &net]);
     let started = ibsim.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok();
     let mut simulator = Simulator(started.filter(|_| Path::new(WRAPPER).exists())?);
-    let out = BufReader::new(simulator.0.stdout.take().expect("a pipe"));
-    let is_ready = out.lines().map_while(Result::ok).any(|line| line.starts_with("MaxMcastCap"));
-    assert!(is_ready, "ibsim does not read {net}");
-    let mut discover = Command::new("ibnetdiscover");
-    discover.envs([
-        ("IBSIM_SERVER_NAME", "127.0.0.1"),
-        ("LD_PRELOAD", WRAPPER),
-        ("SIM_HOST", fabric.first_adapter()),
-    ]);
-    let output = discover.env("IBSIM_SERVER_PORT", port.to_string()).output().ok()?;
+    let mut lines = BufReader::new(simulator.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("MaxMcastCap")), "ibsim does not read {net}");
+    // It says that it is ready before it has bound its sockets.
+    let mut output = discover(fabric, port).ok()?;
+    for _ in 0..1000 {
+        if output.status.success() {
+            break;
+        }
+        assert!(simulator.0.try_wait().expect("it is ours").is_none(), "ibsim has ended");
+        output = discover(fabric, port).ok()?;
+    }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).expect("UTF-8"))
 }

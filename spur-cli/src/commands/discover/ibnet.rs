@@ -229,7 +229,7 @@ what is this
         assert_eq!(fabric.devices[1].system, Some(0x0002_c900_0000_0013));
         assert_eq!(fabric.devices[2].description, "MT4129 ConnectX7 Mellanox Technologies");
         assert_eq!(fabric.links[1][1], End { device: 2, port: 2 });
-        assert_eq!(fabric.problems, ["line 27 is not understood: what is this"]);
+        assert_eq!(fabric.problems, ["line 23 is not understood: what is this"]);
         let names = fabric.switch_names();
         let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
         assert_eq!(names, ["sw01-L01-U1", "sw01-S01-U1", "switch-0002c90000000003"]);

@@ -139,9 +139,9 @@ fn take_over(own: &mut Table, found: &mut Table) {
     KEYS.iter().for_each(|key| drop(own.remove(key)));
     for key in KEYS {
         if let Some(mut item) = found.remove(key) {
-            // Where the tables stood in the other text means nothing here: they follow their topology.
+            // The places of the tables in the other text mean nothing here: the tables follow their topology.
             if let Item::ArrayOfTables(tables) = &mut item {
-                tables.iter_mut().for_each(|table| table.set_position(None));
+                tables.iter_mut().for_each(|table| table.set_position(own.position()));
             }
             own.insert(key, item);
         }

@@ -231,10 +231,10 @@ impl LeftOut {
         let mut said: Vec<String> = hosts.chain(self.nameless).collect();
         if !self.engines.is_empty() {
             let (count, list) = (self.engines.len(), HostList::from_names(&self.engines).sorted());
-            said.push(format!("{count} engines inside switches are no hosts: {list}"));
+            said.push(format!("engines inside switches are no hosts, {count} in all: {list}"));
         }
         if !self.routers.is_empty() {
-            said.push(format!("{} routers are no hosts: {}", self.routers.len(), self.routers.join(", ")));
+            said.push(format!("routers are no hosts: {}", self.routers.join(", ")));
         }
         said
     }

@@ -161,7 +161,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     for (tool, from) in &sources {
         let text = text(*tool, from.as_deref(), &wish).await?;
         let name = from.as_deref().unwrap_or("the output of the command");
-        found.read(*tool, &text, name, &wanted).with_context(|| name.to_owned())?;
+        found.read(*tool, &text, from.as_deref(), &wanted).with_context(|| name.to_owned())?;
     }
     let (text, summary) = found.written(&wanted)?;
     if !wish.diff && !wish.apply {
@@ -269,7 +269,14 @@ struct Found {
 }
 
 impl Found {
-    fn read(&mut self, tool: Tool, text: &str, name: &str, wanted: &Wanted<'_>) -> anyhow::Result<()> {
+    /// Reads what a tool says, from a file or, without one, from a command on this host.
+    fn read(
+        &mut self,
+        tool: Tool,
+        text: &str,
+        from: Option<&str>,
+        wanted: &Wanted<'_>,
+    ) -> anyhow::Result<()> {
         self.tools.extend(Tool::ALL.iter().find(|(_, other)| *other == tool).map(|(name, _)| *name));
         match tool {
             Tool::Ibnet => {
@@ -287,11 +294,11 @@ impl Found {
                     self.cliques = Some(cliques);
                 }
             }
-            Tool::Topograph => self.topograph(text, name, wanted)?,
+            Tool::Topograph => self.topograph(text, from.unwrap_or_default(), wanted)?,
             Tool::Nvlink => {
                 let host = place::hostname();
                 let host = host.split('.').next().unwrap_or(&host);
-                let local = Some(host).filter(|_| name.starts_with("the output"));
+                let local = from.is_none().then_some(host);
                 let mut cliques = nvlink::read(text, local).map_err(|problem| anyhow!(problem))?;
                 cliques.keep(|host| wanted.refusal(host));
                 self.cliques = Some(cliques);

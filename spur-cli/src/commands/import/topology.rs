@@ -136,7 +136,7 @@ impl Topology {
         let is_unknown = |name: &str| name == NO_PLACE;
         let blocks = self.blocks.iter_mut().map(|(name, nodes)| (&*name, nodes));
         let leaves = self.switches.iter_mut().map(|switch| (&switch.name, &mut switch.nodes));
-        for (name, nodes) in leaves.chain(blocks.map(|(name, nodes)| (name, nodes))) {
+        for (name, nodes) in leaves.chain(blocks) {
             nodes.retain(|node| {
                 let why =
                     refusal(node).or_else(|| is_unknown(name).then_some("has no place that topograph knows"));

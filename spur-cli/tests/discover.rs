@@ -512,7 +512,7 @@ fn the_real_tool_gives_the_same() {
     }
 }
 
-/// Ten thousand hosts with eight rails. No time is asserted; `docs/measurements.md` has it.
+/// Ten thousand hosts with eight rails.
 #[test]
 fn ten_thousand_hosts_are_read() {
     let directory = fresh("ten-thousand");

@@ -6,14 +6,15 @@
 
 mod keys;
 mod lines;
-mod nodes;
-mod page;
+pub(in crate::commands) mod nodes;
+pub(in crate::commands) mod page;
 mod partitions;
+pub(in crate::commands) mod rails;
 mod settings;
-mod source;
+pub(in crate::commands) mod source;
 mod specialized;
-mod topology;
-mod tree;
+pub(in crate::commands) mod topology;
+pub(in crate::commands) mod tree;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

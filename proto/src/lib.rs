@@ -10,6 +10,7 @@ pub mod identity;
 pub mod keys;
 pub mod listen;
 pub mod refusal;
+pub mod shares;
 pub mod tls;
 
 /// Generated from `spur/v1/*.proto`; documented there.

@@ -57,6 +57,7 @@ use crate::replica::Replica;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
 use crate::rpc::quota::Quotas;
+use crate::rpc::turns::Turns;
 use crate::statistics::{Counted, Statistics};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
@@ -380,6 +381,7 @@ impl Machine {
             blobs: blobs.clone(),
             disk_space: DiskSpace::beside(&local.controller.state),
             alarm,
+            effort: statistics.effort.owner.clone(),
             runtime: tokio::runtime::Handle::current(),
         };
         self.thread("owner", move || Ok(owner.run(messages)?))?;
@@ -400,6 +402,7 @@ impl Machine {
             node_addresses: Arc::new(local.node_addresses.clone()),
             reload,
             quotas: Quotas::new(local.controller.shares),
+            turns: Turns::of_this_host(statistics.effort.lists.clone()),
             stop: stop.clone(),
             statistics,
             epoch,

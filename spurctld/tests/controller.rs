@@ -4,11 +4,17 @@
 #[path = "controller/mod.rs"]
 mod support;
 
+#[path = "controller/heaviest.rs"]
+mod heaviest;
+
 #[path = "controller/limits.rs"]
 mod limits;
 
 #[path = "controller/private.rs"]
 mod private;
+
+#[path = "controller/requests.rs"]
+mod requests;
 
 use spur_proto::refusal::error_of;
 use spur_proto::v1;

@@ -7,6 +7,7 @@
 mod apply;
 mod arrays;
 mod dependency;
+pub(crate) mod dependents;
 pub mod event;
 pub mod history;
 pub mod invariant;
@@ -29,6 +30,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 pub use arrays::{Array, EndedTasks};
+pub use dependency::Loop;
 pub use event::{Entry, Event, Record, Split, Subject};
 pub use jobs::Jobs;
 pub use names::Names;
@@ -61,6 +63,8 @@ pub struct Cluster {
     topologies: Vec<Topology>,
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     jobs: Jobs,
+    /// How often dependencies were looked at because something happened to another job: a figure, not part of the state.
+    settled: u64,
     derived: Derived,
 }
 
@@ -226,10 +230,18 @@ impl Cluster {
         self.reservations.get(name)
     }
 
-    /// Whether a job would wait for itself with another request, by way of what others wait for.
+    /// Refuses a request with which a job would wait for itself, by way of what others wait for.
+    ///
+    /// # Errors
+    /// Also a request that leads to more dependencies than are followed.
+    pub fn check_loops(&self, job: &Job, spec: &JobSpec) -> Result<(), Loop> {
+        dependency::check_loops(job, spec, &self.jobs)
+    }
+
+    /// How often a dependency was looked at because something happened to another job, since this copy was made.
     #[must_use]
-    pub fn waits_for_itself(&self, job: &Job, spec: &JobSpec) -> bool {
-        dependency::is_circular(job, spec, &self.jobs)
+    pub fn settled(&self) -> u64 {
+        self.settled
     }
 
     /// The table of jobs.

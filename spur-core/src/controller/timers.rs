@@ -1,5 +1,5 @@
 //! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, ends of
-//! reservations, boots that take too long, and forgetting.
+//! reservations, boots that take too long, ends that were too many at once, and forgetting.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,9 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
 #[must_use]
 pub fn next_due(cluster: &Cluster) -> Option<Time> {
     let due = cluster.jobs().due().next().map(|(at, _)| at);
+    let hopeless = cluster.jobs().hopeless().next().map(|_| cluster.at());
     due.into_iter()
+        .chain(hopeless)
         .chain(reservation::next_end(cluster))
         .chain(reboot::next_deadline(cluster))
         .chain(power::next_deadline(cluster))
@@ -49,6 +51,7 @@ pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     for job in due {
         fire_job(ctx, now, job);
     }
+    ending::end_more_hopeless(ctx);
     reservation::expire(ctx, now);
     reboot::expire(ctx, now);
     power::expire(ctx, now);

@@ -345,7 +345,7 @@ impl Kept {
 /// be preempted from then on, a reservation of nodes that begins or ends.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
-    let waits = pending_order::Waits::new(cluster.policy());
+    let waits = pending_order::Moments::new(cluster.policy());
     let exempt = precedence::next_exempt_end(cluster, now);
     let moments = cluster.jobs().pending().filter_map(|job| waits.next_moment(job, now));
     moments.chain(exempt).chain(next_window(cluster, now)).min()

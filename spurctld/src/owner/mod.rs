@@ -22,6 +22,7 @@ use crate::answer::Answer;
 use crate::blobs::{self, Blobs};
 use crate::clock;
 use crate::disk_space::{DiskSpace, NoSpace};
+use crate::effort::Largest;
 use crate::fault;
 use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
 use crate::outbox::{Held, Outbox};
@@ -41,6 +42,8 @@ pub(crate) struct Owner {
     pub(crate) blobs: Blobs,
     pub(crate) disk_space: DiskSpace,
     pub(crate) alarm: watch::Sender<Alarm>,
+    /// The largest piece of work for one message.
+    pub(crate) effort: Largest,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -84,7 +87,9 @@ impl Owner {
             }
             let mut stop = false;
             for message in taken.drain(..) {
+                let (piece, before) = (Largest::begin(), work.items());
                 stop |= work.take(message);
+                work.owner.effort.end(&piece, work.items() - before);
             }
             work.flush()?;
             if stop {
@@ -95,6 +100,11 @@ impl Owner {
 }
 
 impl Work {
+    /// The entries written and the dependencies looked at so far.
+    fn items(&self) -> u64 {
+        self.owner.cluster.seq() + self.owner.cluster.settled()
+    }
+
     /// Handles a message; says whether it was the last.
     fn take(&mut self, message: Message) -> bool {
         match message {

@@ -11,8 +11,10 @@ mod gone;
 mod jobs;
 mod lists;
 pub(crate) mod quota;
+mod slices;
 mod steps;
 mod submit;
+pub(crate) mod turns;
 mod usage;
 mod watch;
 
@@ -54,6 +56,7 @@ use crate::store::accounting::Accounting;
 use crate::watchers::Watchers;
 use access::caller_of;
 use quota::{Kind, Quotas};
+use turns::Turns;
 
 /// Everything the service needs. Clones share it.
 #[derive(Clone)]
@@ -72,6 +75,7 @@ pub(crate) struct Desk {
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
     pub(crate) reload: Reload,
     pub(crate) quotas: Quotas,
+    pub(crate) turns: Turns,
     pub(crate) stop: Stop,
     pub(crate) statistics: Statistics,
     /// The controller's reign.
@@ -374,7 +378,7 @@ impl Controller for Desk {
     ) -> Result<Response<Self::ListNodesStream>, Status> {
         let caller = caller_of(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
-        let listing = self.nodes(&caller, request.into_inner())?;
+        let listing = self.nodes(&caller, request.into_inner()).await?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -385,7 +389,7 @@ impl Controller for Desk {
         let caller = caller_of(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         let v1::ListPartitionsRequest { names, only_visible } = request.into_inner();
-        self.partitions(&caller, &names, only_visible && !caller.operator).map(Response::new)
+        self.partitions(&caller, &names, only_visible && !caller.operator).await.map(Response::new)
     }
 
     async fn list_topology(
@@ -566,7 +570,7 @@ impl Controller for Desk {
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
         let caller = caller_of(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
-        self.reservations(&caller, &request.into_inner().names).map(Response::new)
+        self.reservations(&caller, &request.into_inner().names).await.map(Response::new)
     }
 
     async fn list_licenses(

@@ -1,5 +1,6 @@
 //! Accept a job: everything that could never be honoured is refused here, with what would work.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::Submission;
@@ -12,7 +13,7 @@ use crate::model::config::EnforcePartLimits;
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
-use crate::model::waits::Gone;
+use crate::model::waits::{MOST_TERMS, MOST_WAITING};
 use crate::sched::feasible;
 use crate::text::dependency::{DependencyJob, DependencyKind, Join, TaskRef};
 use crate::text::hostlist::HostList;
@@ -115,7 +116,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             ctx.emit(Event::HetJobSubmitted { jobs, specs });
         }
     }
-    let mut records = tasks::part_ways(ctx, job);
+    let mut records = tasks::part_ways(ctx, job, None);
     records.push(job);
     // What it waits for may have failed already.
     ending::end_hopeless(ctx, records, None);
@@ -468,22 +469,21 @@ fn admit(partition: &Partition, caller: &Caller, spec: &JobSpec) -> Result<(), R
 /// Takes from the dependency the jobs that neither the cluster nor accounting knows: what is said of them counts as fulfilled,
 /// as in Slurm, where scripts and tools rely on it. What the user should know of that.
 pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
-    let gone = spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
+    let gone = gone_of(spec);
     let is_known = |on: &DependencyJob<JobId>| {
-        gone.iter().any(|gone| is_about(gone, on))
-            || cluster.job(on.job).is_some()
-            || cluster.jobs().array(on.job).is_some()
+        gone.contains(&about(on)) || cluster.job(on.job).is_some() || cluster.jobs().array(on.job).is_some()
     };
-    let mut dependency = spec.dependency.as_deref()?.clone();
+    let dependency = spec.dependency.as_deref()?;
+    if dependency.terms.iter().flat_map(|term| &term.jobs).all(is_known) {
+        return None;
+    }
+    let mut dependency = dependency.clone();
     let mut unknown = Vec::new();
     dependency.terms.retain_mut(|term| {
         let named = term.jobs.len();
         unknown.extend(term.jobs.extract_if(.., |on| !is_known(on)).map(|other| other.job.to_string()));
         named == 0 || !term.jobs.is_empty()
     });
-    if unknown.is_empty() {
-        return None;
-    }
     let is_over = dependency.terms.is_empty() || dependency.join == Join::Any;
     spec.dependency = (!is_over).then(|| Box::new(dependency));
     Some(format!(
@@ -492,13 +492,30 @@ pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<S
     ))
 }
 
+/// Checks that there is what a dependency names, and that the jobs of its user do not wait for too much together.
 pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let Some(dependency) = spec.dependency.as_deref() else { return Ok(()) };
-    let gone = spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
+    let known = cluster.jobs().terms_of(spec.owner.uid);
+    let terms: usize = dependency.terms.iter().map(|term| term.jobs.len().max(1)).sum();
+    if known + terms > MOST_TERMS {
+        return Err(Reject::Dependency(format!(
+            "it names {terms} jobs, and the other jobs of {} that wait name {known}; together they may name \
+             {MOST_TERMS}: name an array in place of its tasks, or ask again when fewer wait",
+            spec.owner.user
+        )));
+    }
+    let gone = gone_of(spec);
     for term in dependency.terms.iter().filter(|term| term.kind != DependencyKind::Singleton) {
         for on in &term.jobs {
-            if !gone.iter().any(|gone| is_about(gone, on)) {
+            if !gone.contains(&about(on)) {
                 named(cluster, on).map_err(Reject::Dependency)?;
+            }
+            if cluster.jobs().namers(on.job) >= MOST_WAITING {
+                return Err(Reject::Dependency(format!(
+                    "{MOST_WAITING} jobs wait for job {} already, and no more may; submit an array, whose tasks wait \
+                     as one",
+                    on.job
+                )));
             }
             if term.kind == DependencyKind::AfterCorr && on.task.is_none() {
                 counterparts(cluster, spec, on.job).map_err(Reject::Dependency)?;
@@ -508,13 +525,19 @@ pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject
     Ok(())
 }
 
-/// Whether this is how the thing ended that a dependency names.
-fn is_about(gone: &Gone, on: &DependencyJob<JobId>) -> bool {
+/// The jobs and tasks of a dependency that had left memory when the dependency was given.
+fn gone_of(spec: &JobSpec) -> BTreeSet<(JobId, Option<ArrayTaskId>)> {
+    let gone = spec.extra.iter().flat_map(|extra| &extra.gone);
+    gone.map(|gone| (gone.job, gone.task)).collect()
+}
+
+/// The job or the task that a part of a dependency is about.
+fn about(on: &DependencyJob<JobId>) -> (JobId, Option<ArrayTaskId>) {
     let task = match on.task {
         Some(TaskRef::One(task)) => Some(ArrayTaskId(task)),
         Some(TaskRef::All) | None => None,
     };
-    (gone.job, gone.task) == (on.job, task)
+    (on.job, task)
 }
 
 /// Whether there is what a dependency names.

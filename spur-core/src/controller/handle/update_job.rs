@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::target::{Sorted, Target, sort};
 use super::{owned, qos, submit};
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, Loop};
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::change::{JobChange, Reach};
@@ -180,15 +180,24 @@ fn changed(
         if spec.dependency != job.spec.dependency {
             warnings.extend(submit::without_unknown(cluster, &mut spec));
             submit::dependency(cluster, &spec)?;
-            if cluster.waits_for_itself(job, &spec) {
-                return Err(Reject::CircularDependency);
-            }
+            cluster.check_loops(job, &spec).map_err(refusal)?;
         }
         let partitions = submit::partitions(cluster, &spec)?;
         warnings.extend(submit::share_memory(&mut spec.shape, &partitions));
         warnings.extend(submit::judge(cluster, now, caller, &spec)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// Why a job may not have a dependency.
+fn refusal(found: Loop) -> Reject {
+    match found {
+        Loop::Circular => Reject::CircularDependency,
+        Loop::TooLong { most } => Reject::Dependency(format!(
+            "the jobs that it names wait for more than {most} others, by way of these too; name fewer jobs, or an array \
+             in place of its tasks"
+        )),
+    }
 }
 
 /// The limit with which a job that runs ends at that time.
@@ -251,7 +260,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             Some(false) if is_held(ctx.cluster(), job) => ctx.emit(Event::JobReleased { job }),
             Some(false) | None => {}
         }
-        let mut records = tasks::part_ways(ctx, job);
+        let mut records = tasks::part_ways(ctx, job, None);
         records.push(job);
         ending::end_hopeless(ctx, records, told);
         warnings.extend(more);

@@ -21,6 +21,7 @@ mod policy;
 mod reserve;
 pub mod snapshot;
 mod suspend;
+mod unheard;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,9 @@ pub struct Cluster {
     nodes: Vec<Node>,
     /// Nodes to whose hosts something is done.
     powered: BTreeSet<NodeId>,
+    /// Nodes that were in service when the current controller opened the journal, and have neither registered nor been
+    /// taken down since.
+    unheard: BTreeSet<NodeId>,
     names: BTreeMap<Arc<str>, NodeId>,
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,

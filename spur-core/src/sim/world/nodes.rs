@@ -67,6 +67,7 @@ impl<W: Watch> World<W> {
             name,
             registration,
             held: Vec::new(),
+            reports: Vec::new(),
             seen: Seen::default(),
             connection: 0,
         });

@@ -215,7 +215,8 @@ fn delete(ctx: &mut Ctx<'_>, reservation: &Reservation) {
     ctx.emit(Event::ReservationDeleted { name: Arc::clone(&reservation.name) });
     let holds = !reservation.has(Flag::NoHoldJobsAfter);
     let jobs = ctx.cluster().jobs();
-    let active = jobs.active().filter(|_| !holds);
+    let runs = |job: &&Job| matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_));
+    let active = jobs.active().filter(|job| !holds && runs(job));
     let waits = |job: &&Job| job.spec.reservations().any(|name| *name == *reservation.name);
     let concerned: Vec<JobId> = jobs.pending().chain(active).filter(waits).map(|job| job.id).collect();
     for job in concerned {

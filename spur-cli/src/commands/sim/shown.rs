@@ -88,8 +88,8 @@ fn numbered<W: Watch>(world: &World<W>, words: &[String]) -> Vec<String> {
             return list(word);
         }
         is_list = ["-j", "--job", "--jobs"].contains(&&**word);
-        let glued = ["--jobs=", "--job=", "-j"].into_iter().filter(|_| !is_list);
-        let glued = glued.filter_map(|option| Some((option, word.strip_prefix(option)?))).next();
+        let mut options = ["--jobs=", "--job=", "-j"].into_iter().filter(|_| !is_list);
+        let glued = options.find_map(|option| Some((option, word.strip_prefix(option)?)));
         glued.map_or_else(|| word.clone(), |(option, names)| format!("{option}{}", list(names)))
     });
     words.collect()

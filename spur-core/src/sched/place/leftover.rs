@@ -49,7 +49,10 @@ pub(crate) fn least_left(
         [share] => exchange.single(share),
         _ => exchange.several(&placement.shares),
     };
-    shares.map_or(placement.clone(), |shares| moved(view, placement, shares))
+    match shares {
+        Some(shares) => moved(view, placement, shares),
+        None => placement,
+    }
 }
 
 /// A placement with other nodes of equally many slots.

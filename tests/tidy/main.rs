@@ -38,8 +38,10 @@ const PLANNER: [&str; 21] = [
 /// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
 /// The rooms in which nodes are chosen, from the bottom up.
-const PLACE: [&str; 10] =
-    ["answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "dispatch", "explain"];
+const PLACE: [&str; 11] = [
+    "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover", "dispatch",
+    "explain",
+];
 
 /// Modules of spurd, from the bottom up: each may use those before it.
 const SPURD: [&str; 6] = ["node", "spool", "launcher", "assemble", "owner", "rpc"];

@@ -422,6 +422,7 @@ fn waiting(
     message.reason_detail = detail;
     if pending.hold.is_some() {
         message.priority = 0;
+        begins(job, pending, now, message);
         return;
     }
     if message.priority == 0 {
@@ -432,11 +433,8 @@ fn waiting(
         message.start_is_planned = true;
         let end = job.spec.time_limit.end(start);
         message.end_time = (!end.is_never()).then_some(end.0);
-    } else if let Some(begin) = pending.not_before.filter(|begin| *begin > now) {
-        // As Slurm has it: the earliest that it can be.
-        message.start_time = Some(begin.0);
-        let end = job.spec.time_limit.end(begin);
-        message.end_time = (!end.is_never()).then_some(end.0);
+    } else {
+        begins(job, pending, now, message);
     }
     let nominated = job.nomination();
     let nodes = match (nominated, planned) {
@@ -476,6 +474,14 @@ fn reason(
     planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.sentence(date)))
 }
 
+/// The start of a job that begins later, held or not: the earliest that there can be, as in Slurm.
+fn begins(job: &Job, pending: &Pending, now: Time, message: &mut v1::Job) {
+    let Some(begin) = pending.not_before.filter(|begin| *begin > now) else { return };
+    message.start_time = Some(begin.0);
+    let end = job.spec.time_limit.end(begin);
+    message.end_time = (!end.is_never()).then_some(end.0);
+}
+
 /// What a job that started holds or held.
 fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) {
     let names = || cluster.names_of(alloc.nodes.iter().map(|part| part.node));
@@ -484,7 +490,8 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.last_sched_eval = Some(started.0);
     message.priority = alloc.why.priority;
     message.partition = alloc.partition.to_string();
-    if let Some(reservation) = &alloc.reservation {
+    // As in Slurm, a job that asked for several reservations shows all of them; one that asked for none shows its own.
+    if let Some(reservation) = alloc.reservation.as_ref().filter(|_| message.reservation.is_empty()) {
         message.reservation = reservation.to_string();
     }
     message.nodes = HostList::from_names(names()).to_string();

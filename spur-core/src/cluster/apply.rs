@@ -66,14 +66,19 @@ impl Cluster {
             | Event::JournalDoubted { .. }
             | Event::ClockSet { .. } => {
                 self.apply_to_lineage(&entry.event, entry.epoch, at);
+                if matches!(entry.event, Event::ReignBegun { .. }) {
+                    self.await_nodes();
+                }
             }
             Event::NodeRegistered { node, registration, stale, foreign, last_job } => {
                 self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
+                self.await_no_more(*node);
                 self.put_in_service(*node, at, |node| register(node, registration, stale, foreign, at));
             }
             Event::ForeignDropped { node } => self.change_node(*node, drop_foreign),
             Event::NodeCleaned { node, attempt } => self.change_node(*node, |node| clean(node, *attempt)),
             Event::NodeDowned { node, reason, silent, by } => {
+                self.await_no_more(*node);
                 self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
             }
             Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),

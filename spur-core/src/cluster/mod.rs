@@ -22,6 +22,7 @@ mod policy;
 mod reserve;
 pub mod snapshot;
 mod suspend;
+mod unheard;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,9 @@ pub struct Cluster {
     nodes: Vec<Node>,
     /// Nodes to whose hosts something is done.
     powered: BTreeSet<NodeId>,
+    /// Nodes that were in service when the current controller opened the journal, and have neither registered nor been
+    /// taken down since.
+    unheard: BTreeSet<NodeId>,
     names: BTreeMap<Arc<str>, NodeId>,
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::effect::Effect;
+use super::handle::reservation;
 use super::{Ctx, mail, tasks};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
@@ -247,6 +248,7 @@ pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
         ctx.effect(mail);
     }
     ctx.emit(Event::JobRequeued { job: id, not_before, hold });
+    reservation::requeued(ctx, id);
 }
 
 /// Ends a job, and with it those that waited for something it will now never do and asked to be ended then: one after

@@ -295,6 +295,7 @@ impl Work {
                 Some(self.owner.journal.submit_blocking(batch)?)
             }
         };
+        self.owner.disk_space.measure_again();
         self.owner.outbox.put(commit, held);
         let cluster = &self.owner.cluster;
         let next =

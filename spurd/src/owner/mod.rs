@@ -19,6 +19,7 @@ use spur_core::model::program;
 use spur_core::text::signal::Signal;
 use spur_proto::keys::Keyring;
 use spur_proto::program::{SiteProgram, matching};
+use spur_proto::v1::node_message::Message as Up;
 use spur_proto::{convert, v1};
 use step_wire::attempt::StepAttempt;
 use step_wire::message::{Request, SignalScope};
@@ -62,7 +63,7 @@ pub(crate) enum Message {
     /// The controller orders something.
     Order(Box<v1::order::Order>),
     /// A stream to the controller is open; what is sent to `uplink` goes up. Answers what the node holds.
-    Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Vec<v1::HeldAttempt>> },
+    Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Holdings> },
     /// A client launches a step.
     LaunchStep { prepared: Box<Prepared>, issued_ms: i64, answer: LaunchAnswer },
     /// A client looks for a live step.
@@ -71,6 +72,13 @@ pub(crate) enum Message {
     Told(Input),
     /// The configuration was read again.
     Settings(Arc<Settings>, Arc<NodeFacts>),
+}
+
+/// What a registration says of attempts.
+pub(crate) struct Holdings {
+    pub(crate) attempts: Vec<v1::HeldAttempt>,
+    /// Reports that no controller has acknowledged, oldest first.
+    pub(crate) reports: Vec<v1::Report>,
 }
 
 /// What the owner works with.
@@ -231,17 +239,18 @@ impl Owner {
         self.carry_out(effects);
     }
 
-    fn connected(
-        &mut self,
-        uplink: mpsc::UnboundedSender<v1::NodeMessage>,
-        held: oneshot::Sender<Vec<v1::HeldAttempt>>,
-    ) {
-        if held.send(self.compute.held().map(report::held).collect()).is_err() {
+    fn connected(&mut self, uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Holdings>) {
+        let outstanding = self.compute.outstanding();
+        let reports: Vec<v1::Report> =
+            outstanding.map(|(id, attempt, said)| report::wire(id, attempt, said)).collect();
+        let attempts = self.compute.held().map(report::held).collect();
+        if held.send(Holdings { attempts, reports: reports.clone() }).is_err() {
             return;
         }
-        for (id, attempt, said) in self.compute.outstanding() {
-            // If the stream is gone already, the next one gets them all.
-            let _ = uplink.send(report::report(id, attempt, said));
+        for told in reports {
+            // A controller of an earlier release does not look for reports in the registration. If the stream is gone
+            // already, the next one gets them all.
+            let _ = uplink.send(report::message(Up::Report(told)));
         }
         self.uplink = Some(uplink);
     }

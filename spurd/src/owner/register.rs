@@ -28,7 +28,7 @@ use tonic::Streaming;
 use crate::clock::ControllerClock;
 use crate::node::health::StandingWanted;
 use crate::node::inventory::{Inventory, Kernel};
-use crate::owner::Message;
+use crate::owner::{Holdings, Message};
 use crate::owner::report;
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
@@ -241,7 +241,8 @@ impl Registrar {
         }))
     }
 
-    fn hello(&self, settings: &Settings, attempts: Vec<v1::HeldAttempt>) -> v1::Hello {
+    fn hello(&self, settings: &Settings, holdings: Holdings) -> v1::Hello {
+        let Holdings { attempts, reports } = holdings;
         let uname = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let shape: NodeShape = settings.overrides.shape(&self.inventory);
@@ -264,6 +265,7 @@ impl Registrar {
             boot_time,
             started_time: self.started,
             attempts,
+            reports,
             topology: settings.overrides.topology.clone(),
             instance: self.instance.clone(),
             history: allegiance.history.map_or_else(Bytes::new, |history| history.0.to_vec().into()),

@@ -24,8 +24,13 @@ pub(crate) fn step_usage(step: StepAttempt, used: Used) -> v1::StepUsage {
     }
 }
 
-/// A report with its number.
+/// A report with its number, as a message of the stream.
 pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMessage {
+    message(v1::node_message::Message::Report(wire(id, attempt, report)))
+}
+
+/// A report with its number.
+pub(crate) fn wire(id: u64, attempt: Attempt, report: &Report) -> v1::Report {
     use v1::report::Report as Wire;
     let report = match report {
         Report::BatchEnded { end, lost, done } => Wire::BatchEnded(v1::BatchEnded {
@@ -53,8 +58,7 @@ pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMess
             Wire::NodeDone(v1::NodeDone { epilog_error: epilog_error.clone().unwrap_or_default() })
         }
     };
-    let report = v1::Report { id, attempt: Some(wire_attempt(attempt)), report: Some(report) };
-    message(v1::node_message::Message::Report(report))
+    v1::Report { id, attempt: Some(wire_attempt(attempt)), report: Some(report) }
 }
 
 pub(crate) fn message(message: v1::node_message::Message) -> v1::NodeMessage {

@@ -74,14 +74,14 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let jobs = hold::check_failed(ctx.cluster(), job)?;
             Ok(hold::enact_failed(ctx, jobs))
         }
-        Input::Registered { name, registration, held, seen, connection } => {
+        Input::Registered { name, registration, held, reports, seen, connection } => {
             let adopted = match history::examine(ctx.cluster(), &name, &seen)? {
                 history::Standing::Own => None,
                 history::Standing::Adopted => Some(seen.last_job),
                 history::Standing::Later { why, last_job } => return Ok(history::doubt(ctx, why, last_job)),
             };
             let decision = register::check(ctx.cluster(), &name, registration, &held, adopted)?;
-            Ok(register::enact(ctx, decision, connection))
+            Ok(register::enact(ctx, decision, connection, reports))
         }
         Input::Report { node, id, attempt, report } => {
             let decision = report::check(ctx.cluster(), node, attempt, report);

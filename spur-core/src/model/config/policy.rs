@@ -219,8 +219,10 @@ pub enum Order {
     Wfp3,
     /// UNICEP.
     Unicep,
-    /// F4.
+    /// F4 of Carastan-Santos and de Camargo.
     F4,
+    /// F1 of Carastan-Santos and de Camargo.
+    F1,
 }
 
 /// `[scheduler] predict`: the run time a plan counts with.

@@ -158,7 +158,8 @@ fn gather(
         .collect();
     let (most, mut sets) = (usize::try_from(base.near[at]).unwrap_or(usize::MAX), 0);
     for size in 1..=most {
-        if size == most && rest.is_empty() {
+        // Nodes that are in no domain of the layer are in no set, and count for it all the same.
+        if size == most && rest.is_empty() || size > units.len() {
             break;
         }
         let mut best: Option<JointPlacement> = None;
@@ -198,10 +199,10 @@ fn next_choice(chosen: &mut [usize], count: usize) -> bool {
     true
 }
 
-/// The positions of each unit of a layer: of its domains, or of one node each.
+/// The positions of each unit of a layer: of its domains, or of one node each, those that are in no domain included.
 fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
     if layer == Layer::NODE {
-        return (0..fabric.wired()).map(|index| index..index + 1).collect();
+        return (0..fabric.len()).map(|index| index..index + 1).collect();
     }
     fabric.domains_covering(layer).into_iter().map(|id| fabric.domain(id).range()).collect()
 }

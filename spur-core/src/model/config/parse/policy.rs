@@ -114,6 +114,7 @@ pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> Schedu
             ("saf", Order::Saf),
             ("wfp3", Order::Wfp3),
             ("unicep", Order::Unicep),
+            ("f1", Order::F1),
             ("f4", Order::F4),
         ]),
         policy.predict => section.choice("predict", &[

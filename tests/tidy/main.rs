@@ -38,8 +38,10 @@ const PLANNER: [&str; 21] = [
 /// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
 /// The rooms in which nodes are chosen, from the bottom up.
-const PLACE: [&str; 10] =
-    ["answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "dispatch", "explain"];
+const PLACE: [&str; 10] = [
+    "budget", "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "dispatch",
+    "explain",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()

@@ -133,7 +133,8 @@ fn command_of(
     clock::read(ctx.cluster().clock(), &mut command);
     match command {
         Command::Submit(submission) => {
-            let decision = submit::check(ctx.cluster(), ctx.now(), caller, *submission)?;
+            let decision = submit::check(ctx.cluster(), ctx.now(), caller, ctx.feasibility(), *submission)?;
+            decided(ctx)?;
             Ok(submit::enact(ctx, decision))
         }
         Command::Cancel { jobs } => {
@@ -172,7 +173,9 @@ fn command_of(
             Ok(top::enact(ctx, decision))
         }
         Command::UpdateJob { job, changes } => {
-            let decision = update_job::check(ctx.cluster(), ctx.now(), caller, &job, &changes)?;
+            let decision =
+                update_job::check(ctx.cluster(), ctx.now(), caller, ctx.feasibility(), &job, &changes)?;
+            decided(ctx)?;
             Ok(update_job::enact(ctx, decision))
         }
         Command::CreateStep { job, step } => {
@@ -225,6 +228,11 @@ fn command_of(
             Ok(reconfigure::enact(ctx, decision))
         }
     }
+}
+
+/// Refuses what was judged as far as it could be, while some question is open.
+fn decided(ctx: &Ctx<'_>) -> Result<(), Reject> {
+    if ctx.feasibility().is_open() { Err(Reject::Undecided) } else { Ok(()) }
 }
 
 fn end_allocation(ctx: &mut Ctx<'_>, caller: &Caller, job: JobId, exit: ExitCode) -> Result<Reply, Reject> {

@@ -43,8 +43,9 @@ pub(super) fn judge(
     licenses_together(inventory, specs)?;
     // Whom limits keep waiting is judged as he will be once they are raised.
     let judge = Judge::new(inventory);
+    let is_whole = budget.is_none();
     let budget = budget.cloned().unwrap_or(judge.budget.clone());
-    let judge = judge.within(&budget);
+    let judge = Judge { accepts_cut: is_whole, ..judge.within(&budget) };
     let over: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
     let limits = over.is_empty();
     let parts = specs.iter().map(|spec| prepared(inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;

@@ -38,8 +38,8 @@ const PLANNER: [&str; 21] = [
 /// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
 /// The rooms in which nodes are chosen, from the bottom up.
-const PLACE: [&str; 11] = [
-    "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover", "dispatch",
+const PLACE: [&str; 12] = [
+    "budget", "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover", "dispatch",
     "explain",
 ];
 

@@ -46,6 +46,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::TooManyJobs(_)
         | Reject::PartitionUnavailable(_)
         | Reject::Stale(_)
+        | Reject::Undecided
         | Reject::OldCopy(_)
         | Reject::KeptByHost { .. }
         | Reject::ForeignNode { .. } => Code::FailedPrecondition,

@@ -30,6 +30,8 @@ pub struct Jobs {
     claims: BTreeSet<JobId>,
     /// Active jobs that hold licenses.
     licensed: BTreeSet<JobId>,
+    /// How many of each license they hold together.
+    held_licenses: BTreeMap<Box<str>, u64>,
     /// Running jobs that lost nodes, in the places of which there are no others.
     short: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
@@ -200,6 +202,12 @@ impl Jobs {
         self.licensed.iter().filter_map(|id| self.get(*id))
     }
 
+    /// How many of a license jobs hold.
+    #[must_use]
+    pub fn held_of_license(&self, name: &str) -> u64 {
+        self.held_licenses.get(name).copied().unwrap_or(0)
+    }
+
     /// Finished jobs, the longest finished first, with the time they ended.
     pub fn ended(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ended.iter().copied()
@@ -345,11 +353,13 @@ impl Jobs {
         let was_hopeless = hopeless(job);
         let waited_for = job.waits_for.clone();
         let was_named = Named::of(job);
+        count_licenses(&mut self.held_licenses, job, false);
         count(&mut self.arrays, &mut self.unrecorded, job, false);
         count_users(&mut self.users, job, false);
         change(job);
         count(&mut self.arrays, &mut self.unrecorded, job, true);
         count_users(&mut self.users, job, true);
+        count_licenses(&mut self.held_licenses, job, true);
         let is_named = Named::of(job);
         if was_named != is_named {
             was_named.iter().for_each(|named| self.dependents.index_name(named, false));
@@ -380,6 +390,7 @@ impl Jobs {
     fn index(&mut self, job: &Job, present: bool) {
         count(&mut self.arrays, &mut self.unrecorded, job, present);
         count_users(&mut self.users, job, present);
+        count_licenses(&mut self.held_licenses, job, present);
         self.shelve(job.id, shelf(job), present);
         self.license(job.id, present && licensed(job));
         self.schedule(job.id, due(job), present);
@@ -429,6 +440,20 @@ impl Jobs {
 fn licensed(job: &Job) -> bool {
     let wants = job.spec.extra.as_ref().is_some_and(|extra| !extra.licenses.is_empty());
     wants && !matches!(job.phase, Phase::Pending(_) | Phase::Ended(_))
+}
+
+/// Counts what a job holds of licenses in or out.
+fn count_licenses(held: &mut BTreeMap<Box<str>, u64>, job: &Job, present: bool) {
+    if !licensed(job) {
+        return;
+    }
+    for (name, count) in job.spec.extra.iter().flat_map(|extra| &extra.licenses) {
+        let all = held.entry(name.clone()).or_default();
+        *all = if present { *all + u64::from(*count) } else { *all - u64::from(*count) };
+        if *all == 0 {
+            held.remove(name);
+        }
+    }
 }
 
 /// Counts a record in or out of the array it belongs to.

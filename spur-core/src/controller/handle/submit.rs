@@ -14,7 +14,7 @@ use crate::model::job::{HetPart, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::model::waits::{MOST_TERMS, MOST_WAITING};
-use crate::sched::feasible;
+use crate::sched::feasible::{self, Feasibility};
 use crate::text::dependency::{DependencyJob, DependencyKind, Join, TaskRef};
 use crate::text::hostlist::HostList;
 use crate::text::memory::MemoryMb;
@@ -34,6 +34,7 @@ pub(super) fn check(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     submission: Submission,
 ) -> Result<Decision, Reject> {
     array(cluster, &submission.spec)?;
@@ -43,7 +44,7 @@ pub(super) fn check(
         return Err(Reject::TooManyJobs(most));
     }
     if !submission.rest.is_empty() {
-        return check_het(cluster, now, caller, submission);
+        return check_het(cluster, now, caller, feasibility, submission);
     }
     let mut submission = submission;
     let counted = count_nodes(&mut submission.spec);
@@ -51,7 +52,7 @@ pub(super) fn check(
     let forgotten = without_unknown(cluster, &mut spec);
     dependency(cluster, &spec)?;
     let told = counted.into_iter().chain(more).chain(forgotten);
-    let warnings = told.chain(judge(cluster, now, caller, &spec)?).collect();
+    let warnings = told.chain(judge(cluster, now, caller, feasibility, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -60,6 +61,7 @@ fn check_het(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     mut first: Submission,
 ) -> Result<Decision, Reject> {
     let rest = std::mem::take(&mut first.rest);
@@ -87,7 +89,8 @@ fn check_het(
             let mut spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
             let forgotten = without_unknown(cluster, &mut spec);
             dependency(cluster, &spec)?;
-            let told = forgotten.into_iter().chain(judge(cluster, now, caller, &spec)?).collect::<Vec<_>>();
+            let judged = judge(cluster, now, caller, feasibility, &spec)?;
+            let told = forgotten.into_iter().chain(judged).collect::<Vec<_>>();
             Ok((told, more, spec))
         });
         let (told, more, spec) = judged.map_err(|reject| reject.of_component(offset))?;
@@ -96,13 +99,19 @@ fn check_het(
         );
         specs.push(Arc::new(spec));
     }
-    warnings.extend(together(cluster, &specs)?);
+    warnings.extend(together(cluster, feasibility, &specs)?);
     Ok(Decision { specs, warnings })
 }
 
-/// Whether the components of a het job could ever run at once; what its user should know if they could.
-pub(super) fn together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Reject> {
-    feasible::check_together(cluster, specs).map_err(refusal)
+/// Whether the components of a het job could ever run at once; what its user should know if they could. Nothing where that is
+/// not decided yet.
+pub(super) fn together(
+    cluster: &Cluster,
+    feasibility: &Feasibility,
+    specs: &[Arc<JobSpec>],
+) -> Result<Vec<String>, Reject> {
+    let answer = feasibility.check_together(cluster, specs);
+    answer.map_or_else(|| Ok(Vec::new()), |answer| answer.map_err(refusal))
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
@@ -278,6 +287,7 @@ pub(super) fn judge(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     spec: &JobSpec,
 ) -> Result<Vec<String>, Reject> {
     for partition in partitions(cluster, spec)? {
@@ -313,24 +323,26 @@ pub(super) fn judge(
             )));
         }
     }
-    let mut warnings = allowed(cluster, spec)?;
+    let mut warnings = allowed(cluster, feasibility, spec)?;
     warnings.extend(companion(cluster, spec));
     Ok(warnings)
 }
 
 /// Whether the cluster can hold a job, and what its user should know if it can. What only limits forbid that an administrator can
-/// raise waits for that, unless `enforce_part_limits` says otherwise of those of partitions.
-fn allowed(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Reject> {
+/// raise waits for that, unless `enforce_part_limits` says otherwise of those of partitions. Nothing is said of a job where that
+/// is not decided yet.
+fn allowed(cluster: &Cluster, feasibility: &Feasibility, spec: &JobSpec) -> Result<Vec<String>, Reject> {
     let enforce = cluster.policy().jobs.enforce_part_limits;
     if enforce == EnforcePartLimits::All && spec.partitions.len() > 1 {
         for partition in &spec.partitions {
             let alone = JobSpec { partitions: [Arc::clone(partition)].into(), ..spec.clone() };
-            allowed(cluster, &alone)?;
+            allowed(cluster, feasibility, &alone)?;
         }
     }
-    let refused = match feasible::check(cluster, spec) {
-        Ok(warnings) => return Ok(warnings),
-        Err(refused) => refused,
+    let refused = match feasibility.check(cluster, spec) {
+        None => return Ok(Vec::new()),
+        Some(Ok(warnings)) => return Ok(warnings),
+        Some(Err(refused)) => refused,
     };
     match refused.waits {
         Some(reason) if enforce == EnforcePartLimits::No || !is_partitions(reason) => {

@@ -12,6 +12,7 @@
 
 mod answer;
 mod ask;
+mod budget;
 mod dispatch;
 mod explain;
 mod flat;
@@ -31,6 +32,7 @@ pub use ask::{
     Ask, AskError, BlockRule, Frame, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy, Wish,
     resolve, strategy, wished_features,
 };
+pub use budget::SharedBudget;
 pub use dispatch::place;
 pub use explain::{Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};
 pub(crate) use leftover::least_left;

@@ -26,7 +26,7 @@ use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::gather::HetGather;
 
 use super::inventory::Inventory;
-use super::place::{Ask, Placement, layer_named};
+use super::place::{Ask, Placement, SharedBudget, layer_named};
 use super::request::{Need, Part};
 use search::{JointPlacement, JointSearch};
 
@@ -96,8 +96,8 @@ impl Nearness {
 }
 
 /// Places all members, whose rooms are those of one moment. `near` is about the fabric of all of them; where it says
-/// nothing, each may be on a fabric of its own. `budget` bounds
-/// the search, in positions looked at; what is left of it stays there.
+/// nothing, each may be on a fabric of its own. `budget` bounds the search, in positions looked at; what is left of it stays
+/// there. `shared` is what this search and others may take together.
 ///
 /// # Errors
 /// There is no way now; the flag says whether that is certain.
@@ -106,9 +106,9 @@ pub(super) fn place_together(
     rooms: &mut Rooms,
     members: &[Member<'_>],
     near: &Nearness,
-    budget: &mut u64,
+    (budget, shared): (&mut u64, Option<&SharedBudget>),
 ) -> Result<Vec<Seat>, bool> {
-    let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), *budget);
+    let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), (*budget, shared));
     let is_any = near.must.is_some() || !near.prefer.is_empty();
     let fabric = members.first().filter(|_| is_any).map(|first| &first.eligible.fabric);
     let found = match (near.must, fabric) {

@@ -39,8 +39,8 @@ const PLANNER: [&str; 21] = [
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
 /// The rooms in which nodes are chosen, from the bottom up.
 const PLACE: [&str; 12] = [
-    "budget", "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover", "dispatch",
-    "explain",
+    "budget", "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover",
+    "dispatch", "explain",
 ];
 
 /// Modules of spurd, from the bottom up: each may use those before it.

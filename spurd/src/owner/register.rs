@@ -28,8 +28,8 @@ use tonic::Streaming;
 use crate::clock::ControllerClock;
 use crate::node::health::StandingWanted;
 use crate::node::inventory::{Inventory, Kernel};
-use crate::owner::{Holdings, Message};
 use crate::owner::report;
+use crate::owner::{Holdings, Message};
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
 

@@ -154,9 +154,8 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
         }
         Command::Top { jobs } => run(ctx, |all| top::check(all, now, caller, &jobs), top::enact),
         Command::UpdateJob { job, changes } => {
-            let check = |all: &_, feasibility: &_| {
-                update_job::check(all, now, caller, feasibility, &job, &changes)
-            };
+            let check =
+                |all: &_, feasibility: &_| update_job::check(all, now, caller, feasibility, &job, &changes);
             judge(ctx, check, update_job::enact)
         }
         Command::CreateStep { job, step } => {

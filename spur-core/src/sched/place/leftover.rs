@@ -39,7 +39,7 @@ pub(crate) fn least_left(
     }
     let problem = match is_flat {
         true => None,
-        false => match Problem::framed(view, ask, nodes, &Meter::new(ask.budget)) {
+        false => match Problem::framed(view, ask, nodes, &Meter::of(view, ask)) {
             Some(problem) => Some(problem),
             None => return placement,
         },

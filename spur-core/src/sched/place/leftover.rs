@@ -17,12 +17,7 @@ use super::slots::View;
 /// node goes to any leaf, where what is left in the node comes before what is left above; of a larger job every leaf keeps
 /// its share.
 #[must_use]
-pub(crate) fn least_left(
-    view: &View<'_>,
-    ask: &Ask,
-    placement: Placement,
-    free: &dyn Fn(Pos) -> u64,
-) -> Placement {
+pub fn least_left(view: &View<'_>, ask: &Ask, placement: Placement, free: &dyn Fn(Pos) -> u64) -> Placement {
     let is_bound = ask.contiguous
         || ask.adjacent.is_some()
         || ask.segment.is_some()

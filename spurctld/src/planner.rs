@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use spur_core::cluster::{Cluster, Entry, Event, Subject};
+use spur_core::cluster::{Cluster, Entry, Event, Scope};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
@@ -467,10 +467,10 @@ fn news(event: &Event) -> News {
         | Event::JobEnding { .. } => News::Order,
         // Every start in a reservation that replaces nodes brings one; a start that it prevents is refused.
         Event::ReservationUpdated { .. } => News::Room,
-        _ => match event.subject() {
-            Subject::Journal | Subject::Node { .. } | Subject::Layout | Subject::Reservation => News::Ground,
-            Subject::Queue(_) | Subject::Resources(_) => News::Room,
-            Subject::Progress(_) => News::Nothing,
+        _ => match event.scope() {
+            Scope::Journal | Scope::Node { .. } | Scope::Layout | Scope::Reservation => News::Ground,
+            Scope::Queue(_) | Scope::Resources(_) => News::Room,
+            Scope::Progress(_) => News::Nothing,
         },
     }
 }

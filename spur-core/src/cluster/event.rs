@@ -506,7 +506,7 @@ pub enum Event {
 impl Event {
     /// The jobs that the event is about, the record that tasks leave first.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.split().map(|(from, _)| from).into_iter().chain(self.subject().jobs().iter().copied())
+        self.split().map(|(from, _)| from).into_iter().chain(self.scope().jobs().iter().copied())
     }
 
     /// The record that tasks of an array were in, and the one of their own that they have got.
@@ -522,20 +522,20 @@ impl Event {
     /// The part of the cluster that the event changes. Readers that treat a few events in their own way ask here what
     /// all others mean to them, so a new event is classified in this match alone.
     #[must_use]
-    pub fn subject(&self) -> Subject<'_> {
+    pub fn scope(&self) -> Scope<'_> {
         match self {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
-            | Event::ClockSet { .. } => Subject::Journal,
+            | Event::ClockSet { .. } => Scope::Journal,
             Event::JobSubmitted { job, .. }
             | Event::JobUpdated { job, .. }
             | Event::JobHeld { job, .. }
             | Event::JobReleased { job }
             | Event::TasksSplit { job, .. }
             | Event::JobEnded { job, .. }
-            | Event::JobRequeued { job, .. } => Subject::Queue(std::slice::from_ref(job)),
-            Event::HetJobSubmitted { jobs, .. } => Subject::Queue(jobs),
+            | Event::JobRequeued { job, .. } => Scope::Queue(std::slice::from_ref(job)),
+            Event::HetJobSubmitted { jobs, .. } => Scope::Queue(jobs),
             Event::JobNominated { job, .. }
             | Event::NominationDropped { job }
             | Event::JobPreempted { job, .. }
@@ -547,7 +547,7 @@ impl Event {
             | Event::JobNodeLost { job, .. }
             | Event::JobNodesReplaced { job, .. }
             | Event::JobEnding { job, .. }
-            | Event::NodeReleased { job, .. } => Subject::Resources(std::slice::from_ref(job)),
+            | Event::NodeReleased { job, .. } => Scope::Resources(std::slice::from_ref(job)),
             Event::StartPromised { job, .. }
             | Event::PrologEnded { job }
             | Event::EpilogEnded { job }
@@ -557,8 +557,8 @@ impl Event {
             | Event::StepStarted { job, .. }
             | Event::StepCancelled { job, .. }
             | Event::StepNodeEnded { job, .. }
-            | Event::BatchEnded { job, .. } => Subject::Progress(std::slice::from_ref(job)),
-            Event::JobsForgotten { jobs, .. } => Subject::Progress(jobs),
+            | Event::BatchEnded { job, .. } => Scope::Progress(std::slice::from_ref(job)),
+            Event::JobsForgotten { jobs, .. } => Scope::Progress(jobs),
             Event::NodeRegistered { node, .. }
             | Event::ForeignDropped { node }
             | Event::NodeCleaned { node, .. }
@@ -566,25 +566,25 @@ impl Event {
             | Event::NodeDrained { node, .. }
             | Event::NodeResumed { node }
             | Event::NodeMended { node }
-            | Event::NodeUpdated { node, .. } => Subject::Node { node: *node, jobs: &[] },
-            Event::PowerChanged { node, jobs, .. } => Subject::Node { node: *node, jobs },
+            | Event::NodeUpdated { node, .. } => Scope::Node { node: *node, jobs: &[] },
+            Event::PowerChanged { node, jobs, .. } => Scope::Node { node: *node, jobs },
             Event::PolicyChanged { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
             | Event::NodesMoved { .. }
             | Event::PartitionSet { .. }
             | Event::PartitionEdited { .. }
-            | Event::PartitionDeleted { .. } => Subject::Layout,
+            | Event::PartitionDeleted { .. } => Scope::Layout,
             Event::ReservationCreated { .. }
             | Event::ReservationUpdated { .. }
-            | Event::ReservationDeleted { .. } => Subject::Reservation,
+            | Event::ReservationDeleted { .. } => Scope::Reservation,
         }
     }
 }
 
 /// The part of the cluster that an event changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject<'e> {
+pub enum Scope<'e> {
     /// The journal: its history, its controller, its clock.
     Journal,
     /// The requests of jobs, or whether these jobs wait for resources.
@@ -606,15 +606,15 @@ pub enum Subject<'e> {
     Reservation,
 }
 
-impl<'e> Subject<'e> {
+impl<'e> Scope<'e> {
     /// The jobs that the event names.
     fn jobs(self) -> &'e [JobId] {
         match self {
-            Subject::Queue(jobs)
-            | Subject::Resources(jobs)
-            | Subject::Progress(jobs)
-            | Subject::Node { jobs, .. } => jobs,
-            Subject::Journal | Subject::Layout | Subject::Reservation => &[],
+            Scope::Queue(jobs)
+            | Scope::Resources(jobs)
+            | Scope::Progress(jobs)
+            | Scope::Node { jobs, .. } => jobs,
+            Scope::Journal | Scope::Layout | Scope::Reservation => &[],
         }
     }
 }

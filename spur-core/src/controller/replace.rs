@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Ctx;
 use super::handle::start;
-use crate::cluster::{Cluster, Event, Node, Subject};
+use crate::cluster::{Cluster, Event, Node, Scope};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::StartPart;
 use crate::sched::replace;
@@ -76,13 +76,11 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::NominationDropped { .. }
         | Event::TasksSplit { .. }
         | Event::JobSuspended { .. } => News::Any,
-        _ => match event.subject() {
-            Subject::Node { node, .. } => News::Node(node),
-            Subject::Layout | Subject::Reservation => News::Any,
+        _ => match event.scope() {
+            Scope::Node { node, .. } => News::Node(node),
+            Scope::Layout | Scope::Reservation => News::Any,
             // The other events of jobs take nodes, or leave them as they are.
-            Subject::Journal | Subject::Queue(_) | Subject::Resources(_) | Subject::Progress(_) => {
-                News::Nothing
-            }
+            Scope::Journal | Scope::Queue(_) | Scope::Resources(_) | Scope::Progress(_) => News::Nothing,
         },
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Ctx;
-use crate::cluster::{Event, Subject};
+use crate::cluster::{Event, Scope};
 use crate::model::reservation::Reservation;
 use crate::sched::site;
 
@@ -28,8 +28,8 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
 /// Whether a node may have gone out of service or returned, may have been allocated or released, or may have entered or
 /// left a reservation.
 fn bears_on_nodes(event: &Event) -> bool {
-    match event.subject() {
-        Subject::Resources(_) | Subject::Node { .. } | Subject::Layout | Subject::Reservation => true,
-        Subject::Journal | Subject::Queue(_) | Subject::Progress(_) => false,
+    match event.scope() {
+        Scope::Resources(_) | Scope::Node { .. } | Scope::Layout | Scope::Reservation => true,
+        Scope::Journal | Scope::Queue(_) | Scope::Progress(_) => false,
     }
 }

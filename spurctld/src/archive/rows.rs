@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spur_core::cluster::{Cluster, Entry, Event, Subject};
+use spur_core::cluster::{Cluster, Entry, Event, Scope};
 use spur_core::id::{Attempt, JobId, NodeId, StepId};
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
@@ -144,11 +144,11 @@ impl Rows {
             | Event::JobRecalled { .. }
             | Event::CpusReturned { .. }
             | Event::NodeReleased { .. } => {}
-            _ => match entry.event.subject() {
-                Subject::Queue(_) | Subject::Resources(_) | Subject::Node { .. } => {
+            _ => match entry.event.scope() {
+                Scope::Queue(_) | Scope::Resources(_) | Scope::Node { .. } => {
                     self.changed.extend(entry.event.jobs());
                 }
-                Subject::Journal | Subject::Progress(_) | Subject::Layout | Subject::Reservation => {}
+                Scope::Journal | Scope::Progress(_) | Scope::Layout | Scope::Reservation => {}
             },
         }
     }

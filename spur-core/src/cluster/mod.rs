@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use arrays::{Array, EndedTasks};
 pub use dependency::Loop;
-pub use event::{Entry, Event, Record, Split, Scope};
+pub use event::{Entry, Event, Record, Scope, Split};
 pub use jobs::Jobs;
 pub use names::Names;
 pub use node::{Node, Past, Specialized, Used};

@@ -54,7 +54,7 @@ def workload(jobs, nodes, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--spur", default="target/release/spur")
+    parser.add_argument("--spur", default="target/dist/spur")
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=2_000, help="jobs more in the longer run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of which the least counts")

@@ -104,7 +104,7 @@ def decided(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--spur", nargs="+", default=["target/release/spur"])
+    parser.add_argument("--spur", nargs="+", default=["target/dist/spur"])
     parser.add_argument("--only", nargs="+", choices=JOBS, default=list(JOBS))
     asked = parser.parse_args()
     print(f"{'workload':<14}{'seconds':>9}{'starts':>8}{'cut':>6}  digest")

@@ -62,7 +62,7 @@ def simulate(spur, trace, procs, options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--spur", default="target/release/spur")
+    parser.add_argument("--spur", default="target/dist/spur")
     parser.add_argument("--only", choices=sorted(MACHINES))
     parser.add_argument("--published-only", action="store_true", help="only schedulers with waits for each job")
     args = parser.parse_args()

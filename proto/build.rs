@@ -1,7 +1,11 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
+use std::path::Path;
+
+use prost::Message;
+
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 19] = [
+const SHOWN: [&str; 20] = [
     "AllocatedNodes",
     "CoreAsk",
     "Job",
@@ -21,6 +25,7 @@ const SHOWN: [&str; 19] = [
     "GetStatisticsResponse",
     "Cycles",
     "RequestCount",
+    "Stretch",
 ];
 
 /// Keys under which Slurm's users look for these fields.
@@ -46,7 +51,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=spur");
     let files = ["controller", "agent", "step", "identity"].map(|name| format!("spur/v1/{name}.proto"));
     let descriptors = protox::compile(files, ["."])?;
-    let mut config = tonic_prost_build::configure().bytes(".");
+    let written = Path::new(&std::env::var("OUT_DIR")?).join("spur.bin");
+    std::fs::write(written, descriptors.encode_to_vec())?;
+    let mut config = tonic_prost_build::configure().bytes(".").codec_path("crate::codec::BoundedCodec");
     for message in SHOWN {
         config = config
             .type_attribute(message, "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]");

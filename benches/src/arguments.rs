@@ -57,6 +57,8 @@ pub(crate) enum Verb {
     Stream,
     /// Nodes that end every job at once, or never, until killed.
     Nodes,
+    /// The heaviest requests of one user, one kind after another, and what they cost another user.
+    Heaviest,
     /// Waits until so many jobs have left the queue.
     Ended,
 }

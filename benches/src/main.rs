@@ -2,8 +2,11 @@
 
 mod arguments;
 mod beside;
+mod heaviest;
 mod jobs;
 mod nodes;
+#[path = "../../spurctld/tests/controller/requests.rs"]
+mod requests;
 mod submit;
 mod target;
 
@@ -18,6 +21,7 @@ async fn main() -> anyhow::Result<()> {
         Verb::Submit => submit::calls(&target, &arguments).await,
         Verb::Stream => submit::streams(&target, &arguments).await,
         Verb::Nodes => nodes::run(target, &arguments).await,
+        Verb::Heaviest => heaviest::run(&target).await,
         Verb::Ended => submit::wait_until_ended(&target).await,
     }
 }

@@ -9,6 +9,7 @@ use spur_proto::channel::Dialer;
 use spur_proto::client::Introduction;
 use spur_proto::keys::{ClusterKeys, Role};
 use spur_proto::v1::TokenClaims;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
 use crate::arguments::Arguments;
@@ -44,18 +45,31 @@ impl Target {
         Ok(dialer.connect(&self.address).await?)
     }
 
+    /// A connection of its own over which a user asks, whose name is the letter `u` and the number.
+    pub(crate) async fn channel_as(
+        &self,
+        uid: u32,
+    ) -> anyhow::Result<InterceptedService<Channel, Introduction>> {
+        let (user, group) = (format!("u{uid}"), format!("g{uid}"));
+        let claims = TokenClaims { uid, gid: uid, user, group, ..TokenClaims::default() };
+        Ok(InterceptedService::new(self.connect("").await?, self.introduction_of(claims)?))
+    }
+
     /// What every call carries; `node` for a node's.
     pub(crate) fn introduction(&self, node: &str) -> anyhow::Result<Introduction> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let claims = TokenClaims {
+        self.introduction_of(TokenClaims {
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             user: "bench".to_owned(),
             group: "bench".to_owned(),
-            expires: i64::try_from(now.as_secs())? + LIFE,
             node: node.to_owned(),
-            groups: Vec::new(),
-        };
+            ..TokenClaims::default()
+        })
+    }
+
+    fn introduction_of(&self, claims: TokenClaims) -> anyhow::Result<Introduction> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let claims = TokenClaims { expires: i64::try_from(now.as_secs())? + LIFE, ..claims };
         let token = match &self.keys {
             Some(keys) => keys.mint(&claims),
             None => auth::unsigned(&claims),

@@ -139,7 +139,7 @@ def shares(stream, started):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--spur", default="target/release/spur")
+    parser.add_argument("--spur", default="target/dist/spur")
     parser.add_argument("--seeds", type=int, default=3, help="streams to average over")
     parser.add_argument("--gather", help="what every job asks for in `spur sim`, e.g. prefer:leaf")
     args = parser.parse_args()

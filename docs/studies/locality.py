@@ -219,7 +219,7 @@ def show(way, copy, figures):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--spur", default="target/release/spur")
+    parser.add_argument("--spur", default="target/dist/spur")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--copies", type=int, default=0, help="how often to repeat it with moved arrivals")
     parser.add_argument("--relax", default="10", help="how long `relax` insists: minutes, or D-HH:MM:SS")

@@ -78,7 +78,7 @@ def means(title, ratios):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--spur", default="target/release/spur")
+    parser.add_argument("--spur", default="target/dist/spur")
     parser.add_argument("--max-wait", default="5d")
     parser.add_argument("--only", nargs="+", choices=sorted(MACHINES), default=list(MACHINES))
     parser.add_argument("--copies", type=int, default=0, help="jittered copies of each trace")

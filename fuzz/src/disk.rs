@@ -6,8 +6,8 @@ use serde_json::{from_slice, to_vec};
 use spur_core::cluster::Entry;
 use spur_core::cluster::snapshot::Record;
 use spur_core::compute::allegiance::Allegiance;
-use spurd::step::attempt::StepAttempt;
-use spurd::step::record::ExitRecord;
+use step_wire::attempt::StepAttempt;
+use step_wire::record::ExitRecord;
 
 use crate::text_of;
 

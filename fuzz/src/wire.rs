@@ -81,6 +81,7 @@ pub fn nodes(bytes: &[u8]) {
                 name: name.into(),
                 registration: registration.clone().into(),
                 held: agent::held(&hello),
+                reports: agent::reports(&hello).collect(),
                 seen: seen.clone(),
                 connection: 1,
             });

@@ -68,6 +68,7 @@ static START: LazyLock<Cluster> = LazyLock::new(|| {
             name: name.into(),
             registration: registration.into(),
             held: Vec::new(),
+                reports: Vec::new(),
             seen: Seen::default(),
             connection: 0,
         });

@@ -1,8 +1,8 @@
 //! How a request's body comes in: in time, and not more of it at once than there is room for.
 //!
 //! A message that has begun must be there in [`PATIENCE`], as must the first one of a call. Large messages that are on
-//! their way take their room from one store for the whole daemon; who finds it empty waits for others to be done. What
-//! a message is, is read off gRPC's framing: a byte, its length, and itself.
+//! their way take their room from one store for the whole daemon, of which one user may have an eighth. A message that
+//! finds no room waits for others to be done. Small messages count against the share of their user alone. Messages are told apart by gRPC's framing: a byte, the length, the message.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use tower::{Layer, Service};
 use crate::channel::MAX_MESSAGE;
 use crate::listen::{Busy, Complaint, Peer};
 use crate::refusal;
+use crate::shares::Shares;
 
 /// How long a message may take from its first byte to its last, and the first one of a call to begin and end.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,11 +31,15 @@ const SMALL: usize = 64 << 10;
 const UNIT: usize = 1 << 10;
 /// The length of what stands before every message.
 const HEADER: usize = 5;
+/// One user may have the store's room divided by this, and the largest message in any case.
+const SHARES: usize = 8;
 
 /// Watches over the bodies of a server's requests.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     room: Arc<Semaphore>,
+    /// What users may have of the room, in units.
+    users: Shares,
     patience: Duration,
     late: Arc<Complaint>,
 }
@@ -42,7 +47,21 @@ pub struct Arrival {
 impl Arrival {
     /// With room for so many bytes of large messages on their way.
     pub fn new(room: usize) -> Arrival {
-        Arrival { room: Arc::new(Semaphore::new(room / UNIT)), patience: PATIENCE, late: Arc::default() }
+        Arrival {
+            room: Arc::new(Semaphore::new(room / UNIT)),
+            users: Shares::new((room / SHARES).max(MAX_MESSAGE).div_ceil(UNIT)),
+            patience: PATIENCE,
+            late: Arc::default(),
+        }
+    }
+
+    /// What a message of this length needs: room in the share of its user, and in the common store if it is large.
+    fn wanted(&self, user: Option<u32>, length: usize) -> Wanted {
+        Wanted {
+            own: user.map(|uid| self.users.of(uid)),
+            common: (length > SMALL).then(|| Arc::clone(&self.room)),
+            units: u32::try_from(length.min(MAX_MESSAGE).div_ceil(UNIT)).unwrap_or(u32::MAX),
+        }
     }
 
     /// The same with another patience.
@@ -82,7 +101,9 @@ where
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let busy = request.extensions().get::<Peer>().map(Peer::busy);
         let arrival = self.arrival.clone();
-        let answer = self.inner.call(request.map(|body| Body::new(Arriving::new(body, arrival))));
+        let peer = request.extensions().get::<Peer>().cloned();
+        let user = move || peer.as_ref().and_then(Peer::user);
+        let answer = self.inner.call(request.map(|body| Body::new(Arriving::new(body, arrival, user))));
         Box::pin(async move { Ok(answer.await?.map(|inner| Answering { inner, _busy: busy })) })
     }
 }
@@ -124,17 +145,69 @@ struct Arriving {
     /// Runs while something is expected and does not come.
     deadline: Option<Pin<Box<Sleep>>>,
     /// What the message that is on its way may take.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
     /// What has come and waits for room.
     waiting: Option<(Frame<Bytes>, Waiting)>,
+    /// The user that the sender has proved to be. It is asked when room is needed: the proof comes after the head of a
+    /// request.
+    user: Box<dyn Fn() -> Option<u32> + Send>,
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+/// Room for one message.
+struct Room {
+    /// Of its user's share.
+    _own: Option<OwnedSemaphorePermit>,
+    /// Of the common store.
+    _common: Option<OwnedSemaphorePermit>,
+}
+
+/// The room that a message needs.
+struct Wanted {
+    /// The share of its user, if it comes from one.
+    own: Option<Arc<Semaphore>>,
+    /// The common store, for a large message.
+    common: Option<Arc<Semaphore>>,
+    units: u32,
+}
+
+impl Wanted {
+    /// The room, if it is there now.
+    fn take(&self) -> Option<Room> {
+        let take = |store: &Option<Arc<Semaphore>>| {
+            let store = store.as_ref().map(Arc::clone);
+            store.map(|store| store.try_acquire_many_owned(self.units)).transpose().ok()
+        };
+        Some(Room { _own: take(&self.own)?, _common: take(&self.common)? })
+    }
+
+    /// The room, once it is there. A message that waits for the share of its user does not keep others from the common store.
+    async fn wait(self) -> Option<Room> {
+        let own = match self.own {
+            Some(own) => Some(own.acquire_many_owned(self.units).await.ok()?),
+            None => None,
+        };
+        let common = match self.common {
+            Some(common) => Some(common.acquire_many_owned(self.units).await.ok()?),
+            None => None,
+        };
+        Some(Room { _own: own, _common: common })
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Option<Room>> + Send>>;
 
 impl Arriving {
-    fn new(inner: Body, arrival: Arrival) -> Arriving {
-        let messages = Messages::default();
-        Arriving { inner, arrival, messages, expecting: true, deadline: None, room: None, waiting: None }
+    fn new(inner: Body, arrival: Arrival, user: impl Fn() -> Option<u32> + Send + 'static) -> Arriving {
+        Arriving {
+            inner,
+            arrival,
+            messages: Messages::default(),
+            expecting: true,
+            deadline: None,
+            room: None,
+            waiting: None,
+            user: Box::new(user),
+        }
     }
 
     /// What came, or the end of patience.
@@ -156,16 +229,15 @@ impl Arriving {
         }
         let Some(length) = self.messages.under_way() else { return Poll::Ready(Some(Ok(frame))) };
         self.expecting = true;
-        if length <= SMALL || self.room.is_some() {
+        if self.room.is_some() {
             return Poll::Ready(Some(Ok(frame)));
         }
-        let units = u32::try_from(length.min(MAX_MESSAGE).div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let store = Arc::clone(&self.arrival.room);
-        if let Ok(room) = Arc::clone(&store).try_acquire_many_owned(units) {
+        let wanted = self.arrival.wanted((self.user)(), length);
+        if let Some(room) = wanted.take() {
             self.room = Some(room);
             return Poll::Ready(Some(Ok(frame)));
         }
-        let room: Waiting = Box::pin(async move { store.acquire_many_owned(units).await.ok() });
+        let room: Waiting = Box::pin(wanted.wait());
         self.waiting = Some((frame, room));
         self.next(cx)
     }
@@ -289,8 +361,12 @@ mod tests {
     }
 
     fn arriving(arrival: &Arrival, pieces: &[&[u8]]) -> Pin<Box<Arriving>> {
+        arriving_from(None, arrival, pieces)
+    }
+
+    fn arriving_from(user: Option<u32>, arrival: &Arrival, pieces: &[&[u8]]) -> Pin<Box<Arriving>> {
         let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-        Box::pin(Arriving::new(Body::new(Pieces(pieces)), arrival.clone()))
+        Box::pin(Arriving::new(Body::new(Pieces(pieces)), arrival.clone(), move || user))
     }
 
     async fn next(body: &mut Pin<Box<Arriving>>) -> Result<usize, Status> {
@@ -345,5 +421,32 @@ mod tests {
         drop(second);
         next(&mut arriving(&arrival, &[&large[..8]])).await.expect("who is gone takes no room");
         next(&mut arriving(&arrival, &[&message(9)])).await.expect("small ones need none");
+    }
+
+    #[tokio::test]
+    async fn half_sent_messages_of_one_user_leave_room_to_others() {
+        let arrival = Arrival::new(MAX_MESSAGE * 4).with_patience(MOMENT);
+        let largest = message(MAX_MESSAGE);
+        let begin = |user| arriving_from(Some(user), &arrival, &[&largest[..8]]);
+        let mut first = begin(1);
+        next(&mut first).await.unwrap();
+        let mut others: Vec<_> = (0..20).map(|_| begin(1)).collect();
+        for other in &mut others {
+            let busy = next(other).await.unwrap_err();
+            assert_eq!(refusal::error_of(&busy).unwrap().code, refusal::BUSY);
+        }
+        next(&mut begin(2)).await.expect("another user has a share of his own");
+        drop(first);
+        next(&mut begin(1)).await.expect("the share is free again");
+        assert_eq!(arrival.room.available_permits(), MAX_MESSAGE * 4 / UNIT);
+        // Small ones count against the share alone.
+        let small = message(SMALL);
+        let mut some: Vec<_> =
+            (0..MAX_MESSAGE / SMALL).map(|_| arriving_from(Some(1), &arrival, &[&small[..8]])).collect();
+        for body in &mut some {
+            next(body).await.unwrap();
+        }
+        next(&mut arriving_from(Some(1), &arrival, &[&small[..8]])).await.unwrap_err();
+        next(&mut arriving_from(Some(2), &arrival, &[&small[..8]])).await.unwrap();
     }
 }

@@ -2,8 +2,9 @@
 //! kernel, not of the caller.
 //!
 //! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one until it is
-//! gone, or does not answer; then the next does. A controller that starts takes the socket for itself, and has its other
-//! services there, too: what does not leave the host needs no TLS.
+//! gone, or does not answer; then the next does. A controller takes the socket for itself when it starts, and again from a
+//! node's daemon that had it in the meantime, and has its other services there, too: what does not leave the host needs no
+//! TLS.
 
 use std::ffi::CString;
 use std::future::Future;
@@ -24,9 +25,11 @@ use tower::layer::util::{self, Stack};
 
 use crate::arrival::Arrival;
 use crate::auth::{self, TOKEN_SECONDS};
+use crate::channel::connect_locally;
 use crate::keys::{Keyring, Role};
 use crate::listen::{Complaint, Incoming, Limits, Origin, Peer};
 use crate::v1;
+use crate::v1::identity_client::IdentityClient;
 use crate::v1::identity_server::{Identity, IdentityServer};
 
 /// How often a socket is looked at that another daemon has, or that may have been taken away.
@@ -45,6 +48,8 @@ const ARRIVING: usize = 1 << 20;
 pub struct Services {
     router: Router<Stack<Arrival, util::Identity>>,
     limits: Limits,
+    /// Whether commands reach the controller there.
+    has_controller: bool,
 }
 
 impl Services {
@@ -52,7 +57,8 @@ impl Services {
     pub fn tokens(keyring: Option<Keyring>) -> Services {
         let mint = Mint { keyring, controller_port: 0 };
         let mut server = Server::builder().layer(Arrival::new(ARRIVING));
-        Services { router: server.add_service(IdentityServer::new(mint)), limits: Limits::WINDOW }
+        let router = server.add_service(IdentityServer::new(mint));
+        Services { router, limits: Limits::WINDOW, has_controller: false }
     }
 
     /// Tokens and the services of the controller, which listens at `port` as well.
@@ -63,7 +69,19 @@ impl Services {
         port: u16,
     ) -> Services {
         let mint = Mint { keyring, controller_port: port.into() };
-        Services { router: router.add_service(IdentityServer::new(mint)), limits: limits.at_window() }
+        let router = router.add_service(IdentityServer::new(mint));
+        Services { router, limits: limits.at_window(), has_controller: true }
+    }
+
+    /// Opens the socket again after another daemon took it; `None` if it stays with that one. A controller takes the socket
+    /// back from a node's daemon, which had it while the controller did not answer, but not from another controller: two
+    /// of them on one host would take it from each other without end.
+    async fn reopen(&self, socket: &Path) -> Result<Option<Window>, WindowError> {
+        match self.has_controller {
+            false => Window::open(socket).await,
+            true if is_served_by_controller(socket).await => Ok(None),
+            true => Window::take(socket).map(Some),
+        }
     }
 }
 
@@ -123,7 +141,7 @@ impl Window {
         Ok(Window { listener, socket: socket.to_owned(), inode })
     }
 
-    /// Serves until `stopped`: at `window`, or as soon as the daemon is gone that has the socket. Calls that are under way
+    /// Serves until `stopped`: at `window`, or as soon as the socket can be had (again). Calls that are under way
     /// when another one takes it go on.
     pub async fn hand_out(
         mut window: Option<Window>,
@@ -151,7 +169,7 @@ impl Window {
                 () = &mut stopped => break,
                 () = tokio::time::sleep(LOOK) => {}
             }
-            window = match Window::open(socket).await {
+            window = match services.reopen(socket).await {
                 Ok(found) => found.inspect(|_| tracing::info!("hands out tokens from now on")),
                 Err(error) => {
                     complaint.tell(|_| {
@@ -171,7 +189,7 @@ impl Window {
     /// Serves until `stopped`; then the socket goes.
     async fn serve(self, services: Services, stopped: impl Future<Output = ()>) {
         let Window { listener, socket, inode } = self;
-        let Services { router, limits } = services;
+        let Services { router, limits, .. } = services;
         let incoming = Incoming::unix(listener, limits);
         let served = router.serve_with_incoming_shutdown(incoming, stopped).await;
         let gone = if is_there(&socket, inode) { std::fs::remove_file(&socket) } else { Ok(()) };
@@ -190,6 +208,16 @@ async fn is_served(socket: &Path) -> bool {
         stream.read_u8().await
     };
     tokio::time::timeout(ANSWER, answer).await.is_ok()
+}
+
+/// Whether a controller answers behind a socket.
+async fn is_served_by_controller(socket: &Path) -> bool {
+    let answer = async {
+        let channel = connect_locally(socket, &[]).await.ok()?;
+        let minted = IdentityClient::new(channel).mint_token(v1::MintTokenRequest {}).await.ok()?;
+        Some(minted.into_inner().controller_port > 0)
+    };
+    matches!(tokio::time::timeout(ANSWER, answer).await, Ok(Some(true)))
 }
 
 fn is_there(socket: &Path, inode: u64) -> bool {

@@ -1,16 +1,24 @@
 //! Spur's wire: the generated messages and services, what both ends must agree on beside them (addresses, limits,
-//! keys, tokens, refusals), and the one door between messages and the core's types.
+//! keys, tokens, refusals), and the one door between messages and the core's types. Beside the wire, what the daemons
+//! share: how they run the site's programs.
 
 pub mod arrival;
 pub mod auth;
 pub mod channel;
 pub mod client;
+mod codec;
 pub mod convert;
 pub mod identity;
 pub mod keys;
 pub mod listen;
+pub mod lists;
+pub mod program;
 pub mod refusal;
+pub mod shares;
 pub mod tls;
+
+/// The services and messages of `spur/v1/*.proto` as a serialized `FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spur.bin"));
 
 /// Generated from `spur/v1/*.proto`; documented there.
 #[expect(

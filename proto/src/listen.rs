@@ -159,6 +159,14 @@ impl Peer {
         }
     }
 
+    /// The user that it has proved to be, or is by the word of the kernel; `None` for a node, an operator or a stranger.
+    pub fn user(&self) -> Option<u32> {
+        match self.life.place().kind {
+            Kind::User(uid) | Kind::Local(uid) => Some(uid),
+            Kind::Stranger(..) | Kind::Known => None,
+        }
+    }
+
     /// From now on counts as what it has proved itself.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! Refusals as they cross the wire: a gRPC status whose details are a serialized [`Error`], and the versions of
 //! the protocol that may talk to each other.
 
+use std::borrow::Cow;
+
 use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
@@ -16,6 +18,11 @@ pub const BUSY: &str = "EAGAIN";
 /// The code of a refusal because the other end speaks another protocol.
 pub const WRONG_VERSION: &str = "SLURM_PROTOCOL_VERSION_ERROR";
 
+/// Bytes of a sentence in the details of a status, which travel in base64.
+const MOST_DETAILS: usize = 6 << 10;
+/// Bytes of a sentence in the message of a status, of which some travel as three.
+const MOST_PLAIN: usize = 1 << 10;
+
 impl Error {
     /// An error by its stable code and its sentence.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Error {
@@ -23,9 +30,26 @@ impl Error {
     }
 }
 
-/// The status that carries `error`.
+/// The status that carries `error`. A long sentence is cut: a status travels in the trailers of a call, of which HTTP/2
+/// clients take 16 KiB.
 pub fn status(code: Code, error: &Error) -> Status {
-    Status::with_details(code, error.message.clone(), error.encode_to_vec().into())
+    let details = Error::new(error.code.as_str(), shortened(&error.message, MOST_DETAILS));
+    Status::with_details(code, shortened(&error.message, MOST_PLAIN), details.encode_to_vec().into())
+}
+
+/// A text of at most `most` bytes: what is longer ends with a whole sentence, or else with a whole entry of a list or a
+/// whole word, and `…`.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    const MORE: &str = " …";
+    if text.len() <= most {
+        return text.into();
+    }
+    let kept = &text[..text.floor_char_boundary(most.saturating_sub(MORE.len()))];
+    // A cut is not worth more than half of what there is room for.
+    let mut ends =
+        [". ", "; ", ", ", " "].into_iter().filter_map(|end| Some(kept.rfind(end)? + end.trim_end().len()));
+    let end = ends.find(|end| *end > kept.len() / 2).unwrap_or(kept.len());
+    format!("{}{MORE}", &kept[..end]).into()
 }
 
 /// The status of a server whose queue is full.
@@ -71,6 +95,37 @@ mod tests {
         let carried = status(Code::InvalidArgument, &error);
         assert_eq!(error_of(&carried), Some(error));
         assert_eq!(error_of(&Status::unavailable("connection refused")), None);
+    }
+
+    #[test]
+    fn a_long_sentence_is_cut_where_it_may_be() {
+        for (text, most, expected) in [
+            ("One. Two. Three.", 16, "One. Two. Three."),
+            ("One. Two. Three.", 15, "One. Two. …"),
+            ("there are a, b, c, d", 19, "there are a, …"),
+            ("no list of anything", 18, "no list of …"),
+            ("xxxxxxxxxxxx", 10, "xxxxxx …"),
+            ("üüüüüüüü", 11, "üüü …"),
+            ("a. bbbbbbbbbbbbbbbbbbbbb", 20, "a. bbbbbbbbbbbbb …"),
+        ] {
+            let cut = shortened(text, most);
+            assert_eq!(cut, expected);
+            assert!(cut.len() <= most, "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_longest_refusal_fits_into_what_a_client_takes() {
+        let metadata_bytes = |status: &Status| {
+            let headers = status.clone().into_http::<()>().headers().clone();
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum::<usize>()
+        };
+        for text in ["ü".repeat(4 << 20), "n1, ".repeat(1 << 20), "Never. ".repeat(1 << 20)] {
+            let status = status(Code::InvalidArgument, &Error::new("ESLURM_INVALID_PARTITION_NAME", text));
+            let bytes = metadata_bytes(&status);
+            assert!(bytes < 15 << 10, "{bytes}");
+            assert!(error_of(&status).unwrap().message.ends_with('…'));
+        }
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub enum Command {
     Links,
     /// `spur import`
     Import,
+    /// `spur discover`
+    Discover,
     /// `spur config`
     Config,
     /// `spur keygen`
@@ -148,6 +150,12 @@ const COMMANDS: &[Entry] = &[
         about: "make a spur.toml of Slurm's files",
     },
     Entry {
+        command: Command::Discover,
+        name: "discover",
+        linked: false,
+        about: "make [topology] of what discovery tools say",
+    },
+    Entry {
         command: Command::Config,
         name: "config",
         linked: false,
@@ -172,6 +180,7 @@ impl Command {
             Command::Logs => "spur logs",
             Command::Links => "spur links",
             Command::Import => "spur import",
+            Command::Discover => "spur discover",
             Command::Config => "spur config",
             Command::Keygen => "spur keygen",
             Command::Man => "spur man",
@@ -222,6 +231,7 @@ impl Command {
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Import => commands::import::run(session, &args),
+            Command::Discover => commands::discover::run(session, args).await,
             Command::Config => commands::config::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
             Command::Man => commands::pages::man(session, &args),

@@ -487,7 +487,11 @@ impl Controller for Fake {
             ..v1::AccountingRow::default()
         };
         let rows = vec![row(""), row("batch"), row("0")];
-        Ok(list(rows.into_iter().map(|row| v1::ListAccountingResponse { rows: vec![row] }).collect()))
+        Ok(list(
+            rows.into_iter()
+                .map(|row| v1::ListAccountingResponse { rows: vec![row], only_own: false })
+                .collect(),
+        ))
     }
 }
 

@@ -38,9 +38,30 @@ fn files() -> Vec<PathBuf> {
 }
 
 #[test]
+fn check_names_programs_that_match_nothing() {
+    let directory = fresh("programs");
+    let (file, place) = (directory.join("spur.toml"), directory.display());
+    fs::write(directory.join("10-a"), "").expect("it can be written");
+    let text = format!("[agent]\nprolog = [\"{place}/[1]*\", \"{place}/x*\"]\nepilog = \"{place}/10-a\"\n");
+    fs::write(&file, text).expect("it can be written");
+    let (code, _, said) = run(&["check", &file.display().to_string()]);
+    let expected =
+        format!("spur config: warning: [agent] prolog: on this host there is no program {place}/x*\n");
+    assert_eq!((code, said), (0, expected));
+    for (value, mistake) in [("[\"\"]", "a path must not be empty"), ("7", "a list of strings")] {
+        fs::write(&file, format!("[agent]\nprolog = {value}\n")).expect("it can be written");
+        let (code, _, said) = run(&["check", &file.display().to_string()]);
+        assert!(code == 1 && said.contains(mistake), "{value}: {said}");
+    }
+}
+
+#[test]
 fn check_says_what_is_there_or_every_mistake() {
     let (code, out, said) = run(&["check", &format!("{ROOT}/etc/spur.toml")]);
-    assert_eq!((code, said.as_str()), (0, ""));
+    let absent = ["prolog", "epilog"].map(|key| {
+        format!("spur config: warning: [agent] {key}: on this host there is no program /etc/spur/{key}\n")
+    });
+    assert_eq!((code, said.as_str()), (0, absent.concat().as_str()));
     assert!(out.ends_with("no mistakes; 36 nodes, 1 partition, 4 topologies\n"), "{out}");
 
     let file = fresh("wrong").join("spur.toml");

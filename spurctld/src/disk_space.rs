@@ -104,9 +104,14 @@ impl DiskSpace {
         Ok(())
     }
 
-    /// Notes that a batch goes to the journal, which has committed so far, and measures anew for the next one.
-    pub(crate) fn hand_over(&mut self, committed: u64, last_seq: u64, bytes: usize) {
+    /// Measures anew for the next submission. Called after every batch of requests: where all of them were refused, nothing
+    /// goes to the journal, and the disk may have room again.
+    pub(crate) fn measure_again(&mut self) {
         self.measured = None;
+    }
+
+    /// Notes that a batch goes to the journal, which has committed so far.
+    pub(crate) fn hand_over(&mut self, committed: u64, last_seq: u64, bytes: usize) {
         self.forget(committed);
         self.handed.push_back((last_seq, COPIES * bytes as u64));
     }
@@ -200,9 +205,10 @@ mod tests {
         let mut space = DiskSpace::beside(&directory.join("spur.db"));
         let all = space.measure(0).unwrap().left;
         space.hand_over(0, 7, 1 << 30);
+        space.measure_again();
         // Others use the disk as well.
         assert!(space.measure(6).unwrap().left + (1 << 30) < all);
-        space.measured = None;
+        space.measure_again();
         assert!(space.measure(7).unwrap().left + (1 << 30) > all);
     }
 }

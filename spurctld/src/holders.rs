@@ -114,7 +114,7 @@ impl Holders {
     pub(crate) async fn watch(self, replica: Replica, inbox: Inbox) {
         loop {
             let limit = Duration::from_secs(replica.read().policy().jobs.inactive_limit.0);
-            let (jobs, next) = self.inactive(Instant::now(), limit);
+            let (jobs, next) = self.inactive(Instant::now(), limit, |job| replica.read().awaits_report(job));
             if !jobs.is_empty() {
                 tracing::warn!(?jobs, "the commands that hold these allocations are gone");
                 if inbox.tell(Input::Inactive { jobs }).await.is_err() {
@@ -134,8 +134,14 @@ impl Holders {
         }
     }
 
-    /// Takes out the allocations that nobody has held for so long, and says when the next one will be such.
-    fn inactive(&self, now: Instant, limit: Duration) -> (Vec<JobId>, Option<Instant>) {
+    /// Takes out the allocations that nobody has held for so long, and says when the next one will be such. One whose nodes
+    /// have yet to report, so that it may have ended, has that time again.
+    fn inactive(
+        &self,
+        now: Instant,
+        limit: Duration,
+        awaits_report: impl Fn(JobId) -> bool,
+    ) -> (Vec<JobId>, Option<Instant>) {
         if limit.is_zero() {
             return (Vec::new(), None);
         }
@@ -145,6 +151,8 @@ impl Holders {
             Holding::By(_) => None,
         };
         let over = |holding: &Holding| due(holding).is_some_and(|at| at <= now);
+        let waiting = jobs.iter_mut().filter(|(job, holding)| over(holding) && awaits_report(**job));
+        waiting.for_each(|(_, holding)| *holding = Holding::Nobody(now));
         let gone = jobs.iter().filter(|(_, holding)| over(holding)).map(|(job, _)| *job).collect();
         jobs.retain(|_, holding| !over(holding));
         (gone, jobs.values().filter_map(due).min())
@@ -192,14 +200,17 @@ mod tests {
         holders.jobs().insert(JOB, nobody());
         let hold = holders.hold(JOB);
         let later = Instant::now() + LIMIT * 2;
-        assert_eq!(holders.inactive(later, LIMIT), (vec![], None), "it is held");
+        assert_eq!(holders.inactive(later, LIMIT, |_| false), (vec![], None), "it is held");
         drop(hold);
-        let (gone, next) = holders.inactive(Instant::now(), LIMIT);
+        let (gone, next) = holders.inactive(Instant::now(), LIMIT, |_| false);
         assert!(gone.is_empty() && next.is_some());
-        assert_eq!(holders.inactive(later, Duration::ZERO), (vec![], None), "there is no limit");
+        assert_eq!(holders.inactive(later, Duration::ZERO, |_| false), (vec![], None), "there is no limit");
         let later = Instant::now() + LIMIT;
-        assert_eq!(holders.inactive(later, LIMIT), (vec![JOB], None));
-        assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+        let (gone, next) = holders.inactive(later, LIMIT, |job| job == JOB);
+        assert_eq!((gone, next), (vec![], Some(later + LIMIT)), "its nodes have not reported");
+        let later = later + LIMIT;
+        assert_eq!(holders.inactive(later, LIMIT, |_| false), (vec![JOB], None));
+        assert_eq!(holders.inactive(later, LIMIT, |_| false), (vec![], None));
     }
 
     #[test]
@@ -223,9 +234,9 @@ mod tests {
         let second = holders.hold(JOB);
         drop(first);
         let later = Instant::now() + LIMIT * 2;
-        assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+        assert_eq!(holders.inactive(later, LIMIT, |_| false), (vec![], None));
         drop(second);
         let _third = holders.hold(JOB);
-        assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+        assert_eq!(holders.inactive(later, LIMIT, |_| false), (vec![], None));
     }
 }

@@ -6,10 +6,12 @@
 use bytes::Bytes;
 use spur_core::controller::{Command, Input, Reject};
 use spur_core::id::RequestId;
+use spur_core::sched::feasible::Verdict;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::Answer;
 use crate::disk_space::NoSpace;
+use crate::owner::Judged;
 use crate::store::{self, StoreError};
 
 /// Requests that may wait for the owner. At some ten thousand a second that is a fraction of a second's work.
@@ -26,6 +28,8 @@ pub struct Ask {
     pub retry: bool,
     /// Whether a step that finds its job's CPUs taken waits for them.
     pub patient: bool,
+    /// What searches outside the owner's thread have found of it.
+    pub(crate) judged: Judged,
     /// Where the answer goes once all it depends on is durable.
     pub reply: Option<oneshot::Sender<Answered>>,
 }
@@ -70,6 +74,8 @@ pub(crate) enum Message {
     Ask(Box<Ask>),
     /// What the journal knows of a request that may have been made before.
     LookedUp { id: RequestId, found: Result<Option<store::Request>, StoreError> },
+    /// A request that the owner could not judge in a moment, with what was found; `None` after a panic.
+    Judged { ask: Box<Ask>, verdicts: Option<Vec<Verdict>> },
     /// Somebody wants to know whether answers still leave the controller.
     Ping(oneshot::Sender<Answered>),
     /// Finish what has been taken and end.
@@ -100,7 +106,7 @@ impl Room<'_> {
 impl Ask {
     /// An input that nobody waits for.
     pub fn of(input: Input) -> Self {
-        Self { input, payload: None, retry: false, patient: false, reply: None }
+        Self { input, payload: None, retry: false, patient: false, judged: Judged::default(), reply: None }
     }
 
     /// The name its client gave it, and the client.
@@ -109,6 +115,11 @@ impl Ask {
             Input::Command { caller, request: Some(id), .. } => Some((*id, caller.owner.uid)),
             _ => None,
         }
+    }
+
+    /// Whether its client waits for the answer no longer.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
     /// The job in which a step is asked for.
@@ -215,6 +226,12 @@ impl Inbox {
     pub(crate) async fn looked_up(&self, id: RequestId, found: Result<Option<store::Request>, StoreError>) {
         // An owner that has ended needs no answer.
         let _ = self.sender.send(Message::LookedUp { id, found }).await;
+    }
+
+    /// Gives a request back to the owner with what was found of it, from a thread of its own.
+    pub(crate) fn judged(&self, ask: Ask, verdicts: Option<Vec<Verdict>>) {
+        // An owner that has ended needs no answer.
+        let _ = self.sender.blocking_send(Message::Judged { ask: Box::new(ask), verdicts });
     }
 
     /// Lets the owner finish what it has and end.

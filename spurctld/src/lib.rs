@@ -14,6 +14,7 @@ mod clock;
 pub mod config_file;
 pub mod detach;
 mod disk_space;
+mod effort;
 pub mod fault;
 mod feed;
 mod history;

@@ -9,6 +9,7 @@ use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use spur_proto::keys::keep_memory_private;
+use spur_proto::program::keep_descriptors_private;
 use spurctld::args::Args;
 use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
@@ -26,6 +27,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LONGEST_END: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
+    keep_descriptors_private();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(told) => {

@@ -19,7 +19,7 @@ use spur_core::model::node::Health;
 use spur_core::model::phase::Phase;
 use spur_core::model::reason::Reason;
 use spur_core::sched::plan::{Preemption, Start, Waiting};
-use spur_core::sched::{Pass, Planner, Progress, Subject};
+use spur_core::sched::{Pass, Planner, Progress, Remembered, Subject};
 use spur_core::text::time::Time;
 
 use crate::clock;
@@ -60,6 +60,8 @@ pub struct Outlooks {
     waiting: Vec<Waiting>,
     /// Nodes that are kept free for a job.
     planned: BTreeSet<NodeId>,
+    /// The later starts that it planned.
+    pub(crate) remembered: Remembered,
 }
 
 impl Overlay {
@@ -84,11 +86,11 @@ impl Overlay {
 }
 
 impl Outlooks {
-    fn new(evaluated: Time, mut waiting: Vec<Waiting>) -> Self {
+    fn new(evaluated: Time, mut waiting: Vec<Waiting>, remembered: Remembered) -> Self {
         waiting.sort_by_key(|waiting| waiting.job);
         waiting.shrink_to_fit();
         let planned = waiting.iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
-        Self { evaluated, waiting, planned }
+        Self { evaluated, waiting, planned, remembered }
     }
 
     /// What it said of a job, if it looked at it.
@@ -309,7 +311,9 @@ impl Planning {
             Progress::Done => {
                 let made = pass.now();
                 let plan = self.planner.finish(pass);
-                let done = Some((Outlooks::new(made, plan.waiting), plan.report.considered));
+                let remembered = self.planner.remembered(&self.cluster);
+                let outlooks = Outlooks::new(made, plan.waiting, remembered);
+                let done = Some((outlooks, plan.report.considered));
                 Slice { starts, preemptions, promise: plan.promise, done }
             }
         }

@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spur_core::cluster::{Cluster, Node};
+use spur_core::controller::environment::Variables;
 use spur_core::controller::{Input, PowerProgram, Program, environment};
 use spur_core::id::{Attempt, JobId, NodeId};
 use spur_core::model::node::Power;
 use spur_core::model::phase::Phase;
 use spur_core::text::hostlist::HostList;
-use tokio::process::Command;
+use spur_proto::program::SiteProgram;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -40,14 +40,6 @@ pub(crate) struct Programs {
     permits: Arc<Semaphore>,
     /// The last one of each job.
     last: Mutex<BTreeMap<JobId, JoinHandle<()>>>,
-}
-
-/// One run of a program.
-struct Run {
-    path: Arc<str>,
-    arguments: Vec<String>,
-    environment: Vec<(String, String)>,
-    limit: Duration,
 }
 
 impl Programs {
@@ -97,7 +89,7 @@ impl Programs {
         });
     }
 
-    fn prepare_switch(&self, program: PowerProgram, nodes: &[NodeId]) -> Option<Run> {
+    fn prepare_switch(&self, program: PowerProgram, nodes: &[NodeId]) -> Option<SiteProgram> {
         let cluster = self.replica.read();
         let power = &cluster.policy().power;
         let (path, limit) = match program {
@@ -107,20 +99,20 @@ impl Programs {
         };
         let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
         tracing::info!(?program, nodes = names, "switching nodes");
-        Some(Run {
-            path: path.clone()?,
-            arguments: vec![names],
-            environment: self.surroundings(),
-            limit: Duration::from_secs(limit.0).max(SWITCHING),
-        })
+        let limit = Duration::from_secs(limit.0).max(SWITCHING);
+        let path = path.clone()?;
+        Some(SiteProgram { arguments: vec![names], ..self.program(&path, Vec::new(), limit) })
     }
 
-    /// What every program finds in its environment.
-    fn surroundings(&self) -> Vec<(String, String)> {
-        let mut environment = vec![("SPUR_CONF".to_owned(), self.config.display().to_string())];
-        let own = ["PATH", "HOME"].into_iter();
-        environment.extend(own.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))));
-        environment
+    fn program(&self, path: &str, variables: Variables, limit: Duration) -> SiteProgram {
+        SiteProgram {
+            path: path.into(),
+            arguments: Vec::new(),
+            variables,
+            daemon: vec![("SPUR_CONF".to_owned(), self.config.display().to_string())],
+            limit,
+            outlives: false,
+        }
     }
 
     /// Runs one, behind those of the same job before it.
@@ -151,7 +143,7 @@ impl Programs {
     }
 
     /// What is to be run; nothing if there is no program any more, or no such attempt.
-    fn prepare(&self, attempt: Attempt, program: Program) -> Option<Run> {
+    fn prepare(&self, attempt: Attempt, program: Program) -> Option<SiteProgram> {
         let cluster = self.replica.read();
         let jobs = &cluster.policy().jobs;
         let path = match program {
@@ -159,39 +151,7 @@ impl Programs {
             Program::Epilog => &jobs.epilog_slurmctld,
         };
         let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
-        let mut environment = environment::of_program(&cluster, job, program);
-        environment.extend(self.surroundings());
-        Some(Run {
-            path: path.clone()?,
-            arguments: Vec::new(),
-            environment,
-            limit: Duration::from_secs(jobs.prolog_epilog_timeout.0),
-        })
-    }
-}
-
-impl Run {
-    /// # Errors
-    /// One sentence: the program, and how it failed.
-    async fn run(self) -> Result<(), String> {
-        let failed = |how: &dyn std::fmt::Display| format!("{}: {how}", self.path);
-        let mut command = Command::new(&*self.path);
-        command
-            .args(&self.arguments)
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own, so that what the program starts is ended with it.
-        command.process_group(0).kill_on_drop(true).current_dir("/");
-        let mut child = command.spawn().map_err(|error| failed(&error))?;
-        let group = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
-        let Ok(status) = tokio::time::timeout(self.limit, child.wait()).await else {
-            if let Some(group) = group {
-                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            }
-            return Err(failed(&format_args!("not over after {} s, killed", self.limit.as_secs())));
-        };
-        let status: ExitStatus = status.map_err(|error| failed(&error))?;
-        if status.success() { Ok(()) } else { Err(failed(&status)) }
+        let limit = Duration::from_secs(jobs.prolog_epilog_timeout.0);
+        Some(self.program(path.as_ref()?, environment::of_program(&cluster, job, program), limit))
     }
 }

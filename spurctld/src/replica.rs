@@ -4,8 +4,12 @@
 //! while only: long lists are read page by page.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
 
 use spur_core::cluster::{Cluster, Entry};
+
+/// Entries that are applied while readers wait.
+const AT_ONCE: usize = 256;
 
 /// The committed cluster. Clones share it.
 #[derive(Clone)]
@@ -24,9 +28,14 @@ impl Replica {
         self.cluster.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings it up to date.
+    /// Brings it up to date. Readers come in between parts of a large batch, whose replies wait until all of it is there.
     pub(crate) fn apply(&self, entries: &[Arc<Entry>]) {
-        let mut cluster = self.cluster.write().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().for_each(|entry| cluster.apply(entry));
+        for (number, part) in entries.chunks(AT_ONCE).enumerate() {
+            if number > 0 {
+                thread::yield_now();
+            }
+            let mut cluster = self.cluster.write().unwrap_or_else(PoisonError::into_inner);
+            part.iter().for_each(|entry| cluster.apply(entry));
+        }
     }
 }

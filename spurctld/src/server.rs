@@ -57,6 +57,7 @@ use crate::replica::Replica;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
 use crate::rpc::quota::Quotas;
+use crate::rpc::turns::Turns;
 use crate::statistics::{Counted, Statistics};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
@@ -367,8 +368,9 @@ impl Machine {
             planner: to_planner,
             archive: to_archive,
         };
-        let (orders, post) = (agents.clone(), Post::new(local.controller.mail_prog.clone()));
-        let programs = Programs::new(replica.clone(), inbox.clone(), std::path::absolute(config_path)?);
+        let (orders, config) = (agents.clone(), std::path::absolute(config_path)?);
+        let post = Post::new(local.controller.mail_prog.clone(), config.clone());
+        let programs = Programs::new(replica.clone(), inbox.clone(), config);
         programs.resume(&cluster);
         self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, (&post, &programs))?))?;
         let owner = Owner {
@@ -379,6 +381,7 @@ impl Machine {
             blobs: blobs.clone(),
             disk_space: DiskSpace::beside(&local.controller.state),
             alarm,
+            effort: statistics.effort.owner.clone(),
             runtime: tokio::runtime::Handle::current(),
         };
         self.thread("owner", move || Ok(owner.run(messages)?))?;
@@ -399,6 +402,7 @@ impl Machine {
             node_addresses: Arc::new(local.node_addresses.clone()),
             reload,
             quotas: Quotas::new(local.controller.shares),
+            turns: Turns::of_this_host(statistics.effort.lists.clone()),
             stop: stop.clone(),
             statistics,
             epoch,

@@ -16,6 +16,7 @@ use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
+use crate::effort::Effort;
 use crate::rpc::access::Identified;
 
 /// Slurm's numbers of the messages that requests are, by their names here; the others have none.
@@ -66,7 +67,11 @@ const MESSAGES: [(&str, &str, u32); 41] = [
 
 /// The figures. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Statistics(Arc<Mutex<Figures>>);
+pub(crate) struct Statistics {
+    figures: Arc<Mutex<Figures>>,
+    /// The largest pieces of work.
+    pub(crate) effort: Effort,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Figures {
@@ -164,11 +169,12 @@ fn microseconds(duration: Duration) -> u64 {
 impl Statistics {
     /// Figures that begin now.
     pub(crate) fn new(now: Time) -> Self {
-        Self(Arc::new(Mutex::new(Figures { since: now, ..Figures::default() })))
+        let figures = Arc::new(Mutex::new(Figures { since: now, ..Figures::default() }));
+        Self { figures, effort: Effort::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Figures> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts what entries tell of jobs.
@@ -236,6 +242,8 @@ impl Statistics {
             by_type: by_type(&figures.by_type),
             by_user: figures.by_user.iter().map(|(uid, (user, count))| shown(user, *uid, *count)).collect(),
             clock: clock_cost(),
+            owner: Some(self.effort.owner.figures(reset)),
+            lists: Some(self.effort.lists.figures(reset)),
             ..v1::GetStatisticsResponse::default()
         }
     }

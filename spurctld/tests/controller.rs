@@ -4,11 +4,17 @@
 #[path = "controller/mod.rs"]
 mod support;
 
+#[path = "controller/heaviest.rs"]
+mod heaviest;
+
 #[path = "controller/limits.rs"]
 mod limits;
 
 #[path = "controller/private.rs"]
 mod private;
+
+#[path = "controller/requests.rs"]
+mod requests;
 
 use spur_proto::refusal::error_of;
 use spur_proto::v1;
@@ -231,12 +237,22 @@ async fn a_running_job_is_cancelled_on_its_nodes() {
     assert_eq!(ada.cancel_jobs(request).await.unwrap().into_inner().cancelled, [id]);
     assert_eq!(
         node.order().await,
-        Some(Order::Terminate(v1::Terminate { attempt: Some(attempt), kill: false, cause: String::new() }))
+        Some(Order::Terminate(v1::Terminate {
+            attempt: Some(attempt),
+            kill: false,
+            cause: String::new(),
+            exit: None
+        }))
     );
     // KillWait is two seconds here.
     assert_eq!(
         node.order().await,
-        Some(Order::Terminate(v1::Terminate { attempt: Some(attempt), kill: true, cause: String::new() }))
+        Some(Order::Terminate(v1::Terminate {
+            attempt: Some(attempt),
+            kill: true,
+            cause: String::new(),
+            exit: None
+        }))
     );
     assert_eq!(job_of(&mut ada, id).await.state, "COMPLETING");
     node.report(attempt, v1::report::Report::NodeDone(v1::NodeDone::default())).await;

@@ -38,7 +38,7 @@ impl ControllerClock {
 
     /// What time it is now, in seconds; by this host's clock before a controller has said it.
     pub(crate) fn now_secs(&self) -> i64 {
-        self.now_and_start().map_or_else(crate::register::now, |(now, _)| now.div_euclid(1000))
+        self.now_and_start().map_or_else(crate::owner::register::now, |(now, _)| now.div_euclid(1000))
     }
 
     /// Waits a while for the controller's first word.

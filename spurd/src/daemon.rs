@@ -21,17 +21,17 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
-use crate::groups::Groups;
-use crate::health;
-use crate::inventory::{Inventory, Kernel};
-use crate::job_container::JobContainers;
+use crate::launcher::Launcher;
 use crate::log;
+use crate::node::groups::Groups;
+use crate::node::health;
+use crate::node::inventory::{Inventory, Kernel};
+use crate::node::job_container::JobContainers;
+use crate::owner::register::{self, Registrar};
 use crate::owner::{Owner, Tools};
-use crate::register::{self, Registrar};
 use crate::rpc::StepService;
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
-use crate::step::launcher::Launcher;
 
 /// What is said of a node without control groups, as [`Groups::describe`] says it of one that has them.
 const UNCONTAINED: &str = "kill:process-tree,memory:sampled";
@@ -80,11 +80,12 @@ pub async fn run(
     let address = advertised(&settings, listener.local_addr()?.port());
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
+    let launcher = Launcher::new(shim()?, Arc::clone(&spool), groups.clone());
     let tools = Tools {
         settings: Arc::clone(&settings),
         facts: Arc::clone(&facts),
         spool: Arc::clone(&spool),
-        launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
+        launcher: launcher.clone(),
         groups: groups.clone(),
         containers,
         clock: Arc::clone(&clock),
@@ -99,10 +100,12 @@ pub async fn run(
         inbox: inbox.clone(),
         facts: facts_seen,
         spool: Arc::clone(&spool),
+        launcher,
         keyring: keyring.clone(),
         clock: Arc::clone(&clock),
         refused: Arc::default(),
         visits: Arc::new(Mutex::new(BTreeMap::new())),
+        shares: Default::default(),
     };
     let tls = keyring.as_ref().map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
     let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));
@@ -171,16 +174,9 @@ async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
 
 /// What the node adds to every order.
 fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -> NodeFacts {
-    let mut variables = Vec::new();
-    if let Some(config) = &settings.config {
-        variables.push(("SPUR_CONF".to_owned(), config.display().to_string()));
-    }
-    if let Some(controllers) = &settings.told_controllers {
-        variables.push(("SPUR_CONTROLLER".to_owned(), controllers.clone()));
-    }
     NodeFacts {
         name: settings.name.clone(),
-        variables,
+        variables: settings.of_cluster(),
         cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
         places: inventory.cpus.places.clone(),
         threads_per_core: inventory.cpus.threads_per_core,

@@ -6,22 +6,14 @@
 
 pub mod args;
 pub mod assemble;
-mod binding;
 mod clock;
 mod condition;
 pub mod daemon;
-pub mod groups;
-mod health;
-pub mod inventory;
-mod job_container;
+pub mod launcher;
 pub mod log;
+pub mod node;
 mod owner;
 pub mod prolog;
-mod register;
-mod report;
 mod rpc;
-mod running;
 pub mod settings;
 pub mod spool;
-pub mod step;
-mod uplink;

@@ -20,6 +20,7 @@ const READY: &str = "ready";
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    spur_proto::program::keep_descriptors_private();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(told) => {

@@ -11,8 +11,8 @@ use spur_core::text::gres::GresSpec;
 use spur_proto::keys::ClusterKeys;
 
 use crate::args::Args;
-use crate::inventory::Inventory;
-use crate::inventory::device::{self, Device};
+use crate::node::inventory::Inventory;
+use crate::node::inventory::device::{self, Device};
 
 /// Everything that is fixed while spurd runs, and what SIGHUP may change.
 #[derive(Clone, Debug)]
@@ -45,6 +45,16 @@ pub struct Settings {
     pub identity_socket: PathBuf,
     /// What the command line says the node has.
     pub overrides: Overrides,
+}
+
+impl Settings {
+    /// Variables that tell jobs and programs where their cluster is.
+    pub(crate) fn of_cluster(&self) -> Vec<(String, String)> {
+        let config = self.config.iter().map(|path| ("SPUR_CONF".to_owned(), path.display().to_string()));
+        let controllers =
+            self.told_controllers.iter().map(|told| ("SPUR_CONTROLLER".to_owned(), told.clone()));
+        config.chain(controllers).collect()
+    }
 }
 
 /// What the command line, or `[[gres]]`, says the node has, whatever it has.
@@ -294,7 +304,7 @@ fn named(gres: &[GresSpec]) -> Vec<NodeGres> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::cpu::Cpus;
+    use crate::node::inventory::cpu::Cpus;
 
     fn load(config: &str, args: Args) -> Result<Settings, SettingsError> {
         let directory = tempfile::tempdir().unwrap();

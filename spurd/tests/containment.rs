@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use spur_core::model::config::CgroupPlugin;
 use spur_core::text::exit::ExitCode;
-use spurd::groups::Groups;
+use spurd::launcher::{ATTEMPT_VARIABLE, Launcher, Step, StepEvent};
+use spurd::node::groups::Groups;
 use spurd::spool::Spool;
-use spurd::step::attempt::StepAttempt;
-use spurd::step::launcher::{ATTEMPT_VARIABLE, Launcher, Step, StepEvent};
-use spurd::step::message::Request;
-use spurd::step::order::{Confinement, DeviceNumber, Identity, Launch};
-use spurd::step::record::ExitRecord;
+use step_wire::attempt::StepAttempt;
+use step_wire::message::Request;
+use step_wire::order::{Confinement, DeviceNumber, Identity, Launch};
+use step_wire::record::ExitRecord;
 use tokio::sync::mpsc;
 
 /// Memory that a step may use in these tests.
@@ -59,8 +59,7 @@ impl Node {
                 return None;
             }
         };
-        let launcher =
-            Launcher::new(env!("CARGO_BIN_EXE_spurstepd").into(), Arc::clone(&spool), groups.clone());
+        let launcher = Launcher::new(spur_tests::program("spurstepd"), Arc::clone(&spool), groups.clone());
         Some(Node { way, directory, spool, launcher, groups })
     }
 

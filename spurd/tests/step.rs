@@ -9,15 +9,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spur_core::text::exit::ExitCode;
+use spurd::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
 use spurd::spool::{Found, Spool};
-use spurd::step::attempt::StepAttempt;
-use spurd::step::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
-use spurd::step::message::{InputPart, Request, SignalScope, Stream};
-use spurd::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, TaskOrder};
-use spurd::step::record::{ExitRecord, LaunchStage};
+use step_wire::attempt::StepAttempt;
+use step_wire::message::{Event, InputPart, Request, SignalScope, Stream};
+use step_wire::order::{Identity, Input, Launch, Limit, LimitedResource, Output, ReadOrder, TaskOrder};
+use step_wire::record::{ExitRecord, LaunchStage};
 use tokio::sync::mpsc;
 
 type Events = mpsc::Receiver<StepEvent>;
+
+/// Reads a file as this user until the reader ends; the answer's first byte, and what follows.
+async fn read_as(node: &Node, uid: u32, file: &str) -> (u8, String) {
+    use tokio::io::AsyncReadExt;
+    let identity = Identity { uid, gid: uid, groups: vec![uid], user: "somebody".to_owned() };
+    let order = ReadOrder { identity, file: node.path(file), follow: false };
+    let mut answer = Vec::new();
+    node.launcher.read(&order).await.unwrap().read_to_end(&mut answer).await.unwrap();
+    (answer[0], String::from_utf8(answer[1..].to_vec()).unwrap())
+}
 
 /// A spool and a launcher in a directory that users can reach.
 struct Node {
@@ -32,7 +42,7 @@ impl Node {
         let everyone = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
         fs::set_permissions(directory.path(), everyone).unwrap();
         let spool = Arc::new(Spool::open(&directory.path().join("spool")).unwrap());
-        let launcher = Launcher::new(env!("CARGO_BIN_EXE_spurstepd").into(), Arc::clone(&spool), None);
+        let launcher = Launcher::new(spur_tests::program("spurstepd"), Arc::clone(&spool), None);
         Node { directory, spool, launcher }
     }
 
@@ -110,11 +120,7 @@ async fn started(events: &mut Events) -> Vec<u32> {
 }
 
 /// Reads a task's standard output to its end, acknowledging everything.
-async fn output(
-    reader: &mut StreamReader,
-    writer: &mut spurd::step::launcher::StreamWriter,
-    task: u32,
-) -> String {
+async fn output(reader: &mut StreamReader, writer: &mut spurd::launcher::StreamWriter, task: u32) -> String {
     let mut bytes = Vec::new();
     while let Some(event) = reader.receive().await.unwrap() {
         let StreamEvent::Output(part) = event else { continue };
@@ -336,6 +342,44 @@ async fn what_ignores_the_polite_signal_is_killed() {
     wait_file(&node.path("ready")).await;
     step.request(Request::Terminate { kill_wait_ms: Some(50), notice: None }).await.unwrap();
     assert_eq!(ended(&mut events).await.status(), status(0, 9));
+}
+
+/// The reader of a step's streams waits for the end of each.
+#[tokio::test]
+async fn the_streams_of_tasks_that_are_never_started_end() {
+    let node = Node::new();
+    rustix::fs::mkfifoat(rustix::fs::CWD, node.path("gate"), 0o666.into()).unwrap();
+    let here = node.directory.path().display();
+    let prolog = node.path("prolog");
+    spur_tests::write_program(&prolog, &format!("echo $$ >{here}/up; read x <{here}/gate"));
+    for failing in [false, true] {
+        let mut launch = node.step(3, "true");
+        launch.order.attempt = format!("42.0.{}", u8::from(failing)).parse().unwrap();
+        match failing {
+            true => launch.order.argv = vec!["/nowhere/to/be/found".to_owned()],
+            false => launch.order.task_prolog = Some(prolog.clone()),
+        }
+        let (step, _events) = node.start(launch).await;
+        let (mut reader, mut writer) = step.attach().await.unwrap();
+        if !failing {
+            // The first task is being launched.
+            wait_file(&node.path("up")).await;
+            step.request(Request::Terminate { kill_wait_ms: Some(0), notice: None }).await.unwrap();
+        }
+        let (mut ends, mut told) = (std::collections::BTreeSet::new(), Vec::new());
+        while ends.len() < 6 {
+            match reader.receive().await.unwrap().expect("each stream ends before the connection does") {
+                StreamEvent::Output(part) if part.end => drop(ends.insert((part.task, part.stream))),
+                StreamEvent::Step(Event::TaskEnded(exit)) => told.push(exit.global),
+                _ => {}
+            }
+        }
+        if !failing {
+            told.sort_unstable();
+            assert_eq!(told, [0, 1, 2]);
+        }
+        writer.request(Request::Discard).await;
+    }
 }
 
 #[tokio::test]
@@ -603,4 +647,69 @@ async fn two_hundred_steps_run_and_leave_one_record_each() {
     println!("{launches} steps in {:?}", begun.elapsed());
     assert_eq!(all, vec![ExitCode::default(); launches]);
     assert_eq!(node.spool.tombstones().unwrap().len(), launches);
+}
+
+#[tokio::test]
+async fn a_file_is_read_as_its_user() {
+    let node = Node::new();
+    let own = rustix::process::geteuid().as_raw();
+    fs::write(node.path("open"), "text").unwrap();
+    assert_eq!(read_as(&node, own, "open").await, (ReadOrder::OPENED, "text".to_owned()));
+    let (first, why) = read_as(&node, own, "absent").await;
+    assert!(first == ReadOrder::REFUSED && why.starts_with("No such file"), "{why}");
+    let (first, why) = read_as(&node, own, "spool").await;
+    assert!(first == ReadOrder::REFUSED && why.contains("no regular file"), "{why}");
+    if own != 0 {
+        return eprintln!("SKIPPED in part: only root can read as somebody else");
+    }
+    fs::write(node.path("closed"), "secret").unwrap();
+    let nobody = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+    fs::set_permissions(node.path("closed"), nobody).unwrap();
+    assert_eq!(read_as(&node, 65_534, "open").await, (ReadOrder::OPENED, "text".to_owned()));
+    let (first, why) = read_as(&node, 65_534, "closed").await;
+    assert!(first == ReadOrder::REFUSED && why.starts_with("Permission denied"), "{why}");
+}
+
+/// What a file gains is passed on until the socket is closed for writing, also where another file takes its name. The
+/// process that reads belongs to its user and can be neither looked into nor traced by its user.
+#[tokio::test]
+async fn a_file_is_followed_by_a_process_that_cannot_be_traced() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let node = Node::new();
+    let is_root = rustix::process::geteuid().is_root();
+    let uid = if is_root { 65_534 } else { rustix::process::geteuid().as_raw() };
+    let identity = Identity { uid, gid: uid, groups: vec![uid], user: "somebody".to_owned() };
+    let order = ReadOrder { identity, file: node.path("log"), follow: true };
+    let mut reader = node.launcher.read(&order).await.unwrap();
+    fs::write(node.path("log"), "one\n").unwrap();
+    let mut part = [0; 5];
+    reader.read_exact(&mut part).await.unwrap();
+    assert_eq!(&part, b"+one\n");
+    fs::write(node.path("new"), "two\n").unwrap();
+    fs::rename(node.path("new"), node.path("log")).unwrap();
+    let mut part = [0; 4];
+    reader.read_exact(&mut part).await.unwrap();
+    assert_eq!(&part, b"two\n");
+    if is_root {
+        let of_user = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("Name:\tspurstepd")
+                && status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}"))
+        };
+        let names =
+            fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+        let readers: Vec<String> = names.filter(|name| of_user(name)).collect();
+        assert!(!readers.is_empty(), "the process that reads is its user's");
+        for pid in readers {
+            let owner =
+                std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}/mem")).unwrap());
+            assert_eq!(owner, 0, "what the kernel lets a user look into is the user's");
+        }
+    }
+    let mut log = fs::File::options().append(true).open(node.path("log")).unwrap();
+    std::io::Write::write_all(&mut log, b"three\n").unwrap();
+    reader.shutdown().await.unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "three\n");
 }

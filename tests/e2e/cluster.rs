@@ -26,6 +26,8 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 
+pub(crate) use spur_tests::program;
+
 /// For how long anything is waited for that should happen at once. Only a failing test ever waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -587,18 +589,6 @@ max_time = "1:00:00"
 /// Whether waiting has only been cut short, by its timeout or by a signal.
 fn passes(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-/// A program of this workspace, as it was last built in the profile of this test.
-pub(crate) fn program(name: &str) -> PathBuf {
-    let own = std::env::current_exe().expect("the test runs from a file");
-    let path = own.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").join(name);
-    assert!(
-        path.is_file(),
-        "{} is missing: `cargo test --workspace` builds it, as does `cargo build --workspace`",
-        path.display()
-    );
-    path
 }
 
 /// A port below those that the system gives to outgoing connections, so that none takes it while a controller is

@@ -15,7 +15,7 @@ use spur_proto::v1::Job;
 use crate::chance;
 use spur_proto::client::Connection;
 
-use crate::client::{Client, batch_job};
+use crate::client::{Client, batch_job, has_ended};
 use crate::cluster::{Cluster, PATIENCE, Setup, free_port, said};
 
 /// How often the controller is killed.
@@ -302,4 +302,26 @@ fn a_silent_node_delays_only_its_own_jobs() {
         (cluster.read("stuck.txt").as_str(), cluster.read("both.txt").as_str()),
         ("at last\n", "both\nboth\n")
     );
+}
+
+#[test]
+fn a_job_that_ends_while_the_controller_is_away_ends_as_it_did() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let job = cluster.sbatch(&["-t", "0:03", "--wrap", "echo x >up; read x <gate; echo done >done"]);
+    up.wait();
+    let started = cluster.client().job(job).start_time.expect("it runs");
+    cluster.kill("spurctld");
+    cluster.kill("n1");
+    gate.open();
+    cluster.wait_until(|cluster| cluster.path("work/done").exists());
+    // Its time limit passes.
+    cluster.wait_until(|_| now() > started + 4);
+    cluster.start_controller();
+    // What is due at once has been dealt with before a submission.
+    cluster.sbatch(&["--hold", "--wrap", "true"]);
+    assert_eq!(cluster.client().job(job).state, "RUNNING");
+    cluster.start_node("n1");
+    let ended = cluster.client().wait(job, has_ended);
+    assert_eq!((ended.state.as_str(), ended.exit_code, ended.restarts), ("COMPLETED", 0, 0));
 }

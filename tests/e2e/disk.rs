@@ -212,3 +212,22 @@ fn nobody_fills_the_disk_of_the_controller_with_jobs() {
     let waiting = jobs.iter().filter(|job| job.state == "PENDING").count();
     assert_eq!((jobs.len(), waiting), (operator.len() + greedy.len() + other.len(), jobs.len() - 1));
 }
+
+#[test]
+fn submissions_go_on_when_the_disk_of_an_idle_controller_has_room_again() {
+    let mut cluster = Cluster::prepare(&Setup::default());
+    let Some(disk) = SmallDisk::mount(&cluster, "state", "48m") else { return };
+    cluster.start_controller();
+    let submit = |cluster: &Cluster| {
+        cluster.client().submit(batch_job("small", "#!/bin/sh\ntrue\n", &cluster.path("work")))
+    };
+    submit(&cluster).expect("there is room");
+    // Most of the disk is full, and no node is up, so that nothing but submissions reaches the controller.
+    fs::write(disk.filler(), vec![0; 44 << 20]).unwrap();
+    for _ in 0..3 {
+        let refused = submit(&cluster).expect_err("the controller needs the rest").to_string();
+        assert!(refused.contains("new jobs leave 6 of them"), "{refused}");
+    }
+    disk.empty();
+    submit(&cluster).expect("there is room again");
+}

@@ -39,6 +39,7 @@ mod qos;
 mod reboot;
 mod reservation;
 mod simulated;
+mod site;
 mod specialized;
 mod steps;
 mod suspend;

@@ -95,6 +95,62 @@ fn a_step_ends_when_one_of_its_tasks_deserts_or_aborts() {
     }
 }
 
+/// The first task finalizes PMI and ends. The second one still speaks PMI then: it publishes a name, which the first node
+/// keeps, looks it up, and finalizes. What tasks do after that concerns nobody.
+const LATE: &str = r#"#!/bin/bash
+ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
+ask 'cmd=init pmi_version=1 pmi_subversion=1'
+[ $SLURM_PROCID = 0 ] && echo $$ >first
+ask 'cmd=barrier_in'
+if [ $SLURM_PROCID = 1 ]; then
+    tail --pid=$(cat first) -s 0.01 -f /dev/null
+    ask 'cmd=publish_name service=s port=p'; echo "$answer"
+    ask 'cmd=lookup_name service=s'; echo "$answer"
+fi
+ask 'cmd=finalize'; echo "$answer"
+[ $SLURM_PROCID = 0 ] || read x <gate
+"#;
+
+#[test]
+fn the_first_node_serves_until_the_others_have_finalized() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let mut gate = cluster.gate("gate");
+    cluster.script("late", LATE);
+    cluster.script("job.sh", "#!/bin/sh\nsrun bash ./late; echo $?\n");
+    let job = cluster.sbatch(&["-N2", "-n2", "-o", "out", "-e", "err", "job.sh"]);
+    // Since no task needs it any more, the first node ends its part of the step before the other one.
+    cluster.wait_for_log("n2", "its first node has ended");
+    gate.open();
+    cluster.client().wait_for(job, "COMPLETED");
+    let lines = "cmd=publish_result rc=0 info=ok\ncmd=lookup_result rc=0 info=ok port=p\n";
+    assert_eq!(cluster.read("err"), "");
+    let expected = format!("cmd=finalize_ack\n{lines}cmd=finalize_ack\n0\n");
+    assert_eq!(cluster.read("out"), expected);
+}
+
+#[test]
+fn a_fence_that_waits_for_ended_tasks_ends_the_step() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    // Both meet once. Then one finalizes and ends, with 0, and the other one waits for it.
+    cluster.script(
+        "left",
+        &TASK.replacen(
+            "[ \"$1\" = deserter ]",
+            "[ $PMI_RANK = $1 ] && { ask 'cmd=finalize'; exit 0; }; false",
+            1,
+        ),
+    );
+    let (out, err) =
+        batch(&cluster, &["-N2", "-n2"], "srun bash ./left 0; echo $?\nsrun bash ./left 1; echo $?");
+    assert_eq!(out, "137\n137\n", "{err}");
+    for said in [
+        "srun: error: n1: node n1 takes part no more, and others wait for it; missing in the fence: n1; StepId=1.0 is ended",
+        "srun: error: n1: node n2 takes part no more, and others wait for it; missing in the fence: n2; StepId=1.1 is ended",
+    ] {
+        assert!(err.lines().any(|line| line == said), "{err}");
+    }
+}
+
 #[test]
 fn what_serves_mpi_programs_is_chosen_by_name() {
     let cluster = Cluster::start(&Setup::default());
@@ -105,6 +161,43 @@ fn what_serves_mpi_programs_is_chosen_by_name() {
     );
     assert!(out.starts_with("MPI plugin types are...\n") && out.ends_with("1\n[]\n"), "{out}");
     assert_eq!(err, "srun: error: Invalid MPI type 'foo', --mpi=list for acceptable types\n");
+}
+
+#[test]
+fn the_site_chooses_what_serves_mpi_programs_by_default() {
+    let controller = "mpi_default = \"none\"";
+    let cluster = Cluster::start(&Setup { controller, ..Setup::default() });
+    let shown = cluster.ok(&["scontrol", "show", "config"]);
+    assert!(shown.contains("MpiDefault              = none\n"), "{shown}");
+    let (out, err) = batch(
+        &cluster,
+        &["-n1"],
+        "task='echo $SLURM_MPI_TYPE ${PMI_FD:+served}'\nsrun sh -c \"$task\"\nsrun --mpi=pmi2 sh -c \"$task\"",
+    );
+    assert_eq!((&*out, &*err), ("\npmi2 served\n", ""));
+}
+
+/// Puts values of 1,000 bytes until that is refused, and says after how many; then replaces one.
+const PUTS: &str = r#"#!/bin/bash
+ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
+ask 'cmd=init pmi_version=1 pmi_subversion=1'
+value=$(printf %01000d 0)
+for ((count = 0; count < 1000; count++)); do
+    ask "cmd=put kvsname=k key=k$count value=$value"
+    [ "$answer" = 'cmd=put_result rc=0 msg=success' ] || break
+done
+echo "$count $answer"
+ask "cmd=put kvsname=k key=k0 value=$value"; echo "$answer"
+ask 'cmd=finalize'
+"#;
+
+#[test]
+fn what_a_task_puts_is_bounded() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.script("puts", PUTS);
+    let (out, err) = batch(&cluster, &["-n1"], "srun bash ./puts");
+    let refused = "cmd=put_result rc=-1 msg=the_keys_and_values_would_take_more_than_262144_bytes";
+    assert_eq!(out, format!("238 {refused}\ncmd=put_result rc=0 msg=success\n"), "{err}");
 }
 
 /// Passes a number round all ranks, and exchanges with all.
@@ -195,6 +288,33 @@ fn openmpi_runs_over_four_nodes() {
     if is_there("mpirun.openmpi") {
         assert_whole_ring(&cluster, &format!("{OPENMPI}\nmpirun.openmpi ./ring"));
     }
+}
+
+/// The tasks of the first node end before those of the others.
+fn assert_late_end(compiler: &str, script: &str) {
+    let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
+    let Some(()) = ring(&cluster, compiler) else { return };
+    let mut gates = ["go1", "go2", "go3"].map(|gate| cluster.gate(gate));
+    cluster.script("task", "#!/bin/sh\n./ring || exit\n[ $SLURM_PROCID = 0 ] || read x <go$SLURM_PROCID\n");
+    cluster.script("job.sh", &format!("#!/bin/sh\n{script} sh ./task; echo $?\n"));
+    let job = cluster.sbatch(&["-N4", "-n4", "-o", "out", "-e", "err", "job.sh"]);
+    for (gate, node) in gates.iter_mut().zip(["n2", "n3", "n4"]) {
+        cluster.wait_for_log(node, "its first node has ended");
+        gate.open();
+    }
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(cluster.read("err"), "");
+    assert_eq!(sorted(&cluster.read("out")), ["0", "0/4 4 4", "1/4 1 4", "2/4 2 4", "3/4 3 4"]);
+}
+
+#[test]
+fn mpich_tasks_may_end_after_those_of_the_first_node() {
+    assert_late_end("mpicc.mpich", "srun");
+}
+
+#[test]
+fn openmpi_tasks_may_end_after_those_of_the_first_node() {
+    assert_late_end("mpicc.openmpi", &format!("{OPENMPI}\nsrun --mpi=pmix"));
 }
 
 /// OpenMPI 5, which starts its daemons in another way, comes with the packages of Python.

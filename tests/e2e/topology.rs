@@ -61,3 +61,46 @@ fn a_moved_node_stays_where_it_was_put() {
     gate.open();
     client.wait_for(waiting, "COMPLETED");
 }
+
+/// What a discovery tool says is compared with the topology in force, and takes its place.
+#[test]
+fn a_topology_that_is_found_is_applied() {
+    let cluster = Cluster::start(&Setup { nodes: 3, more: TREE, ..Setup::default() });
+    let (file, conf) = (cluster.path("network.conf"), cluster.path("spur.toml"));
+    let network = "SwitchName=top Switches=s[1-2]\nSwitchName=s1 Nodes=n1\nSwitchName=s2 Nodes=n[2-3]\n";
+    std::fs::write(&file, network).unwrap();
+    let (file, conf) = (file.display().to_string(), conf.display().to_string());
+    let discover = |more: &[&str]| {
+        let words = ["spur", "discover", "topograph", &file, "-f", &conf];
+        cluster.run(&[&words[..], more].concat())
+    };
+    let limits = "[topology.limits] # ours\nmax_nodes_per_leaf = 2\n";
+    let before =
+        std::fs::read_to_string(&conf).unwrap().replace("[topology]\n", &format!("{limits}\n[topology]\n"));
+    std::fs::write(&conf, &before).unwrap();
+    let said = discover(&["--diff"]);
+    assert_eq!(said.out, "topology default: n2: from s1 to s2\n", "{said:?}");
+    assert_eq!(std::fs::read_to_string(&conf).unwrap(), before, "comparing changes nothing");
+
+    // A file that the controller does not read is left as it was.
+    let other = cluster.path("other.toml").display().to_string();
+    std::fs::write(&other, &before).unwrap();
+    let said = cluster.fails(&["spur", "discover", "topograph", &file, "-f", &other, "--apply"]);
+    assert!(said.contains("the controller does not read"), "{said}");
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), before);
+    assert_eq!(place(&cluster)[1], "SwitchName=s1");
+
+    let said = discover(&["--apply"]);
+    assert!(said.err.contains("has the topology, and the controller uses it"), "{said:?}");
+    assert_eq!(place(&cluster), ["Topology=default:top:s2", "SwitchName=s2"]);
+    let after = std::fs::read_to_string(&conf).unwrap();
+    assert!(after.contains(limits), "{after}");
+    let said = discover(&["--diff"]);
+    assert!(said.out.is_empty() && said.err.contains("is the one that the controller uses"), "{said:?}");
+
+    // A node that an operator moves stays where it was put, because the file says nothing new.
+    cluster.ok(&["scontrol", "update", "NodeName=n2", "Topology=default:s1"]);
+    let said = cluster.fails(&["spur", "discover", "topograph", &file, "-f", &conf, "--apply"]);
+    assert!(said.contains("says this already: n2: from s1 to s2"), "{said}");
+    assert_eq!(std::fs::read_to_string(&conf).unwrap(), after);
+}

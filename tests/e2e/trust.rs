@@ -370,10 +370,13 @@ fn tokens_are_handed_out_while_any_daemon_of_the_host_runs() {
     cluster.signal("spurctld", Signal::CONT);
     cluster.wait_for_log("spurctld", "the socket of tokens is somebody else's");
     cluster.ok(&["squeue"]);
+    // A controller that answers again takes it back from the node, and keeps it.
+    cluster.wait_for_log("spurctld", "hands out tokens from now on");
+    cluster.wait_until(|cluster| count_log(cluster, "n1", "the socket of tokens is somebody else's") > 1);
     cluster.signal("n1", Signal::STOP);
     cluster.ok(&["squeue"]);
     cluster.signal("n1", Signal::CONT);
-    cluster.wait_for_log("spurctld", "hands out tokens from now on");
+    assert_eq!(count_log(&cluster, "spurctld", "hands out tokens from now on"), 1);
 }
 
 fn count_log(cluster: &Cluster, name: &str, words: &str) -> usize {

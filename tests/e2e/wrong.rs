@@ -262,3 +262,78 @@ fn other_users_are_who_the_kernel_says(cluster: &Cluster) {
     assert!(told.code != Some(0) && told.err.contains("denied"), "{told:?}");
     assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%T"]), "PENDING\n");
 }
+
+/// Leaves of 16 nodes below one spine. None of the nodes is ever started.
+const LEAVES: &str = r#"
+[[nodes]]
+names = "x[001-128]"
+cpus = 64
+[[partitions]]
+name = "wide"
+nodes = "x[001-128]"
+topology = "wide"
+[[topologies]]
+name = "wide"
+plugin = "tree"
+[[topologies.switches]]
+name = "l0"
+nodes = "x[001-016]"
+[[topologies.switches]]
+name = "l1"
+nodes = "x[017-032]"
+[[topologies.switches]]
+name = "l2"
+nodes = "x[033-048]"
+[[topologies.switches]]
+name = "l3"
+nodes = "x[049-064]"
+[[topologies.switches]]
+name = "l4"
+nodes = "x[065-080]"
+[[topologies.switches]]
+name = "l5"
+nodes = "x[081-096]"
+[[topologies.switches]]
+name = "l6"
+nodes = "x[097-112]"
+[[topologies.switches]]
+name = "l7"
+nodes = "x[113-128]"
+[[topologies.switches]]
+name = "t"
+switches = "l[0-7]"
+"#;
+
+#[test]
+fn what_takes_long_to_judge_is_refused_with_what_would_work() {
+    let mut cluster = Cluster::prepare(&Setup { auth: "none", more: LEAVES, ..Setup::default() });
+    cluster.start_controller();
+    let hard = [
+        "sbatch",
+        "-p",
+        "wide",
+        "-n",
+        "6375",
+        "-N",
+        "18",
+        "--gather=spine*6,prefer:spine",
+        "--placement=distributed",
+        "--switches=1",
+        "--wrap=true",
+    ];
+    // Those of one user are judged one after another.
+    let asked: Vec<_> = (0..3)
+        .map(|_| cluster.command(&hard).stderr(std::process::Stdio::piped()).spawn().expect("it starts"))
+        .collect();
+    for child in asked {
+        let output = child.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.starts_with("sbatch: ") && err.contains("; ask "), "{err}");
+    }
+    let job = cluster.sbatch(&["-p", "wide", "-n", "10", "--hold", "--wrap=true"]).to_string();
+    let update = ["scontrol", "update", &format!("JobId={job}"), "NumTasks=9000"];
+    let said = cluster.run(&update);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("8192"), "{said:?}");
+}

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, invariant};
-use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission};
+use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission, Unacknowledged};
 use spur_core::controller::{self, Command, Haste, Input, timers};
-use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
+use spur_core::id::{ArrayTaskId, Attempt, BlobId, HistoryId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
 use spur_core::model::clock::Clock;
@@ -160,6 +160,10 @@ impl Session {
                 self.ask(Command::EndAllocation { job: job(rest[0]), exit: ExitCode::exited(exit) })
             }
             "inactive" => Input::Inactive { jobs: rest.iter().map(|name| job(name)).collect() },
+            // A new controller opens the journal.
+            "begin" => {
+                Input::Begin { history: HistoryId(1u128.to_be_bytes()), reign: 1, accounting: (0, JobId(0)) }
+            }
             "wakeup" => Input::Wakeup { due: Time(self.now) },
             // `clock AHEAD`
             "clock" => {
@@ -290,7 +294,8 @@ impl Session {
         }
     }
 
-    /// `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN]…`
+    /// `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN] [ended=JOB.rN]…`; of what has ended the node
+    /// has an unacknowledged report.
     fn register(&self, rest: &[&str]) -> Input {
         let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let configured = self.cluster.node_named(rest[0]).map(|node| node.config.shape.clone());
@@ -308,6 +313,11 @@ impl Session {
             let (key, value) = word.split_once('=')?;
             matches!(key, "live" | "over").then(|| Held { attempt: attempt(value), live: key == "live" })
         });
+        let ended = |word: &&str| {
+            let attempt = attempt(word.strip_prefix("ended=")?);
+            let report = Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: false, done: true };
+            Some(Unacknowledged { id: 7, attempt, report })
+        };
         let registration = Registration {
             shape,
             boot_id: get("boot").unwrap_or("1").into(),
@@ -327,6 +337,7 @@ impl Session {
             name: rest[0].into(),
             registration: Arc::new(registration),
             held: held.collect(),
+            reports: rest.iter().filter_map(ended).collect(),
             seen: Seen::default(),
             connection: 0,
         }

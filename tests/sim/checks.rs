@@ -53,6 +53,7 @@ pub(crate) fn at_rest(world: &World) {
     no_attempt_ran_twice(&world.ledger);
     attempts_follow_each_other(world);
     records_tell_the_truth(world);
+    ends_without_a_controller_are_believed(world);
     preemption_keeps_its_word(world);
     components_share_their_fate(world);
     suspended_jobs_come_first(world);
@@ -370,6 +371,40 @@ fn suspended_time_does_not_count(world: &World) {
             let over = outcome.state != EndState::Timeout || ran >= limit;
             assert!(over || known.spec.het.is_some(), "job {job} is ended after {ran} of {limit} seconds");
         }
+    }
+}
+
+/// A script that ended by itself before the controller opened the journal has ended so: neither a time limit nor a lost
+/// attempt takes its place, unless its node counted as down, or registered after a boot, before the report came.
+fn ends_without_a_controller_are_believed(world: &World) {
+    let mut cluster = Cluster::default();
+    let (mut begun, mut lost) = (Time(0), BTreeSet::new());
+    for entry in &world.disk.journal {
+        match &entry.event {
+            Event::ReignBegun { .. } => (begun, lost) = (entry.at, BTreeSet::new()),
+            Event::NodeDowned { node, .. } => drop(lost.insert(*node)),
+            Event::NodeRegistered { node, registration, .. } => {
+                let before = cluster.node(*node).and_then(|node| node.registration.as_ref());
+                if before.is_some_and(|before| before.boot_id != registration.boot_id) {
+                    lost.insert(*node);
+                }
+            }
+            Event::JobEnding { job, outcome, .. }
+                if matches!(outcome.state, EndState::Timeout | EndState::NodeFail) =>
+            {
+                let attempt = cluster.job(*job).expect("it was submitted").attempt();
+                let launch = world.ledger.launches.iter().find(|launch| launch.attempt == attempt);
+                let nodes = cluster.job(*job).and_then(|job| job.phase.alloc());
+                let reports =
+                    nodes.is_some_and(|alloc| alloc.nodes.iter().all(|part| !lost.contains(&part.node)));
+                let over = |gone: u64| i64::try_from(gone).expect("small") < begun.0 * 1000;
+                let ended =
+                    launch.is_some_and(|launch| launch.exit.is_some() && launch.gone.is_some_and(over));
+                assert!(!(ended && reports), "attempt {attempt} had ended and is recorded as {outcome:?}");
+            }
+            _ => {}
+        }
+        cluster.apply(entry);
     }
 }
 

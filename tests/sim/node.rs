@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spur_core::controller::command::{Held, Report};
+use spur_core::controller::command::{Held, Report, Unacknowledged};
 use spur_core::id::{Attempt, NodeId};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::exit::ExitCode;
@@ -21,6 +21,13 @@ struct Record {
     due: Vec<ExitCode>,
     /// Reports nobody has acknowledged, oldest first.
     unacknowledged: Vec<(u64, Report)>,
+}
+
+/// The first message on a connection.
+pub(crate) struct Hello {
+    pub(crate) registration: Arc<Registration>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) reports: Vec<Unacknowledged>,
 }
 
 /// An order as it travels.
@@ -78,7 +85,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn registration(&self) -> Registration {
+    fn registration(&self) -> Registration {
         Registration {
             shape: self.shape.clone(),
             boot_id: self.boot.to_string().into(),
@@ -96,17 +103,31 @@ impl Node {
         }
     }
 
-    pub(crate) fn held(&self) -> Vec<Held> {
+    /// What the node says of itself on a new connection.
+    pub(crate) fn hello(&self) -> Hello {
+        Hello {
+            registration: Arc::new(self.registration()),
+            held: self.held(),
+            reports: self.unacknowledged(),
+        }
+    }
+
+    fn held(&self) -> Vec<Held> {
         self.records.iter().map(|(attempt, record)| Held { attempt: *attempt, live: record.live }).collect()
     }
 
     /// Everything that was never acknowledged, for a new connection.
-    pub(crate) fn unacknowledged(&self) -> Vec<(u64, Attempt, Report)> {
+    pub(crate) fn unacknowledged(&self) -> Vec<Unacknowledged> {
         let all = self.records.iter().flat_map(|(attempt, record)| {
-            record.unacknowledged.iter().map(|(id, report)| (*id, *attempt, report.clone()))
+            let told = |(id, report): &(u64, Report)| Unacknowledged {
+                id: *id,
+                attempt: *attempt,
+                report: report.clone(),
+            };
+            record.unacknowledged.iter().map(told)
         });
         let mut all: Vec<_> = all.collect();
-        all.sort_by_key(|(id, ..)| *id);
+        all.sort_by_key(|told| told.id);
         all
     }
 

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
-use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission};
+use spur_core::controller::command::{NodeChange, NodeStateChange, Report, Submission, Unacknowledged};
 use spur_core::controller::{Command, Effect, Input, Reply, timers};
-use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
+use spur_core::id::{Attempt, BlobId, HistoryId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Policy;
 use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch as Script, Extra, FabricAsk, JobSpec, Shape};
-use spur_core::model::node::{NodeShape, Registration};
+use spur_core::model::node::NodeShape;
 use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::jobid::{JobPart, JobRef};
@@ -24,7 +24,7 @@ use crate::checks;
 use crate::controller::Controller;
 use crate::disk::Disk;
 use crate::ledger::Ledger;
-use crate::node::{Deed, Node, Order};
+use crate::node::{Deed, Hello, Node, Order};
 use crate::planner;
 use crate::policy;
 use spur_chance::Chance;
@@ -47,7 +47,7 @@ enum Happening {
     Synced { epoch: u64 },
     StartController,
     Connect { node: usize },
-    Hello { session: u64, node: usize, registration: Arc<Registration>, held: Vec<Held> },
+    Hello { session: u64, node: usize, hello: Box<Hello> },
     ToController { session: u64, node: usize, id: u64, attempt: Attempt, report: Report },
     ToNode { session: u64, node: usize, order: Order },
     Exit { node: usize, boot: u32, attempt: Attempt, exit: ExitCode },
@@ -254,9 +254,7 @@ impl World {
             Happening::Synced { epoch } => self.synced(epoch),
             Happening::StartController => self.start_controller(),
             Happening::Connect { node } => self.connect(node),
-            Happening::Hello { session, node, registration, held } => {
-                self.hello(session, node, registration, held);
-            }
+            Happening::Hello { session, node, hello } => self.hello(session, node, *hello),
             Happening::ToController { session, node, id, attempt, report } => {
                 let node = self.nodes[node].id;
                 if self
@@ -306,6 +304,8 @@ impl World {
         let waiting: Vec<usize> = (0..self.nodes.len()).collect();
         self.controller = Some(Controller::new(cluster));
         self.floor = 0;
+        let history = HistoryId(1u128.to_be_bytes());
+        self.input(Input::Begin { history, reign: self.now, accounting: (0, JobId(0)) });
         self.command(operator(), Command::Reconfigure(Arc::clone(&self.policy)), None);
         for node in waiting {
             self.later(TIMEOUT, Happening::Silence { node, session: 0 });
@@ -487,15 +487,14 @@ impl World {
         let session = self.next_session;
         self.next_session += 1;
         self.nodes[node].session = Some(session);
-        let registration = Arc::new(self.nodes[node].registration());
-        let held = self.nodes[node].held();
-        self.send(session, false, Happening::Hello { session, node, registration, held });
-        for (id, attempt, report) in self.nodes[node].unacknowledged() {
+        let hello = Box::new(self.nodes[node].hello());
+        self.send(session, false, Happening::Hello { session, node, hello });
+        for Unacknowledged { id, attempt, report } in self.nodes[node].unacknowledged() {
             self.send(session, false, Happening::ToController { session, node, id, attempt, report });
         }
     }
 
-    fn hello(&mut self, session: u64, node: usize, registration: Arc<Registration>, held: Vec<Held>) {
+    fn hello(&mut self, session: u64, node: usize, hello: Hello) {
         if self.nodes[node].session != Some(session) {
             return;
         }
@@ -506,8 +505,9 @@ impl World {
                 controller.open.remove(&id);
                 self.input(Input::Registered {
                     name,
-                    registration,
-                    held,
+                    registration: hello.registration,
+                    held: hello.held,
+                    reports: hello.reports,
                     seen: Seen::default(),
                     connection: session,
                 });

@@ -4,7 +4,7 @@
 //! `e2e` (real daemons), `tidy` (what a machine can check of the code), and the crate `powerloss`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Makes a program of a shell script.
@@ -22,4 +22,19 @@ pub fn write_program(path: impl AsRef<Path>, script: &str) {
     child.stdin.take().expect("it is piped").write_all(text.as_bytes()).expect("install reads it");
     let status = child.wait().expect("it is ours");
     assert!(status.success(), "install {}: {status}", path.as_ref().display());
+}
+
+/// A program of this workspace, as it was last built in the profile of this test.
+///
+/// # Panics
+/// If it is not there.
+pub fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("the test runs from a file");
+    let path = own.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: `cargo test --workspace` builds it, as does `cargo build --workspace`",
+        path.display()
+    );
+    path
 }

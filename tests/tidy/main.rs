@@ -38,8 +38,13 @@ const PLANNER: [&str; 21] = [
 /// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
 /// The rooms in which nodes are chosen, from the bottom up.
-const PLACE: [&str; 10] =
-    ["answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "dispatch", "explain"];
+const PLACE: [&str; 12] = [
+    "budget", "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover",
+    "dispatch", "explain",
+];
+
+/// Modules of spurd, from the bottom up: each may use those before it.
+const SPURD: [&str; 6] = ["node", "spool", "launcher", "assemble", "owner", "rpc"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
@@ -203,11 +208,12 @@ fn rooms_of_the_planner_have_a_place_in_the_order() {
 
 #[test]
 fn shells_do_not_know_each_other() {
-    let shells = ["spurctld", "spurd", "spur-cli"];
+    let shells = ["spurctld", "spurd", "spurd/stepd", "spur-cli"];
     let mut broken = Vec::new();
     for shell in shells {
         let manifest = fs::read_to_string(root().join(shell).join("Cargo.toml")).expect("a manifest");
         for other in shells.iter().filter(|other| **other != shell) {
+            let other = if *other == "spurd/stepd" { "spurstepd" } else { other };
             if manifest
                 .lines()
                 .any(|line| line.starts_with(&format!("{other}.")) || line.starts_with(&format!("{other} =")))
@@ -220,8 +226,30 @@ fn shells_do_not_know_each_other() {
 }
 
 #[test]
+fn spurstepd_has_no_runtime_and_no_network() {
+    let mut broken = Vec::new();
+    for package in ["spurd/stepd", "spurd/wire"] {
+        let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).expect("a manifest");
+        for line in manifest.lines().filter(|line| {
+            ["tokio", "tonic", "rustls", "spur-proto"].iter().any(|refused| line.starts_with(refused))
+        }) {
+            broken.push(format!("{package}: {line}"));
+        }
+    }
+    report("one spurstepd runs for each step of the node: it stays small", &broken);
+}
+
+#[test]
+fn modules_of_spurd_import_downwards() {
+    report(
+        "a module of spurd uses only those before it (docs/architecture.md)",
+        &uses_upwards("spurd/src", "crate", &SPURD),
+    );
+}
+
+#[test]
 fn unsafe_code_has_its_rooms() {
-    let rooms = ["spurd/src/step/", "tests/powerloss/"];
+    let rooms = ["spurd/stepd/", "tests/powerloss/"];
     let mut broken = Vec::new();
     for (path, text) in files(".", &[".rs"]) {
         let place = path.to_string_lossy().into_owned();
@@ -236,7 +264,7 @@ fn unsafe_code_has_its_rooms() {
             }
         }
     }
-    report("unsafe code lives in spurd/src/step, with its reason", &broken);
+    report("unsafe code lives in spurd/stepd, with its reason", &broken);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spur_core::controller::command::{Held, Report};
+use spur_core::controller::command::{Held, Report, Unacknowledged};
 use spur_core::id::{Attempt, HistoryId, JobId, StepId};
 use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::caller::Owner;
@@ -76,6 +76,14 @@ fn node_shape(shape: &v1::NodeShape) -> NodeShape {
 pub fn held(hello: &v1::Hello) -> Vec<Held> {
     let one = |held: &v1::HeldAttempt| Some(Held { attempt: attempt(held.attempt?), live: held.live });
     hello.attempts.iter().filter_map(one).collect()
+}
+
+/// The reports in a registration, without those of a kind that this release does not know.
+pub fn reports(hello: &v1::Hello) -> impl Iterator<Item = Unacknowledged> {
+    hello.reports.iter().filter_map(|wire| {
+        let (attempt, report) = report(wire.clone()).ok()?;
+        Some(Unacknowledged { id: wire.id, attempt, report })
+    })
 }
 
 /// The name of a history, from the wire; none if nothing is said.
@@ -211,7 +219,7 @@ pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
 }
 
 /// Names and values, for the wire.
-pub fn variables(list: Vec<(String, String)>) -> Vec<v1::KeyValue> {
+pub fn variables(list: impl IntoIterator<Item = (String, String)>) -> Vec<v1::KeyValue> {
     list.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect()
 }
 

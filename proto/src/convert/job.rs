@@ -16,7 +16,6 @@ use spur_core::sched::precedence::exempt_until;
 use spur_core::text::array::ArraySpec;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
-use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_core::text::time::{Civil, Time};
 use spur_core::text::tres::{Tres, TresKind};
 
@@ -353,36 +352,9 @@ fn describe_files(job: &Job, batch: &Batch, message: &mut v1::Job) {
         args => format!("{} {}", batch.command, args.join(" ")),
     };
     message.work_dir = batch.work_dir.to_string();
-    message.stdin = file_path(job, batch, batch.stdin.as_deref().unwrap_or("/dev/null"));
-    message.stdout = output_path(job, batch, batch.stdout.as_deref());
-    message.stderr = output_path(job, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
-}
-
-/// Where a batch job writes; Slurm's default without a pattern.
-pub fn output_path(job: &Job, batch: &Batch, pattern: Option<&str>) -> String {
-    let default = if job.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
-    file_path(job, batch, pattern.unwrap_or(default))
-}
-
-/// A file of a batch job, as far as it is known outside its nodes: a node's name stays `%N`, as with Slurm.
-fn file_path(job: &Job, batch: &Batch, pattern: &str) -> String {
-    let array = job.array.as_ref().zip(job.task()).map(|(part, task)| (part.id.0, task.0));
-    let context = PatternContext {
-        job: job.id.0,
-        array,
-        step: None,
-        node: "%N",
-        node_number: 0,
-        task: 0,
-        user: &job.spec.owner.user,
-        job_name: &job.spec.name,
-        restarts: job.restarts,
-    };
-    let path = match pattern.parse::<FilePattern>() {
-        Ok(parsed) => parsed.render(&context),
-        Err(_) => pattern.to_owned(),
-    };
-    if path.starts_with('/') { path } else { format!("{}/{path}", batch.work_dir.trim_end_matches('/')) }
+    message.stdin = job.input_path(batch);
+    message.stdout = job.output_path(batch);
+    message.stderr = job.error_path(batch);
 }
 
 fn exits(job: &Job, message: &mut v1::Job) {
@@ -450,6 +422,7 @@ fn waiting(
     message.reason_detail = detail;
     if pending.hold.is_some() {
         message.priority = 0;
+        begins(job, pending, now, message);
         return;
     }
     if message.priority == 0 {
@@ -460,11 +433,8 @@ fn waiting(
         message.start_is_planned = true;
         let end = job.spec.time_limit.end(start);
         message.end_time = (!end.is_never()).then_some(end.0);
-    } else if let Some(begin) = pending.not_before.filter(|begin| *begin > now) {
-        // As Slurm has it: the earliest that it can be.
-        message.start_time = Some(begin.0);
-        let end = job.spec.time_limit.end(begin);
-        message.end_time = (!end.is_never()).then_some(end.0);
+    } else {
+        begins(job, pending, now, message);
     }
     let nominated = job.nomination();
     let nodes = match (nominated, planned) {
@@ -504,6 +474,14 @@ fn reason(
     planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.sentence(date)))
 }
 
+/// The start of a job that begins later, held or not: the earliest that there can be, as in Slurm.
+fn begins(job: &Job, pending: &Pending, now: Time, message: &mut v1::Job) {
+    let Some(begin) = pending.not_before.filter(|begin| *begin > now) else { return };
+    message.start_time = Some(begin.0);
+    let end = job.spec.time_limit.end(begin);
+    message.end_time = (!end.is_never()).then_some(end.0);
+}
+
 /// What a job that started holds or held.
 fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) {
     let names = || cluster.names_of(alloc.nodes.iter().map(|part| part.node));
@@ -512,7 +490,8 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.last_sched_eval = Some(started.0);
     message.priority = alloc.why.priority;
     message.partition = alloc.partition.to_string();
-    if let Some(reservation) = &alloc.reservation {
+    // As in Slurm, a job that asked for several reservations shows all of them; one that asked for none shows its own.
+    if let Some(reservation) = alloc.reservation.as_ref().filter(|_| message.reservation.is_empty()) {
         message.reservation = reservation.to_string();
     }
     message.nodes = HostList::from_names(names()).to_string();

@@ -49,6 +49,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::Stale(_)
         | Reject::Accounts(_)
         | Reject::NothingToDo(_)
+        | Reject::Undecided
         | Reject::OldCopy(_)
         | Reject::KeptByHost { .. }
         | Reject::ForeignNode { .. } => Code::FailedPrecondition,

@@ -14,6 +14,7 @@ use spur_core::text::features::FeatureExpr;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::MAX_WRITTEN;
 use spur_core::text::length;
+use spur_core::text::memory;
 use spur_core::text::time::{Time, TimeLimit};
 
 use super::{BadField, boxed, cut, fits, read, read_if_set};
@@ -39,7 +40,7 @@ pub struct Payload {
 pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let components = std::mem::take(&mut wire.components);
     let (mut first, payload) = one(wire)?;
-    let mut named = names(&first);
+    let (mut named, mut awaited) = (names(&first), awaited_by(&first));
     for (offset, wire) in (1_u32..).zip(components) {
         if wire.batch.is_some() || !wire.components.is_empty() {
             let problem = format!("component {offset} has a script or components of its own");
@@ -52,9 +53,21 @@ pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>)
                 format!("they name more than {MAX_WRITTEN} nodes together, up to component {offset}");
             return Err(BadField::new("components", problem));
         }
+        awaited += awaited_by(&component);
+        if awaited > Dependency::<JobId>::MOST_JOBS {
+            let most = Dependency::<JobId>::MOST_JOBS;
+            let problem = format!("they depend on more than {most} jobs together, up to component {offset}");
+            return Err(BadField::new("components", problem));
+        }
         first.rest.push(component);
     }
     Ok((first, payload))
+}
+
+/// How many jobs `--dependency` of a component names.
+fn awaited_by(component: &Submission) -> usize {
+    let terms = component.spec.dependency.iter().flat_map(|dependency| &dependency.terms);
+    terms.map(|term| term.jobs.len().max(1)).sum()
 }
 
 /// How many nodes `--nodelist` and `--exclude` of a component name.
@@ -195,6 +208,14 @@ fn list(written: &str) -> Box<[Arc<str>]> {
 }
 
 fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
+    for (field, amount) in [
+        ("--mem", wire.memory_per_node_mb),
+        ("--mem-per-cpu", wire.memory_per_cpu_mb),
+        ("--mem-per-gpu", wire.cores.as_ref().and_then(|cores| cores.memory_per_gpu_mb)),
+        ("--tmp", Some(wire.tmp_disk_mb)),
+    ] {
+        memory::check(amount.unwrap_or_default()).map_err(|problem| BadField::new(field, problem))?;
+    }
     let memory = match (wire.memory_per_node_mb, wire.memory_per_cpu_mb) {
         (Some(_), Some(_)) => {
             return Err(BadField::new("--mem", "it cannot be given together with --mem-per-cpu"));
@@ -487,7 +508,21 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 29] = [
+        let cases: [Case; 36] = [
+            ("--mem", |wire| wire.memory_per_node_mb = Some(u64::MAX)),
+            ("--mem", |wire| wire.memory_per_node_mb = Some((1 << 40) + 1)),
+            ("--mem-per-cpu", |wire| wire.memory_per_cpu_mb = Some(u64::MAX)),
+            ("--tmp", |wire| wire.tmp_disk_mb = u64::MAX),
+            ("--mem-per-gpu", |wire| {
+                let cores = v1::CoreAsk { memory_per_gpu_mb: Some(u64::MAX), ..v1::CoreAsk::default() };
+                wire.cores = Some(cores);
+            }),
+            ("components", |wire| {
+                let dependency = format!("afterok{}", ":1".repeat(2050));
+                let part = v1::JobSpec { dependency, ..v1::JobSpec::default() };
+                wire.components = vec![part; 2];
+            }),
+            ("--gpus", |wire| wire.gpus = "18446744073709551615".into()),
             ("--job-name", |wire| wire.name = "a\nb".into()),
             ("--comment", |wire| wire.comment = "x".repeat(1025)),
             ("--licenses", |wire| wire.licenses = "x,".repeat(600)),

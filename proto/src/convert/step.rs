@@ -12,6 +12,7 @@ use spur_core::model::step::{Step, StepNode, StepSpec};
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::length;
+use spur_core::text::memory;
 use spur_core::text::tres::Tres;
 
 use super::job::held_tres;
@@ -46,11 +47,6 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
     ] {
         fits(field, text, most)?;
     }
-    if wire.hosts.len() > MAX_WRITTEN {
-        let problem =
-            format!("{} hosts are named for tasks, where {MAX_WRITTEN} are the most", wire.hosts.len());
-        return Err(BadField::new("--distribution", problem));
-    }
     wire.hosts.iter().try_for_each(|host| fits("--distribution", host, length::TEXT))?;
     let gpus = |field, text: &str| -> Result<Vec<GresSpec>, BadField> {
         if text.is_empty() {
@@ -63,6 +59,9 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         None => None,
         Some(text) => Some(read_if_set::<GresList>("--gres", text)?.unwrap_or_default().0),
     };
+    for (field, amount) in [("--mem", wire.memory_per_node_mb), ("--mem-per-cpu", wire.memory_per_cpu_mb)] {
+        memory::check(amount.unwrap_or_default()).map_err(|problem| BadField::new(field, problem))?;
+    }
     let memory = match (wire.memory_per_node_mb, wire.memory_per_cpu_mb) {
         (Some(mb), _) => Some(MemoryNeed::PerNode(mb)),
         (None, mb) => mb.map(MemoryNeed::PerCpu),

@@ -84,6 +84,7 @@ impl World {
                 name: name.into(),
                 registration: registration.into(),
                 held: Vec::new(),
+                reports: Vec::new(),
                 seen: Seen::default(),
                 connection: 0,
             });

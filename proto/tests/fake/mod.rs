@@ -80,6 +80,7 @@ impl<A: Answers> Controller for Fake<A> {
     type WatchJobsStream = Chunks<WatchJobsResponse>;
     type HoldAllocationStream = Chunks<HoldAllocationResponse>;
     type ListAccountingStream = Chunks<ListAccountingResponse>;
+    type ListAccountsStream = Chunks<ListAccountsResponse>;
 
     answered! {
         ping(PingRequest) -> PingResponse, |r| r, |a| a;
@@ -129,6 +130,8 @@ impl<A: Answers> Controller for Fake<A> {
         hold_allocation(HoldAllocationRequest) -> Self::HoldAllocationStream;
         end_allocation(EndAllocationRequest) -> EndAllocationResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;
+        change_accounts(ChangeAccountsRequest) -> ChangeAccountsResponse;
+        list_accounts(ListAccountsRequest) -> Self::ListAccountsStream;
         fix_runaway_jobs(FixRunawayJobsRequest) -> FixRunawayJobsResponse;
     }
 }

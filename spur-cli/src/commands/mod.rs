@@ -5,6 +5,7 @@ mod allocation;
 mod called;
 pub mod config;
 pub mod demo;
+pub mod discover;
 mod gres;
 pub mod import;
 pub mod keygen;

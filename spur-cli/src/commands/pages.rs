@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 use super::sim::{self, plan};
 use super::srun::{attach, bcast, exec, logs};
-use super::{config, demo, import, keygen, links, why};
+use super::{config, demo, discover, import, keygen, links, why};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -91,6 +91,7 @@ fn own() -> Vec<Page> {
         page(&sim::args::LINE),
         page(&config::LINE),
         page(&import::LINE),
+        page(&discover::LINE),
         page(&keygen::LINE),
         page(&links::LINE),
         page(&MAN),

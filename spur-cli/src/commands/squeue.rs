@@ -1,8 +1,10 @@
 //! `squeue`: jobs and steps that wait, run and have just ended.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
+use spur_core::text::hostlist::HostList;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::{Job, JobFilter, Step};
@@ -313,6 +315,37 @@ impl Query {
             filter.states = vec!["all".to_owned()];
         }
         filter
+    }
+
+    /// Those of some jobs that the options name, where no controller has chosen them: by number, user, partition, name,
+    /// account, QOS, node, reservation and wckey.
+    ///
+    /// # Errors
+    /// A hostlist that cannot be read.
+    pub fn chosen(&self, jobs: Vec<Job>) -> anyhow::Result<Vec<Job>> {
+        let filter = &self.filter;
+        let refs: Vec<JobRef> = filter.job_ids.iter().filter_map(|id| id.parse().ok()).collect();
+        let nodes: HostList = filter.nodelist.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let nodes: BTreeSet<String> = nodes.iter().collect();
+        let is_on = |job: &Job| {
+            let ended = STATES[ENDED].iter().any(|(long, _)| job.state == *long);
+            let held = job.nodes.parse::<HostList>().ok().filter(|_| !ended);
+            held.is_some_and(|held| held.iter().any(|node| nodes.contains(&node)))
+        };
+        let fits = |wanted: &[String], name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
+        let is_meant = |job: &Job| {
+            let (users, partitions) = (&filter.users, &filter.partitions);
+            (refs.is_empty() || refs.iter().any(|wanted| job::is_meant(job, wanted)))
+                && (fits(users, &job.user) || fits(users, &job.uid.to_string()))
+                && (partitions.is_empty() || job.partition.split(',').any(|name| fits(partitions, name)))
+                && fits(&filter.names, &job.name)
+                && fits(&filter.accounts, &job.account)
+                && fits(&filter.qos, &job.qos)
+                && fits(&filter.reservations, &job.reservation)
+                && fits(&filter.wckeys, &job.wckey)
+                && (nodes.is_empty() || is_on(job))
+        };
+        Ok(jobs.into_iter().filter(is_meant).collect())
     }
 
     fn alone(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::model::job::{BatchEnd, Configuring, Job, JobSpec};
 use crate::model::node::{Drain, Health, Power, Registration};
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::model::step::{Step, StepNodeEnd};
+use crate::model::waits::Among;
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
@@ -65,14 +66,19 @@ impl Cluster {
             | Event::JournalDoubted { .. }
             | Event::ClockSet { .. } => {
                 self.apply_to_lineage(&entry.event, entry.epoch, at);
+                if matches!(entry.event, Event::ReignBegun { .. }) {
+                    self.await_nodes();
+                }
             }
             Event::NodeRegistered { node, registration, stale, foreign, last_job } => {
                 self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
+                self.await_no_more(*node);
                 self.put_in_service(*node, at, |node| register(node, registration, stale, foreign, at));
             }
             Event::ForeignDropped { node } => self.change_node(*node, drop_foreign),
             Event::NodeCleaned { node, attempt } => self.change_node(*node, |node| clean(node, *attempt)),
             Event::NodeDowned { node, reason, silent, by } => {
+                self.await_no_more(*node);
                 self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
             }
             Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),
@@ -183,7 +189,7 @@ impl Cluster {
             configuring: Configuring::default(),
             epilog: false,
         };
-        dependency::settle(&mut job, &self.jobs);
+        dependency::settle(&mut job, &self.jobs, Among::All);
         note_eligible(&mut job, at);
         job
     }
@@ -194,7 +200,7 @@ impl Cluster {
         if job.spec.dependency != spec.dependency {
             job.waits_for = dependency::of(id, spec, job.array.is_some(), &self.jobs);
             job.never = false;
-            dependency::settle(&mut job, &self.jobs);
+            dependency::settle(&mut job, &self.jobs, Among::All);
             // While it waits for others it is not eligible; what it waited before does not count afterwards.
             let waits = job.waits_for.is_some();
             if let Phase::Pending(pending) = &mut job.phase
@@ -250,7 +256,7 @@ impl Cluster {
         });
         self.jobs.insert(Arc::new(job));
         for id in [from, id] {
-            self.settle(id, at);
+            self.settle(id, Among::Counterparts, at);
         }
     }
 
@@ -361,25 +367,24 @@ impl Cluster {
             note_eligible(job, at);
         });
         self.jobs.reopen(id);
-        self.settle(id, at);
+        self.settle(id, Among::All, at);
     }
 
     /// Looks again at the jobs that wait for `id`, or for the array it belongs to.
     fn settle_waiting_for(&mut self, id: JobId, at: Time) {
+        let array = self.jobs.get(id).map(Job::array_id);
         for waiting in self.jobs.waiting_for(id) {
-            self.settle(waiting, at);
+            self.settled += 1;
+            self.settle(waiting, Among::About { job: id, array }, at);
         }
     }
 
-    /// Looks again at what a job waits for, if it waits for anything.
-    fn settle(&mut self, id: JobId, at: Time) {
-        if self.jobs.get(id).is_none_or(|job| job.waits_for.is_none()) {
-            return;
-        }
-        let Some(mut job) = self.jobs.remove(id) else { return };
-        dependency::settle(&mut job, &self.jobs);
+    /// Looks again at some of what a job waits for, if it waits for anything.
+    fn settle(&mut self, id: JobId, among: Among, at: Time) {
+        let Some(mut job) = self.jobs.get(id).filter(|job| job.waits_for.is_some()).cloned() else { return };
+        dependency::settle(&mut job, &self.jobs, among);
         note_eligible(&mut job, at);
-        self.jobs.insert(Arc::new(job));
+        self.jobs.change(id, |known| *known = job);
     }
 }
 

@@ -1,105 +1,134 @@
 //! Takes out of a job's dependency what has come true, and notices what no longer can.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Array, Jobs};
-use crate::id::JobId;
+use crate::id::{ArrayTaskId, JobId};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{EndState, Phase};
-use crate::model::waits::{Gone, Scope, Wait, WaitKind, Waits};
+use crate::model::waits::{Among, Scope, Verdict, Wait, WaitKind, Waits};
 use crate::text::array::TaskSet;
-use crate::text::dependency::DependencyKind;
+use crate::text::dependency::{DependencyKind, TaskRef};
 use crate::text::time::Time;
 
-/// What one condition has come to.
-enum Verdict {
-    /// It holds from this time on.
-    Met(Time),
-    /// Not yet.
-    Open,
-    /// It never will.
-    Never,
-}
+/// How many terms of dependencies are looked at to find out whether a job would wait for itself.
+const MOST_FOLLOWED: usize = 65_536;
 
 /// The dependency of a new or changed request, as far as it is still open. `of_array` says whether the request is of
 /// tasks of an array, each of which may wait for its counterpart.
 pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Option<Box<Waits>> {
     let dependency = spec.dependency.as_deref()?;
-    // The components of one het job start together, so none of them waits for another.
-    let together = |job: &Job| spec.is_component_with(&job.spec);
-    let before = |job: &&Job| {
-        job.id < id
-            && job.spec.name == spec.name
-            && job.spec.owner.uid == spec.owner.uid
-            && !together(job)
-            && !matches!(job.phase, Phase::Ended(_))
-    };
     let singleton = dependency.terms.iter().any(|term| term.kind == DependencyKind::Singleton);
-    let mut earlier: Vec<JobId> =
-        jobs.iter().filter(|_| singleton).filter(before).map(Job::array_id).collect();
-    earlier.sort_unstable();
-    earlier.dedup();
-    Waits::of(dependency, &earlier, of_array, |other| jobs.array(other).is_some()).map(Box::new)
+    let own = jobs.get(id).map_or(id, Job::array_id);
+    let predecessor = if singleton { jobs.predecessor(own, spec) } else { None };
+    let waits = Waits::of(dependency, predecessor, of_array, |other| jobs.array(other).is_some())?;
+    Some(Box::new(jobs.share_waits(own, waits)))
 }
 
-/// Whether a job would wait for itself with another request, by way of what others wait for.
-pub(super) fn is_circular(job: &Job, spec: &JobSpec, jobs: &Jobs) -> bool {
-    let records = |wait: &Wait| -> Vec<JobId> {
-        match (wait.scope, jobs.array(wait.job)) {
-            (Scope::Task(task), Some(_)) => {
-                jobs.task(wait.job, task.0).map(|task| task.id).into_iter().collect()
-            }
-            (_, Some(array)) => array.records().collect(),
-            (_, None) => vec![wait.job],
-        }
-    };
+/// Why a job may not have a dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    /// The job would wait for itself.
+    Circular,
+    /// The jobs that it would wait for wait for so many others that nobody follows them all.
+    TooLong {
+        /// How many terms of dependencies are followed.
+        most: usize,
+    },
+}
+
+/// Refuses a request with which a job would wait for itself, by way of what others wait for.
+pub(super) fn check_loops(job: &Job, spec: &JobSpec, jobs: &Jobs) -> Result<(), Loop> {
+    if names_itself(job, spec) {
+        return Err(Loop::Circular);
+    }
+    if !jobs.is_waited_for(job.id) && !jobs.is_waited_for(job.array_id()) {
+        return Ok(());
+    }
     let waits = of(job.id, spec, job.array.is_some(), jobs);
     // Tasks that wait as one may come to wait for each other.
-    let own_task = |wait: &&Wait| matches!(wait.scope, Scope::Task(_)) && wait.job == job.array_id();
-    let terms = waits.iter().flat_map(|waits| &waits.terms).filter(|wait| !own_task(wait));
-    let mut next: Vec<JobId> = terms.flat_map(records).collect();
-    let mut seen = BTreeSet::new();
-    while let Some(id) = next.pop() {
-        if id == job.id {
-            return true;
+    let own_task = |wait: &Wait| matches!(wait.scope, Scope::Task(_)) && wait.job == job.array_id();
+    let terms = waits.iter().flat_map(|waits| waits.terms()).filter(|wait| !own_task(wait));
+    let mut next: Vec<(JobId, Scope)> = terms.map(|wait| (wait.job, wait.scope)).collect();
+    let (mut met, mut seen, mut followed) = (BTreeSet::new(), BTreeSet::new(), 0);
+    while let Some((other, scope)) = next.pop() {
+        if !met.insert((other, task_of(scope))) {
+            continue;
         }
-        let waits = jobs.get(id).and_then(|job| job.waits_for.as_ref()).filter(|_| seen.insert(id));
-        next.extend(waits.iter().flat_map(|waits| &waits.terms).flat_map(records));
+        for id in records(other, scope, jobs) {
+            if id == job.id {
+                return Err(Loop::Circular);
+            }
+            let waits = jobs.get(id).and_then(|job| job.waits_for.as_ref()).filter(|_| seen.insert(id));
+            let more = waits.iter().flat_map(|waits| waits.terms()).map(|wait| (wait.job, wait.scope));
+            let before = next.len();
+            next.extend(more);
+            followed += 1 + next.len() - before;
+            if followed > MOST_FOLLOWED {
+                return Err(Loop::TooLong { most: MOST_FOLLOWED });
+            }
+        }
     }
-    false
+    Ok(())
 }
 
-/// Looks at the jobs that `job` waits for, and updates what it still waits for. What could not come true stays so, also if
+/// Whether a dependency names the very job that has it: of a task, its array as a whole.
+fn names_itself(job: &Job, spec: &JobSpec) -> bool {
+    let terms = spec.dependency.iter().flat_map(|dependency| &dependency.terms);
+    let mut named = terms.flat_map(|term| &term.jobs);
+    named.any(|on| match on.task {
+        Some(TaskRef::One(task)) => on.job == job.array_id() && job.task() == Some(ArrayTaskId(task)),
+        Some(TaskRef::All) | None => on.job == job.array_id() || on.job == job.id,
+    })
+}
+
+fn task_of(scope: Scope) -> Option<u32> {
+    match scope {
+        Scope::Task(task) => Some(task.0),
+        Scope::Whole | Scope::All | Scope::Same => None,
+    }
+}
+
+/// The records that a term is about.
+fn records(other: JobId, scope: Scope, jobs: &Jobs) -> Vec<JobId> {
+    match (scope, jobs.array(other)) {
+        (Scope::Task(task), Some(_)) => jobs.task(other, task.0).map(|task| task.id).into_iter().collect(),
+        (_, Some(array)) => array.records().collect(),
+        (_, None) => vec![other],
+    }
+}
+
+/// Looks at jobs that `job` waits for, and updates what it still waits for. What could not come true stays so, also if
 /// the other job is requeued.
-pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
+pub(super) fn settle(job: &mut Job, jobs: &Jobs, among: Among) {
     if job.never {
         return;
     }
+    let own = job.array_id();
     let tasks = job.array.as_deref().map(|part| &part.tasks);
     let gone = job.spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
+    // Where all terms are judged, each may be about one of these.
+    let all = gone.iter().filter(|_| among == Among::All);
+    let by_job: BTreeMap<_, _> = all.map(|gone| ((gone.job, gone.task), gone.completed)).collect();
+    let gone = |job, task| match among {
+        Among::All => by_job.get(&(job, task)).copied(),
+        Among::About { .. } | Among::Counterparts => {
+            gone.iter().find(|gone| (gone.job, gone.task) == (job, task)).map(|gone| gone.completed)
+        }
+    };
     let Some(waits) = job.waits_for.as_deref_mut() else { return };
-    let any = waits.any;
-    let (mut held, mut from) = (false, None);
-    waits.terms.retain_mut(|wait| match verdict(*wait, tasks, jobs, gone) {
-        _ if wait.never => true,
-        Verdict::Met(at) => {
-            held = true;
-            from = from.max(Some(at));
-            false
+    let judged = waits.judge(among, |wait| match wait.kind {
+        WaitKind::Singleton => {
+            jobs.predecessor(own, &job.spec).map_or(Verdict::Met(Time::ZERO), Verdict::Behind)
         }
-        Verdict::Open => true,
-        Verdict::Never => {
-            wait.never = true;
-            true
-        }
+        _ => verdict(wait, tasks, jobs, gone),
     });
-    let mut never = waits.terms.iter().map(|wait| wait.never);
-    let satisfied = if any { held } else { waits.terms.is_empty() };
-    job.never = !satisfied && if any { never.all(|never| never) } else { never.any(|never| never) };
+    let satisfied = if waits.any() { judged.held } else { waits.is_met() };
+    job.never = !satisfied && waits.is_hopeless();
     if satisfied {
         job.waits_for = None;
         if let (Phase::Pending(pending), Some(from)) =
-            (&mut job.phase, from.filter(|from| *from > Time::ZERO))
+            (&mut job.phase, judged.from.filter(|from| *from > Time::ZERO))
         {
             pending.not_before = pending.not_before.max(Some(from));
         }
@@ -117,9 +146,19 @@ struct Standing {
     failed: bool,
 }
 
-fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs, gone: &[Gone]) -> Verdict {
+/// What a term has come to. `gone` says of a job that had left memory when it was named whether it completed.
+fn verdict(
+    wait: Wait,
+    tasks: Option<&TaskSet>,
+    jobs: &Jobs,
+    gone: impl Fn(JobId, Option<ArrayTaskId>) -> Option<bool>,
+) -> Verdict {
     // A job that has left memory since ended long ago; how is no longer known, and Slurm then takes it as done.
-    let standing = standing(wait, tasks, jobs).or_else(|| of_gone(wait, gone));
+    let task = match wait.scope {
+        Scope::Task(task) => Some(task),
+        Scope::Whole | Scope::All | Scope::Same => None,
+    };
+    let standing = standing(wait, tasks, jobs).or_else(|| gone(wait.job, task).map(long_ended));
     let Some(standing) = standing else { return Verdict::Met(Time::ZERO) };
     match (wait.kind, standing.completed) {
         (WaitKind::Started, _) => match standing.started {
@@ -166,16 +205,6 @@ fn of_task(id: JobId, array: &Array, task: u32, jobs: &Jobs) -> Option<Standing>
         (false, true) => Some(long_ended(false)),
         (false, false) => None,
     }
-}
-
-/// What is known of a job that had left memory when it was named.
-fn of_gone(wait: Wait, gone: &[Gone]) -> Option<Standing> {
-    let task = match wait.scope {
-        Scope::Task(task) => Some(task),
-        Scope::Whole | Scope::All | Scope::Same => None,
-    };
-    let known = gone.iter().find(|gone| gone.job == wait.job && gone.task == task)?;
-    Some(long_ended(known.completed))
 }
 
 fn long_ended(completed: bool) -> Standing {

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::arrays::{Array, EndedTasks};
+use super::dependents::{Dependents, Named, Waiter, same_entry};
 use crate::id::JobId;
-use crate::model::job::Job;
+use crate::model::job::{Job, JobSpec};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Completing, Phase, Suspended};
+use crate::model::waits::Waits;
 use crate::text::jobid::{JobPart, JobRef};
 use crate::text::time::Time;
 
@@ -28,12 +30,16 @@ pub struct Jobs {
     claims: BTreeSet<JobId>,
     /// Active jobs that hold licenses.
     licensed: BTreeSet<JobId>,
+    /// How many of each license they hold together.
+    held_licenses: BTreeMap<Box<str>, u64>,
     /// Running jobs that lost nodes, in the places of which there are no others.
     short: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
-    /// Jobs that a pending job waits for → those that wait.
-    dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Who waits for whom.
+    dependents: Dependents,
+    /// Pending jobs whose dependency can no longer be satisfied and that are to be ended then.
+    hopeless: BTreeSet<JobId>,
     /// How many jobs wait for a reservation of nodes and time, or are in it.
     users: BTreeMap<Arc<str>, usize>,
     /// Job arrays, as long as a record of theirs is here.
@@ -196,6 +202,12 @@ impl Jobs {
         self.licensed.iter().filter_map(|id| self.get(*id))
     }
 
+    /// How many of a license jobs hold.
+    #[must_use]
+    pub fn held_of_license(&self, name: &str) -> u64 {
+        self.held_licenses.get(name).copied().unwrap_or(0)
+    }
+
     /// Finished jobs, the longest finished first, with the time they ended.
     pub fn ended(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ended.iter().copied()
@@ -234,16 +246,59 @@ impl Jobs {
         Some(JobId(het.leader.0 + offset))
     }
 
-    /// Jobs that wait for `id`, or for the array that it belongs to.
+    /// Jobs that wait for `id`, or for the array that it belongs to, in ascending order.
     pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
-        let array = self.get(id).map(Job::array_id).filter(|array| *array != id);
-        let waiting = [Some(id), array].into_iter().flatten().filter_map(|id| self.dependents.get(&id));
-        let mut waiting: Vec<JobId> = waiting.flatten().copied().collect();
-        if array.is_some() {
-            waiting.sort_unstable();
-            waiting.dedup();
+        let mut waiting = self.dependents.of(id);
+        if let Some(array) = self.get(id).map(Job::array_id).filter(|array| *array != id) {
+            waiting.append(&mut self.dependents.of(array));
         }
-        waiting
+        waiting.into_iter().collect()
+    }
+
+    /// How many jobs wait for `id`, or for the array that it belongs to, counted no further than to `most`.
+    #[must_use]
+    pub fn waiting_count(&self, id: JobId, most: usize) -> usize {
+        let array = self.get(id).map(Job::array_id).filter(|array| *array != id);
+        let of_array = array.map_or(0, |array| self.dependents.count(array, most));
+        (self.dependents.count(id, most) + of_array).min(most)
+    }
+
+    /// How many jobs and arrays wait for a job or an array that they name.
+    #[must_use]
+    pub fn namers(&self, id: JobId) -> usize {
+        self.dependents.namers(id)
+    }
+
+    /// The same as `waits`, which shares its terms with the other records of an array where they are equal.
+    pub(super) fn share_waits(&self, array: JobId, waits: Waits) -> Waits {
+        match self.dependents.shared_list(array, waits.list()) {
+            Some(list) => waits.with_list(Arc::clone(list)),
+            None => waits,
+        }
+    }
+
+    /// Whether some job waits for a job or an array.
+    pub(super) fn is_waited_for(&self, id: JobId) -> bool {
+        self.dependents.any(id)
+    }
+
+    /// How many terms the dependencies of a user's pending jobs have; an array's count once.
+    #[must_use]
+    pub fn terms_of(&self, uid: u32) -> usize {
+        self.dependents.terms_of(uid)
+    }
+
+    /// The job or array that `--dependency=singleton` waits for: the last one before `array` with the same name and user
+    /// that has not ended. Components of the same het job start together and do not wait for each other.
+    pub(super) fn predecessor(&self, array: JobId, spec: &JobSpec) -> Option<JobId> {
+        let together = |id| self.get(id).is_some_and(|other| spec.is_component_with(&other.spec));
+        self.dependents.predecessor(array, spec, |id| !together(id))
+    }
+
+    /// Pending jobs, by number, whose dependency can no longer be satisfied and that are to be ended then. A command or a
+    /// report ends only some of them at once.
+    pub fn hopeless(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.hopeless.iter().copied()
     }
 
     /// Whether some job waits for a reservation of nodes and time, or is in it.
@@ -294,13 +349,31 @@ impl Jobs {
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
         let job = Arc::make_mut(job);
-        let (before, waited_for, was_due, had_licenses) = (shelf(job), awaited(job), due(job), licensed(job));
+        let (before, was_due, had_licenses) = (shelf(job), due(job), licensed(job));
+        let was_hopeless = hopeless(job);
+        let waited_for = job.waits_for.clone();
+        let was_named = Named::of(job);
+        count_licenses(&mut self.held_licenses, job, false);
         count(&mut self.arrays, &mut self.unrecorded, job, false);
         count_users(&mut self.users, job, false);
         change(job);
         count(&mut self.arrays, &mut self.unrecorded, job, true);
         count_users(&mut self.users, job, true);
-        let (after, waits_for, is_due, has_licenses) = (shelf(job), awaited(job), due(job), licensed(job));
+        count_licenses(&mut self.held_licenses, job, true);
+        let is_named = Named::of(job);
+        if was_named != is_named {
+            was_named.iter().for_each(|named| self.dependents.index_name(named, false));
+            is_named.iter().for_each(|named| self.dependents.index_name(named, true));
+        }
+        if !same_entry(waited_for.as_deref(), job.waits_for.as_deref()) {
+            let waiter = Waiter::of(job);
+            waited_for.iter().for_each(|waits| self.dependents.index_waits(waiter, waits, false));
+            job.waits_for.iter().for_each(|waits| self.dependents.index_waits(waiter, waits, true));
+        }
+        let (after, is_due, has_licenses) = (shelf(job), due(job), licensed(job));
+        if was_hopeless != hopeless(job) {
+            put(&mut self.hopeless, id, !was_hopeless);
+        }
         if had_licenses != has_licenses {
             self.license(id, has_licenses);
         }
@@ -312,19 +385,17 @@ impl Jobs {
             self.shelve(id, before, false);
             self.shelve(id, after, true);
         }
-        if waited_for != waits_for {
-            self.link(id, &waited_for, false);
-            self.link(id, &waits_for, true);
-        }
     }
 
     fn index(&mut self, job: &Job, present: bool) {
         count(&mut self.arrays, &mut self.unrecorded, job, present);
         count_users(&mut self.users, job, present);
+        count_licenses(&mut self.held_licenses, job, present);
         self.shelve(job.id, shelf(job), present);
         self.license(job.id, present && licensed(job));
         self.schedule(job.id, due(job), present);
-        self.link(job.id, &awaited(job), present);
+        self.dependents.index(job, present);
+        put(&mut self.hopeless, job.id, present && hopeless(job));
     }
 
     fn license(&mut self, id: JobId, holds: bool) {
@@ -363,26 +434,26 @@ impl Jobs {
             Shelf::Ended(at) => put(&mut self.ended, (at, id), present),
         }
     }
-
-    fn link(&mut self, id: JobId, awaited: &[JobId], present: bool) {
-        for other in awaited {
-            let waiting = self.dependents.entry(*other).or_default();
-            if present {
-                waiting.insert(id);
-            } else {
-                waiting.remove(&id);
-            }
-            if waiting.is_empty() {
-                self.dependents.remove(other);
-            }
-        }
-    }
 }
 
 /// Whether a job holds licenses: from its start until it has ended.
 fn licensed(job: &Job) -> bool {
     let wants = job.spec.extra.as_ref().is_some_and(|extra| !extra.licenses.is_empty());
     wants && !matches!(job.phase, Phase::Pending(_) | Phase::Ended(_))
+}
+
+/// Counts what a job holds of licenses in or out.
+fn count_licenses(held: &mut BTreeMap<Box<str>, u64>, job: &Job, present: bool) {
+    if !licensed(job) {
+        return;
+    }
+    for (name, count) in job.spec.extra.iter().flat_map(|extra| &extra.licenses) {
+        let all = held.entry(name.clone()).or_default();
+        *all = if present { *all + u64::from(*count) } else { *all - u64::from(*count) };
+        if *all == 0 {
+            held.remove(name);
+        }
+    }
 }
 
 /// Counts a record in or out of the array it belongs to.
@@ -416,9 +487,10 @@ fn count_users(users: &mut BTreeMap<Arc<str>, usize>, job: &Job, present: bool) 
     }
 }
 
-/// The jobs that this one still waits for.
-fn awaited(job: &Job) -> Vec<JobId> {
-    job.waits_for.as_deref().map_or_else(Vec::new, |waits| waits.jobs().collect())
+/// Whether a pending job is to be ended because its dependency can no longer be satisfied.
+fn hopeless(job: &Job) -> bool {
+    let wish = || job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
+    job.never && matches!(job.phase, Phase::Pending(_)) && wish() == Some(true)
 }
 
 /// When something happens to a job because of the time alone.

@@ -8,6 +8,7 @@ pub mod accounts;
 mod apply;
 mod arrays;
 mod dependency;
+pub(crate) mod dependents;
 pub mod event;
 pub mod history;
 pub mod invariant;
@@ -22,6 +23,7 @@ mod policy;
 mod reserve;
 pub mod snapshot;
 mod suspend;
+mod unheard;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use accounts::{AccountChange, Accounts, Placed};
 pub use arrays::{Array, EndedTasks};
+pub use dependency::Loop;
 pub use event::{Entry, Event, Record, Scope, Split};
 pub use jobs::Jobs;
 pub use names::Names;
@@ -58,12 +61,17 @@ pub struct Cluster {
     nodes: Vec<Node>,
     /// Nodes to whose hosts something is done.
     powered: BTreeSet<NodeId>,
+    /// Nodes that were in service when the current controller opened the journal, and have neither registered nor been
+    /// taken down since.
+    unheard: BTreeSet<NodeId>,
     names: BTreeMap<Arc<str>, NodeId>,
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     accounts: Arc<Accounts>,
     jobs: Jobs,
+    /// How often dependencies were looked at because something happened to another job: a figure, not part of the state.
+    settled: u64,
     derived: Derived,
 }
 
@@ -229,10 +237,18 @@ impl Cluster {
         self.reservations.get(name)
     }
 
-    /// Whether a job would wait for itself with another request, by way of what others wait for.
+    /// Refuses a request with which a job would wait for itself, by way of what others wait for.
+    ///
+    /// # Errors
+    /// Also a request that leads to more dependencies than are followed.
+    pub fn check_loops(&self, job: &Job, spec: &JobSpec) -> Result<(), Loop> {
+        dependency::check_loops(job, spec, &self.jobs)
+    }
+
+    /// How often a dependency was looked at because something happened to another job, since this copy was made.
     #[must_use]
-    pub fn waits_for_itself(&self, job: &Job, spec: &JobSpec) -> bool {
-        dependency::is_circular(job, spec, &self.jobs)
+    pub fn settled(&self) -> u64 {
+        self.settled
     }
 
     /// The table of jobs.

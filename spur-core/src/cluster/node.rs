@@ -42,6 +42,10 @@ pub struct Node {
     /// What is done to its host, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
+    /// Whether the node was in service when the current controller opened the journal, and has neither registered nor
+    /// been taken down since: its jobs may have ended without the controller's knowledge.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unheard: bool,
     /// What jobs hold of it.
     #[serde(skip)]
     pub used: Used,
@@ -149,6 +153,7 @@ impl Node {
             health: Health::Unknown,
             drain: None,
             power: None,
+            unheard: false,
             used: Used::default(),
             jobs: Vec::new(),
             nominees: Vec::new(),

@@ -117,6 +117,7 @@ impl Restore {
             Record::Node(node) => {
                 self.cluster.names.insert(Arc::clone(node.name()), node.id);
                 self.cluster.powered.extend(node.power.is_some().then_some(node.id));
+                self.cluster.unheard.extend(node.unheard.then_some(node.id));
                 self.cluster.nodes.push(*node);
             }
             Record::Partition { name, state, config } => {

@@ -140,6 +140,18 @@ pub enum StepEnd {
     Lost,
 }
 
+impl StepEnd {
+    /// What the step's end counts as; the end that nobody knows counts as success, as in the reports of a batch script.
+    #[must_use]
+    pub fn exit(&self) -> ExitCode {
+        match self {
+            Self::Exited { end } => end.exit,
+            Self::NotLaunched { exit, .. } => *exit,
+            Self::Lost => ExitCode::SUCCESS,
+        }
+    }
+}
+
 /// What the shell must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {

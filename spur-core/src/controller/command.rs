@@ -59,6 +59,9 @@ pub enum Input {
         registration: Arc<Registration>,
         /// Attempts in its spool.
         held: Vec<Held>,
+        /// Reports that no controller has acknowledged, oldest first: what has ended there meanwhile is known with the
+        /// registration.
+        reports: Vec<Unacknowledged>,
         /// How far it has been led.
         seen: Seen,
         /// The shell's number of the stream, which comes back in [`Effect::Open`](super::Effect::Open).
@@ -369,6 +372,17 @@ pub enum NodeStateChange {
     PowerDown(Haste),
     /// Switched on.
     PowerUp,
+}
+
+/// A report that a node has yet to see acknowledged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unacknowledged {
+    /// The number to acknowledge.
+    pub id: u64,
+    /// The attempt that the report is about.
+    pub attempt: Attempt,
+    /// The report.
+    pub report: Report,
 }
 
 /// An attempt in a node's spool.

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::effect::Effect;
+use super::handle::reservation;
 use super::{Ctx, mail, tasks};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
@@ -18,6 +19,9 @@ use crate::model::step::{Step, StepNodeEnd};
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 use crate::text::time::Time;
+
+/// How many jobs one command or report ends because their dependency can no longer be satisfied; the next wakeup ends more.
+const HOPELESS_AT_ONCE: usize = 500;
 
 /// The longest that lost attempts alone keep a job waiting, in seconds.
 const LONGEST_DELAY: u64 = 300;
@@ -244,6 +248,7 @@ pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
         ctx.effect(mail);
     }
     ctx.emit(Event::JobRequeued { job: id, not_before, hold });
+    reservation::requeued(ctx, id);
 }
 
 /// Ends a job, and with it those that waited for something it will now never do and asked to be ended then: one after
@@ -254,12 +259,16 @@ fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
 }
 
 /// Tells the users of those of some jobs that wait, since just now, for what can no longer happen, ends those that asked to
-/// be ended then, and so on. The user of `told` knows already.
+/// be ended then, and so on. The user of `told` knows already. Of a long chain some are left to [`end_more_hopeless`].
 pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>, told: Option<JobId>) {
     let (mut jobs, mut told) = (VecDeque::from(jobs), BTreeSet::from_iter(told));
+    let mut ended = 0;
     while let Some(id) = jobs.pop_front() {
         let Some(job) = ctx.cluster().job(id).filter(|job| job.never) else { continue };
         let wish = job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
+        if wish == Some(true) && ended >= HOPELESS_AT_ONCE {
+            continue;
+        }
         if told.insert(id)
             && let Some(mail) = mail::hopeless(ctx.cluster(), id)
         {
@@ -268,7 +277,16 @@ pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>, told: Option<Job
         if wish == Some(true) {
             let how = outcome(EndState::Cancelled, Reason::DependencyNeverSatisfied);
             jobs.extend(end_pending_one(ctx, id, &how));
+            ended += 1;
         }
+    }
+}
+
+/// Ends more of the jobs that [`end_hopeless`] has left.
+pub(super) fn end_more_hopeless(ctx: &mut Ctx<'_>) {
+    let left: Vec<JobId> = ctx.cluster().jobs().hopeless().take(HOPELESS_AT_ONCE).collect();
+    if !left.is_empty() {
+        end_hopeless(ctx, left, None);
     }
 }
 
@@ -277,8 +295,9 @@ fn end_one(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) -> Vec<JobId> {
     let mut waiting = ctx.cluster().jobs().waiting_for(id);
     // Of what could not come true before is told already.
     waiting.retain(|other| ctx.cluster().job(*other).is_some_and(|other| !other.never));
+    let array = ctx.cluster().job(id).map(Job::array_id);
     ctx.emit(Event::JobEnded { job: id, outcome: how });
-    let parted: Vec<JobId> = waiting.iter().flat_map(|other| tasks::part_ways(ctx, *other)).collect();
+    let parted: Vec<JobId> = waiting.iter().flat_map(|other| tasks::part_ways(ctx, *other, array)).collect();
     waiting.extend(parted);
     waiting
 }

@@ -10,8 +10,8 @@ use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::distribution::Distribution;
 use crate::model::job::{Job, MemoryNeed, Shape};
 use crate::model::phase::Phase;
+use crate::model::program;
 use crate::model::step::Step;
-use crate::text::exit::ExitCode;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
 
@@ -119,23 +119,30 @@ pub fn of_program(cluster: &Cluster, job: &Job, program: Program) -> Variables {
     let mut env = Env(of_any_program(cluster, job));
     env.set("SLURM_SCRIPT_CONTEXT", program.context());
     if let (Phase::Completing(completing), Program::Epilog) = (&job.phase, program) {
-        env.0.extend(of_end(job, completing.outcome.exit));
+        env.0.extend(program::of_end(completing.outcome.exit, job.derived_exit));
     }
     env.0
 }
 
-/// The same of all such programs, also of one that sends mail of a job that has not started.
-pub(super) fn of_any_program(cluster: &Cluster, job: &Job) -> Variables {
+/// Variables of every program that a daemon runs for a job, also of one that sends mail of a job that has not started.
+#[must_use]
+pub fn of_any_program(cluster: &Cluster, job: &Job) -> Variables {
     let mut env = Env(of_job(cluster, job));
     let spec = &job.spec;
     if env.0.is_empty() {
         env.0 = submitted(cluster, job);
         env.set("SLURM_JOB_PARTITION", spec.partitions.join(","));
     }
+    env.set("SLURM_UID", spec.owner.uid);
     env.set("SLURM_JOB_GROUP", &spec.owner.group);
     env.set("SLURM_JOB_RESTART_COUNT", job.restarts);
     env.option("SLURM_JOB_CONSTRAINTS", spec.shape.features.as_ref());
     env.option("SLURM_JOB_WORK_DIR", work_dir(job));
+    if let Some(batch) = &spec.batch {
+        env.set("SLURM_JOB_STDIN", job.input_path(batch));
+        env.set("SLURM_JOB_STDOUT", job.output_path(batch));
+        env.set("SLURM_JOB_STDERR", job.error_path(batch));
+    }
     if let Some(extra) = &spec.extra {
         env.option("SLURM_JOB_COMMENT", extra.comment.as_ref());
         env.option("SLURM_WCKEY", extra.wckey.as_ref());
@@ -143,16 +150,6 @@ pub(super) fn of_any_program(cluster: &Cluster, job: &Job) -> Variables {
             extra.licenses.iter().map(|(name, count)| format!("{name}:{count}")).collect();
         env.option("SLURM_JOB_LICENSES", Some(licenses.join(",")).filter(|list| !list.is_empty()));
     }
-    env.0
-}
-
-/// How a job ended, as wait() has it, and for people.
-pub(super) fn of_end(job: &Job, exit: ExitCode) -> Variables {
-    let status = |exit: ExitCode| u32::from(exit.code) << 8 | u32::from(exit.signal);
-    let mut env = Env::default();
-    env.set("SLURM_JOB_EXIT_CODE", status(exit));
-    env.set("SLURM_JOB_EXIT_CODE2", exit);
-    env.set("SLURM_JOB_DERIVED_EC", status(job.derived_exit));
     env.0
 }
 

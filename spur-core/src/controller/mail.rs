@@ -8,6 +8,7 @@ use crate::cluster::{Array, Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::phase::{EndState, Phase};
+use crate::model::program;
 use crate::text::exit::ExitCode;
 use crate::text::mail::{OF_TIME, has, tells_of};
 
@@ -85,7 +86,7 @@ fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let Phase::Ended(ended) = &job.phase else { return None };
     let (state, exit) = (ended.outcome.state, ended.outcome.exit);
     let mut failed = !matches!(state, EndState::Completed | EndState::Cancelled);
-    let mut more = More { subject: String::new(), variables: environment::of_end(job, exit) };
+    let mut more = More { subject: String::new(), variables: program::of_end(exit, job.derived_exit) };
     let run_time = job.phase.run_time(cluster.at());
     if alone(job) {
         more.time("Run time", RUN_TIME, run_time);

@@ -33,6 +33,7 @@ pub use reject::Reject;
 
 use crate::cluster::{Cluster, Entry, Event, Record};
 use crate::id::RequestId;
+use crate::sched::feasible::{Feasibility, Question};
 use crate::text::time::Time;
 
 /// What came of one input.
@@ -50,12 +51,36 @@ pub struct Outcome {
 ///
 /// A refused input changes nothing: no entries, no effects.
 pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Outcome {
+    handle_within(cluster, epoch, now, input, Feasibility::in_full()).0
+}
+
+/// Does what one input asks for where others wait for it: what takes long to decide is refused with [`Reject::Undecided`],
+/// and the questions are returned whose answers decide it. The input is to be handled again with these.
+pub fn handle_briefly(
+    cluster: &mut Cluster,
+    epoch: u64,
+    now: Time,
+    input: Input,
+    feasibility: Feasibility,
+) -> (Outcome, Vec<Question>) {
+    let (outcome, feasibility) = handle_within(cluster, epoch, now, input, feasibility);
+    let is_undecided = matches!(outcome.answer, Err(Reject::Undecided));
+    (outcome, if is_undecided { feasibility.into_open() } else { Vec::new() })
+}
+
+fn handle_within(
+    cluster: &mut Cluster,
+    epoch: u64,
+    now: Time,
+    input: Input,
+    feasibility: Feasibility,
+) -> (Outcome, Feasibility) {
     let now = now.max(cluster.at());
     let request = match &input {
         Input::Command { request, .. } => *request,
         _ => None,
     };
-    let mut ctx = Ctx { cluster, now, epoch, request, entries: Vec::new(), effects: Vec::new() };
+    let mut ctx = Ctx { cluster, now, epoch, request, feasibility, entries: Vec::new(), effects: Vec::new() };
     let answer = handle::dispatch(&mut ctx, input);
     if !ctx.entries.is_empty() && ctx.cluster.doubt().is_none() {
         recall::settle(&mut ctx);
@@ -64,7 +89,7 @@ pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Out
         reboot::settle(&mut ctx);
         power::settle(&mut ctx);
     }
-    Outcome { entries: ctx.entries, effects: ctx.effects, answer }
+    (Outcome { entries: ctx.entries, effects: ctx.effects, answer }, ctx.feasibility)
 }
 
 /// All that `enact` functions can reach.
@@ -73,6 +98,7 @@ pub(crate) struct Ctx<'a> {
     now: Time,
     epoch: u64,
     request: Option<RequestId>,
+    feasibility: Feasibility,
     entries: Vec<Arc<Entry>>,
     effects: Vec<Effect>,
 }
@@ -86,6 +112,11 @@ impl Ctx<'_> {
     /// The time that the next entry will carry.
     pub(crate) fn now(&self) -> Time {
         self.now
+    }
+
+    /// What judges whether requests can ever be honoured.
+    pub(crate) fn feasibility(&self) -> &Feasibility {
+        &self.feasibility
     }
 
     /// Makes something happen.

@@ -167,6 +167,9 @@ pub enum Reject {
     /// A proposal that no longer fits.
     #[error("the cluster has changed since this was planned: {0}")]
     Stale(String),
+    /// Whether the cluster can ever hold what is asked for takes long to find out, and is found out elsewhere.
+    #[error("whether the cluster can ever hold this is still being searched for")]
+    Undecided,
     /// A report from a node about an attempt that is not there.
     #[error("nothing is known of that")]
     Unknown,
@@ -299,7 +302,7 @@ impl Reject {
             Reject::OldCopy(_) => "ESLURM_OLD_COPY",
             Reject::ForeignNode { .. } => "ESLURM_FOREIGN_HISTORY",
             Reject::KeptByHost { .. } => "ESLURM_NODE_ALREADY_REGISTERED",
-            Reject::Stale(_) | Reject::Unknown => "ESLURM_STALE",
+            Reject::Stale(_) | Reject::Undecided | Reject::Unknown => "ESLURM_STALE",
         }
     }
 }

@@ -4,14 +4,14 @@
 use super::Ctx;
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
-use crate::model::waits::Scope;
 use crate::text::array::TaskSet;
 
-/// Splits a record until the counterparts of the tasks in each have come equally far; the records that came of it.
-pub(super) fn part_ways(ctx: &mut Ctx<'_>, id: JobId) -> Vec<JobId> {
+/// Splits a record until the counterparts of the tasks in each have come equally far, and returns the records that came of
+/// it. With `array` only counterparts in that array are looked at.
+pub(super) fn part_ways(ctx: &mut Ctx<'_>, id: JobId, array: Option<JobId>) -> Vec<JobId> {
     let (mut open, mut made) = (vec![id], Vec::new());
     while let Some(from) = open.pop() {
-        let Some(tasks) = ahead(ctx.cluster(), from) else { continue };
+        let Some(tasks) = ahead(ctx.cluster(), from, array) else { continue };
         let job = ctx.cluster().next_job();
         ctx.emit(Event::TasksSplit { job, from, tasks });
         open.extend([from, job]);
@@ -21,10 +21,10 @@ pub(super) fn part_ways(ctx: &mut Ctx<'_>, id: JobId) -> Vec<JobId> {
 }
 
 /// Some tasks of a record, and not all of them, whose counterparts have ended in the same way.
-fn ahead(cluster: &Cluster, id: JobId) -> Option<TaskSet> {
+fn ahead(cluster: &Cluster, id: JobId, array: Option<JobId>) -> Option<TaskSet> {
     let job = cluster.job(id)?;
     let part = job.array.as_ref().filter(|part| part.tasks.only().is_none())?;
-    let terms = job.waits_for.as_ref()?.terms.iter().filter(|wait| wait.scope == Scope::Same);
+    let terms = job.waits_for.as_ref()?.counterparts(array);
     let others = terms.filter_map(|wait| cluster.jobs().array(wait.job)).map(|array| array.ended());
     let ended = others.flat_map(|ended| [&ended.completed, &ended.failed]);
     ended.map(|ended| part.tasks.common(ended)).find(|some| !some.is_empty() && *some != part.tasks)

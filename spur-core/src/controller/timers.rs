@@ -1,5 +1,5 @@
 //! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, ends of
-//! reservations, boots that take too long, and forgetting.
+//! reservations, boots that take too long, ends that were too many at once, and forgetting.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +30,14 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
     next_due(cluster).into_iter().chain(forget).min()
 }
 
-/// The same, but for forgetting finished jobs, which nobody waits for.
+/// The same, but for forgetting finished jobs, which nobody waits for. A job on a node that a new controller has not heard
+/// may have ended already: its limits wait until the node reports or counts as down.
 #[must_use]
 pub fn next_due(cluster: &Cluster) -> Option<Time> {
-    let due = cluster.jobs().due().next().map(|(at, _)| at);
+    let due = cluster.jobs().due().find(|(_, job)| !cluster.awaits_report(*job)).map(|(at, _)| at);
+    let hopeless = cluster.jobs().hopeless().next().map(|_| cluster.at());
     due.into_iter()
+        .chain(hopeless)
         .chain(reservation::next_end(cluster))
         .chain(reboot::next_deadline(cluster))
         .chain(power::next_deadline(cluster))
@@ -45,10 +48,12 @@ pub fn next_due(cluster: &Cluster) -> Option<Time> {
 /// be shorter than it says lets the second pass first.
 pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     let due = ctx.cluster().jobs().due().take_while(|(at, _)| *at <= now).map(|(_, job)| job);
+    let due = due.filter(|job| !ctx.cluster().awaits_report(*job));
     let due: Vec<JobId> = due.take(DUE_AT_ONCE).collect();
     for job in due {
         fire_job(ctx, now, job);
     }
+    ending::end_more_hopeless(ctx);
     reservation::expire(ctx, now);
     reboot::expire(ctx, now);
     power::expire(ctx, now);

@@ -572,7 +572,7 @@ fn positive(value: &str) -> Result<u32, String> {
 }
 
 fn memory(value: &str) -> Result<u64, String> {
-    read::<crate::text::memory::MemoryMb>(value).map(|memory| memory.0)
+    read::<crate::text::memory::MemoryMb>(value).and_then(|memory| crate::text::memory::check(memory.0))
 }
 
 /// Devices as `--gres` has them, and as `scontrol` shows them (`gres:gpu:2`, `gres/gpu:2`).

@@ -22,6 +22,7 @@ use crate::text::hostlist::HostExpr;
 use crate::text::jobid::{JobPart, JobRef};
 use crate::text::mail;
 use crate::text::nodes::NodeCount;
+use crate::text::pattern::{FilePattern, PatternContext};
 use crate::text::signal::WarnSignal;
 use crate::text::time::{Time, TimeLimit};
 
@@ -584,6 +585,48 @@ impl Job {
             Phase::Running { .. } if !self.configuring.is_done() => ("CONFIGURING", "CF"),
             phase => phase.names(),
         }
+    }
+
+    /// The file that its batch script reads.
+    #[must_use]
+    pub fn input_path(&self, batch: &Batch) -> String {
+        self.file_path(batch, batch.stdin.as_deref().unwrap_or("/dev/null"))
+    }
+
+    /// The file of its batch script's standard output; Slurm's default without a pattern.
+    #[must_use]
+    pub fn output_path(&self, batch: &Batch) -> String {
+        let default = if self.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
+        self.file_path(batch, batch.stdout.as_deref().unwrap_or(default))
+    }
+
+    /// The file of its batch script's standard error.
+    #[must_use]
+    pub fn error_path(&self, batch: &Batch) -> String {
+        match batch.stderr.as_deref() {
+            Some(pattern) => self.file_path(batch, pattern),
+            None => self.output_path(batch),
+        }
+    }
+
+    /// A file of a batch job, as far as it is known outside its nodes: a node's name stays `%N`, as with Slurm.
+    fn file_path(&self, batch: &Batch, pattern: &str) -> String {
+        let context = PatternContext {
+            job: self.id.0,
+            array: self.array.as_ref().zip(self.task()).map(|(part, task)| (part.id.0, task.0)),
+            step: None,
+            node: "%N",
+            node_number: 0,
+            task: 0,
+            user: &self.spec.owner.user,
+            job_name: &self.spec.name,
+            restarts: self.restarts,
+        };
+        let path = match pattern.parse::<FilePattern>() {
+            Ok(parsed) => parsed.render(&context),
+            Err(_) => pattern.to_owned(),
+        };
+        if path.starts_with('/') { path } else { format!("{}/{path}", batch.work_dir.trim_end_matches('/')) }
     }
 
     /// The attempt that is under way, was last, or will be next.

@@ -18,6 +18,7 @@ pub mod layout;
 pub mod node;
 pub mod nomination;
 pub mod phase;
+pub mod program;
 pub mod reason;
 pub mod report;
 pub mod reservation;

@@ -20,6 +20,8 @@ pub use ask::{AskError, Edit, KEYS, NodesAsk, ReservationAsk};
 
 /// Seconds of a day. A change of the clock is not followed.
 const DAY: u64 = 86_400;
+/// Seconds of a week.
+const WEEK: u64 = 7 * DAY;
 /// Windows that are looked ahead, and how far: what lies beyond is planned with when its time has come nearer.
 const AHEAD: usize = 64;
 const FAR: u64 = 14 * DAY;
@@ -299,21 +301,26 @@ impl Reservation {
     /// The window after this one, if it comes again.
     #[must_use]
     pub fn next_window(&self) -> Option<(Time, Time)> {
-        let flag = self.flags.iter().find(|flag| flag.repeats())?;
-        let days = |is: fn(i64) -> bool| (1..=7).find(|days| is(self.weekday(*days))).unwrap_or(1);
-        let later = match flag {
-            Flag::Hourly => DAY / 24,
-            Flag::Weekday => days(|day| (1..=5).contains(&day)) * DAY,
-            Flag::Weekend => days(|day| day == 0 || day == 6) * DAY,
-            Flag::Weekly => 7 * DAY,
-            _ => DAY,
-        };
+        let later = self.interval(self.start)?;
         Some((self.start + later, self.end + later))
     }
 
-    /// The day of the week so many days after the window's start; 0 is Sunday.
-    fn weekday(&self, later: u64) -> i64 {
-        let local = self.start.0 + i64::from(self.utc_offset);
+    /// Seconds from the start of one window to that of the next, if it comes again.
+    fn interval(&self, start: Time) -> Option<u64> {
+        let flag = self.flags.iter().find(|flag| flag.repeats())?;
+        let days = |is: fn(i64) -> bool| (1..=7).find(|days| is(self.weekday(start, *days))).unwrap_or(1);
+        Some(match flag {
+            Flag::Hourly => DAY / 24,
+            Flag::Weekday => days(|day| (1..=5).contains(&day)) * DAY,
+            Flag::Weekend => days(|day| day == 0 || day == 6) * DAY,
+            Flag::Weekly => WEEK,
+            _ => DAY,
+        })
+    }
+
+    /// The day of the week so many days after a time; 0 is Sunday.
+    fn weekday(&self, start: Time, later: u64) -> i64 {
+        let local = start.0 + i64::from(self.utc_offset);
         // The epoch was a Thursday.
         (local.div_euclid(86_400) + 4 + i64::try_from(later).unwrap_or(0)).rem_euclid(7)
     }
@@ -358,12 +365,38 @@ impl Reservation {
         self.nodes.iter().any(|node| other.holds(*node)) && self.is_at_one_time_with(other, now)
     }
 
-    /// Whether both are in force at some time, from `now` on.
+    /// Whether both are in force at some time from `now` on, however far ahead that is.
     #[must_use]
     pub fn is_at_one_time_with(&self, other: &Self, now: Time) -> bool {
-        let theirs = other.anchored(now).windows(now);
-        let mine = self.anchored(now).windows(now);
+        self.is_at_one_time_before(other, now, Time::MAX)
+    }
+
+    /// Whether both are in force at some time from `now` on and before `limit`.
+    #[must_use]
+    pub fn is_at_one_time_before(&self, other: &Self, now: Time, limit: Time) -> bool {
+        let begins = |one: &Self| one.lead.map_or(one.start, |lead| now + lead);
+        let (mine, theirs) = (begins(self), begins(other));
+        // Once both have begun, what repeats does so every week.
+        let from = now.max(mine).max(theirs);
+        let until = limit.min(from + WEEK);
+        let (mine, theirs) =
+            (self.windows_between(mine, from, until), other.windows_between(theirs, from, until));
         mine.iter().any(|mine| theirs.iter().any(|other| mine.0 < other.1 && other.0 < mine.1))
+    }
+
+    /// The windows that are in force at some time between two others, of a reservation that begins at `start`.
+    fn windows_between(&self, mut start: Time, from: Time, until: Time) -> Vec<(Time, Time)> {
+        let (lasts, mut windows) = (self.end.since(self.start), Vec::new());
+        while start < until {
+            if start + lasts > from {
+                windows.push((start, start + lasts));
+            }
+            let Some(interval) = self.interval(start) else { break };
+            start = start + interval;
+            let weeks = from.since(start + lasts) / WEEK;
+            start = start + weeks * WEEK;
+        }
+        windows
     }
 }
 

@@ -1,19 +1,135 @@
 //! What a pending job still waits for: its dependency with jobs by number and what is satisfied taken out.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::id::{ArrayTaskId, JobId};
 use crate::text::dependency::{Dependency, DependencyJob, DependencyKind, Join, TaskRef};
+use crate::text::time::Time;
+
+/// How many terms the dependencies of one user's pending jobs may have together. A term takes about 100 bytes of memory.
+pub const MOST_TERMS: usize = 1 << 20;
+
+/// How many jobs and arrays may wait for one job: all of them are looked at when it ends.
+pub const MOST_WAITING: usize = 16_384;
 
 /// What is left of a dependency. Never empty.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Copies of a job share the terms. What has become of each term is a bit per copy, so a copy of a long dependency costs
+/// little.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct Waits {
-    /// Whether one satisfied term is enough (`?` between terms).
-    pub any: bool,
-    /// The terms not yet satisfied, also those that never will be.
-    pub terms: Vec<Wait>,
+    any: bool,
+    list: Arc<WaitList>,
+    /// The terms that are satisfied.
+    met: Marks,
+    /// The terms that can no longer be satisfied.
+    never: Marks,
+    /// The job that the `singleton` terms wait for: the last one before this job that has its name and its user and has
+    /// not ended.
+    predecessor: Option<JobId>,
+}
+
+/// The terms of a dependency as they were given. They do not change.
+#[derive(Debug, PartialEq)]
+pub(crate) struct WaitList {
+    terms: Box<[Wait]>,
+    /// The jobs that terms name, in ascending order, each with the position of the term. Without `singleton` terms.
+    by_job: Box<[(JobId, u32)]>,
+    /// The positions of the `singleton` terms.
+    singletons: Box<[u32]>,
+    /// The positions of the terms about counterparts in another array.
+    counterparts: Box<[u32]>,
+}
+
+/// One bit for each term.
+#[derive(Clone, Debug, Default)]
+struct Marks(SmallVec<[u64; 1]>);
+
+impl Marks {
+    fn none(terms: usize) -> Self {
+        Self(SmallVec::from_elem(0, terms.div_ceil(64)))
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.0[at / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn set(&mut self, at: usize) {
+        self.0[at / 64] |= 1 << (at % 64);
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+/// What is left of a dependency as snapshots hold it.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    any: bool,
+    terms: Vec<Wait>,
+}
+
+impl From<Waits> for Written {
+    fn from(waits: Waits) -> Self {
+        Self { any: waits.any, terms: waits.terms().collect() }
+    }
+}
+
+impl From<Written> for Waits {
+    fn from(written: Written) -> Self {
+        Self::new(written.any, written.terms)
+    }
+}
+
+impl PartialEq for Waits {
+    /// Two dependencies are equal if the same is left of them, whatever has been satisfied.
+    fn eq(&self, other: &Self) -> bool {
+        self.any == other.any && self.terms().eq(other.terms())
+    }
+}
+
+impl Eq for Waits {}
+
+impl WaitList {
+    fn new(terms: Vec<Wait>) -> Self {
+        let positions = |keep: fn(&Wait) -> bool| -> Box<[u32]> {
+            (0_u32..).zip(&terms).filter(|(_, wait)| keep(wait)).map(|(at, _)| at).collect()
+        };
+        let singletons = positions(|wait| wait.kind == WaitKind::Singleton);
+        let counterparts = positions(|wait| wait.scope == Scope::Same);
+        let named = (0_u32..).zip(&terms).filter(|(_, wait)| wait.kind != WaitKind::Singleton);
+        let mut by_job: Vec<(JobId, u32)> = named.map(|(at, wait)| (wait.job, at)).collect();
+        by_job.sort_unstable();
+        Self { terms: terms.into(), by_job: by_job.into(), singletons, counterparts }
+    }
+
+    /// How many terms there are.
+    pub(crate) fn len(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// The jobs that terms name, in ascending order, each once. Without those of `singleton` terms.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.by_job.chunk_by(|one, other| one.0 == other.0).map(|same| same[0].0)
+    }
+
+    /// Whether a term names this job.
+    pub(crate) fn names(&self, job: JobId) -> bool {
+        !self.of(job).is_empty()
+    }
+
+    /// The positions of the terms that name this job.
+    fn of(&self, job: JobId) -> &[(JobId, u32)] {
+        let begin = self.by_job.partition_point(|(other, _)| *other < job);
+        let len = self.by_job[begin..].partition_point(|(other, _)| *other == job);
+        &self.by_job[begin..begin + len]
+    }
 }
 
 /// One condition on one job.
@@ -82,13 +198,13 @@ pub enum WaitKind {
 }
 
 impl Waits {
-    /// What a dependency amounts to. `earlier` are the jobs a `singleton` term waits for: those of the same name and
-    /// user that were submitted before and have not ended. `of_array` says whether tasks of an array wait, each of which may
-    /// have a counterpart, and `is_array` what is one. `None` when nothing is left to wait for.
+    /// What a dependency amounts to. `predecessor` is the job that a `singleton` term waits for, if there is one.
+    /// `of_array` says whether tasks of an array wait, each of which may have a counterpart, and `is_array` whether a job is
+    /// an array. `None` when nothing is left to wait for.
     #[must_use]
     pub fn of(
         dependency: &Dependency<JobId>,
-        earlier: &[JobId],
+        predecessor: Option<JobId>,
         of_array: bool,
         is_array: impl Fn(JobId) -> bool,
     ) -> Option<Self> {
@@ -106,14 +222,14 @@ impl Waits {
                 DependencyKind::AfterOk | DependencyKind::AfterCorr => WaitKind::Completed,
                 DependencyKind::AfterNotOk => WaitKind::Failed,
                 DependencyKind::Singleton => {
-                    let wait = |job: &JobId| Wait {
+                    let wait = |job| Wait {
                         kind: WaitKind::Singleton,
-                        job: *job,
+                        job,
                         scope: Scope::Whole,
                         delay: 0,
                         never: false,
                     };
-                    terms.extend(earlier.iter().map(wait));
+                    terms.extend(predecessor.map(wait));
                     continue;
                 }
             };
@@ -125,13 +241,153 @@ impl Waits {
                 never: false,
             }));
         }
-        (!terms.is_empty()).then_some(Self { any: dependency.join == Join::Any, terms })
+        (!terms.is_empty()).then(|| Self::new(dependency.join == Join::Any, terms))
     }
 
-    /// The jobs it names.
-    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
-        self.terms.iter().map(|wait| wait.job)
+    fn new(any: bool, terms: Vec<Wait>) -> Self {
+        let (mut never, met) = (Marks::none(terms.len()), Marks::none(terms.len()));
+        for (at, _) in terms.iter().enumerate().filter(|(_, wait)| wait.never) {
+            never.set(at);
+        }
+        let singletons = terms.iter().filter(|wait| wait.kind == WaitKind::Singleton);
+        let predecessor = singletons.map(|wait| wait.job).max();
+        Self { any, list: Arc::new(WaitList::new(terms)), met, never, predecessor }
     }
+
+    /// Whether one satisfied term is enough (`?` between terms).
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.any
+    }
+
+    /// The terms not yet satisfied, also those that never will be.
+    pub fn terms(&self) -> impl Iterator<Item = Wait> {
+        (0..self.list.len()).filter_map(|at| self.term(at))
+    }
+
+    /// The jobs that it still names.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.terms().map(|wait| wait.job)
+    }
+
+    /// The terms about counterparts in other arrays, of those not yet satisfied; with `array` only those about that one.
+    pub(crate) fn counterparts(&self, array: Option<JobId>) -> impl Iterator<Item = Wait> {
+        self.positions(Among::Counterparts)
+            .filter_map(|at| self.term(at))
+            .filter(move |wait| array.is_none_or(|array| array == wait.job))
+    }
+
+    /// The job that a `singleton` term waits for.
+    pub(crate) fn predecessor(&self) -> Option<JobId> {
+        self.predecessor
+    }
+
+    /// The terms as they were given.
+    pub(crate) fn list(&self) -> &Arc<WaitList> {
+        &self.list
+    }
+
+    /// The same with other terms, which have to be equal.
+    pub(crate) fn with_list(self, list: Arc<WaitList>) -> Self {
+        Self { list, ..self }
+    }
+
+    /// Judges terms anew, of those `among` that are neither satisfied nor hopeless, and returns what has come of them.
+    pub(crate) fn judge(&mut self, among: Among, mut verdict: impl FnMut(Wait) -> Verdict) -> Judged {
+        let mut judged = Judged { held: false, from: None };
+        let positions: SmallVec<[usize; 4]> = self.positions(among).collect();
+        for at in positions {
+            let Some(wait) = self.term(at).filter(|wait| !wait.never) else { continue };
+            match verdict(wait) {
+                Verdict::Met(from) => {
+                    self.met.set(at);
+                    judged = Judged { held: true, from: judged.from.max(Some(from)) };
+                }
+                Verdict::Open => {}
+                Verdict::Behind(job) => self.predecessor = Some(job),
+                Verdict::Never => self.never.set(at),
+            }
+        }
+        if self.list.singletons.iter().all(|at| self.met.has(*at as usize)) {
+            self.predecessor = None;
+        }
+        judged
+    }
+
+    /// Whether every term is satisfied.
+    pub(crate) fn is_met(&self) -> bool {
+        self.met.count() == self.list.len()
+    }
+
+    /// Whether it can no longer be satisfied.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        match (self.never.count(), self.list.len() - self.met.count()) {
+            (never, left) if self.any => never == left,
+            (never, _) => never > 0,
+        }
+    }
+
+    /// A term, if it is not satisfied.
+    fn term(&self, at: usize) -> Option<Wait> {
+        if self.met.has(at) {
+            return None;
+        }
+        let wait = self.list.terms[at];
+        let predecessor = self.predecessor.filter(|_| wait.kind == WaitKind::Singleton);
+        Some(Wait { job: predecessor.unwrap_or(wait.job), never: self.never.has(at), ..wait })
+    }
+
+    fn positions(&self, among: Among) -> impl Iterator<Item = usize> {
+        let list = &*self.list;
+        let every = if among == Among::All { 0..list.len() } else { 0..0 };
+        let named = match among {
+            Among::About { job, array } => [Some(job), array.filter(|array| *array != job)],
+            Among::All | Among::Counterparts => [None, None],
+        };
+        let singletons = matches!(among, Among::About { .. }).then_some(&list.singletons);
+        let counterparts = (among == Among::Counterparts).then_some(&list.counterparts);
+        let listed = singletons.into_iter().chain(counterparts).flatten().map(|at| *at as usize);
+        let of_jobs = named.into_iter().flatten().flat_map(|job| list.of(job)).map(|(_, at)| *at as usize);
+        every.chain(of_jobs).chain(listed)
+    }
+}
+
+/// Some of the terms of a dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// All of them.
+    All,
+    /// Those that may have changed because something happened to a job.
+    About {
+        /// The job.
+        job: JobId,
+        /// The array that it belongs to.
+        array: Option<JobId>,
+    },
+    /// Those about counterparts in other arrays.
+    Counterparts,
+}
+
+/// What one term has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It holds from this time on.
+    Met(Time),
+    /// It does not hold yet.
+    Open,
+    /// A `singleton` term does not hold yet, because of this job.
+    Behind(JobId),
+    /// It never will hold.
+    Never,
+}
+
+/// What has come of terms that were judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    /// Whether some of them are satisfied now.
+    pub(crate) held: bool,
+    /// From when on they are, the latest time of all.
+    pub(crate) from: Option<Time>,
 }
 
 impl fmt::Display for Waits {
@@ -139,7 +395,7 @@ impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
         let mut singleton = false;
-        for wait in &self.terms {
+        for wait in self.terms() {
             let kind = match wait.kind {
                 WaitKind::Started => "after",
                 WaitKind::Ended => "afterany",

@@ -5,6 +5,7 @@ mod lacking;
 mod limits;
 mod mend;
 mod parameters;
+mod verdicts;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -27,13 +28,14 @@ use crate::text::nearest::nearest;
 use crate::text::time::TimeLimit;
 
 use self::lacking::{counted, devices, too_large};
-use self::mend::{Offer, Refused};
+use self::mend::{Budgets, Offer, Refused};
 use self::parameters::{Of, Parameter};
 use super::inventory::{Inventory, fabric_for};
-use super::place::{self, AskError, Nearest, Never, View};
+use super::place::{self, AskError, Nearest, Never, SharedBudget, View};
 use super::request::Need;
 
 pub use self::components::check_together;
+pub use self::verdicts::{Answer, BRIEF, Feasibility, Question, Verdict};
 
 /// Why a request can never be honoured, and the nearest one that can.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,9 +87,38 @@ pub enum RefusalKind {
 /// # Errors
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
-    let inventory = cluster.standing(Inventory::new);
-    let reservations = spec.reservations().filter_map(|name| Some(&**cluster.reservation(name)?)).collect();
-    Judge { reservations, ..Judge::new(&inventory) }.check(spec)
+    judge(&cluster.standing(Inventory::new), spec, None)
+}
+
+/// Steps in which it is searched whether a request can ever be honoured: as many as ten placements may take.
+const STEPS: u64 = 2_000_000;
+
+/// Steps in which the nearest requests that work are searched for, all of them together: as many as three placements may take.
+const STEPS_FOR_OFFERS: u64 = 600_000;
+
+/// Steps in which the nearest amount of one parameter is searched for.
+const STEPS_FOR_PARAMETER: u64 = 80_000;
+
+/// Steps in which one request is tried.
+const STEPS_FOR_TRIAL: u64 = 40_000;
+
+/// Steps that each request counts for which is tried, besides those of its placement and those for the nodes of the cluster.
+const STEPS_FOR_EACH: u64 = 32;
+
+/// Nodes of the cluster that count as one step of each request which is tried.
+const NODES_FOR_STEP: usize = 16;
+
+/// Judges a request within `budget`, or within as many steps as are worth while.
+fn judge(
+    inventory: &Inventory,
+    spec: &JobSpec,
+    budget: Option<&SharedBudget>,
+) -> Result<Vec<String>, Refusal> {
+    let known = |name: &str| inventory.reservations.iter().find(|known| *known.name == *name);
+    let reservations = spec.reservations().filter_map(|name| Some(&**known(name)?)).collect();
+    let judge = Judge { reservations, ..Judge::new(inventory) };
+    let Some(brief) = budget.cloned() else { return judge.check(spec, &SharedBudget::new(STEPS_FOR_OFFERS)) };
+    Judge { budget: brief.clone(), accepts_cut: false, ..judge }.check(spec, &brief)
 }
 
 /// The limit that a request hits in the first of its partitions, if it can never be honoured there as it is configured, and
@@ -125,6 +156,10 @@ struct Judge<'a> {
     reservations: Vec<&'a Reservation>,
     /// Whether limits that an administrator can raise count: of partitions and QOS.
     limits: bool,
+    /// What all searches together may still take.
+    budget: SharedBudget,
+    /// Whether requests like one are accepted from then on where the search for it was cut: not where that had few steps.
+    accepts_cut: bool,
     /// What was last looked through.
     eligible_sets: RefCell<Vec<Seen>>,
 }
@@ -142,16 +177,30 @@ const KEPT: usize = 8;
 
 impl<'a> Judge<'a> {
     fn new(inventory: &'a Inventory) -> Self {
-        Self { inventory, reservations: Vec::new(), limits: true, eligible_sets: RefCell::default() }
+        Self {
+            inventory,
+            reservations: Vec::new(),
+            limits: true,
+            budget: SharedBudget::new(STEPS),
+            accepts_cut: true,
+            eligible_sets: RefCell::default(),
+        }
     }
 
     /// A judge as if an administrator had raised all limits.
     fn without_limits(&self) -> Self {
-        Self { limits: false, reservations: self.reservations.clone(), ..Self::new(self.inventory) }
+        Self { limits: false, ..self.within(&self.budget) }
     }
 
-    /// Judges a request; the refusal says what would work.
-    fn check(&self, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
+    /// A judge of the same that takes its steps from another budget.
+    fn within(&self, budget: &SharedBudget) -> Self {
+        let (reservations, budget) = (self.reservations.clone(), budget.clone());
+        let Self { limits, accepts_cut, .. } = *self;
+        Self { reservations, limits, accepts_cut, budget, ..Self::new(self.inventory) }
+    }
+
+    /// Judges a request; the refusal says what would work, which is searched for within the steps for offers.
+    fn check(&self, spec: &JobSpec, for_offers: &SharedBudget) -> Result<Vec<String>, Refusal> {
         self.whole(spec, Say::Nearest).map_err(|limited| {
             // What no administrator can help counts more than what one can.
             let (waits, refused) = match self.without_limits().whole(spec, Say::Nearest) {
@@ -160,8 +209,12 @@ impl<'a> Judge<'a> {
             };
             let first = self.inventory.partitions_of(spec).next();
             let request = first.and_then(|(index, _)| self.inventory.request(index, spec).ok());
-            let again = |spec: &JobSpec, say| self.whole(spec, say).map(|_| ());
-            Refusal { waits, ..refused.mended(spec, request.as_ref(), self.inventory, again) }
+            let for_parameter = for_offers.part(STEPS_FOR_PARAMETER);
+            let for_trial = for_parameter.part(STEPS_FOR_TRIAL);
+            let other = Judge { accepts_cut: false, ..self.within(&for_trial) };
+            let again = |spec: &JobSpec, say| other.whole(spec, say).map(|_| ());
+            let budgets = Budgets { all: for_offers, parameter: &for_parameter, trial: &for_trial };
+            Refusal { waits, ..refused.mended(spec, request.as_ref(), self.inventory, (budgets, again)) }
         })
     }
 
@@ -220,6 +273,7 @@ impl<'a> Judge<'a> {
         say: Say,
     ) -> Result<Vec<String>, Refused> {
         let inventory = self.inventory;
+        self.budget.take(STEPS_FOR_EACH + (inventory.nodes.len() / NODES_FOR_STEP) as u64);
         let partition = &inventory.partitions[index].partition;
         if self.limits {
             limits::of_partition(inventory, index, spec)?;
@@ -251,9 +305,9 @@ impl<'a> Judge<'a> {
         let mut closest: Option<(usize, Refused)> = None;
         for alternative in alternatives(spec, fabric) {
             let eligible = self.eligible(&wisher, within, &alternative)?;
-            match fits_idle(&wisher, &eligible, say) {
+            match fits_idle(&wisher, &eligible, (say, &self.budget)) {
                 Ok(warnings) => {
-                    if accepts {
+                    if accepts && (self.accepts_cut || !self.budget.is_spent()) {
                         inventory.accepted.note(index, spec, warnings.clone());
                     }
                     return Ok(warnings);
@@ -459,7 +513,11 @@ fn wishes(wisher: &Wisher<'_>) -> Result<(), Refusal> {
 }
 
 /// Whether the idle cluster could hold the job.
-fn fits_idle(wisher: &Wisher<'_>, eligible: &EligibleNodes, say: Say) -> Result<Vec<String>, Refused> {
+fn fits_idle(
+    wisher: &Wisher<'_>,
+    eligible: &EligibleNodes,
+    (say, budget): (Say, &SharedBudget),
+) -> Result<Vec<String>, Refused> {
     let Wisher { inventory, spec, request, .. } = *wisher;
     let name = wisher.partition().name();
     let qualified = u32::try_from(eligible.idle.nodes()).unwrap_or(u32::MAX);
@@ -498,6 +556,7 @@ fn fits_idle(wisher: &Wisher<'_>, eligible: &EligibleNodes, say: Say) -> Result<
         counted(wisher, eligible, ask)?;
     }
     let idle = View::new(&eligible.fabric, &eligible.idle, &eligible.idle);
+    let idle = View { budget: Some(budget), ..idle };
     let mut reason = None;
     for stage in stages {
         // Of several sizes one that can be is enough; the smallest, which is last, says why none can.

@@ -1,5 +1,6 @@
 //! Licenses that are given out or reserved: whether what a start wants is left to it, and whether so many can be reserved.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -20,12 +21,27 @@ pub type Starter<'a> = (&'a JobSpec, TimeLimit, Option<&'a str>);
 /// no reservation keeps them for its own jobs.
 #[must_use]
 pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
-    if jobs.iter().all(|(spec, ..)| wanted(spec).is_empty()) {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in jobs.iter().flat_map(|(spec, ..)| wanted(spec)) {
+        *sums.entry(name).or_default() += u64::from(*count);
+    }
+    let known = &cluster.policy().licenses;
+    let has_enough = |(name, sum): (&&str, &u64)| {
+        let total = known.iter().find(|(known, _)| **known == **name).map(|(_, total)| u64::from(*total));
+        total.is_some_and(|total| cluster.jobs().held_of_license(name) + sum <= total)
+    };
+    if !sums.iter().all(has_enough) {
+        return false;
+    }
+    // Nobody who runs takes more later: only a reservation can leave less than there is now.
+    let has_one = |name: &&str| cluster.reservations().any(|reservation| reservation.license(name) > 0);
+    if !sums.keys().any(has_one) {
         return true;
     }
     let all = cluster.reservations().filter(|reservation| !reservation.licenses.is_empty());
     let realms = Realms::new(&all.cloned().collect(), now);
-    let licenses = left(cluster, &realms, now, |_| true);
+    let wants_some = |job: &Job| wanted(&job.spec).iter().any(|(name, _)| sums.contains_key(&**name));
+    let licenses = left(cluster, &realms, now, wants_some);
     let asked: Vec<(usize, &WantedLicenses)> =
         jobs.iter().map(|(spec, _, within)| (realms.within(*within), wanted(spec))).collect();
     let longest = jobs.iter().map(|(_, limit, _)| limit.seconds().unwrap_or(ENDLESS)).max().unwrap_or(1);

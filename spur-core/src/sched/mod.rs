@@ -83,10 +83,11 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 /// In the mode `easy` most waiting jobs have no planned start. This answers for any of them, and looks past the depths.
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
-    foretell_from(cluster, now, forecast, job, None)
+    foretell_from(cluster, now, forecast, job, None, None)
 }
 
-/// When and where one pending job will start if it is to begin no earlier than at `begin`.
+/// When and where one pending job will start if it is to begin no earlier than at `begin`. Where everybody has a
+/// reservation, jobs keep those of the plan that is `remembered`, as they do in the next plan of its planner.
 #[must_use]
 pub fn foretell_from(
     cluster: &Cluster,
@@ -94,23 +95,24 @@ pub fn foretell_from(
     forecast: &dyn Forecast,
     job: JobId,
     begin: Option<Time>,
+    remembered: Option<&Remembered>,
 ) -> Plan {
     let job = cluster.jobs().components(job).first().copied().unwrap_or(job);
     let begins = begin.map(|begin| (job, begin));
-    foretell_up_to(cluster, now, forecast, begins, |_| Some(job))
+    foretell_up_to(cluster, now, forecast, (begins, remembered), |_| Some(job))
 }
 
 /// When and where each of the first so many jobs of the queue will start, in one plan.
 #[must_use]
 pub fn foretell_first(cluster: &Cluster, now: Time, forecast: &dyn Forecast, count: usize) -> Plan {
-    foretell_up_to(cluster, now, forecast, None, |line| line.last_of(count))
+    foretell_up_to(cluster, now, forecast, (None, None), |line| line.last_of(count))
 }
 
 fn foretell_up_to(
     cluster: &Cluster,
     now: Time,
     forecast: &dyn Forecast,
-    begins: Option<(JobId, Time)>,
+    (begins, remembered): (Option<(JobId, Time)>, Option<&Remembered>),
     last: impl FnOnce(&PendingOrder) -> Option<JobId>,
 ) -> Plan {
     let inventory = cluster.standing(Inventory::new);
@@ -118,7 +120,20 @@ fn foretell_up_to(
     let Kept { line, firm, .. } = Kept::new(input, &Subject::default());
     let Some(last) = last(&line) else { return Plan::default() };
     let input = PlanInput { forecast: &Prudent { by: forecast, firm }, ..input };
-    Pass::foretelling(input, &line, last).beginning(begins).finish().0
+    let pass = Pass::foretelling(input, &line, last).beginning(begins);
+    let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
+    match remembered.filter(|_| keeps) {
+        Some(Remembered { reservations, ground }) => pass.after(reservations, *ground).finish().0,
+        None => pass.finish().0,
+    }
+}
+
+/// The later starts of a plan, for those who foretell what comes after it.
+#[derive(Clone, Debug, Default)]
+pub struct Remembered {
+    reservations: Reservations,
+    /// The ground on which these were planned; see [`Cluster::ground`].
+    ground: u64,
 }
 
 /// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts
@@ -281,6 +296,17 @@ impl Planner {
         self.subject.clone()
     }
 
+    /// The later starts of the last plan, where everybody has one; otherwise none.
+    #[must_use]
+    pub fn remembered(&self, cluster: &Cluster) -> Remembered {
+        match cluster.policy().scheduler.backfill {
+            Backfill::Conservative => {
+                Remembered { reservations: self.reservations.clone(), ground: self.ground }
+            }
+            Backfill::Easy | Backfill::None => Remembered::default(),
+        }
+    }
+
     /// The reservations of the last pass that made any, as far as they still make sense.
     #[must_use]
     pub fn reservations(&self) -> &Reservations {
@@ -345,7 +371,7 @@ impl Kept {
 /// be preempted from then on, a reservation of nodes that begins or ends.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
-    let waits = pending_order::Waits::new(cluster.policy());
+    let waits = pending_order::Moments::new(cluster.policy());
     let exempt = precedence::next_exempt_end(cluster, now);
     let moments = cluster.jobs().pending().filter_map(|job| waits.next_moment(job, now));
     moments.chain(exempt).chain(next_window(cluster, now)).min()

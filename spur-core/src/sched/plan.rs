@@ -145,6 +145,8 @@ pub struct Report {
     pub truncated: bool,
     /// Whether somebody who might have made others leave was not looked at for that, because the searches were used up.
     pub gave_up: bool,
+    /// Steps that the searches for those who make way have taken.
+    pub victim_steps: u64,
     /// Whether only what has changed was looked at, and nothing is said of jobs that wait.
     pub partial: bool,
 }

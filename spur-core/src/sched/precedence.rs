@@ -68,11 +68,15 @@ pub struct Manner {
     pub rank: Rank,
 }
 
-/// How a running job would make way at `now`; `None` if it may not be asked to, or has been already. A het job goes whole:
+/// How a running job would make way at `now`; `None` if it may not be asked to, has been already, or may have ended on a
+/// node that a new controller has not heard. A het job goes whole:
 /// it may be asked if all its components may, counts for the highest of their ranks and has the longest of their grace
 /// times. All of them have one QOS.
 #[must_use]
 pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
+    if cluster.awaits_report(job.id) {
+        return None;
+    }
     let Some(het) = &job.spec.het else {
         return own_manner(cluster, job, now).filter(|manner| manner.then.is_some() || has_cpus(job));
     };

@@ -9,7 +9,7 @@ use std::ops::Range;
 use fixedbitset::FixedBitSet;
 
 use super::inventory::{Inventory, fabric_for};
-use super::place::{self, Ask, Placement, Strategy, View};
+use super::place::{self, Ask, Placement, SharedBudget, Strategy, View};
 use super::prospect::start_part;
 use super::request::constraints::{Stage, Wisher};
 use super::request::eligible_nodes::{
@@ -25,6 +25,9 @@ use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
 use crate::text::time::Time;
+
+/// Steps in which nodes for one job are searched for, while every request waits.
+const STEPS: u64 = 200_000;
 
 /// What a job would hold of a node, whether it would have that to itself; `None` if that is not free.
 pub type Take<'a> = dyn Fn(&Node, &StartPart, bool) -> Option<NodeAlloc> + 'a;
@@ -49,6 +52,8 @@ struct ReplacementSearch<'a> {
     closed: &'a FixedBitSet,
     /// Where all of it has to stay.
     bounds: &'a Range<usize>,
+    /// What all placements together may still take.
+    budget: &'a SharedBudget,
 }
 
 /// Nodes in the places of as many as can be replaced now, and the record of the job with them; `None` if there is none.
@@ -85,6 +90,7 @@ pub fn find(
     touched.unwrap_or(&inventory.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
     let closed = &closed(cluster, &inventory, id);
     let within = own_reservation(cluster, alloc);
+    let budget = &SharedBudget::new(STEPS);
     for alternative in alternatives(&job.spec, fabric) {
         let filter = Filter { within, ..alternative.filter(&job.spec.shape) };
         let Ok(eligible) = EligibleNodes::new(alternative.number, &wisher, &filter) else { continue };
@@ -93,7 +99,7 @@ pub fn find(
         }
         let eligible = &eligible;
         let search =
-            ReplacementSearch { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds };
+            ReplacementSearch { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds, budget };
         let found = search.all();
         if !found.is_empty() {
             let why = search.why(&found);
@@ -287,7 +293,8 @@ impl ReplacementSearch<'_> {
             ..self.ask.clone()
         };
         let occupied = self.ask.minds_others(1).map(|_| self.occupied());
-        let view = View { occupied: occupied.as_ref(), ..self.eligible.view(&slots) };
+        let budget = Some(self.budget);
+        let view = View { occupied: occupied.as_ref(), budget, ..self.eligible.view(&slots) };
         place::place(&view, &ask).ok()
     }
 

@@ -20,6 +20,9 @@ use super::place;
 use super::prospect::EligibleSets;
 use super::queue::Candidate;
 
+/// Maintenance that begins later does not keep a node from replacing one that was lost, seconds.
+const SOON: u64 = 7 * 86_400;
+
 /// What is wanted of the nodes of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
@@ -34,8 +37,8 @@ pub struct Site<'a> {
 }
 
 /// The nodes for a reservation that has none yet, by number: in service, of no other reservation at one time with it, and
-/// free of jobs when it begins. Where it ignores jobs, busy nodes will do if there are not enough others. Each group of
-/// nodes is placed by itself, on what those before it leave.
+/// free of jobs when it begins. A reservation for maintenance also takes nodes of others if there are not enough besides,
+/// and one that ignores jobs takes busy nodes. Each group of nodes is placed by itself, on what those before it leave.
 ///
 /// # Errors
 /// Why there are none, with what would work.
@@ -47,17 +50,20 @@ pub fn choose<'a>(
 ) -> Result<Vec<NodeId>, String> {
     let mut all: Vec<NodeId> = Vec::new();
     for group in groups {
-        let spare = |node: NodeId| !all.contains(&node) && others(cluster, now, made, node).is_none();
+        let spare = |node: NodeId| !all.contains(&node);
         let unreserved = |node: NodeId| spare(node) && is_unreserved(cluster, now, made, node);
+        let shares = made.has(Flag::Maint);
         let idle = |node: NodeId| in_use(cluster, made, node).is_none();
         let site = Site { has: u32::try_from(all.len()).unwrap_or(u32::MAX), ..group };
         let mut chosen = among(cluster, now, &site, &|node| unreserved(node) && idle(node));
-        // Nodes that another has as well, where both allow that, are for want of others.
-        if chosen.is_err() {
+        if chosen.is_err() && shares {
             chosen = among(cluster, now, &site, &|node| spare(node) && idle(node));
         }
         if chosen.is_err() && made.has(Flag::IgnoreJobs) {
-            chosen = among(cluster, now, &site, &unreserved).or_else(|_| among(cluster, now, &site, &spare));
+            chosen = among(cluster, now, &site, &unreserved);
+        }
+        if chosen.is_err() && made.has(Flag::IgnoreJobs) && shares {
+            chosen = among(cluster, now, &site, &spare);
         }
         all.extend(chosen?);
     }
@@ -76,13 +82,11 @@ pub fn more(cluster: &Cluster, now: Time, made: &Reservation, count: u32) -> Res
     let site = Site { count, has, partition, features: features.as_ref() };
     let free = |node: NodeId| match made.has(Flag::Replace) {
         true => is_spare(cluster, now, made, node),
-        false => {
-            !made.holds(node)
-                && is_unreserved(cluster, now, made, node)
-                && in_use(cluster, made, node).is_none()
-        }
+        false => !made.holds(node) && in_use(cluster, made, node).is_none(),
     };
-    among(cluster, now, &site, &free)
+    let unreserved = |node: NodeId| free(node) && is_unreserved(cluster, now, made, node);
+    let found = among(cluster, now, &site, &unreserved);
+    if made.has(Flag::Maint) { found.or_else(|_| among(cluster, now, &site, &free)) } else { found }
 }
 
 /// The nodes that a reservation is to have instead of those it has: where some are out of service, or, if it replaces
@@ -99,7 +103,7 @@ pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<V
     leaving.sort_by_key(|node| known(node).is_some_and(Node::available));
     let partition = cluster.partition(made.partition.as_deref()?).filter(|_| !leaving.is_empty())?;
     let mut spare: Vec<NodeId> =
-        partition.nodes.iter().copied().filter(|node| is_spare(cluster, now, made, *node)).collect();
+        partition.nodes.iter().copied().filter(|node| may_replace(cluster, now, made, *node)).collect();
     let features = features(made);
     let splits = |wanted: &FeatureExpr| !wanted.counts().is_empty() || !wanted.shared().is_empty();
     let mut come = Vec::new();
@@ -132,19 +136,35 @@ pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<V
     (*nodes != *made.nodes).then_some(nodes)
 }
 
-/// Whether a node can take the place of one that leaves a reservation: nobody has it, or will when the reservation begins.
+/// Whether a node is in service and free, and will be when the reservation begins; other reservations may have it.
 fn is_spare(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> bool {
     let Some(node) = cluster.node(id).filter(|node| node.available() && !made.holds(id)) else {
         return false;
     };
     let free = if made.is_active(now) { node.idle() } else { in_use(cluster, made, id).is_none() };
-    free && !cluster.kept(id, &[]).any && is_unreserved(cluster, now, made, id)
+    free && !cluster.kept(id, &[]).any
+}
+
+/// Whether a node can take the place of one that leaves a reservation: it is spare, and in no other reservation at one time
+/// with this one, unless that one may overlap, or is for maintenance that begins in more than a week.
+fn may_replace(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> bool {
+    let clashes = |other: &Arc<Reservation>| {
+        let limit = if other.has(Flag::Maint) { now + SOON } else { Time::MAX };
+        let may_overlap = other.has(Flag::Overlap) && !other.has(Flag::Maint);
+        other.name != made.name
+            && other.holds(id)
+            && !may_overlap
+            && made.is_at_one_time_before(other, now, limit)
+    };
+    is_spare(cluster, now, made, id) && !cluster.reservations().any(clashes)
 }
 
 /// Whether no other reservation has a node at one time with this one, not even one that it may overlap with.
 fn is_unreserved(cluster: &Cluster, now: Time, made: &Reservation, node: NodeId) -> bool {
-    let alone = Reservation { nodes: Box::from([node]), ..made.clone() };
-    cluster.reservations().all(|other| other.name == made.name || !alone.meets(other, now))
+    let clashes = |other: &Arc<Reservation>| {
+        other.name != made.name && other.holds(node) && made.is_at_one_time_with(other, now)
+    };
+    !cluster.reservations().any(clashes)
 }
 
 fn has(cluster: &Cluster, node: NodeId, feature: &str) -> bool {
@@ -169,9 +189,11 @@ pub fn others<'a>(
     if yields(made) {
         return None;
     }
-    let alone = Reservation { nodes: Box::from([node]), ..made.clone() };
-    let mut all = cluster.reservations();
-    all.find(|other| other.name != made.name && !yields(other) && alone.meets(other, now))
+    let clashes = |other: &&Arc<Reservation>| {
+        let is_other = other.name != made.name && !yields(other);
+        is_other && other.holds(node) && made.is_at_one_time_with(other, now)
+    };
+    cluster.reservations().find(clashes)
 }
 
 /// A job that may still run on a node when a reservation begins, and that does not run in it.

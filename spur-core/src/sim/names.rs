@@ -35,8 +35,8 @@ impl Names {
         part.tasks.iter().map(|task| format!("{array}_{task}").into()).collect()
     }
 
-    /// The name of a job, and of a record of an array what it stands for: the array itself for what waits under the
-    /// number that it was given, otherwise its tasks.
+    /// The name of a job, and of a record of an array what it stands for: one task by its index, several that wait under the
+    /// array's own number by the array's name, others by their indices.
     pub(super) fn of(&self, cluster: &Cluster, id: JobId) -> Arc<str> {
         let Some((job, part)) = cluster.job(id).and_then(|job| Some((job, job.array.as_ref()?))) else {
             return self.given(id);
@@ -44,9 +44,9 @@ impl Names {
         let array = self.given(part.id);
         let waits = matches!(job.phase, Phase::Pending(_)) && job.restarts == 0;
         match job.task() {
-            _ if waits && part.id == id => array,
-            None => format!("{array}_[{}]", part.tasks).into(),
             Some(task) => format!("{array}_{task}").into(),
+            None if waits && part.id == id => array,
+            None => format!("{array}_[{}]", part.tasks).into(),
         }
     }
 }

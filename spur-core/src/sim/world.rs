@@ -2,6 +2,7 @@
 
 mod keep;
 mod nodes;
+mod over;
 mod pause;
 mod workload;
 
@@ -26,6 +27,7 @@ use crate::sched::plan::{Plan, Waiting};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
+use over::Over;
 use pause::Pause;
 
 /// A simulation has one controller, which is never restarted.
@@ -171,6 +173,8 @@ pub struct World<W> {
     stirred: bool,
     /// Jobs that are ending and will wait again.
     returning: BTreeSet<JobId>,
+    /// How jobs ended, for those that are to wait for them after the controller has forgotten them.
+    over: Over,
     /// How many jobs were over when finished ones were forgotten last; `None` where all are kept.
     forgotten: Option<u64>,
     watch: W,
@@ -213,6 +217,7 @@ impl<W: Watch> World<W> {
             vain: 0,
             stirred: false,
             returning: BTreeSet::new(),
+            over: Over::default(),
             forgotten: None,
             watch,
         };

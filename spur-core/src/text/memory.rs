@@ -26,6 +26,23 @@ const SHOWN: &[Unit] = &[("M", 1), ("G", 1 << 10), ("T", 1 << 20), ("P", 1 << 30
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryMb(pub u64);
 
+/// More memory or temporary disk than a request asks for: 1 EiB. Its product with the nodes and CPUs of a cluster still is
+/// a number of 64 bits.
+pub const MOST: MemoryMb = MemoryMb(1 << 40);
+
+/// Refuses an amount above [`MOST`].
+///
+/// # Errors
+/// What was asked, and the most that can be.
+pub fn check(asked: u64) -> Result<u64, String> {
+    match MemoryMb(asked) {
+        asked if asked > MOST => {
+            Err(format!("{} MiB are more than any node has; ask ≤ {} MiB", asked.0, MOST.0))
+        }
+        _ => Ok(asked),
+    }
+}
+
 impl fmt::Display for MemoryMb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {

@@ -4,6 +4,7 @@
 
 mod busy;
 mod checker;
+mod counted;
 mod daemon;
 mod het;
 mod history;

@@ -382,6 +382,14 @@ fn fit(
         if opens { seconds.throughout(node, at, lasts) } else { [0; 3] }
     });
     let idle = slots(&|node| if holds(node) { full(world, node) } else { [0; 3] });
-    let placement = place::place(&View::new(fabric, &now, &idle), &plain.ask(fabric)).ok()?;
+    let (view, ask) = (View::new(fabric, &now, &idle), plain.ask(fabric));
+    let mut placement = place::place(&view, &ask).ok()?;
+    // What nodes hold is known of this moment only.
+    let asks_gpus = plain.gpus > 0 || plain.gpus_of_node > 0;
+    if at == seconds.now && !plain.whole && (asks_gpus || plain.cpus > 1 || plain.memory > 0) {
+        let scarcest = if asks_gpus { 2 } else { 0 };
+        let free = |pos: Pos| seconds.throughout(fabric.node(pos), at, 1)[scarcest];
+        placement = place::least_left(&view, &ask, placement, &free);
+    }
     Some(placement.shares.iter().map(|(pos, tasks)| (fabric.node(*pos), *tasks)).collect())
 }

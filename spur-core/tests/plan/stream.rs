@@ -197,6 +197,7 @@ fn scheduler() -> impl Strategy<Value = SchedulerPolicy> {
         Order::Saf,
         Order::Wfp3,
         Order::Unicep,
+        Order::F1,
         Order::F4,
         Order::Multifactor,
     ]);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use spur_core::controller::command::Unacknowledged;
 use spur_core::controller::{self, Input, Reject};
 use spur_core::id::NodeId;
 use spur_core::model::node::Health;
@@ -159,10 +160,13 @@ impl Attendance {
                 return Err(v1::Error::new(TAKEN, message));
             }
         };
+        let numbered =
+            |told: Unacknowledged| Unacknowledged { id: report_number(connection, told.id), ..told };
         let input = Input::Registered {
             name: hello.node_name.as_str().into(),
             registration: registration.into(),
             held: convert::held(hello),
+            reports: convert::reports(hello).map(numbered).collect(),
             seen,
             connection,
         };

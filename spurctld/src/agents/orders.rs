@@ -11,6 +11,7 @@ use spur_core::id::{Attempt, NodeId};
 use spur_core::model::config::NodeAddress;
 use spur_core::model::job::Batch;
 use spur_core::model::phase::{EndState, Phase, Suspended, Then};
+use spur_core::model::program;
 use spur_core::text::address::HostPort;
 use spur_core::text::exit::ExitCode;
 use spur_proto::convert::agent as convert;
@@ -39,7 +40,9 @@ impl Renderer {
             Effect::Launch { node, attempt } => Order::Launch(self.launch(node, attempt).await?),
             Effect::Terminate { attempt, kill, .. } => {
                 let cause = cause(&self.replica.read(), attempt).to_owned();
-                Order::Terminate(v1::Terminate { attempt: Some(convert::wire_attempt(attempt)), kill, cause })
+                let exit = exit(&self.replica.read(), attempt);
+                let attempt = Some(convert::wire_attempt(attempt));
+                Order::Terminate(v1::Terminate { attempt, kill, cause, exit })
             }
             Effect::Suspend { attempt, stop, .. } => {
                 Order::Suspend(v1::Suspend { attempt: Some(convert::wire_attempt(attempt)), resume: !stop })
@@ -139,6 +142,19 @@ fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
     }
 }
 
+/// How the job of an attempt that is being ended exits.
+fn exit(cluster: &Cluster, attempt: Attempt) -> Option<v1::JobExit> {
+    let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
+    let Phase::Completing(completing) = &job.phase else { return None };
+    let (exit, derived) = (completing.outcome.exit, job.derived_exit);
+    Some(v1::JobExit {
+        code: exit.code.into(),
+        signal: exit.signal.into(),
+        derived_code: derived.code.into(),
+        derived_signal: derived.signal.into(),
+    })
+}
+
 /// All of a launch but the blobs; nothing if the attempt does not run any more.
 fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::Launch, Box<Batch>)> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
@@ -158,6 +174,7 @@ fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::La
         environment: convert::variables(variables),
         part: Some(part),
         alone: alloc.nodes.len() == 1,
+        program_environment: convert::variables(program::of_job(environment::of_any_program(cluster, job))),
     };
     Some((launch, batch))
 }

@@ -456,8 +456,8 @@ fn requested(cluster: &Cluster, job: &Job) -> JobRow {
     if let Some(batch) = first.spec.batch.as_ref() {
         row.work_dir = batch.work_dir.to_string();
         row.std_in = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
-        row.std_out = convert::output_path(first, batch, batch.stdout.as_deref());
-        row.std_err = convert::output_path(first, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
+        row.std_out = first.output_path(batch);
+        row.std_err = first.error_path(batch);
     }
     if let Some(extra) = &spec.extra {
         let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();

@@ -5,6 +5,7 @@
 //! queue is full, and it lets nothing out: replies, refusals and effects go to the [`outbox`](crate::outbox), which
 //! holds them until what they depend on is durable.
 
+mod judging;
 mod requests;
 mod steps;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::{self, Command, Effect, Input, Outcome, Reject, Reply, timers};
 use spur_core::id::JobId;
+use spur_core::sched::feasible::{Feasibility, Question, Verdict};
 use spur_core::text::time::Time;
 use tokio::sync::{mpsc, watch};
 
@@ -22,10 +24,13 @@ use crate::answer::Answer;
 use crate::blobs::{self, Blobs};
 use crate::clock;
 use crate::disk_space::{DiskSpace, NoSpace};
+use crate::effort::Largest;
 use crate::fault;
 use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
 use crate::outbox::{Held, Outbox};
 use crate::store::{self, Batch, Journal, StoreError};
+pub(crate) use judging::Judged;
+use judging::{Judging, Undecided, may_be_undecided};
 use requests::{Met, Requests};
 use steps::WaitingSteps;
 
@@ -41,6 +46,8 @@ pub(crate) struct Owner {
     pub(crate) blobs: Blobs,
     pub(crate) disk_space: DiskSpace,
     pub(crate) alarm: watch::Sender<Alarm>,
+    /// The largest piece of work for one message.
+    pub(crate) effort: Largest,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -55,6 +62,7 @@ struct Work {
     owner: Owner,
     requests: Requests,
     waiting: WaitingSteps,
+    judging: Judging,
     /// Jobs whose waiting steps should be tried again.
     changed: Vec<JobId>,
     bundle: Bundle,
@@ -72,6 +80,7 @@ impl Owner {
             owner: self,
             requests: Requests::default(),
             waiting: WaitingSteps::default(),
+            judging: Judging::default(),
             changed: Vec::new(),
             bundle: Bundle::default(),
             woken: 0,
@@ -84,7 +93,9 @@ impl Owner {
             }
             let mut stop = false;
             for message in taken.drain(..) {
+                let (piece, before) = (Largest::begin(), work.items());
                 stop |= work.take(message);
+                work.owner.effort.end(&piece, work.items() - before);
             }
             work.flush()?;
             if stop {
@@ -95,6 +106,11 @@ impl Owner {
 }
 
 impl Work {
+    /// The entries written and the dependencies looked at so far.
+    fn items(&self) -> u64 {
+        self.owner.cluster.seq() + self.owner.cluster.settled()
+    }
+
     /// Handles a message; says whether it was the last.
     fn take(&mut self, message: Message) -> bool {
         match message {
@@ -109,6 +125,7 @@ impl Work {
                     }
                 }
             }
+            Message::Judged { ask, verdicts } => self.judged(*ask, verdicts),
             Message::Ping(reply) => self.hold(Some(reply), Ok(Answer::Done)),
             Message::Stop => return true,
         }
@@ -162,24 +179,58 @@ impl Work {
         }
     }
 
+    /// Has questions answered that a request depends on, outside this thread.
+    fn judge(&self, undecided: Undecided) {
+        let inbox = self.owner.inbox.clone();
+        self.owner.runtime.spawn_blocking(move || {
+            let (ask, verdicts) = undecided.search();
+            inbox.judged(ask, verdicts);
+        });
+    }
+
+    /// A request comes back with what was found of it. Its client may have repeated it meanwhile, and been served.
+    fn judged(&mut self, mut ask: Ask, verdicts: Option<Vec<Verdict>>) {
+        if let Some(next) = self.judging.end(&ask) {
+            self.judge(next);
+        }
+        let Some(verdicts) = verdicts else { return self.refuse(ask, Refused::Fault) };
+        ask.judged.add(verdicts);
+        ask.retry |= ask.request().is_some();
+        self.meet(ask);
+    }
+
     /// Lets the core handle an input, and holds what comes of it.
     fn perform(&mut self, mut ask: Ask) {
         let now = clock::now(&self.owner.cluster);
         let job = self.owner.cluster.next_job();
         number_blob(&mut ask, job);
-        let again = ask.patient.then(|| ask.input.clone());
+        let again = (ask.patient || may_be_undecided(&ask.input)).then(|| ask.input.clone());
         let request = ask.request();
         let woken = matches!(ask.input, Input::Wakeup { .. });
         let epoch = self.owner.journal.epoch();
-        if let Err(no_space) = self.take_disk_space(&ask) {
+        // A request that comes back has taken what it needs of the disk.
+        if ask.judged.is_first()
+            && let Err(no_space) = self.take_disk_space(&ask)
+        {
             return self.refuse(ask, Refused::NoSpace(no_space));
         }
-        let (input, reply, payload) = (ask.input, ask.reply, ask.payload);
-        let Some(outcome) = self.decide(epoch, now, input) else {
+        let Ask { input, reply, payload, retry, patient, judged } = ask;
+        let Some((outcome, questions)) = self.decide(epoch, now, input, &judged) else {
             return self.hold(reply, Err(Refused::Fault));
         };
-        if let (Err(Reject::StepBusy), Some(input)) = (&outcome.answer, again) {
-            return self.waiting.park(Ask { input, payload: None, retry: false, patient: true, reply });
+        match (&outcome.answer, again) {
+            (Err(Reject::StepBusy), Some(input)) if patient => {
+                let ask = Ask { reply, patient, ..Ask::of(input) };
+                return self.waiting.park(ask);
+            }
+            (Err(Reject::Undecided), Some(input)) => {
+                let ask = Ask { input, payload, retry, patient, judged, reply };
+                if let Some(first) = self.judging.put(Undecided::new(ask, questions)) {
+                    self.judge(first);
+                }
+                return;
+            }
+            _ => {}
         }
         self.woken += u64::from(woken);
         let answer = outcome.answer.map(Answer::from);
@@ -223,13 +274,20 @@ impl Work {
 
     /// What the core makes of an input. One that it fails at without having changed anything is refused; otherwise the state
     /// is not to be trusted any more, and the process ends.
-    fn decide(&mut self, epoch: u64, now: Time, input: Input) -> Option<Outcome> {
+    fn decide(
+        &mut self,
+        epoch: u64,
+        now: Time,
+        input: Input,
+        judged: &Judged,
+    ) -> Option<(Outcome, Vec<Question>)> {
         let name = name_of(&input);
         let (seq, wakeup) = (self.owner.cluster.seq(), matches!(input, Input::Wakeup { .. }));
         let cluster = &mut self.owner.cluster;
         let decided = catch_unwind(AssertUnwindSafe(|| {
             fault::point("check", name.as_deref());
-            let outcome = controller::handle(cluster, epoch, now, input);
+            let feasibility = Feasibility::brief(judged.verdicts.clone(), judged.keeps_old());
+            let outcome = controller::handle_briefly(cluster, epoch, now, input, feasibility);
             fault::point("apply", name.as_deref());
             outcome
         }));
@@ -285,6 +343,7 @@ impl Work {
                 Some(self.owner.journal.submit_blocking(batch)?)
             }
         };
+        self.owner.disk_space.measure_again();
         self.owner.outbox.put(commit, held);
         let cluster = &self.owner.cluster;
         let next =

@@ -18,19 +18,14 @@ impl WaitingSteps {
         let Some(job) = ask.step_of() else { return };
         let waiting = self.jobs.entry(job).or_default();
         let name = ask.request();
-        waiting.retain(|other| !gone(other) && (name.is_none() || other.request() != name));
+        waiting.retain(|other| !other.is_given_up() && (name.is_none() || other.request() != name));
         waiting.push(ask);
     }
 
     /// Takes those out that wait for a job and whose clients are still there.
     pub(super) fn take(&mut self, job: JobId) -> Vec<Ask> {
         let mut waiting = self.jobs.remove(&job).unwrap_or_default();
-        waiting.retain(|ask| !gone(ask));
+        waiting.retain(|ask| !ask.is_given_up());
         waiting
     }
-}
-
-/// Whether nobody waits for the answer any more.
-fn gone(ask: &Ask) -> bool {
-    ask.reply.as_ref().is_none_or(tokio::sync::oneshot::Sender::is_closed)
 }

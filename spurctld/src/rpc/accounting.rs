@@ -32,8 +32,8 @@ const PENDING: &str = "PENDING";
 const MOST_NAMES: usize = 30_000;
 /// Runs whose steps are read at once.
 const RUNS_AT_ONCE: usize = 64;
-/// Runs that one request may end.
-const MOST_FIXED: usize = 10_000;
+/// Runs whose nodes are compared with those asked for at once.
+const LISTS_AT_ONCE: usize = 8;
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
 
@@ -75,7 +75,7 @@ impl Desk {
         };
         query.only = hidden.then_some(caller.owner.uid);
         let (pages, outgoing) = mpsc::channel(AHEAD);
-        let desk = self.clone();
+        let (desk, caller) = (self.clone(), caller.clone());
         let seen = self.replica.read().seq();
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
@@ -84,7 +84,7 @@ impl Desk {
                 return;
             }
             loop {
-                match desk.page(&query, &shown, &pages).await {
+                match desk.page(&caller, &query, &shown, &pages).await {
                     Ok(Some(last)) => query.after = Some(last),
                     Ok(None) => return,
                     Err(error) => {
@@ -101,6 +101,7 @@ impl Desk {
     /// Sends a page of rows; says where it ended unless it is the last.
     async fn page(
         &self,
+        caller: &Caller,
         query: &Query,
         shown: &Shown,
         pages: &mpsc::Sender<Result<v1::ListAccountingResponse, Status>>,
@@ -108,11 +109,20 @@ impl Desk {
         let Page { rows: jobs, more } = self.accounting.jobs(query).await?;
         let last = jobs.last().map(|job| (job.job_id, job.restarts)).filter(|_| more);
         let jobs = if shown.runaway { self.runaway(jobs).await? } else { jobs };
-        let mut jobs = jobs.into_iter().filter(|job| ran_on(job, shown.hosts.as_ref())).peekable();
+        let mut fitting = Vec::with_capacity(jobs.len());
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            // A run may have thousands of nodes, each of whose names is looked up.
+            let turn = self.turns.take(caller).await;
+            fitting.extend(jobs.by_ref().take(LISTS_AT_ONCE).filter(|job| ran_on(job, shown.hosts.as_ref())));
+            turn.end(LISTS_AT_ONCE);
+        }
+        let mut jobs = fitting.into_iter().peekable();
         while jobs.peek().is_some() {
             // A job may have many steps, each of which repeats what is said of the job.
             let some = jobs.by_ref().take(RUNS_AT_ONCE).collect();
-            for rows in parts(self.rows(some, shown.steps).await?) {
+            let rows = self.rows(caller, some, shown.steps).await?;
+            for rows in parts(rows) {
                 if pages.send(Ok(v1::ListAccountingResponse { rows, only_own: false })).await.is_err() {
                     return Ok(None);
                 }
@@ -158,10 +168,6 @@ impl Desk {
         if !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
-        if request.runs.len() > MOST_FIXED {
-            let problem = format!("{} are named, where {MOST_FIXED} is the most", request.runs.len());
-            return Err(reject::bad_field(&BadField::new("runs", problem)));
-        }
         let named = request.runs.into_iter().map(|run| JobRow {
             job_id: run.job_id,
             restarts: run.restarts,
@@ -183,12 +189,18 @@ impl Desk {
     }
 
     /// What is said of some runs and of their steps.
-    async fn rows(&self, jobs: Vec<JobRow>, steps: bool) -> Result<Vec<v1::AccountingRow>, StoreError> {
+    async fn rows(
+        &self,
+        caller: &Caller,
+        jobs: Vec<JobRow>,
+        steps: bool,
+    ) -> Result<Vec<v1::AccountingRow>, StoreError> {
         let mut by_run: BTreeMap<(u32, u32), Vec<StepRow>> = BTreeMap::new();
         let runs: Vec<(u32, u32)> = jobs.iter().map(|job| (job.job_id, job.restarts)).collect();
         for step in self.accounting.steps(&runs).await? {
             by_run.entry((step.job_id, step.restarts)).or_default().push(step);
         }
+        let turn = self.turns.take(caller).await;
         let mut rows = Vec::new();
         for job in jobs {
             let run = by_run.remove(&(job.job_id, job.restarts)).unwrap_or_default();
@@ -205,6 +217,7 @@ impl Desk {
             }
             rows.extend(all);
         }
+        turn.end(rows.len());
         Ok(rows)
     }
 }

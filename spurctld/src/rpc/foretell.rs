@@ -77,7 +77,7 @@ impl Desk {
             Input::Command { command: Command::Submit(submission), .. } => submission.released(),
             _ => None,
         };
-        let epoch = self.epoch;
+        let (epoch, last) = (self.epoch, self.overlay.read());
         self.on_copy(move |mut cluster| {
             let now = clock::now(&cluster).max(cluster.at());
             let answer = controller::handle(&mut cluster, epoch, now, input).answer;
@@ -86,7 +86,7 @@ impl Desk {
                 other => return Err(odd(&Answer::from(other))),
             };
             let begin = begin.map(|begin| cluster.clock().own(begin));
-            let plan = foretell_from(&cluster, now, &Limits, id, begin);
+            let plan = foretell_from(&cluster, now, &Limits, id, begin, Some(&last.remembered));
             Ok(foretold(&cluster, id, &plan, now, warnings))
         })
         .await

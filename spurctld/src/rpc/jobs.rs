@@ -13,17 +13,21 @@ use spur_core::text::jobid::{JobPart, JobRef, StepRef};
 use spur_core::text::length;
 use spur_core::text::signal::Signal;
 use spur_proto::convert::{BadField, reject};
-use spur_proto::v1;
+use spur_proto::lists::MOST_NAMED;
+use spur_proto::{refusal, v1};
 use tonic::Status;
 
 use super::filter::{Filter, reference};
+use super::slices::{CutArrays, Slices};
 use super::{Desk, Name, odd};
 use crate::answer::{Answer, Problem};
 
-/// Jobs handled by one command; requests about more are handled in parts, so that others get their turn.
-const AT_ONCE: usize = 1000;
-/// Jobs that one request may name, and that one answer is about.
-const MOST: usize = 10_000;
+/// Jobs that one answer is about.
+const MOST: usize = MOST_NAMED;
+/// Jobs of a request that are cut into slices while the replica is held.
+const CUT_AT_ONCE: usize = 64;
+/// Bytes that are said of one job in an answer about many.
+const MOST_SAID: usize = 1 << 10;
 /// Records looked at while the replica is held.
 const PAGE: usize = 4096;
 
@@ -39,23 +43,13 @@ fn named(cluster: &Cluster, written: &[String]) -> (Vec<JobRef<JobId>>, Vec<v1::
     (jobs, problems)
 }
 
-/// Refuses a request about more jobs than are dealt with at once.
-fn bounded(written: &[String]) -> Result<(), Status> {
-    if written.len() <= MOST {
-        return Ok(());
-    }
-    let problem =
-        format!("one request names {MOST} jobs at most, not {}: ask for some at a time", written.len());
-    Err(reject::bad_field(&BadField::new("job ids", problem)))
-}
-
 fn trouble(id: &str, rejected: &Reject) -> v1::JobProblem {
     v1::JobProblem { job_id: id.to_owned(), error: Some(reject::error(rejected)) }
 }
 
 fn told(problem: Problem) -> v1::JobProblem {
-    let error = v1::Error::new(problem.code, problem.message);
-    v1::JobProblem { job_id: problem.job.to_string(), error: Some(error) }
+    let message = refusal::shortened(&problem.message, MOST_SAID);
+    v1::JobProblem { job_id: problem.job, error: Some(v1::Error::new(problem.code, message)) }
 }
 
 impl Desk {
@@ -67,13 +61,12 @@ impl Desk {
         written: &[String],
         command: impl Fn(Vec<JobRef<JobId>>) -> Command,
     ) -> Result<v1::JobsChangedResponse, Status> {
-        bounded(written)?;
         let (jobs, mut problems) = named(&self.replica.read(), written);
         let warnings = self.in_parts(&caller, name, &jobs, &mut problems, command).await?;
         Ok(v1::JobsChangedResponse { problems, warnings })
     }
 
-    /// Has a command carried out on jobs, some at a time; the answer are warnings.
+    /// Has a command carried out on jobs, some at a time, and returns warnings.
     async fn in_parts(
         &self,
         caller: &Caller,
@@ -83,17 +76,37 @@ impl Desk {
         command: impl Fn(Vec<JobRef<JobId>>) -> Command,
     ) -> Result<Vec<String>, Status> {
         let jobs = self.without_followers(jobs);
+        let (slices, mut arrays) = self.slices(caller, &jobs).await;
         let mut all = Vec::new();
-        for part in jobs.chunks(AT_ONCE) {
-            match self.command(caller.clone(), name.part_about(part), command(part.to_vec())).await? {
-                Answer::Jobs { problems: found, warnings } => {
+        for part in slices {
+            let command = command(part.clone());
+            let cancels = matches!(command, Command::Cancel { .. });
+            match self.command(caller.clone(), name.part_about(&part), command).await? {
+                Answer::Jobs { problems: mut found, warnings } => {
+                    // The parts of a request that is repeated may be cut elsewhere, because jobs have ended since.
+                    found.retain(|problem| {
+                        !(cancels && name.retry && problem.code == Reject::AlreadyDone.code())
+                    });
+                    found.retain(|problem| !arrays.take(problem));
                     problems.extend(found.into_iter().map(told));
                     all.extend(warnings);
                 }
                 other => return Err(odd(&other)),
             }
         }
+        problems.extend(arrays.problems().map(told));
         Ok(all)
+    }
+
+    /// Cuts the jobs of a request, some at a time.
+    async fn slices(&self, caller: &Caller, jobs: &[JobRef<JobId>]) -> (Vec<Vec<JobRef<JobId>>>, CutArrays) {
+        let mut slices = Slices::default();
+        for some in jobs.chunks(CUT_AT_ONCE) {
+            let turn = self.turns.take(caller).await;
+            slices.add(&self.replica.read(), some);
+            turn.end(some.len());
+        }
+        slices.finish()
     }
 
     /// The same jobs without components of het jobs that are named with their leader, which stands for all of them: parts
@@ -126,26 +139,30 @@ impl Desk {
         if let Some(dependency) = dependency {
             changes.push(JobChange::Gone(self.gone(&dependency).await));
         }
-        bounded(&request.job_ids)?;
         let (jobs, mut problems) = named(&self.replica.read(), &request.job_ids);
+        let (slices, mut arrays) = self.slices(&caller, &jobs).await;
         let mut all = Vec::new();
-        for (number, job) in jobs.into_iter().enumerate() {
+        for (number, job) in slices.into_iter().flatten().enumerate() {
             let id = job.to_string();
             let command = Command::UpdateJob { job, changes: changes.clone() };
-            match self.command(caller.clone(), name.part(number), command).await {
+            let mut found = match self.command(caller.clone(), name.part(number), command).await {
                 Ok(Answer::Jobs { problems: found, warnings }) => {
-                    problems.extend(found.into_iter().map(told));
                     all.extend(warnings);
+                    found
                 }
                 Ok(other) => return Err(odd(&other)),
-                Err(status) => match spur_proto::refusal::error_of(&status) {
-                    Some(error) if error.code != spur_proto::refusal::BUSY => {
-                        problems.push(v1::JobProblem { job_id: id, error: Some(error) });
+                Err(status) => match refusal::error_of(&status) {
+                    Some(v1::Error { code, message }) if code != refusal::BUSY => {
+                        vec![Problem { job: id, code, message }]
                     }
                     Some(_) | None => return Err(status),
                 },
-            }
+            };
+            found.retain(|problem| !arrays.take(problem));
+            problems.extend(found.into_iter().map(told));
         }
+        problems.extend(arrays.problems().map(told));
+        all.dedup();
         Ok(v1::JobsChangedResponse { problems, warnings: all })
     }
 
@@ -156,8 +173,6 @@ impl Desk {
     ) -> Result<v1::CancelJobsResponse, Status> {
         let name = Name::read(&request.request_id, request.retry)?;
         let filter = request.filter.clone().unwrap_or_default();
-        bounded(&filter.job_ids)?;
-        bounded(&request.steps)?;
         let (names, mut problems) = named(&self.replica.read(), &filter.job_ids);
         // Steps come first in the count of parts, so that a repeated request has the same names for its parts.
         self.cancel_steps(&caller, name, &request, &mut problems).await?;
@@ -200,27 +215,31 @@ impl Desk {
         after: JobId,
     ) -> Result<(Vec<JobRef<JobId>>, u32), Status> {
         let filter = Filter::read(&self.replica.read(), caller, wire, None)?;
-        let (mut meant, mut next) = (Vec::new(), Some(JobId(after.0.saturating_add(1))));
+        let (mut meant, mut last) = (Vec::new(), after);
+        let mut next = Some(JobId(after.0.saturating_add(1)));
         while let Some(first) = next.take() {
-            {
-                let cluster = self.replica.read();
-                for (seen, job) in cluster.jobs().range(first).enumerate() {
-                    if seen >= PAGE {
-                        next = Some(job.id);
-                        break;
-                    }
-                    if !matches!(job.phase, Phase::Ended(_))
-                        && filter.admits(job)
-                        && cluster.may_change(caller, &job.spec)
-                    {
-                        meant.push(job.reference());
-                        if meant.len() >= MOST {
-                            return Ok((meant, job.id.0));
-                        }
-                    }
+            let turn = self.turns.take(caller).await;
+            let mut count = 0;
+            let cluster = self.replica.read();
+            for (seen, job) in cluster.jobs().range(first).enumerate() {
+                count = seen;
+                if seen >= PAGE || meant.len() >= MOST {
+                    next = Some(job.id);
+                    break;
+                }
+                if !matches!(job.phase, Phase::Ended(_))
+                    && filter.admits(job)
+                    && cluster.may_change(caller, &job.spec)
+                {
+                    meant.push(job.reference());
+                    last = job.id;
                 }
             }
-            tokio::task::yield_now().await;
+            drop(cluster);
+            turn.end(count);
+            if meant.len() >= MOST && next.is_some() {
+                return Ok((meant, last.0));
+            }
         }
         Ok((meant, 0))
     }
@@ -282,7 +301,7 @@ impl Desk {
             match self.command(caller.clone(), name.part(number), command).await {
                 Ok(Answer::Jobs { problems: found, .. }) => problems.extend(found.into_iter().map(told)),
                 Ok(_) => {}
-                Err(status) => match spur_proto::refusal::error_of(&status) {
+                Err(status) => match refusal::error_of(&status) {
                     Some(error) => {
                         problems.push(v1::JobProblem { job_id: written.clone(), error: Some(error) });
                     }

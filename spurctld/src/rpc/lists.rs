@@ -1,5 +1,5 @@
-//! Reading the cluster. Long lists are read page by page: the replica is held for one page at a time, so no list,
-//! however long, makes a reply wait.
+//! Reading the cluster. Long lists are read page by page: the replica is held for one page at a time, and each page waits
+//! for its [turn](super::turns), so no list, however long, makes a reply wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ const AHEAD: usize = 2;
 struct Page<T> {
     items: Vec<T>,
     next: Option<JobId>,
+    /// Records that were looked at.
+    seen: usize,
 }
 
 impl Desk {
@@ -90,17 +92,14 @@ impl Desk {
             return Ok(None);
         }
         let mut ids = BTreeSet::new();
-        let once: BTreeSet<&String> = written.iter().collect();
-        let once: Vec<&String> = once.into_iter().collect();
-        for some in once.chunks(PAGE) {
-            {
-                let cluster = self.replica.read();
-                let sight = Sight::of(&cluster, caller);
-                let shown = |job: &Job| sight.sees(job) && !job.is_withdrawn();
-                let seen = |id: &JobId| cluster.job(*id).is_some_and(shown);
-                ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)).filter(seen));
-            }
-            tokio::task::yield_now().await;
+        for some in written.chunks(PAGE) {
+            let turn = self.turns.take(caller).await;
+            let cluster = self.replica.read();
+            let sight = Sight::of(&cluster, caller);
+            let shown = |job: &Job| sight.sees(job) && !job.is_withdrawn();
+            let seen = |id: &JobId| cluster.job(*id).is_some_and(shown);
+            ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)).filter(seen));
+            turn.end(some.len());
         }
         // Tasks of an array that is there may be over.
         let of_array = |id: &String| {
@@ -128,11 +127,13 @@ impl Desk {
         let ids = self.records(caller, &wire.job_ids).await?;
         let filter = Filter::read(&self.replica.read(), caller, wire, ids)?;
         let (pages, outgoing) = mpsc::channel(AHEAD);
-        let replica = self.replica.clone();
+        let (replica, turns, caller) = (self.replica.clone(), self.turns.clone(), caller.clone());
         tokio::spawn(async move {
             let mut next = Some(JobId(0));
             while let Some(first) = next {
+                let turn = turns.take(&caller).await;
                 let page = page(&replica.read(), &filter, first, &render);
+                turn.end(page.seen);
                 next = page.next;
                 for part in parts(page.items) {
                     if pages.send(Ok(message(part))).await.is_err() {
@@ -152,19 +153,22 @@ impl Desk {
         }
     }
 
-    pub(super) fn nodes(
+    pub(super) async fn nodes(
         &self,
         caller: &Caller,
         request: v1::ListNodesRequest,
     ) -> Result<Listing<v1::ListNodesResponse>, Status> {
         self.shown(Private::Nodes, caller)?;
         let v1::ListNodesRequest { nodes, partitions, states } = request;
+        let partitions: BTreeSet<String> = partitions.into_iter().collect();
+        let states: BTreeSet<String> = states.iter().map(|state| state.to_ascii_uppercase()).collect();
         let wanted: Vec<NodeId> = {
+            let turn = self.turns.take(caller).await;
             let cluster = self.replica.read();
             for name in &partitions {
                 partition_named(&cluster, name)?;
             }
-            match nodes.as_str() {
+            let wanted: Vec<NodeId> = match nodes.as_str() {
                 "" => cluster.nodes().iter().map(|node| node.id).collect(),
                 list => {
                     let named = filter::expand(&cluster, list)?;
@@ -172,18 +176,23 @@ impl Desk {
                     let known: BTreeSet<NodeId> = known.map(|node| node.id).collect();
                     known.into_iter().collect()
                 }
-            }
+            };
+            turn.end(wanted.len());
+            wanted
         };
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let (desk, sight) = (self.clone(), Sight::of(&self.replica.read(), caller));
         let meant = move |node: &v1::Node| {
             (partitions.is_empty() || node.partitions.iter().any(|name| partitions.contains(name)))
-                && (states.is_empty() || states.iter().any(|state| state.eq_ignore_ascii_case(&node.state)))
+                && (states.is_empty() || states.contains(&node.state.to_ascii_uppercase()))
         };
+        let caller = caller.clone();
         tokio::spawn(async move {
             for ids in wanted.chunks(PAGE) {
+                let turn = desk.turns.take(&caller).await;
                 let mut nodes = desk.render_nodes(ids, sight);
                 nodes.retain(&meant);
+                turn.end(ids.len());
                 for nodes in parts(nodes) {
                     if pages.send(Ok(v1::ListNodesResponse { nodes })).await.is_err() {
                         return;
@@ -208,46 +217,65 @@ impl Desk {
         configured.map(render).collect()
     }
 
-    pub(super) fn partitions(
+    pub(super) async fn partitions(
         &self,
         caller: &Caller,
         names: &[String],
         only_visible: bool,
     ) -> Result<v1::ListPartitionsResponse, Status> {
         self.shown(Private::Partitions, caller)?;
-        let cluster = self.replica.read();
-        let found = match names {
-            [] => cluster.partitions().iter().filter(|found| !only_visible || !found.config.hidden).collect(),
-            names => {
-                names.iter().map(|name| partition_named(&cluster, name)).collect::<Result<Vec<_>, _>>()?
+        let wanted: Vec<Arc<str>> = {
+            let cluster = self.replica.read();
+            let name = |found: &spur_core::cluster::Partition| Arc::clone(found.name());
+            let visible = |found: &&spur_core::cluster::Partition| !only_visible || !found.config.hidden;
+            match names {
+                [] => cluster.partitions().iter().filter(visible).map(name).collect(),
+                names => {
+                    let named = names.iter().map(|written| partition_named(&cluster, written).map(name));
+                    named.collect::<Result<_, _>>()?
+                }
             }
         };
-        let partitions = found.into_iter().map(|found| partition::render(&cluster, found)).collect();
+        let mut partitions = Vec::with_capacity(wanted.len());
+        for name in wanted {
+            let turn = self.turns.take(caller).await;
+            let cluster = self.replica.read();
+            partitions.extend(cluster.partition(&name).map(|found| partition::render(&cluster, found)));
+            turn.end(1);
+        }
         Ok(v1::ListPartitionsResponse { partitions })
     }
 
-    pub(super) fn reservations(
+    pub(super) async fn reservations(
         &self,
         caller: &Caller,
         names: &[String],
     ) -> Result<v1::ListReservationsResponse, Status> {
-        let cluster = self.replica.read();
-        let hidden = cluster.policy().jobs.hides(Private::Reservations, caller);
-        let seen = |found: &&Arc<Reservation>| !hidden || found.users.admit(Some(caller.owner.user.as_ref()));
-        let found = match names {
-            [] => cluster.reservations().filter(seen).collect(),
-            names => {
-                let named = |name: &String| {
-                    let gone = || {
-                        reject::status(&Reject::InvalidReservation(format!("there is no reservation {name}")))
-                    };
-                    cluster.reservation(name).filter(seen).ok_or_else(gone)
-                };
-                names.iter().map(named).collect::<Result<Vec<_>, _>>()?
+        let wanted: Vec<Arc<Reservation>> = {
+            let cluster = self.replica.read();
+            let hidden = cluster.policy().jobs.hides(Private::Reservations, caller);
+            let seen =
+                |found: &&Arc<Reservation>| !hidden || found.users.admit(Some(caller.owner.user.as_ref()));
+            match names {
+                [] => cluster.reservations().filter(seen).cloned().collect(),
+                names => {
+                    let gone =
+                        |name: &str| Reject::InvalidReservation(format!("there is no reservation {name}"));
+                    let named = names.iter().map(|name| {
+                        let found = cluster.reservation(name).filter(seen).cloned();
+                        found.ok_or_else(|| reject::status(&gone(name)))
+                    });
+                    named.collect::<Result<_, _>>()?
+                }
             }
         };
-        let now = clock::now(&cluster);
-        let reservations = found.into_iter().map(|found| reservation::render(&cluster, found, now)).collect();
+        let mut reservations = Vec::with_capacity(wanted.len());
+        for found in wanted {
+            let turn = self.turns.take(caller).await;
+            let cluster = self.replica.read();
+            reservations.push(reservation::render(&cluster, &found, clock::now(&cluster)));
+            turn.end(1);
+        }
         Ok(v1::ListReservationsResponse { reservations })
     }
 
@@ -312,18 +340,19 @@ fn of_page<'a, T: Message>(
     filter: &Filter,
     render: &impl Fn(&Cluster, &Job) -> Vec<T>,
 ) -> Page<T> {
-    let (mut items, mut bytes) = (Vec::new(), 0);
-    for (seen, job) in records.enumerate() {
+    let (mut items, mut bytes, mut seen) = (Vec::new(), 0, 0);
+    for job in records {
         if seen >= PAGE || bytes >= MESSAGE_BYTES {
-            return Page { items, next: Some(job.id) };
+            return Page { items, next: Some(job.id), seen };
         }
+        seen += 1;
         if filter.admits(job) && !job.is_withdrawn() {
             let rendered = render(cluster, job);
             bytes += rendered.iter().map(Message::encoded_len).sum::<usize>();
             items.extend(rendered);
         }
     }
-    Page { items, next: None }
+    Page { items, next: None, seen }
 }
 
 /// A list cut where a message is full.

@@ -12,8 +12,10 @@ mod gone;
 mod jobs;
 mod lists;
 pub(crate) mod quota;
+mod slices;
 mod steps;
 mod submit;
+pub(crate) mod turns;
 mod usage;
 mod watch;
 
@@ -55,6 +57,7 @@ use crate::store::accounting::Accounting;
 use crate::watchers::Watchers;
 use access::caller_of;
 use quota::{Kind, Quotas};
+use turns::Turns;
 
 /// Everything the service needs. Clones share it.
 #[derive(Clone)]
@@ -73,6 +76,7 @@ pub(crate) struct Desk {
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
     pub(crate) reload: Reload,
     pub(crate) quotas: Quotas,
+    pub(crate) turns: Turns,
     pub(crate) stop: Stop,
     pub(crate) statistics: Statistics,
     /// The controller's reign.
@@ -227,7 +231,8 @@ impl Controller for Desk {
         request: Request<Streaming<v1::SubmitRequest>>,
     ) -> Result<Response<Self::SubmitStreamStream>, Status> {
         let caller = self.caller(&request)?;
-        Ok(Response::new(self.submit_many(caller, request.into_inner())))
+        let share = self.quotas.take(&caller, Kind::Wait)?;
+        Ok(Response::new(share.over(self.submit_many(caller, request.into_inner()))))
     }
 
     async fn test_submit(
@@ -381,7 +386,7 @@ impl Controller for Desk {
     ) -> Result<Response<Self::ListNodesStream>, Status> {
         let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
-        let listing = self.nodes(&caller, request.into_inner())?;
+        let listing = self.nodes(&caller, request.into_inner()).await?;
         Ok(Response::new(share.over(listing)))
     }
 
@@ -392,7 +397,7 @@ impl Controller for Desk {
         let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
         let v1::ListPartitionsRequest { names, only_visible } = request.into_inner();
-        self.partitions(&caller, &names, only_visible && !caller.is_operator()).map(Response::new)
+        self.partitions(&caller, &names, only_visible && !caller.is_operator()).await.map(Response::new)
     }
 
     async fn list_topology(
@@ -428,7 +433,10 @@ impl Controller for Desk {
         request: Request<v1::WatchJobsRequest>,
     ) -> Result<Response<Self::WatchJobsStream>, Status> {
         let caller = self.caller(&request)?;
-        self.watch(&caller, &request.into_inner().job_ids).map(Response::new)
+        let ids = request.into_inner().job_ids;
+        let share = self.quotas.take_watch(&caller, ids.len())?;
+        let listing = self.watch(&caller, &ids)?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn hold_allocation(
@@ -436,7 +444,9 @@ impl Controller for Desk {
         request: Request<v1::HoldAllocationRequest>,
     ) -> Result<Response<Self::HoldAllocationStream>, Status> {
         let caller = self.caller(&request)?;
-        self.hold_allocation_of(&caller, request.into_inner().job_id).map(Response::new)
+        let share = self.quotas.take(&caller, Kind::Wait)?;
+        let listing = self.hold_allocation_of(&caller, request.into_inner().job_id)?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn end_allocation(
@@ -452,6 +462,7 @@ impl Controller for Desk {
         request: Request<v1::CreateStepRequest>,
     ) -> Result<Response<v1::CreateStepResponse>, Status> {
         let caller = self.caller(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Wait)?;
         self.lay_out(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -567,7 +578,7 @@ impl Controller for Desk {
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
         let caller = self.caller(&request)?;
         let _share = self.quotas.take(&caller, Kind::List)?;
-        self.reservations(&caller, &request.into_inner().names).map(Response::new)
+        self.reservations(&caller, &request.into_inner().names).await.map(Response::new)
     }
 
     async fn list_licenses(

@@ -1,8 +1,8 @@
-//! What one user may ask at a time: requests under way, lists under way, lists in a second. Whoever asks more is told that
-//! the controller is busy, which commands wait out.
+//! What one user may ask at a time: requests under way, requests that wait, lists under way, lists in a second. Whoever asks
+//! more is told that the controller is busy, which commands wait out.
 //!
-//! Requests that wait for something of their own accord (a step for its CPUs, a watcher for its job) count for nothing, and
-//! neither do operators.
+//! Requests that wait of their own accord (a step for its CPUs, a watcher for its job) are counted apart from those that the
+//! controller is about to answer, so that neither keep out the other. Operators are not counted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,8 @@ use super::Listing;
 
 /// Seconds for which lists that were not asked for may be asked for later.
 const BURST_SECONDS: u32 = 10;
+/// Jobs that a request watches for the memory of one that waits for a single job.
+const WATCHED: usize = 64;
 /// Users who have nothing under way are forgotten when there are so many of them.
 const REMEMBERED: usize = 65_536;
 /// A list costs so many tokens; one comes back in a thousandth of a list's second.
@@ -30,6 +32,8 @@ pub(super) enum Kind {
     Request,
     /// Something that may look at every job, or at every node.
     List,
+    /// Something that waits until a job or a step of the user changes.
+    Wait,
 }
 
 /// Who has what under way. Clones share it.
@@ -42,6 +46,7 @@ pub(crate) struct Quotas {
 /// What a user has.
 struct Usage {
     requests: u32,
+    waits: u32,
     lists: u32,
     /// What is left of the lists of these seconds.
     tokens: u64,
@@ -54,6 +59,8 @@ pub(super) struct Share {
     quotas: Quotas,
     uid: u32,
     kind: Option<Kind>,
+    /// As how many requests it counts.
+    weight: u32,
 }
 
 impl Quotas {
@@ -67,21 +74,30 @@ impl Quotas {
     /// # Errors
     /// The user has too much under way, or asks too often.
     pub(super) fn take(&self, caller: &Caller, kind: Kind) -> Result<Share, Status> {
-        self.take_at(caller, kind, Instant::now())
+        self.take_at(caller, (kind, 1), Instant::now())
     }
 
-    fn take_at(&self, caller: &Caller, kind: Kind, now: Instant) -> Result<Share, Status> {
+    /// Counts a request that watches so many jobs, as several where these are many.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub(super) fn take_watch(&self, caller: &Caller, jobs: usize) -> Result<Share, Status> {
+        let weight = u32::try_from(jobs.div_ceil(WATCHED)).unwrap_or(u32::MAX).max(1);
+        self.take_at(caller, (Kind::Wait, weight), Instant::now())
+    }
+
+    fn take_at(&self, caller: &Caller, (kind, weight): (Kind, u32), now: Instant) -> Result<Share, Status> {
         let uid = caller.owner.uid;
         if caller.is_operator() {
-            return Ok(Share { quotas: self.clone(), uid, kind: None });
+            return Ok(Share { quotas: self.clone(), uid, kind: None, weight });
         }
         let UserShares { requests, lists, lists_per_second, connections: _ } = self.shares;
         let most = u64::from(lists_per_second) * u64::from(BURST_SECONDS) * LIST_TOKENS;
         let mut users = self.users();
         if users.len() >= REMEMBERED {
-            users.retain(|_, usage| usage.requests + usage.lists > 0);
+            users.retain(|_, usage| usage.requests + usage.waits + usage.lists > 0);
         }
-        let new = Usage { requests: 0, lists: 0, tokens: most, counted: now };
+        let new = Usage { requests: 0, waits: 0, lists: 0, tokens: most, counted: now };
         let usage = users.entry(uid).or_insert(new);
         let since = u64::try_from(now.duration_since(usage.counted).as_millis()).unwrap_or(u64::MAX);
         // A thousandth of a second brings a thousandth of what a second does.
@@ -93,6 +109,10 @@ impl Quotas {
             Kind::Request if usage.requests >= requests => {
                 return Err(refused(format!("has {requests} requests under way")));
             }
+            // One that watches more than the share allows is served alone.
+            Kind::Wait if usage.waits > 0 && usage.waits.saturating_add(weight) > requests => {
+                return Err(refused(format!("has {requests} requests that wait for jobs and steps")));
+            }
             Kind::List if usage.lists >= lists => {
                 return Err(refused(format!("has {lists} lists under way")));
             }
@@ -100,10 +120,11 @@ impl Quotas {
                 return Err(refused(format!("asks for more than {lists_per_second} lists a second")));
             }
             Kind::Request => usage.requests += 1,
+            Kind::Wait => usage.waits += weight,
             Kind::List => (usage.lists, usage.tokens) = (usage.lists + 1, usage.tokens - LIST_TOKENS),
         }
         drop(users);
-        Ok(Share { quotas: self.clone(), uid, kind: Some(kind) })
+        Ok(Share { quotas: self.clone(), uid, kind: Some(kind), weight })
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<u32, Usage>> {
@@ -127,6 +148,7 @@ impl Drop for Share {
         let Some(usage) = users.get_mut(&self.uid) else { return };
         match self.kind {
             Some(Kind::Request) => usage.requests = usage.requests.saturating_sub(1),
+            Some(Kind::Wait) => usage.waits = usage.waits.saturating_sub(self.weight),
             Some(Kind::List) => usage.lists = usage.lists.saturating_sub(1),
             None => {}
         }
@@ -149,9 +171,12 @@ mod tests {
     #[test]
     fn a_user_has_so_much_under_way_and_others_none_the_less() {
         let quotas = Quotas::new(UserShares { requests: 2, lists: 1, lists_per_second: 1, connections: 1 });
-        let kept = [Kind::Request, Kind::Request, Kind::List].map(|kind| quotas.take(&caller(1), kind).ok());
+        let kinds = [Kind::Request, Kind::Request, Kind::Wait, Kind::Wait, Kind::List];
+        let kept = kinds.map(|kind| quotas.take(&caller(1), kind).ok());
         assert!(kept.iter().all(Option::is_some));
         assert!(quotas.take(&caller(1), Kind::Request).is_err());
+        let refused = quotas.take(&caller(1), Kind::Wait).err().expect("two wait");
+        assert!(refused.message().contains("user 1 has 2 requests that wait"), "{refused}");
         assert!(quotas.take(&caller(1), Kind::List).is_err());
         assert!(quotas.take(&caller(2), Kind::List).is_ok());
         assert!(quotas.take(&caller(0), Kind::List).is_ok());
@@ -160,10 +185,23 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_watches_many_jobs_counts_as_several() {
+        let quotas = Quotas::new(UserShares { requests: 4, lists: 1, lists_per_second: 1, connections: 1 });
+        let watch = |jobs| quotas.take_watch(&caller(1), jobs);
+        let large = watch(10_000).expect("it is alone");
+        assert!(watch(1).is_err());
+        drop(large);
+        let kept = [watch(129), watch(1)].map(Result::ok);
+        assert!(kept.iter().all(Option::is_some));
+        assert!(watch(1).is_err());
+    }
+
+    #[test]
     fn lists_come_back_with_time() {
         let quotas = Quotas::new(UserShares { requests: 1, lists: 1, lists_per_second: 2, connections: 1 });
         let now = Instant::now();
-        let lists = |at| (0..).take_while(|_| quotas.take_at(&caller(1), Kind::List, at).is_ok()).count();
+        let lists =
+            |at| (0..).take_while(|_| quotas.take_at(&caller(1), (Kind::List, 1), at).is_ok()).count();
         assert_eq!(lists(now), 20);
         assert_eq!(lists(now + Duration::from_millis(499)), 0);
         assert_eq!(lists(now + Duration::from_millis(500)), 1);

@@ -10,6 +10,7 @@ use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::caller::Caller;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
+use spur_core::model::program;
 use spur_core::model::step::Step;
 use spur_proto::auth;
 use spur_proto::convert::{agent, reject, step};
@@ -87,11 +88,15 @@ impl Desk {
         let (Some(node), Some(_)) = (first, &job.spec.batch) else {
             return Err(reject::status(&Reject::InvalidStep { job: job.id, step: StepId::BATCH }));
         };
-        let attempt = job.attempt();
+        let (attempt, owner) = (job.attempt(), &job.spec.owner);
         let credential = v1::StepCredential {
             job_id: attempt.job.0,
             restart: attempt.restart,
             step_id: StepId::BATCH.0,
+            uid: owner.uid,
+            gid: owner.gid,
+            user: owner.user.to_string(),
+            group: owner.group.to_string(),
             epoch: self.epoch,
             history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
             issued_ms: clock::now_ms(cluster),
@@ -168,6 +173,7 @@ impl Desk {
             credential: credential.into(),
             cpus_per_task: step.cpus_per_task,
             environment: agent::variables(variables),
+            mpi_default: cluster.policy().jobs.mpi_default.name().to_owned(),
         })
     }
 
@@ -180,8 +186,9 @@ impl Desk {
         for part in &step.nodes {
             let Some(node) = cluster.node(part.node) else { continue };
             let held = alloc.and_then(|alloc| alloc.on(part.node)).cloned();
+            let all = !step.own_gres && part.gres.is_empty();
+            let of_job = held.as_ref().filter(|_| !all).map(|held| agent::part(held, &node.shape).devices);
             let held = held.map(|held| {
-                let all = !step.own_gres && part.gres.is_empty();
                 let gres = if all { held.gres.clone() } else { part.gres.clone() };
                 agent::part(&NodeAlloc { gres, ..held }, &node.shape)
             });
@@ -209,6 +216,7 @@ impl Desk {
                 topology_pattern: value("SLURM_TOPOLOGY_ADDR_PATTERN"),
                 ranks: part.ranks.to_string(),
                 address: address_of(node, &self.node_addresses),
+                job_devices: of_job.unwrap_or_default().into_iter().map(device).collect(),
             });
             first_task += part.tasks;
         }
@@ -228,6 +236,7 @@ impl Desk {
             history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
             issued_ms: clock::now_ms(cluster),
             gpus_per_task: step.gpus_per_task,
+            program_environment: agent::variables(program::of_job(environment::of_any_program(cluster, job))),
         }
     }
 

@@ -23,6 +23,8 @@ use super::{Desk, filter};
 
 /// How long a node has to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Names that are looked up while the replica is held.
+const PAGE: usize = 256;
 
 /// What is known of a step before its nodes are asked.
 struct Running {
@@ -30,6 +32,11 @@ struct Running {
     usage: Usage,
     processes: Vec<v1::StepProcesses>,
 }
+
+/// Steps that run.
+type Steps = BTreeMap<(Attempt, StepId), Running>;
+/// The nodes that are asked, with their names, and the attempts that each is asked about.
+type Asked = BTreeMap<NodeId, (Arc<str>, BTreeSet<Attempt>)>;
 
 impl Desk {
     /// Asks the nodes of jobs what their steps use.
@@ -41,7 +48,7 @@ impl Desk {
         caller: &Caller,
         request: v1::ListUsageRequest,
     ) -> Result<v1::ListUsageResponse, Status> {
-        let (mut running, asked) = self.running(caller, &request.job_ids)?;
+        let (mut running, asked) = self.running(caller, &request.job_ids).await?;
         let mut answers = Vec::new();
         let mut silent = Vec::new();
         for (node, (name, attempts)) in asked {
@@ -71,35 +78,37 @@ impl Desk {
     }
 
     /// The running steps of jobs, and which node is to be asked about which attempts.
-    #[expect(clippy::type_complexity, reason = "two tables that are taken apart at once")]
-    fn running(
-        &self,
-        caller: &Caller,
-        ids: &[String],
-    ) -> Result<(BTreeMap<(Attempt, StepId), Running>, BTreeMap<NodeId, (Arc<str>, BTreeSet<Attempt>)>), Status>
-    {
-        let cluster = self.replica.read();
-        let jobs: BTreeSet<JobId> = ids.iter().flat_map(|id| filter::meant(&cluster, id)).collect();
-        if jobs.is_empty() {
-            return Err(reject::status(&Reject::InvalidJobId));
-        }
-        let (mut running, mut asked) = (BTreeMap::new(), BTreeMap::new());
-        for job in jobs.into_iter().filter_map(|id| cluster.job(id)) {
-            if !caller.may_change(&job.spec.owner) {
-                return Err(reject::status(&Reject::AccessDenied));
-            }
-            for (step, nodes, tasks) in steps_of(job) {
-                let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
-                let row = row(job, step, names, tasks);
-                let empty = Running { row, usage: Usage::default(), processes: Vec::new() };
-                running.insert((job.attempt(), step), empty);
-                for node in nodes.into_iter().filter_map(|node| name_of(&cluster, node)) {
-                    let (id, name) = node;
-                    asked.entry(id).or_insert_with(|| (name, BTreeSet::new())).1.insert(job.attempt());
+    async fn running(&self, caller: &Caller, ids: &[String]) -> Result<(Steps, Asked), Status> {
+        let (mut running, mut asked) = (Steps::new(), Asked::new());
+        let mut found = false;
+        for some in ids.chunks(PAGE) {
+            let turn = self.turns.take(caller).await;
+            let cluster = self.replica.read();
+            let jobs: BTreeSet<JobId> = some.iter().flat_map(|id| filter::meant(&cluster, id)).collect();
+            found |= !jobs.is_empty();
+            for job in jobs.into_iter().filter_map(|id| cluster.job(id)) {
+                if !caller.may_change(&job.spec.owner) {
+                    return Err(reject::status(&Reject::AccessDenied));
                 }
+                add(&cluster, job, &mut running, &mut asked);
             }
+            turn.end(some.len());
         }
-        Ok((running, asked))
+        if found { Ok((running, asked)) } else { Err(reject::status(&Reject::InvalidJobId)) }
+    }
+}
+
+/// Adds the steps of a job, and the nodes that they run on.
+fn add(cluster: &Cluster, job: &Job, running: &mut Steps, asked: &mut Asked) {
+    for (step, nodes, tasks) in steps_of(job) {
+        let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
+        let row = row(job, step, names, tasks);
+        let empty = Running { row, usage: Usage::default(), processes: Vec::new() };
+        running.insert((job.attempt(), step), empty);
+        for node in nodes.into_iter().filter_map(|node| name_of(cluster, node)) {
+            let (id, name) = node;
+            asked.entry(id).or_insert_with(|| (name, BTreeSet::new())).1.insert(job.attempt());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Job states as they change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use spur_core::controller::Reject;
 use spur_core::id::JobId;
@@ -24,15 +25,21 @@ const AHEAD: usize = 16;
 /// Jobs that one request may watch.
 const MOST: usize = 10_000;
 
-/// What a watcher was last told of a job.
-#[derive(PartialEq)]
+/// What a watcher was last told of a job: a hash, because one request may watch all tasks of large arrays, and names of
+/// nodes are long.
+#[derive(Clone, Copy, PartialEq)]
 struct Told {
-    state: String,
-    reason: String,
-    nodes: String,
-    restarts: u32,
-    task: Option<u32>,
+    hash: u64,
     over: bool,
+}
+
+impl Told {
+    fn new(message: &v1::Job, over: bool) -> Told {
+        let mut hasher = DefaultHasher::new();
+        let v1::Job { state, reason, nodes, restarts, array_task_id, .. } = message;
+        (state, reason, nodes, restarts, array_task_id).hash(&mut hasher);
+        Told { hash: hasher.finish(), over }
+    }
 }
 
 impl Desk {
@@ -120,14 +127,7 @@ impl Desk {
                     continue;
                 }
                 let message = job::render(&cluster, found, outlooks.of(id), clock::now(&cluster));
-                let now = Told {
-                    state: message.state.clone(),
-                    reason: message.reason.clone(),
-                    nodes: message.nodes.clone(),
-                    restarts: found.restarts,
-                    task: message.array_task_id,
-                    over: over(found),
-                };
+                let now = Told::new(&message, over(found));
                 if told.get(&id) != Some(&now) {
                     told.insert(id, now);
                     news.push(message);

@@ -123,7 +123,7 @@ async fn what_is_too_long_is_refused_with_its_length_and_the_limit() {
         ),
         (
             v1::CreateStepRequest { hosts: many, ..v1::CreateStepRequest::default() },
-            "--distribution: 65537 hosts are named for tasks, where 65536 are the most",
+            "--distribution: one request names 65536 at most",
         ),
     ] {
         let step = v1::CreateStepRequest { job_id, ..step };
@@ -137,7 +137,7 @@ async fn what_is_too_long_is_refused_with_its_length_and_the_limit() {
     let job_ids = (0..10_001).map(|id| id.to_string()).collect();
     let hold = v1::HoldJobsRequest { job_ids, ..v1::HoldJobsRequest::default() };
     let message = error_of(&ada.hold_jobs(hold).await.expect_err("too many")).unwrap().message;
-    assert!(message.contains("10000 jobs at most, not 10001"), "{message}");
+    assert!(message.contains("job ids: one request names 10000 at most"), "{message}");
     controller.stop().await;
 }
 
@@ -169,5 +169,94 @@ async fn all_of_a_user_are_cancelled_some_at_a_time() {
     }
     assert_eq!(sizes, [10_000, 50]);
     assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await, []);
+    controller.stop().await;
+}
+
+/// Each call that waits costs the controller memory for as long as it waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_waits_for_few_things_at_a_time() {
+    let edited = "kill_wait = \"2s\"\nmax_requests_per_user = 3";
+    let controller = Controller::start_edited("waits", "kill_wait = \"2s\"", edited).await;
+    let mut bob = controller.client(BOB).await;
+    let held = v1::JobSpec { hold: true, ..job("held") };
+    let id = submit(&mut bob, held.clone()).await;
+    let watch = async |client: &mut Client| {
+        client.watch_jobs(v1::WatchJobsRequest { job_ids: vec![id] }).await.map(tonic::Response::into_inner)
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(watch(&mut bob).await.expect("three may wait"));
+    }
+    let refused = watch(&mut bob).await.map(drop).expect_err("a fourth may not");
+    let words = format!("user {BOB} has 3 requests that wait for jobs and steps");
+    assert!(refused.message().contains(&words), "{refused}");
+    let request = v1::CreateStepRequest { job_id: id, ..v1::CreateStepRequest::default() };
+    let refused = bob.create_step(request).await.map(drop).expect_err("neither may a step");
+    assert!(refused.message().contains(&words), "{refused}");
+    // Requests that do not wait are served, and so are other users.
+    assert_eq!(jobs(&mut bob, v1::JobFilter::default()).await.len(), 1);
+    let mut ada = controller.client(ADA).await;
+    let other = submit(&mut ada, held).await;
+    ada.watch_jobs(v1::WatchJobsRequest { job_ids: vec![other] }).await.expect("she waits for nothing else");
+    waiting.clear();
+    while watch(&mut bob).await.is_err() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn amounts_that_no_cluster_has_are_no_fault_of_the_controller() {
+    type Change = fn(&mut v1::JobSpec);
+    let changes: [Change; 22] = [
+        |wish| wish.memory_per_node_mb = Some(u64::MAX),
+        |wish| wish.memory_per_node_mb = Some(1 << 40),
+        |wish| (wish.memory_per_cpu_mb, wish.cpus_per_task) = (Some(1 << 40), Some(u32::MAX)),
+        |wish| {
+            (wish.memory_per_cpu_mb, wish.cpus_per_task, wish.tasks) =
+                (Some(1 << 40), Some(u32::MAX), Some(u32::MAX));
+        },
+        |wish| (wish.cpus_per_task, wish.tasks_per_node) = (Some(u32::MAX), Some(u32::MAX)),
+        |wish| wish.nodes = u32::MAX.to_string(),
+        |wish| (wish.nodes, wish.tasks_per_node) = (u32::MAX.to_string(), Some(u32::MAX)),
+        |wish| wish.min_cpus = u32::MAX,
+        |wish| wish.tmp_disk_mb = 1 << 40,
+        |wish| wish.gres = format!("gpu:{}", 1_u64 << 44),
+        |wish| wish.gres = format!("gpu:a:{0},gpu:b:{0}", u64::MAX),
+        |wish| wish.gpus = (1_u64 << 44).to_string(),
+        |wish| (wish.gpus_per_task, wish.tasks) = ((1_u64 << 44).to_string(), Some(u32::MAX)),
+        |wish| wish.begin = Some(i64::MAX),
+        |wish| (wish.begin, wish.time_limit) = (Some(i64::MAX - 1), Some(u64::from(u32::MAX) * 60)),
+        |wish| wish.deadline = Some(i64::MIN),
+        |wish| (wish.nice, wish.priority) = (i32::MIN, Some(u32::MAX)),
+        |wish| wish.nice = i32::MAX,
+        |wish| wish.segment = Some(u32::MAX),
+        |wish| wish.overcommit_tasks = Some(u32::MAX),
+        |wish| {
+            wish.cores = Some(v1::CoreAsk {
+                sockets_per_node: Some(u32::MAX),
+                cores_per_socket: Some(u32::MAX),
+                threads_per_core: Some(u32::MAX),
+                tasks_per_core: Some(u32::MAX),
+                tasks_per_socket: Some(u32::MAX),
+                cpus_per_gpu: Some(u32::MAX),
+                memory_per_gpu_mb: Some(1 << 40),
+            });
+            wish.gpus = "4".to_owned();
+        },
+        |wish| wish.licenses = format!("l:{}", u32::MAX),
+    ];
+    let controller = Controller::start("amounts").await;
+    let mut ada = controller.client(ADA).await;
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut wish = job("large");
+        change(&mut wish);
+        let request = v1::SubmitRequest { job: Some(wish), ..v1::SubmitRequest::default() };
+        let tried = ada.test_submit(request.clone()).await.map(|_| ());
+        let submitted = ada.submit(request).await.map(|_| ());
+        for answer in [tried, submitted] {
+            if let Err(status) = answer {
+                let error = error_of(&status).unwrap_or_default();
+                assert!(error.code.starts_with("ESLURM"), "{number}: {status:?}");
+            }
+        }
+    }
     controller.stop().await;
 }

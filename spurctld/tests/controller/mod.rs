@@ -127,6 +127,11 @@ impl Controller {
         self.directory
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &HostPort {
+        &self.address
+    }
+
     /// The keys of the cluster.
     pub(crate) fn keys(&self) -> &ClusterKeys {
         &self.keys

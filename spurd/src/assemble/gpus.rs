@@ -5,7 +5,7 @@ use spur_core::text::gpubind::GpuBind;
 use spur_proto::v1;
 
 use super::{NodeFacts, ids, listed};
-use crate::inventory::device::{Device, Vendor};
+use crate::node::inventory::device::{Device, Vendor};
 
 /// A GPU of a step.
 #[derive(Clone)]
@@ -21,8 +21,18 @@ pub(super) struct HeldGpu {
 }
 
 impl NodeFacts {
-    /// The GPUs among devices of the allocation, in the order in which their libraries count them.
+    /// The GPUs among devices of the allocation, in the order in which their libraries count them, as the step sees them.
     pub(super) fn held_gpus(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
+        let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
+        self.gpus_among(devices, renumbered)
+    }
+
+    /// The same as a program sees them that sees all GPUs of the node.
+    pub(super) fn gpus_of_node(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
+        self.gpus_among(devices, false)
+    }
+
+    fn gpus_among(&self, devices: &[v1::DevicePart], renumbered: bool) -> Result<Vec<HeldGpu>, String> {
         let mut held = Vec::new();
         for part in devices.iter().filter(|part| part.name == "gpu") {
             // The same number where the node was only told to have it.
@@ -33,7 +43,6 @@ impl NodeFacts {
             held.extend(ids(part)?.iter().map(gpu));
         }
         held.sort_unstable_by_key(|(vendor, index, _)| (*vendor, *index));
-        let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
         let mut counts = [0_u32; 2];
         let counted = |(vendor, index, known): (Option<Vendor>, u32, Option<&Device>)| {
             let cores = known.map(|gpu| gpu.cores.clone()).unwrap_or_default();

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use spur_core::text::pattern::{FilePattern, PatternContext};
 use spur_proto::v1;
-
-use crate::step::order::{Input, Output};
+use step_wire::order::{Input, Output};
 
 /// The name that a pattern makes.
 pub(super) fn expand(pattern: &str, context: &PatternContext<'_>) -> Result<PathBuf, String> {

@@ -1,19 +1,18 @@
-//! The file that a batch script writes, for somebody elsewhere: read by `tail` as the job's user, who may read what he may,
-//! from its beginning to the end of the script, after which nothing more is written.
+//! The file that a batch script writes, for somebody elsewhere: from its beginning to the end of the script, after which
+//! nothing more is written. A process of spurstepd's that has become the job's user reads it.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use spur_proto::v1;
 use spur_proto::v1::step_output::Output as Out;
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, ChildStdout, Command};
+use step_wire::message::{Event, MAX_STREAM_PART};
+use step_wire::order::{self, Identity, ReadOrder, StepOrder};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::Output;
-use crate::step::launcher::{Step, StreamEvent, StreamReader};
-use crate::step::message::{Event, MAX_STREAM_PART};
-use crate::step::order::{self, Identity, StepOrder};
+use crate::launcher::{Launcher, Step, StreamEvent, StreamReader};
 
 /// Where what was read goes.
 struct Reading<'a> {
@@ -26,9 +25,14 @@ struct Reading<'a> {
 }
 
 /// Serves until the script has ended, everything is told or the client is gone.
-pub(super) async fn serve(step: &Step, asked: &v1::StepLogs, output: &mpsc::Sender<Output>) {
+pub(super) async fn serve(
+    launcher: &Launcher,
+    step: &Step,
+    asked: &v1::StepLogs,
+    output: &mpsc::Sender<Output>,
+) {
     let last = tokio::select! {
-        read = read(step, asked, output) => match read {
+        read = read(launcher, step, asked, output) => match read {
             Ok(()) => Out::Done(v1::StepDone {}),
             Err(why) => Out::Failed(v1::Error::new("ESLURM_INVALID_JOB_ID", why)),
         },
@@ -38,7 +42,12 @@ pub(super) async fn serve(step: &Step, asked: &v1::StepLogs, output: &mpsc::Send
     let _ = output.send(Ok(v1::StepOutput { output: Some(last) })).await;
 }
 
-async fn read(step: &Step, asked: &v1::StepLogs, output: &mpsc::Sender<Output>) -> Result<(), String> {
+async fn read(
+    launcher: &Launcher,
+    step: &Step,
+    asked: &v1::StepLogs,
+    output: &mpsc::Sender<Output>,
+) -> Result<(), String> {
     let gone = || "the script has just ended".to_owned();
     let mut events = step.watch().await.map_err(|_| gone())?;
     let order = loop {
@@ -51,7 +60,7 @@ async fn read(step: &Step, asked: &v1::StepLogs, output: &mpsc::Sender<Output>) 
     let file = file_of(&order, asked.stderr)?;
     let (identity, stderr) = (order.identity, asked.stderr);
     let mut reading = Reading { output, identity, file, stderr, offset: 0 };
-    if asked.follow { reading.follow(&mut events).await } else { reading.pass_on().await }
+    reading.pass_on(launcher, asked.follow.then_some(&mut events)).await
 }
 
 /// The file of a batch script's output.
@@ -72,70 +81,62 @@ fn file_of(order: &StepOrder, stderr: bool) -> Result<PathBuf, String> {
 }
 
 impl Reading<'_> {
-    /// Passes on what there is beyond what was passed on.
-    async fn pass_on(&mut self) -> Result<(), String> {
-        let (mut tail, mut out) = self.tail(&[])?;
-        while self.part(&mut out).await? {}
-        let status = tail.wait().await.map_err(|error| format!("tail: {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("{} cannot be read", self.file.display())) }
-    }
-
-    /// Passes on what there is and what comes, until the script has ended.
-    async fn follow(&mut self, events: &mut StreamReader) -> Result<(), String> {
-        let (mut tail, mut out) = self.tail(&["--follow=name", "--retry", "--sleep-interval=0.2"])?;
+    /// Passes the file on; with `events`, also what comes until the script has ended.
+    async fn pass_on(
+        &mut self,
+        launcher: &Launcher,
+        events: Option<&mut StreamReader>,
+    ) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{} cannot be read: {error}", self.file.display());
+        let order =
+            ReadOrder { identity: self.identity.clone(), file: self.file.clone(), follow: events.is_some() };
+        let mut reader = launcher.read(&order).await.map_err(failed)?;
+        let mut events = events;
         let mut bytes = vec![0; MAX_STREAM_PART];
+        let mut is_open = false;
         loop {
             let count = tokio::select! {
-                event = events.receive() => match event {
-                    Ok(Some(StreamEvent::Step(Event::Ended(_))) | None) | Err(_) => break,
-                    Ok(Some(_)) => continue,
-                },
-                count = out.read(&mut bytes) => count.map_err(|error| format!("tail: {error}"))?,
+                () = ended(&mut events) => {
+                    events = None;
+                    // A reader that is gone has said all.
+                    let _ = reader.shutdown().await;
+                    continue;
+                }
+                count = reader.read(&mut bytes) => count.map_err(failed)?,
             };
-            if count == 0 {
-                return Err(format!("{} cannot be followed", self.file.display()));
+            let said = match (&bytes[..count], is_open) {
+                ([], _) => {
+                    return if is_open { Ok(()) } else { Err(failed(ErrorKind::UnexpectedEof.into())) };
+                }
+                (said, true) | ([ReadOrder::OPENED, said @ ..], false) => said,
+                ([_, said @ ..], false) => {
+                    let mut why = said.to_vec();
+                    reader.read_to_end(&mut why).await.map_err(failed)?;
+                    return Err(format!(
+                        "{} cannot be read: {}",
+                        self.file.display(),
+                        String::from_utf8_lossy(&why)
+                    ));
+                }
+            };
+            is_open = true;
+            if !said.is_empty() {
+                let data = said.to_vec().into();
+                let data = v1::StepData { task: 0, stderr: self.stderr, offset: self.offset, data };
+                self.offset += said.len() as u64;
+                let sent = self.output.send(Ok(v1::StepOutput { output: Some(Out::Data(data)) })).await;
+                sent.map_err(|_| "the client is gone".to_owned())?;
             }
-            self.send(&bytes[..count]).await?;
         }
-        // It may be asleep; what it has not read is read now.
-        tail.kill().await.map_err(|error| format!("tail: {error}"))?;
-        while self.part(&mut out).await? {}
-        self.pass_on().await
     }
+}
 
-    fn tail(&self, how: &[&str]) -> Result<(Child, ChildStdout), String> {
-        let mut command = Command::new("tail");
-        command
-            .args(how)
-            .arg(format!("--bytes=+{}", self.offset + 1))
-            .arg("--")
-            .arg(&self.file)
-            .current_dir(Path::new("/"));
-        // The user may look into it.
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        if rustix::process::geteuid().is_root() {
-            command.uid(self.identity.uid).gid(self.identity.gid);
+/// Waits until the script has ended; for ever where nobody tells of that.
+async fn ended(events: &mut Option<&mut StreamReader>) {
+    let Some(events) = events else { return std::future::pending().await };
+    while let Ok(Some(event)) = events.receive().await {
+        if matches!(event, StreamEvent::Step(Event::Ended(_))) {
+            return;
         }
-        let mut child =
-            command.spawn().map_err(|error| format!("tail cannot be run on this node: {error}"))?;
-        let out = child.stdout.take().ok_or("tail has no output")?;
-        Ok((child, out))
-    }
-
-    /// Passes one part on; false at the end.
-    async fn part(&mut self, out: &mut ChildStdout) -> Result<bool, String> {
-        let mut bytes = vec![0; MAX_STREAM_PART];
-        let count = out.read(&mut bytes).await.map_err(|error| format!("tail: {error}"))?;
-        self.send(&bytes[..count]).await?;
-        Ok(count > 0)
-    }
-
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let data = bytes.to_vec().into();
-        let data = v1::StepData { task: 0, stderr: self.stderr, offset: self.offset, data };
-        self.offset += bytes.len() as u64;
-        let sent = self.output.send(Ok(v1::StepOutput { output: Some(Out::Data(data)) })).await;
-        sent.map_err(|_| "the client is gone".to_owned())
     }
 }

@@ -3,11 +3,12 @@
 mod logs;
 mod peer;
 mod session;
+mod shares;
 mod watcher;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use spur_proto::auth::{self, AuthError, Pass};
@@ -16,22 +17,25 @@ use spur_proto::listen::{Complaint, Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_server::Steps;
+use step_wire::attempt::StepAttempt;
+use step_wire::message::Request as Ask;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use self::session::{Left, Session};
+use self::shares::{Share, Shares};
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
+use crate::launcher::{Launcher, Step};
 use crate::owner::{Message, NotLaunched};
 use crate::spool::Spool;
-use crate::step::attempt::StepAttempt;
-use crate::step::launcher::Step;
-use crate::step::message::Request as Ask;
 
-/// How many messages may wait for a client to read them.
-const BACKLOG: usize = 32;
+/// How many messages, of 32 KiB each at most, may wait for a client to read them.
+const BACKLOG: usize = 4;
+/// How long a call may take to say what it wants.
+const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 /// How long a step whose client is gone waits for it to come back before it is killed.
 const ORPHANED: Duration = Duration::from_secs(60);
 
@@ -41,12 +45,15 @@ pub(crate) struct StepService {
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) facts: watch::Receiver<Arc<NodeFacts>>,
     pub(crate) spool: Arc<Spool>,
+    pub(crate) launcher: Launcher,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) clock: Arc<ControllerClock>,
     /// Tells of clients that are refused.
     pub(crate) refused: Arc<Complaint>,
     /// How often each step has been attached to: tells whether its client came back.
     pub(crate) visits: Arc<Mutex<BTreeMap<StepAttempt, u64>>>,
+    /// The streams that users have open.
+    pub(crate) shares: Shares,
 }
 
 /// The code of a credential that is not accepted.
@@ -55,7 +62,11 @@ const BAD_CREDENTIAL: &str = "ESLURMD_INVALID_JOB_CREDENTIAL";
 type Output = Result<v1::StepOutput, Status>;
 
 /// A refusal for the client: Slurm's name of it, and the sentence.
+#[derive(Debug)]
 pub(crate) struct Refused(&'static str, String);
+
+/// The share of a call, once it is known whose it is.
+type Slot = Arc<OnceLock<Share>>;
 
 /// What a client wants of a step.
 enum Opened {
@@ -81,8 +92,14 @@ impl Steps for StepService {
         let pass = self.pass(&request)?;
         let input = request.into_inner();
         let (output, outputs) = mpsc::channel(BACKLOG);
-        tokio::spawn(self.clone().serve(pass, input, output));
-        Ok(Response::new(Box::pin(ReceiverStream::new(outputs))))
+        let slot = Slot::default();
+        tokio::spawn(self.clone().serve(pass, input, output, Arc::clone(&slot)));
+        // Messages may wait for a client that does not read when the session is over, so the share goes with them.
+        let outputs = ReceiverStream::new(outputs).map(move |output| {
+            let _open = &slot;
+            output
+        });
+        Ok(Response::new(Box::pin(outputs)))
     }
 
     type PeerStream = Pin<Box<dyn Stream<Item = peer::Output> + Send>>;
@@ -100,8 +117,16 @@ impl Steps for StepService {
 }
 
 impl StepService {
-    async fn serve(self, pass: Pass, mut input: Streaming<v1::StepInput>, output: mpsc::Sender<Output>) {
-        let opened = match self.open(&pass, &mut input).await {
+    async fn serve(
+        self,
+        pass: Pass,
+        mut input: Streaming<v1::StepInput>,
+        output: mpsc::Sender<Output>,
+        slot: Slot,
+    ) {
+        let opened = self.open(&pass, &mut input, &slot).await;
+        drop(slot);
+        let opened = match opened {
             Ok(opened) => opened,
             Err(Refused(code, message)) => {
                 self.refused.tell(|more| tracing::warn!(more, "a client was refused: {message}"));
@@ -114,7 +139,7 @@ impl StepService {
         let (step, from) = match opened {
             Opened::Own(step, from) => (step, from),
             Opened::Watched(step) => return watcher::serve(&step, &output).await,
-            Opened::Logs(step, asked) => return logs::serve(&step, &asked, &output).await,
+            Opened::Logs(step, asked) => return logs::serve(&self.launcher, &step, &asked, &output).await,
             Opened::Nothing => return,
         };
         let attempt = step.attempt();
@@ -140,21 +165,38 @@ impl StepService {
     }
 
     /// Reads the first message and does what it asks for.
-    async fn open(&self, pass: &Pass, input: &mut Streaming<v1::StepInput>) -> Result<Opened, Refused> {
+    async fn open(
+        &self,
+        pass: &Pass,
+        input: &mut Streaming<v1::StepInput>,
+        slot: &Slot,
+    ) -> Result<Opened, Refused> {
         use v1::step_input::Input;
         // A client that leaves without a word wanted nothing.
-        let Ok(Some(first)) = input.message().await else { return Ok(Opened::Nothing) };
-        let named = async |credential: &[u8]| {
+        let first = tokio::time::timeout(FIRST_MESSAGE, input.message()).await;
+        let Ok(Ok(Some(first))) = first else { return Ok(Opened::Nothing) };
+        let count = |credential: &v1::StepCredential, looks_on| {
+            // A call has one first message.
+            self.shares.take(credential.uid, looks_on).map(|share| drop(slot.set(share)))
+        };
+        let named = async |credential: &[u8], looks_on| {
             let credential = self.credential(pass, credential)?;
+            count(&credential, looks_on)?;
             self.find(attempt_of(&credential)).await
         };
         match first.input {
             Some(Input::Launch(launch)) => {
-                self.launch(pass, launch).await.map(|step| Opened::Own(step, Vec::new()))
+                // Which history the node belongs to, and how old a credential is, a controller has to say first.
+                self.clock.known().await;
+                let credential = self.credential(pass, &launch.credential)?;
+                count(&credential, false)?;
+                self.launch(credential, launch).await.map(|step| Opened::Own(step, Vec::new()))
             }
-            Some(Input::Attach(attach)) => Ok(Opened::Own(named(&attach.credential).await?, attach.from)),
-            Some(Input::Watch(attach)) => named(&attach.credential).await.map(Opened::Watched),
-            Some(Input::Logs(asked)) => Ok(Opened::Logs(named(&asked.credential).await?, asked)),
+            Some(Input::Attach(attach)) => {
+                Ok(Opened::Own(named(&attach.credential, false).await?, attach.from))
+            }
+            Some(Input::Watch(attach)) => named(&attach.credential, true).await.map(Opened::Watched),
+            Some(Input::Logs(asked)) => Ok(Opened::Logs(named(&asked.credential, true).await?, asked)),
             _ => Err(Refused(
                 "SLURM_UNEXPECTED_MSG_ERROR",
                 "the first message is neither launch nor attach".into(),
@@ -162,10 +204,7 @@ impl StepService {
         }
     }
 
-    async fn launch(&self, pass: &Pass, launch: v1::StepLaunch) -> Result<Step, Refused> {
-        // Which history the node belongs to, and how old a credential is, a controller has to say first.
-        self.clock.known().await;
-        let credential = self.credential(pass, &launch.credential)?;
+    async fn launch(&self, credential: v1::StepCredential, launch: v1::StepLaunch) -> Result<Step, Refused> {
         let setup = |message| Refused("ESLURMD_SETUP_ENVIRONMENT_ERROR", message);
         let (facts, issued_ms) = (Arc::clone(&self.facts.borrow()), credential.issued_ms);
         let prepared = Box::new(facts.step(&credential, launch).map_err(setup)?);

@@ -5,12 +5,12 @@ use std::io;
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_proto::v1;
 use spur_proto::v1::{peer_input, peer_output};
+use step_wire::attempt::StepAttempt;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::{Refused, StepService};
-use crate::step::attempt::StepAttempt;
-use crate::step::launcher::{PeerReader, PeerWriter};
+use crate::launcher::{PeerReader, PeerWriter};
 
 pub(super) type Output = Result<v1::PeerOutput, Status>;
 

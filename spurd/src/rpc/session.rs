@@ -7,22 +7,23 @@ use std::sync::Arc;
 use spur_proto::v1;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output as Out;
+use step_wire::message::{
+    Event, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Request, SignalScope, Stream,
+};
+use step_wire::notice::cancelled;
+use step_wire::order::{self, StepOrder};
+use step_wire::record::{ExitRecord, TaskExit};
 use tokio::sync::mpsc;
 use tonic::Streaming;
 
 use super::Output;
 use crate::assemble;
-use crate::running;
+use crate::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
 use crate::spool::Spool;
-use crate::step::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
-use crate::step::message::{
-    Event, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Request, SignalScope, Stream,
-};
-use crate::step::order::{self, StepOrder};
-use crate::step::record::{ExitRecord, TaskExit};
 
-/// How much standard input is kept for tasks that do not read it; then the client has to wait.
-const PENDING_INPUT: usize = 1 << 20;
+/// How many bytes of standard input are kept for tasks that do not read it; then the client has to wait. `srun` sends no more
+/// than 64 KiB ahead.
+const PENDING_INPUT: usize = 256 << 10;
 
 /// How a session ended.
 pub(super) enum Left {
@@ -240,7 +241,7 @@ impl Session {
                 writer.request(Request::Signal { signal, scope: SignalScope::All }).await;
             }
             Input::Terminate(v1::StepTerminate { kill_wait_ms }) => {
-                let notice = running::cancelled(self.step.attempt(), &self.node, "");
+                let notice = cancelled(self.step.attempt(), &self.node, "");
                 let request = Request::Terminate { kill_wait_ms: Some(kill_wait_ms), notice: Some(notice) };
                 writer.request(request).await;
             }

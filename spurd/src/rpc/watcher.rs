@@ -2,12 +2,12 @@
 
 use spur_proto::v1;
 use spur_proto::v1::step_output::Output as Out;
+use step_wire::message::{Event, OutputPart, Stream};
 use tokio::sync::mpsc;
 
 use super::Output;
 use super::session::task_ended;
-use crate::step::launcher::{Step, StreamEvent};
-use crate::step::message::{Event, OutputPart, Stream};
+use crate::launcher::{Step, StreamEvent};
 
 /// Serves until the step has ended or the client is gone.
 pub(super) async fn serve(step: &Step, output: &mpsc::Sender<Output>) {

@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io;
 
 use spur_core::id::StepId;
+use step_wire::LOST_FILE;
+use step_wire::attempt::StepAttempt;
+use step_wire::record::{EXIT_FILE, UNFINISHED_FILE};
 
 use super::{Lock, Spool, absent_is_fine};
-use crate::inventory::Kernel;
-use crate::step::LOST_FILE;
-use crate::step::attempt::StepAttempt;
-use crate::step::record::{EXIT_FILE, UNFINISHED_FILE};
+use crate::node::inventory::Kernel;
 
 /// The file that says during which boot of the host the spool was last opened.
 const BOOT: &str = "boot";

@@ -5,5 +5,6 @@
 mod failing;
 mod jobs;
 mod power;
+mod programs;
 mod steps;
 mod world;

@@ -17,7 +17,7 @@ use tonic::{Request, Streaming};
 
 use crate::world::{ATTEMPT, HISTORY, Link, World, done, myself, now_ms};
 
-fn credential() -> v1::StepCredential {
+pub(crate) fn credential() -> v1::StepCredential {
     let me = myself();
     v1::StepCredential {
         job_id: 42,
@@ -41,7 +41,7 @@ fn credential() -> v1::StepCredential {
     }
 }
 
-fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
+pub(crate) fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
     v1::StepLaunch {
         credential: world.keys.seal(&credential()).into(),
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
@@ -53,7 +53,7 @@ fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
 }
 
 /// A client of a step: what it sends, and what it has received.
-struct Client {
+pub(crate) struct Client {
     input: mpsc::Sender<v1::StepInput>,
     output: Streaming<v1::StepOutput>,
     texts: Vec<String>,
@@ -61,10 +61,10 @@ struct Client {
 }
 
 impl Client {
-    async fn open(world: &World, link: &Link, first: Input) -> Client {
+    pub(crate) async fn open(world: &World, link: &Link, first: Input) -> Client {
         let credential = match &first {
             Input::Launch(launch) => launch.credential.clone(),
-            Input::Attach(attach) => attach.credential.clone(),
+            Input::Attach(attach) | Input::Watch(attach) => attach.credential.clone(),
             other => panic!("a client does not begin with {other:?}"),
         };
         Client::open_with(world, link, &credential, first).await
@@ -107,7 +107,7 @@ impl Client {
         Some(output)
     }
 
-    async fn until_done(&mut self) {
+    pub(crate) async fn until_done(&mut self) {
         while !matches!(self.next().await.expect("the end is announced"), Output::Done(_)) {}
     }
 }
@@ -343,4 +343,54 @@ async fn a_credential_is_good_for_its_user_and_signed() {
     }
     let launch = v1::StepLaunch { credential: good.into(), ..step_launch(&world, "true") };
     Client::open(&world, &link, Input::Launch(launch)).await.until_done().await;
+}
+
+/// Output for a reader that does not read waits in the daemon's memory.
+#[tokio::test]
+async fn a_user_looks_on_at_few_steps_at_a_time() {
+    const MOST: usize = 64;
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    let mut own = Client::open(&world, &link, Input::Launch(step_launch(&world, "cat"))).await;
+    while !matches!(own.next().await, Some(Output::Started(_))) {}
+    let credential = world.keys.seal(&credential());
+    let watch = async || {
+        let attach = v1::StepAttach { credential: credential.clone().into(), from: vec![] };
+        let mut client = Client::open(&world, &link, Input::Watch(attach)).await;
+        match client.next().await {
+            Some(Output::Started(_)) => Ok(client),
+            Some(Output::Failed(error)) => Err(error.message),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut watching = Vec::new();
+    let refused = loop {
+        match watch().await {
+            Ok(client) => watching.push(client),
+            Err(refused) => break refused,
+        }
+        assert!(watching.len() <= MOST, "nothing bounds how many there are");
+    };
+    assert_eq!(watching.len(), MOST);
+    let words = format!("user {} has {MOST} streams that look on at steps open on this node", myself().uid);
+    assert!(refused.contains(&words), "{refused}");
+    // Once the daemon sees that one has left, there is room for another.
+    drop(watching.pop());
+    while watch().await.is_err() {}
+    own.send(Input::Stdin(v1::StepStdin { data: Default::default(), end: true })).await;
+    own.until_done().await;
+}
+
+#[tokio::test]
+async fn the_credential_of_a_batch_script_launches_nothing() {
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    let of_script = v1::StepCredential { step_id: spur_core::id::StepId::BATCH.0, ..credential() };
+    let launch =
+        v1::StepLaunch { credential: world.keys.seal(&of_script).into(), ..step_launch(&world, "true") };
+    let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
+    let Some(Output::Failed(error)) = client.next().await else { panic!("it was launched") };
+    assert_eq!(error.message, "the credential of a batch script launches nothing");
 }

@@ -81,7 +81,7 @@ impl Link {
 
     pub(crate) async fn terminate(&self, kill: bool) {
         let cause = "DUE TO TIME LIMIT".to_owned();
-        self.order(Down::Terminate(v1::Terminate { attempt: Some(ATTEMPT), kill, cause })).await;
+        self.order(Down::Terminate(v1::Terminate { attempt: Some(ATTEMPT), kill, cause, exit: None })).await;
     }
 }
 

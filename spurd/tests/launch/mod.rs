@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use spurd::step::attempt::StepAttempt;
-use spurd::step::order::{Identity, Input, Launch, Output, StepOrder, TaskOrder};
+use step_wire::attempt::StepAttempt;
+use step_wire::order::{Identity, Input, Launch, Output, StepOrder, TaskOrder};
 
 /// A step of one task in a directory, which writes to `out` there. Nothing limits it.
 pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {

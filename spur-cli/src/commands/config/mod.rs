@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use spur_core::model::config::Config;
 use spur_proto::convert::config::settings;
+use spur_proto::program::matching;
 
 use crate::commands::called;
 use crate::options::{CommandLine, Opt};
@@ -90,7 +91,7 @@ fn read(file: &str) -> anyhow::Result<Config> {
 }
 
 fn check(session: &mut Session, file: &str) -> anyhow::Result<u8> {
-    let policy = read(file)?.policy;
+    let Config { policy, local, .. } = read(file)?;
     let count =
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     writeln!(
@@ -100,6 +101,18 @@ fn check(session: &mut Session, file: &str) -> anyhow::Result<u8> {
         count(policy.partitions.len(), "partition", "partitions"),
         count(policy.topologies.len(), "topology", "topologies"),
     )?;
+    let agent = &local.agent;
+    for (key, paths) in [("prolog", &agent.prolog), ("epilog", &agent.epilog)] {
+        for path in paths {
+            let found = matching(std::slice::from_ref(path))
+                .map_err(|error| anyhow::anyhow!("[agent] {key}: {error}"))?;
+            // The file may be that of other hosts, so this is no mistake.
+            if !found.iter().any(|program| program.is_file()) {
+                let path = path.display();
+                session.warn(&format!("[agent] {key}: on this host there is no program {path}"));
+            }
+        }
+    }
     Ok(0)
 }
 

@@ -55,6 +55,7 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("controller.max_batch_requeue", "MaxBatchRequeue", Newer),
     ("controller.max_job_count", "MaxJobCount", Plain),
     ("controller.min_job_age", "MinJobAge", InSeconds),
+    ("controller.mpi_default", "MpiDefault", Plain),
     ("controller.epilog_slurmctld", "EpilogSlurmctld", Plain),
     ("controller.private_data", "PrivateData", Plain),
     ("controller.prolog_epilog_timeout", "PrologEpilogTimeout", Elsewhere),
@@ -220,14 +221,15 @@ fn daemons(text: &mut String, config: &Config) {
     let agent = &local.agent;
     for (key, program) in [
         ("MailProg", &local.controller.mail_prog),
-        ("Prolog", &agent.prolog),
-        ("Epilog", &agent.epilog),
         ("TaskProlog", &agent.task_prolog),
         ("TaskEpilog", &agent.task_epilog),
     ] {
         if let Some(program) = program {
             pair(text, key, program.display());
         }
+    }
+    for (key, paths) in [("Prolog", &agent.prolog), ("Epilog", &agent.epilog)] {
+        paths.iter().for_each(|path| pair(text, key, path.display()));
     }
     if let Some(program) = &agent.health_check_program {
         pair(text, "HealthCheckProgram", program.display());

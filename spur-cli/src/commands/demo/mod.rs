@@ -32,6 +32,12 @@ use progress::Progress;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long jobs may take to end when they are cancelled.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+/// The most lines that the report on one job has.
+const REPORT_LINES: usize = 10;
+/// What a reader may try after the demo.
+const NEXT: &str = "\
+Next: `spur demo --shell` leaves such a cluster up and gives you a shell in which sbatch, squeue and the others work.
+      docs/guide/install.md sets up a cluster on your hosts; `spur import slurm /etc/slurm` begins with Slurm's files.";
 /// Cluster, nodes, jobs submitted, jobs seen, controller killed, node killed, jobs ended.
 const STEPS: usize = 7;
 
@@ -316,7 +322,7 @@ impl Show {
             session.error(fault);
         }
         if self.faults.is_empty() {
-            writeln!(session.out, "All {} jobs ended as they should.", self.jobs.len())?;
+            writeln!(session.out, "All {} jobs ended as they should.\n{NEXT}", self.jobs.len())?;
             return Ok(0);
         }
         Ok(FAILURE)
@@ -386,27 +392,32 @@ async fn queries(session: &mut Session, site: &Site, commands: &[&str]) -> anyho
     Ok(())
 }
 
-/// What became of a job.
+/// Prints what became of a job, in at most [`REPORT_LINES`] lines: the end of a long output is only counted.
 fn report(session: &mut Session, plan: &Plan, job: &Job, output: &str) -> anyhow::Result<()> {
     let nodes: Vec<String> =
         job.nodes.parse::<HostList>().map(|list| list.iter().collect()).unwrap_or_default();
-    let out = &mut session.out;
-    writeln!(out, "{} (job {}): {}", plan.name, job.id, plan.about)?;
-    writeln!(out, "  nodes   {} in {}", job.nodes, jobs::leaves(&nodes).join(", "))?;
+    let mut lines = vec![
+        format!("{} (job {}): {}", plan.name, job.id, plan.about),
+        format!("  nodes   {} in {}", job.nodes, jobs::leaves(&nodes).join(", ")),
+    ];
     if !job.why.is_empty() {
-        writeln!(out, "  why     {}", job.why)?;
+        lines.push(format!("  why     {}", job.why));
     }
     if job.backfilled {
-        writeln!(out, "  when    before its turn (backfill)")?;
+        lines.push("  when    before its turn (backfill)".to_owned());
     }
     if job.restarts > 0 {
-        writeln!(out, "  begun   {} times: it lost a node", job.restarts + 1)?;
+        lines.push(format!("  begun   {} times: it lost a node", job.restarts + 1));
     }
-    writeln!(out, "  ended   {} {}:{}", job.state, job.exit_code, job.exit_signal)?;
-    for line in jobs::by_rank(output) {
-        writeln!(out, "  | {line}")?;
+    lines.push(format!("  ended   {} {}:{}", job.state, job.exit_code, job.exit_signal));
+    let printed = jobs::by_rank(output);
+    let room = REPORT_LINES - lines.len();
+    let shown = if printed.len() > room { room - 1 } else { printed.len() };
+    lines.extend(printed[..shown].iter().map(|line| format!("  | {line}")));
+    if shown < printed.len() {
+        lines.push(format!("  | … and {} lines more", printed.len() - shown));
     }
-    Ok(writeln!(out)?)
+    Ok(writeln!(session.out, "{}\n", lines.join("\n"))?)
 }
 
 /// Ends the jobs that are there yet, so that nothing runs when the nodes go. What cannot be ended that way is ended

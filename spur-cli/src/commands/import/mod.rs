@@ -6,14 +6,15 @@
 
 mod keys;
 mod lines;
-mod nodes;
-mod page;
+pub(in crate::commands) mod nodes;
+pub(in crate::commands) mod page;
 mod partitions;
+pub(in crate::commands) mod rails;
 mod settings;
-mod source;
+pub(in crate::commands) mod source;
 mod specialized;
-mod topology;
-mod tree;
+pub(in crate::commands) mod topology;
+pub(in crate::commands) mod tree;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -72,7 +73,7 @@ const NOT_READ: &[(&str, &str)] = &[
     ("cli_filter.lua", "Spur has no plugins"),
     ("plugstack.conf", "Spur has no plugins"),
     ("oci.conf", "containers are the job's own business"),
-    ("mpi.conf", "PMI-1 and PMI-2 are there by default"),
+    ("mpi.conf", "[controller] mpi_default says what serves MPI programs"),
     ("helpers.conf", "Spur has no plugins"),
     ("knl_generic.conf", "Spur has no plugins"),
 ];

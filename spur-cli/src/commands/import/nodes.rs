@@ -20,7 +20,7 @@ const MOST: u32 = 1_000_000;
 
 /// The nodes that there are.
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
+pub(in crate::commands) struct Nodes {
     /// Their sections.
     pub(super) sections: Vec<Section>,
     /// Their names in the order of the table.
@@ -33,7 +33,7 @@ pub(super) struct Nodes {
 
 impl Nodes {
     /// Nodes of these names alone, of which nothing else is known.
-    pub(super) fn of_names(names: Vec<String>) -> Nodes {
+    pub(in crate::commands) fn of_names(names: Vec<String>) -> Nodes {
         let mut section = Section::new("[[nodes]]");
         section
             .comment("Nodes as the topology names them: what they have they say when their daemons start.");

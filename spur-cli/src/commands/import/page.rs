@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 /// One table with its comments, or comments alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Section {
+pub(in crate::commands) struct Section {
     /// `[name]` or `[[name]]`; empty for what stands before all tables.
     head: String,
     comments: Vec<String>,
@@ -35,7 +35,7 @@ impl Section {
     }
 
     /// Whether there is nothing to write.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::commands) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.comments.is_empty()
     }
 

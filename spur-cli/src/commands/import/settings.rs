@@ -134,6 +134,16 @@ impl Taker<'_> {
         }
     }
 
+    /// Programs and patterns of their names, as many as there are lines.
+    fn programs(&mut self, section: &mut Section, from: &str, to: &str) {
+        let pairs = self.conf.all(from).into_iter().map(|pair| pair.value);
+        let paths: Vec<String> = pairs.filter(|path| !path.is_empty() && path != "(null)").collect();
+        match &paths[..] {
+            [path] => section.text(to, path),
+            paths => section.list(to, paths),
+        }
+    }
+
     fn cluster(&mut self) -> Section {
         let mut top = Section::new("");
         if let Some(pair) = self.conf.pair("ClusterName") {
@@ -192,6 +202,7 @@ impl Taker<'_> {
         self.number(&mut section, "MaxBatchRequeue", "max_batch_requeue", 1_000_000);
         self.duration(&mut section, "InactiveLimit", "inactive_limit", (0, YEAR));
         self.part_limits(&mut section);
+        self.mpi_default(&mut section);
         self.private_data(&mut section);
         let before = section.len();
         self.program(&mut section, "PrologSlurmctld", "prolog_slurmctld");
@@ -261,8 +272,8 @@ impl Taker<'_> {
                 _ => self.note(&mut section, &pair, "not a port"),
             }
         }
-        self.program(&mut section, "Prolog", "prolog");
-        self.program(&mut section, "Epilog", "epilog");
+        self.programs(&mut section, "Prolog", "prolog");
+        self.programs(&mut section, "Epilog", "epilog");
         self.program(&mut section, "TaskProlog", "task_prolog");
         self.program(&mut section, "TaskEpilog", "task_epilog");
         self.health_check(&mut section);
@@ -372,6 +383,18 @@ impl Taker<'_> {
             "YES" | "ALL" => section.text("enforce_part_limits", "ALL"),
             known @ ("ANY" | "NO") => section.text("enforce_part_limits", known),
             _ => self.note(section, &pair, "not one of ALL, ANY and NO"),
+        }
+    }
+
+    /// `MpiDefault`, whose plugins for one version of PMIx are all `pmix`.
+    fn mpi_default(&mut self, section: &mut Section) {
+        let Some(pair) = self.conf.pair("MpiDefault") else { return };
+        match pair.value.to_ascii_lowercase().as_str() {
+            known @ ("none" | "pmi2") => section.text("mpi_default", known),
+            // What Slurm once had for releases of Open MPI that ask nothing of it.
+            "openmpi" => section.text("mpi_default", "none"),
+            pmix if pmix == "pmix" || pmix.starts_with("pmix_v") => section.text("mpi_default", "pmix"),
+            _ => self.note(section, &pair, "not one of none, pmi2 and pmix"),
         }
     }
 

@@ -80,7 +80,7 @@ impl Entry {
 
 /// What is said of pairs that have no counterpart, each once.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(in crate::commands) struct Notes {
     said: BTreeSet<String>,
     count: usize,
 }
@@ -97,7 +97,7 @@ impl Notes {
     }
 
     /// A sentence, unless it was said already.
-    pub(super) fn sentence(&mut self, text: String) -> Option<String> {
+    pub(in crate::commands) fn sentence(&mut self, text: String) -> Option<String> {
         let is_new = self.said.insert(text.clone());
         self.count += usize::from(is_new);
         is_new.then_some(text)
@@ -109,7 +109,7 @@ impl Notes {
     }
 
     /// How many sentences there were.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::commands) fn count(&self) -> usize {
         self.count
     }
 }

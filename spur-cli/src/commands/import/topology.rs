@@ -1,13 +1,13 @@
 //! `topology.conf` and `topology.yaml`, as Slurm and topograph write them, as `[topology]` and `[[topologies]]`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use spur_core::text::gather::LinkSpeed;
 use spur_core::text::hostlist::HostList;
 
 use super::keys::Kind;
-use super::lines::{Line, Pair, Place};
+use super::lines::{self, Line, Pair, Place};
 use super::nodes::Nodes;
 use super::page::Section;
 use super::source::{Entry, Notes};
@@ -15,25 +15,29 @@ use super::tree::{self, Switch};
 
 /// The name of the topology that `[topology]` describes.
 const DEFAULT: &str = "default";
+/// The switch below which topograph puts nodes of which it knows no place.
+const NO_PLACE: &str = "no-topology";
 /// Names that mean something of their own in `--topology`.
 const RESERVED: [&str; 3] = ["tree", "block", "none"];
 
 /// One topology as a file describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Topology {
-    name: String,
-    switches: Vec<Switch>,
-    blocks: Vec<(String, Vec<String>)>,
+pub(in crate::commands) struct Topology {
+    pub(in crate::commands) name: String,
+    /// The names of the layers above the nodes, where they are not the usual ones.
+    pub(in crate::commands) layers: Vec<String>,
+    pub(in crate::commands) switches: Vec<Switch>,
+    pub(in crate::commands) blocks: Vec<(String, Vec<String>)>,
     sizes: Vec<String>,
-    is_block: bool,
+    pub(in crate::commands) is_block: bool,
     is_flat: bool,
-    is_default: bool,
-    remarks: Vec<String>,
+    pub(in crate::commands) is_default: bool,
+    pub(in crate::commands) remarks: Vec<String>,
 }
 
 /// Every topology, and which of them partitions use that name none.
 #[derive(Debug, Default)]
-pub(super) struct Topologies {
+pub(in crate::commands) struct Topologies {
     all: Vec<Topology>,
     /// What those partitions have to say; nothing where it is called `default`.
     pub(super) default: Option<String>,
@@ -41,7 +45,7 @@ pub(super) struct Topologies {
 
 impl Topologies {
     /// Of these; the one that says so is for partitions that name none, or else the only one.
-    pub(super) fn new(mut all: Vec<Topology>) -> Topologies {
+    pub(in crate::commands) fn new(mut all: Vec<Topology>) -> Topologies {
         let mut seen = BTreeSet::new();
         for topology in &mut all {
             let plain = domain(&topology.name).replace('/', "-");
@@ -72,7 +76,7 @@ impl Topologies {
     }
 
     /// Every node that a topology names, in their order.
-    pub(super) fn nodes(&self) -> Vec<String> {
+    pub(in crate::commands) fn nodes(&self) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let switches =
             self.all.iter().flat_map(|topology| topology.switches.iter().map(|switch| &switch.nodes));
@@ -81,12 +85,73 @@ impl Topologies {
     }
 
     /// Their sections.
-    pub(super) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
+    pub(in crate::commands) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
         self.all.into_iter().flat_map(|topology| topology.sections(nodes, notes)).collect()
     }
 }
 
 impl Topology {
+    /// A topology of this name, of which nothing else is known.
+    pub(in crate::commands) fn named(name: &str) -> Topology {
+        Topology { name: name.to_owned(), ..Topology::default() }
+    }
+
+    /// Whether it is one of switches.
+    pub(in crate::commands) fn is_tree(&self) -> bool {
+        !self.is_block && !self.is_flat && !self.switches.is_empty()
+    }
+
+    /// Makes its switches the nearest tree.
+    pub(in crate::commands) fn settle(&mut self) {
+        if self.is_tree() {
+            let (switches, left_out) = tree::nearest(std::mem::take(&mut self.switches));
+            self.switches = switches;
+            self.remarks.extend(left_out);
+        }
+    }
+
+    /// Gives switches and blocks the names that comments `# NUMBERED=NAME` of topograph's tell.
+    pub(in crate::commands) fn rename(&mut self, text: &str) {
+        let comments = text.lines().filter_map(|line| line.trim().strip_prefix('#')?.trim().split_once('='));
+        let names: BTreeMap<&str, &str> = comments.filter(|(_, name)| !name.contains([' ', '='])).collect();
+        let rename = |name: &mut String| {
+            if let Some(real) = names.get(&**name) {
+                *name = (*real).to_owned();
+            }
+        };
+        for switch in &mut self.switches {
+            rename(&mut switch.name);
+            switch.children.iter_mut().for_each(rename);
+        }
+        self.blocks.iter_mut().for_each(|(name, _)| rename(name));
+    }
+
+    /// Takes nodes out for which there is a reason, and those of which topograph knows no place; a sentence for each
+    /// reason.
+    pub(in crate::commands) fn keep(
+        &mut self,
+        refusal: impl Fn(&str) -> Option<&'static str>,
+    ) -> Vec<String> {
+        let mut refused: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        let is_unknown = |name: &str| name == NO_PLACE;
+        let blocks = self.blocks.iter_mut().map(|(name, nodes)| (&*name, nodes));
+        let leaves = self.switches.iter_mut().map(|switch| (&switch.name, &mut switch.nodes));
+        for (name, nodes) in leaves.chain(blocks) {
+            nodes.retain(|node| {
+                let why =
+                    refusal(node).or_else(|| is_unknown(name).then_some("has no place that topograph knows"));
+                why.into_iter().for_each(|why| refused.entry(why).or_default().push(node.clone()));
+                why.is_none()
+            });
+        }
+        self.switches.retain(|switch| !is_unknown(&switch.name));
+        self.switches.iter_mut().for_each(|switch| switch.children.retain(|child| !is_unknown(child)));
+        self.blocks.retain(|(name, _)| !is_unknown(name));
+        let sentence =
+            |(why, nodes): (&str, Vec<String>)| format!("{} {why}", HostList::from_names(nodes).sorted());
+        refused.into_iter().map(sentence).collect()
+    }
+
     fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
         let is_default = self.name == DEFAULT;
         let (head, path) =
@@ -113,10 +178,11 @@ impl Topology {
             }
         } else {
             section.text("plugin", "tree");
+            section.list("layers", &self.layers);
             let known = known_nodes(self.switches, nodes, &mut section, &mut say);
             let (switches, left_out) = tree::nearest(known);
             for text in left_out {
-                say(&mut section, format!("left out of the tree: {text}"));
+                say(&mut section, text);
             }
             parts = tree_sections(&switches, path, &mut section, &mut say);
         }
@@ -164,6 +230,10 @@ fn tree_sections(
     let mut parts = Vec::new();
     for switch in switches {
         let mut part = Section::new(format!("[[{path}.switches]]"));
+        if switch.stands_for.len() > 1 {
+            let kind = if switch.children.is_empty() { "leaves" } else { "switches" };
+            part.comment(format_args!("The {kind} {}", HostList::from_names(&switch.stands_for)));
+        }
         part.text("name", names.here(&switch.name));
         if switch.children.is_empty() {
             part.text("nodes", HostList::from_names(&switch.nodes));
@@ -280,6 +350,18 @@ fn domain(name: &str) -> String {
     if plain == "node" { "node-".to_owned() } else { plain }
 }
 
+/// Reads what is written for Slurm, in either form.
+///
+/// # Errors
+/// What is wrong with it as YAML.
+pub(in crate::commands) fn of_text(text: &str, file: &str) -> Result<Vec<Topology>, String> {
+    let is_key = |line: &str| ["switchname=", "blockname="].iter().any(|key| line.starts_with(key));
+    if text.lines().any(|line| is_key(&line.trim_start().to_ascii_lowercase())) {
+        return Ok(vec![from_lines(&lines::read(text, &file.into()), &mut Notes::default())]);
+    }
+    from_yaml(text, file)
+}
+
 /// Reads `topology.conf`.
 pub(super) fn from_lines(lines: &[Line], notes: &mut Notes) -> Topology {
     let mut topology = Topology { name: DEFAULT.to_owned(), is_default: true, ..Topology::default() };
@@ -297,7 +379,8 @@ pub(super) fn from_lines(lines: &[Line], notes: &mut Notes) -> Topology {
         if let Some(name) = entry.value("BlockName") {
             topology.blocks.push((name, nodes));
         } else if let Some(name) = entry.value("SwitchName") {
-            topology.switches.push(Switch { name, nodes, children, speed: entry.value("LinkSpeed") });
+            let speed = entry.value("LinkSpeed");
+            topology.switches.push(Switch { name, nodes, children, speed, ..Switch::default() });
         }
         topology.remarks.extend(notes.left(Kind::Topology, entry.rest()));
         for word in &line.rest {
@@ -352,6 +435,14 @@ fn yaml_topology(value: &Value, file: &str) -> Topology {
             "topology" => topology.name = text(value),
             "clusterdefault" => topology.is_default = value.as_bool() == Some(true) || text(value) == "yes",
             "flat" => topology.is_flat = value.as_bool() != Some(false),
+            "torus3d" | "ring" => {
+                topology.is_flat = true;
+                let shape = if key == "ring" { "ring" } else { "torus" };
+                let text = format!(
+                    "{file}: {key}: Spur places jobs on trees and blocks, not on a {shape}; the topology is flat here"
+                );
+                topology.remarks.push(text);
+            }
             "tree" => {
                 for (key, value) in object(value) {
                     match key.as_str() {

@@ -2,17 +2,22 @@
 //!
 //! A fabric may have several ways from one switch to another: two spines above the same leaves, switches that are
 //! all connected with each other, shortcuts. A tree has one. What is kept is, for each switch, the parent that is
-//! reached first from the top; a shortcut past a switch that leads there as well is left out before.
+//! reached first from the top; a shortcut past a switch that leads there as well is left out before. Where nodes are on
+//! several leaves, the leaves are rails, which are joined instead ([`rails`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::rails;
+
 /// One switch as it is cabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Switch {
-    pub(super) name: String,
-    pub(super) nodes: Vec<String>,
-    pub(super) children: Vec<String>,
-    pub(super) speed: Option<String>,
+pub(in crate::commands) struct Switch {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) nodes: Vec<String>,
+    pub(in crate::commands) children: Vec<String>,
+    /// The switches that are joined in this one: the rails of a unit, or the spines above the same units.
+    pub(in crate::commands) stands_for: Vec<String>,
+    pub(in crate::commands) speed: Option<String>,
 }
 
 /// The nearest tree, and a sentence for each thing that was left out.
@@ -20,11 +25,21 @@ pub(super) fn nearest(switches: Vec<Switch>) -> (Vec<Switch>, Vec<String>) {
     let mut left_out = Vec::new();
     let mut switches = joined(switches, &mut left_out);
     unknown_children(&mut switches, &mut left_out);
+    if rails::has_rails(&switches) {
+        let joined = rails::of_switches(&leaves_of_their_own(switches, &mut left_out));
+        let left_out = named(left_out).into_iter().chain(joined.left_out).collect();
+        return (joined.switches, left_out);
+    }
     shortcuts(&mut switches, &mut left_out);
     one_parent(&mut switches, &mut left_out);
     one_place(&mut switches, &mut left_out);
     let switches = leaves_of_their_own(switches, &mut left_out);
-    (without_empty(switches, &mut left_out), left_out)
+    let switches = without_empty(switches, &mut left_out);
+    (switches, named(left_out))
+}
+
+fn named(left_out: Vec<String>) -> Vec<String> {
+    left_out.into_iter().map(|text| format!("left out of the tree: {text}")).collect()
 }
 
 /// Lines about one switch put together.
@@ -192,7 +207,7 @@ fn leaves_of_their_own(switches: Vec<Switch>, left_out: &mut Vec<String>) -> Vec
         }
         left_out.push(format!("switch {} has nodes and switches; its nodes are below {leaf}", switch.name));
         let nodes = std::mem::take(&mut switch.nodes);
-        all.push(Switch { name: leaf.clone(), nodes, children: Vec::new(), speed: switch.speed.clone() });
+        all.push(Switch { name: leaf.clone(), nodes, speed: switch.speed.clone(), ..Switch::default() });
         switch.children.insert(0, leaf);
         all.push(switch);
     }
@@ -226,7 +241,8 @@ mod tests {
         let line = |line: &str| {
             let (name, rest) = line.trim().split_once(':').expect("a colon");
             let (nodes, below) = rest.split_once('>').unwrap_or((rest, ""));
-            Switch { name: name.into(), nodes: words(nodes), children: words(below), speed: None }
+            let (nodes, children) = (words(nodes), words(below));
+            Switch { name: name.into(), nodes, children, ..Switch::default() }
         };
         text.split(';').map(line).collect()
     }
@@ -255,7 +271,12 @@ mod tests {
             // A ring.
             ("a: x > b; b: y > a", "a-leaf: x; a: > a-leaf b; b: y", 2),
             // Several rails to the same nodes.
-            ("a: x y; b: x y; r: > a b", "a: x y; r: > a", 2),
+            ("a: x y; b: x y; r: > a b", "a: x y; r: > a", 0),
+            (
+                "a: x y z; b: x y z; c: u v; d: u v x; s: > a b c d; t: > a b c d",
+                "a: x y z; c: u v; s: > a c",
+                1,
+            ),
             ("a: x; r: > a q; r: > r", "a: x; r: > a", 2),
         ] {
             let (found, said) = nearest(read(cabled));

@@ -1,7 +1,7 @@
 //! `scontrol`: shows everything there is in full, and changes it.
 
 mod completing;
-mod controller;
+pub(in crate::commands) mod controller;
 mod entity;
 mod errnumstr;
 mod help;

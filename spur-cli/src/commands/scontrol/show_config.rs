@@ -84,7 +84,7 @@ fn jobs(own: &Own<'_>, known: &Known<'_>, show: &Show) -> Rows {
         ("MaxNodeCount", known.nodes.to_string()),
         ("MCSPlugin", fixed("mcs/none")),
         ("MinJobAge", own.secs("controller.min_job_age")),
-        ("MpiDefault", fixed("none")),
+        ("MpiDefault", own.text("controller.mpi_default").to_owned()),
     ]
 }
 
@@ -204,6 +204,7 @@ mod tests {
         let settings = [
             setting("cluster_name", "ref"),
             setting("controller.min_job_age", "5m"),
+            setting("controller.mpi_default", "pmix"),
             setting("preempt.by", "qos"),
             setting("preempt.mode", "requeue"),
             setting("scheduler.priority_max_age", "7d"),
@@ -216,6 +217,7 @@ mod tests {
         for (key, wanted) in [
             ("ClusterName", "ref"),
             ("MinJobAge", "300 sec"),
+            ("MpiDefault", "pmix"),
             ("PreemptMode", "REQUEUE"),
             ("PreemptType", "preempt/qos"),
             ("PriorityMaxAge", "7-00:00:00"),

@@ -155,9 +155,9 @@ const OPTIONS: &[SimOpt] = &[
         "order",
         None,
         "ORDER",
-        "fcfs, sjf, saf, wfp3, unicep, f4 or multifactor",
+        "fcfs, sjf, saf, wfp3, unicep, f1, f4 or multifactor",
         |args, value| {
-            args.scheduler.order = Some(word(value, "fcfs, sjf, saf, wfp3, unicep, f4, multifactor")?);
+            args.scheduler.order = Some(word(value, "fcfs, sjf, saf, wfp3, unicep, f1, f4, multifactor")?);
             Ok(())
         },
     ),

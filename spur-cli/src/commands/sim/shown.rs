@@ -64,11 +64,35 @@ fn reservations<W: Watch>(world: &World<W>) -> Vec<Reservation> {
 /// Options that it does not have.
 pub(super) fn squeue<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
     let told = |error: anyhow::Error| error.to_string();
-    match squeue::Query::read(words, &|_| None).map_err(told)? {
+    match squeue::Query::read(&numbered(world, words), &|_| None).map_err(told)? {
         Asked::Show(text) => Ok(text),
         Asked::Run(query) if query.shows_steps() => query.steps_text(Vec::new(), &show(world)).map_err(told),
-        Asked::Run(query) => query.jobs_text(jobs(world), &show(world)).map_err(told),
+        Asked::Run(query) => {
+            let found = query.chosen(jobs(world)).map_err(told)?;
+            query.jobs_text(found, &show(world)).map_err(told)
+        }
     }
+}
+
+/// The words of `squeue` with the numbers of jobs that the workload names in the place of their names.
+fn numbered<W: Watch>(world: &World<W>, words: &[String]) -> Vec<String> {
+    let number = |name: &str| {
+        let (base, part) = name.split_at(name.find(['_', '+']).unwrap_or(name.len()));
+        let known = world.number(name).map(|job| job.to_string());
+        known.or_else(|| Some(format!("{}{part}", world.number(base)?))).unwrap_or_else(|| name.to_owned())
+    };
+    let list = |names: &str| names.split(',').map(number).collect::<Vec<String>>().join(",");
+    let mut is_list = false;
+    let words = words.iter().map(|word| {
+        if std::mem::take(&mut is_list) {
+            return list(word);
+        }
+        is_list = ["-j", "--job", "--jobs"].contains(&&**word);
+        let mut options = ["--jobs=", "--job=", "-j"].into_iter().filter(|_| !is_list);
+        let glued = options.find_map(|option| Some((option, word.strip_prefix(option)?)));
+        glued.map_or_else(|| word.clone(), |(option, names)| format!("{option}{}", list(names)))
+    });
+    words.collect()
 }
 
 /// `sinfo`.

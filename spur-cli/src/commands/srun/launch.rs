@@ -63,7 +63,7 @@ impl Run {
         }
         let window = wishes.step.pty.then(terminal::window);
         let umask = wishes.umask.unwrap_or_else(place::file_mask);
-        let mpi = wishes.step.mpi.parse::<Mpi>()?.name();
+        let mpi = Mpi::chosen(&wishes.step.mpi, &step.mpi_default)?.name();
         let job_environment = environment_of_step(session, &wishes, &step, window.as_ref(), (umask, mpi));
         let own = match bcast::copies(job, &wishes, &step, argv)? {
             Some(own) => own,

@@ -19,6 +19,11 @@ impl Mpi {
     /// What `--mpi=list` prints.
     pub(super) const LIST: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n";
 
+    /// What was asked for, or, where nothing was, what the controller says (`[controller] mpi_default`).
+    pub(super) fn chosen(asked: &str, default: &str) -> Result<Mpi, InvalidMpi> {
+        if asked.is_empty() { default.parse() } else { asked.parse() }
+    }
+
     /// As nodes know it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -58,6 +63,14 @@ mod tests {
     fn programs_are_served_unless_somebody_says_otherwise() {
         assert_eq!("".parse(), Ok(Mpi::Pmi2));
         assert_eq!("none".parse(), Ok(Mpi::None));
+        for (asked, default, wanted) in [
+            ("", "", Mpi::Pmi2),
+            ("", "pmix", Mpi::Pmix),
+            ("", "none", Mpi::None),
+            ("pmi2", "pmix", Mpi::Pmi2),
+        ] {
+            assert_eq!(Mpi::chosen(asked, default), Ok(wanted), "{asked} {default}");
+        }
         assert_eq!("pmix_v4".parse(), Ok(Mpi::Pmix));
         let refused = "foo".parse::<Mpi>().unwrap_err().to_string();
         assert_eq!(refused, "Invalid MPI type 'foo', --mpi=list for acceptable types");

@@ -44,16 +44,22 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// Those of the jobs that their commands still have to hold.
+/// Those of the jobs that their commands still have to hold. One on a node that a new controller has not heard is none:
+/// it may have ended.
 pub(super) fn check_inactive(cluster: &Cluster, ids: &[JobId]) -> Result<Vec<JobId>, Reject> {
     let held = |id: &&JobId| {
         cluster.job(**id).is_some_and(|job| {
             let over = matches!(job.phase, Phase::Completing(_) | Phase::Ended(_));
-            job.spec.needs_client() && !over
+            job.spec.needs_client() && !over && !cluster.awaits_report(job.id)
         })
     };
     let gone: Vec<JobId> = ids.iter().filter(held).copied().collect();
-    if gone.is_empty() { Err(Reject::Stale("they have ended".to_owned())) } else { Ok(gone) }
+    if !gone.is_empty() {
+        return Ok(gone);
+    }
+    let awaited = ids.iter().any(|id| cluster.awaits_report(*id));
+    let why = if awaited { "their nodes have not reported" } else { "they have ended" };
+    Err(Reject::Stale(why.to_owned()))
 }
 
 pub(super) fn enact_inactive(ctx: &mut Ctx<'_>, gone: Vec<JobId>) -> Reply {

@@ -47,6 +47,7 @@ use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::job::Job;
+use crate::sched::feasible::Feasibility;
 
 /// Sends an input to its verb.
 ///
@@ -81,14 +82,14 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let jobs = hold::check_failed(ctx.cluster(), job)?;
             Ok(hold::enact_failed(ctx, jobs))
         }
-        Input::Registered { name, registration, held, seen, connection } => {
+        Input::Registered { name, registration, held, reports, seen, connection } => {
             let adopted = match history::examine(ctx.cluster(), &name, &seen)? {
                 history::Standing::Own => None,
                 history::Standing::Adopted => Some(seen.last_job),
                 history::Standing::Later { why, last_job } => return Ok(history::doubt(ctx, why, last_job)),
             };
             let decision = register::check(ctx.cluster(), &name, registration, &held, adopted)?;
-            Ok(register::enact(ctx, decision, connection))
+            Ok(register::enact(ctx, decision, connection, reports))
         }
         Input::Report { node, id, attempt, report } => {
             let decision = report::check(ctx.cluster(), node, attempt, report);
@@ -130,12 +131,15 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
     clock::read(ctx.cluster().clock(), &mut command);
     let (by, now) = (caller.owner.uid, ctx.now());
     match command {
+        Command::Submit(new) => {
+            let check = |all: &_, feasibility: &_| submit::check(all, now, caller, feasibility, *new);
+            judge(ctx, check, submit::enact)
+        }
         Command::ChangeAccounts { ask, shown } => {
             let user = Arc::clone(&caller.owner.user);
             let enact = |ctx: &mut Ctx<'_>, decision| accounts::enact(ctx, user, decision);
             run(ctx, |all| accounts::check(all, caller, &ask, shown.as_deref()), enact)
         }
-        Command::Submit(new) => run(ctx, |all| submit::check(all, now, caller, *new), submit::enact),
         Command::Cancel { jobs } => {
             let enact = |ctx: &mut Ctx<'_>, decision| cancel::enact(ctx, by, decision);
             run(ctx, |all| Ok(cancel::check(all, caller, &jobs)), enact)
@@ -164,7 +168,9 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
         }
         Command::Top { jobs } => run(ctx, |all| top::check(all, now, caller, &jobs), top::enact),
         Command::UpdateJob { job, changes } => {
-            run(ctx, |all| update_job::check(all, now, caller, &job, &changes), update_job::enact)
+            let check =
+                |all: &_, feasibility: &_| update_job::check(all, now, caller, feasibility, &job, &changes);
+            judge(ctx, check, update_job::enact)
         }
         Command::CreateStep { job, step } => {
             run(ctx, |all| create_step::check(all, now, caller, job, &step), create_step::enact)
@@ -216,6 +222,20 @@ fn run<D>(
     enact: impl FnOnce(&mut Ctx<'_>, D) -> Reply,
 ) -> Result<Reply, Reject> {
     let decision = check(ctx.cluster())?;
+    Ok(enact(ctx, decision))
+}
+
+/// Carries out a verb whose request may take long to judge: `check` judges as far as it can, and the request is refused as
+/// undecided while a question is open.
+fn judge<D>(
+    ctx: &mut Ctx<'_>,
+    check: impl FnOnce(&Cluster, &Feasibility) -> Result<D, Reject>,
+    enact: impl FnOnce(&mut Ctx<'_>, D) -> Reply,
+) -> Result<Reply, Reject> {
+    let decision = check(ctx.cluster(), ctx.feasibility())?;
+    if ctx.feasibility().is_open() {
+        return Err(Reject::Undecided);
+    }
     Ok(enact(ctx, decision))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::command::Held;
+use super::super::command::{Held, Unacknowledged};
 use super::super::{Ctx, Effect, Reject, Reply, ending, power, reboot, resume};
 use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
@@ -105,7 +105,14 @@ pub(super) fn check(
     })
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> Reply {
+/// The node's unacknowledged reports are heard in the same step: no limit comes between the registration and the news
+/// that a job has ended.
+pub(super) fn enact(
+    ctx: &mut Ctx<'_>,
+    decision: Decision,
+    connection: u64,
+    reports: Vec<Unacknowledged>,
+) -> Reply {
     let Decision { node, registration, held, stale, foreign, .. } = decision;
     let Decision { last_job, over, lost, gone, booted, lacking, fault, .. } = decision;
     let doubtful: Vec<JobId> = foreign.iter().map(|attempt| attempt.job).collect();
@@ -139,6 +146,10 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
     }
     for job in gone {
         ending::release(ctx, job, node, false);
+    }
+    for Unacknowledged { id, attempt, report } in reports {
+        let decision = report::check(ctx.cluster(), node, attempt, report);
+        report::enact(ctx, node, id, attempt, decision);
     }
     for order in resume::orders(ctx.cluster(), node, &held) {
         ctx.effect(order);

@@ -1,6 +1,7 @@
 //! Let held jobs go.
 
 use super::super::{Ctx, Reject, Reply};
+use super::reservation;
 use super::target::{Sorted, sort_whole};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
@@ -8,7 +9,7 @@ use crate::model::caller::Caller;
 use crate::model::phase::{Hold, Phase};
 use crate::text::jobid::JobRef;
 
-/// Whether anybody holds it.
+/// Whether anybody holds a job, or it waits for a reservation that is gone.
 pub(super) struct Held(bool);
 
 /// Releasing a job that is not held does nothing, as with Slurm.
@@ -17,7 +18,10 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) 
         Phase::Pending(pending) if pending.hold.is_some_and(Hold::is_operators) && !caller.is_operator() => {
             Err(Reject::AccessDenied)
         }
-        Phase::Pending(pending) => Ok(Held(pending.hold.is_some())),
+        Phase::Pending(pending) => {
+            let is_gone = |name: &str| cluster.reservation(name).is_none();
+            Ok(Held(pending.hold.is_some() || job.spec.reservations().any(is_gone)))
+        }
         Phase::Running { .. } | Phase::Suspended(_) => Err(Reject::NotPending),
         Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
     })
@@ -28,7 +32,11 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Held>) -> Reply {
         // Who is not held keeps the time that he has waited, and tasks that wait with others stay in their midst.
         if held {
             let job = target.single_out(ctx);
-            ctx.emit(Event::JobReleased { job });
+            reservation::forget_missing(ctx, job);
+            let phase = ctx.cluster().job(job).map(|job| &job.phase);
+            if matches!(phase, Some(Phase::Pending(pending)) if pending.hold.is_some()) {
+                ctx.emit(Event::JobReleased { job });
+            }
         }
     }
     Sorted::<Held>::reply(decision.problems)

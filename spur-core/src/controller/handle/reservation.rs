@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::caller::Caller;
 use crate::model::config::Private;
-use crate::model::job::JobSpec;
+use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Hold, Phase};
 use crate::model::reservation::{Edit, Flag, Members, NodesAsk, PURGE_AFTER, Reservation, ReservationAsk};
 use crate::sched::licensed;
@@ -181,7 +181,15 @@ pub(super) fn enact_gone(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> 
 /// When a reservation is over next, by its time or because nobody uses it.
 pub(in super::super) fn next_end(cluster: &Cluster) -> Option<Time> {
     let comes = cluster.reservations().filter(|reservation| reservation.lead.is_none());
-    comes.map(|reservation| over_at(reservation)).min()
+    comes
+        .filter(|reservation| !awaits_report(cluster, reservation))
+        .map(|reservation| over_at(reservation))
+        .min()
+}
+
+/// Whether a job in the reservation may have ended while no controller ran; the reservation stays until that is known.
+fn awaits_report(cluster: &Cluster, reservation: &Reservation) -> bool {
+    cluster.awaits_reports() && cluster.running_in(&reservation.name).any(|job| cluster.awaits_report(job.id))
 }
 
 fn over_at(reservation: &Reservation) -> Time {
@@ -191,6 +199,7 @@ fn over_at(reservation: &Reservation) -> Time {
 /// Ends the reservations whose time is over or that nobody uses, or moves them on.
 pub(in super::super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     let over = ctx.cluster().reservations().filter(|reservation| over_at(reservation) <= now);
+    let over = over.filter(|reservation| !awaits_report(ctx.cluster(), reservation));
     for reservation in over.cloned().collect::<Vec<_>>() {
         let idle = reservation.end > now;
         match if idle { reservation.moved() } else { reservation.moved_past(now) } {
@@ -200,23 +209,50 @@ pub(in super::super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     }
 }
 
-/// Deletes a reservation. Jobs that wait for no other are held, or wait on without it.
+/// Deletes a reservation. Jobs that wait for no other are held, or wait on without it; one that runs without being bound to
+/// it does the same if it is requeued.
 fn delete(ctx: &mut Ctx<'_>, reservation: &Reservation) {
     ctx.emit(Event::ReservationDeleted { name: Arc::clone(&reservation.name) });
-    let waits = |spec: &JobSpec| spec.reservations().any(|name| *name == *reservation.name);
-    let waiting = ctx.cluster().jobs().pending().filter(|job| waits(&job.spec));
-    for job in waiting.map(|job| job.id).collect::<Vec<JobId>>() {
-        let Some(found) = ctx.cluster().job(job) else { continue };
-        let held = matches!(&found.phase, Phase::Pending(pending) if pending.hold.is_some());
-        let mut spec = JobSpec::clone(&found.spec);
-        let left: Vec<&str> = found.spec.reservations().filter(|name| **name != *reservation.name).collect();
-        let is_last = left.is_empty();
-        spec.extra.get_or_insert_default().reservation = (!is_last).then(|| left.join(",").into());
-        ctx.emit(Event::JobUpdated { job, spec: Arc::new(spec) });
-        if is_last && !held && !reservation.has(Flag::NoHoldJobsAfter) {
-            ctx.emit(Event::JobHeld { job, by: Hold::Reservation });
+    let holds = !reservation.has(Flag::NoHoldJobsAfter);
+    let jobs = ctx.cluster().jobs();
+    let runs = |job: &&Job| matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_));
+    let active = jobs.active().filter(|job| !holds && runs(job));
+    let waits = |job: &&Job| job.spec.reservations().any(|name| *name == *reservation.name);
+    let concerned: Vec<JobId> = jobs.pending().chain(active).filter(waits).map(|job| job.id).collect();
+    for job in concerned {
+        if forget_missing(ctx, job) && holds {
+            hold(ctx, job);
         }
     }
+}
+
+/// A job that waits again after its reservation was deleted is held, as it would have been had it waited then.
+pub(in super::super) fn requeued(ctx: &mut Ctx<'_>, job: JobId) {
+    if forget_missing(ctx, job) {
+        hold(ctx, job);
+    }
+}
+
+fn hold(ctx: &mut Ctx<'_>, job: JobId) {
+    let phase = ctx.cluster().job(job).map(|job| &job.phase);
+    if matches!(phase, Some(Phase::Pending(pending)) if pending.hold.is_none()) {
+        ctx.emit(Event::JobHeld { job, by: Hold::Reservation });
+    }
+}
+
+/// Takes reservations that are not there out of a job's request. Returns whether the job named some and none is left.
+pub(in super::super) fn forget_missing(ctx: &mut Ctx<'_>, job: JobId) -> bool {
+    let Some(found) = ctx.cluster().job(job) else { return false };
+    let is_there = |name: &&str| ctx.cluster().reservation(name).is_some();
+    if found.spec.reservations().all(|name| is_there(&name)) {
+        return false;
+    }
+    let left: Vec<&str> = found.spec.reservations().filter(is_there).collect();
+    let is_last = left.is_empty();
+    let mut spec = JobSpec::clone(&found.spec);
+    spec.extra.get_or_insert_default().reservation = (!is_last).then(|| left.join(",").into());
+    ctx.emit(Event::JobUpdated { job, spec: Arc::new(spec) });
+    is_last
 }
 
 /// A reservation that there is.

@@ -1,5 +1,6 @@
 //! Accept a job: everything that could never be honoured is refused here, with what would work.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::Submission;
@@ -12,8 +13,8 @@ use crate::model::config::EnforcePartLimits;
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
-use crate::model::waits::Gone;
-use crate::sched::feasible;
+use crate::model::waits::{MOST_TERMS, MOST_WAITING};
+use crate::sched::feasible::{self, Feasibility};
 use crate::text::dependency::{DependencyJob, DependencyKind, Join, TaskRef};
 use crate::text::hostlist::HostList;
 use crate::text::memory::MemoryMb;
@@ -33,6 +34,7 @@ pub(super) fn check(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     submission: Submission,
 ) -> Result<Decision, Reject> {
     array(cluster, &submission.spec)?;
@@ -42,7 +44,7 @@ pub(super) fn check(
         return Err(Reject::TooManyJobs(most));
     }
     if !submission.rest.is_empty() {
-        return check_het(cluster, now, caller, submission);
+        return check_het(cluster, now, caller, feasibility, submission);
     }
     let mut submission = submission;
     let counted = count_nodes(&mut submission.spec);
@@ -50,7 +52,7 @@ pub(super) fn check(
     let forgotten = without_unknown(cluster, &mut spec);
     dependency(cluster, &spec)?;
     let told = counted.into_iter().chain(more).chain(forgotten);
-    let warnings = told.chain(judge(cluster, now, caller, &spec)?).collect();
+    let warnings = told.chain(judge(cluster, now, caller, feasibility, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -59,6 +61,7 @@ fn check_het(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     mut first: Submission,
 ) -> Result<Decision, Reject> {
     let rest = std::mem::take(&mut first.rest);
@@ -86,7 +89,8 @@ fn check_het(
             let mut spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
             let forgotten = without_unknown(cluster, &mut spec);
             dependency(cluster, &spec)?;
-            let told = forgotten.into_iter().chain(judge(cluster, now, caller, &spec)?).collect::<Vec<_>>();
+            let judged = judge(cluster, now, caller, feasibility, &spec)?;
+            let told = forgotten.into_iter().chain(judged).collect::<Vec<_>>();
             Ok((told, more, spec))
         });
         let (told, more, spec) = judged.map_err(|reject| reject.of_component(offset))?;
@@ -95,13 +99,19 @@ fn check_het(
         );
         specs.push(Arc::new(spec));
     }
-    warnings.extend(together(cluster, &specs)?);
+    warnings.extend(together(cluster, feasibility, &specs)?);
     Ok(Decision { specs, warnings })
 }
 
-/// Whether the components of a het job could ever run at once; what its user should know if they could.
-pub(super) fn together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Reject> {
-    feasible::check_together(cluster, specs).map_err(refusal)
+/// Whether the components of a het job could ever run at once; what its user should know if they could. Nothing where that is
+/// not decided yet.
+pub(super) fn together(
+    cluster: &Cluster,
+    feasibility: &Feasibility,
+    specs: &[Arc<JobSpec>],
+) -> Result<Vec<String>, Reject> {
+    let answer = feasibility.check_together(cluster, specs);
+    answer.map_or_else(|| Ok(Vec::new()), |answer| answer.map_err(refusal))
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
@@ -115,7 +125,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             ctx.emit(Event::HetJobSubmitted { jobs, specs });
         }
     }
-    let mut records = tasks::part_ways(ctx, job);
+    let mut records = tasks::part_ways(ctx, job, None);
     records.push(job);
     // What it waits for may have failed already.
     ending::end_hopeless(ctx, records, None);
@@ -278,6 +288,7 @@ pub(super) fn judge(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     spec: &JobSpec,
 ) -> Result<Vec<String>, Reject> {
     for partition in partitions(cluster, spec)? {
@@ -314,24 +325,26 @@ pub(super) fn judge(
             )));
         }
     }
-    let mut warnings = allowed(cluster, spec)?;
+    let mut warnings = allowed(cluster, feasibility, spec)?;
     warnings.extend(companion(cluster, spec));
     Ok(warnings)
 }
 
 /// Whether the cluster can hold a job, and what its user should know if it can. What only limits forbid that an administrator can
-/// raise waits for that, unless `enforce_part_limits` says otherwise of those of partitions.
-fn allowed(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Reject> {
+/// raise waits for that, unless `enforce_part_limits` says otherwise of those of partitions. Nothing is said of a job where that
+/// is not decided yet.
+fn allowed(cluster: &Cluster, feasibility: &Feasibility, spec: &JobSpec) -> Result<Vec<String>, Reject> {
     let enforce = cluster.policy().jobs.enforce_part_limits;
     if enforce == EnforcePartLimits::All && spec.partitions.len() > 1 {
         for partition in &spec.partitions {
             let alone = JobSpec { partitions: [Arc::clone(partition)].into(), ..spec.clone() };
-            allowed(cluster, &alone)?;
+            allowed(cluster, feasibility, &alone)?;
         }
     }
-    let refused = match feasible::check(cluster, spec) {
-        Ok(warnings) => return Ok(warnings),
-        Err(refused) => refused,
+    let refused = match feasibility.check(cluster, spec) {
+        None => return Ok(Vec::new()),
+        Some(Ok(warnings)) => return Ok(warnings),
+        Some(Err(refused)) => refused,
     };
     match refused.waits {
         Some(reason) if enforce == EnforcePartLimits::No || !is_partitions(reason) => {
@@ -470,22 +483,21 @@ fn admit(partition: &Partition, caller: &Caller, spec: &JobSpec) -> Result<(), R
 /// Takes from the dependency the jobs that neither the cluster nor accounting knows: what is said of them counts as fulfilled,
 /// as in Slurm, where scripts and tools rely on it. What the user should know of that.
 pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
-    let gone = spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
+    let gone = gone_of(spec);
     let is_known = |on: &DependencyJob<JobId>| {
-        gone.iter().any(|gone| is_about(gone, on))
-            || cluster.job(on.job).is_some()
-            || cluster.jobs().array(on.job).is_some()
+        gone.contains(&about(on)) || cluster.job(on.job).is_some() || cluster.jobs().array(on.job).is_some()
     };
-    let mut dependency = spec.dependency.as_deref()?.clone();
+    let dependency = spec.dependency.as_deref()?;
+    if dependency.terms.iter().flat_map(|term| &term.jobs).all(is_known) {
+        return None;
+    }
+    let mut dependency = dependency.clone();
     let mut unknown = Vec::new();
     dependency.terms.retain_mut(|term| {
         let named = term.jobs.len();
         unknown.extend(term.jobs.extract_if(.., |on| !is_known(on)).map(|other| other.job.to_string()));
         named == 0 || !term.jobs.is_empty()
     });
-    if unknown.is_empty() {
-        return None;
-    }
     let is_over = dependency.terms.is_empty() || dependency.join == Join::Any;
     spec.dependency = (!is_over).then(|| Box::new(dependency));
     Some(format!(
@@ -494,13 +506,30 @@ pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<S
     ))
 }
 
+/// Checks that there is what a dependency names, and that the jobs of its user do not wait for too much together.
 pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let Some(dependency) = spec.dependency.as_deref() else { return Ok(()) };
-    let gone = spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
+    let known = cluster.jobs().terms_of(spec.owner.uid);
+    let terms: usize = dependency.terms.iter().map(|term| term.jobs.len().max(1)).sum();
+    if known + terms > MOST_TERMS {
+        return Err(Reject::Dependency(format!(
+            "it names {terms} jobs, and the other jobs of {} that wait name {known}; together they may name \
+             {MOST_TERMS}: name an array in place of its tasks, or ask again when fewer wait",
+            spec.owner.user
+        )));
+    }
+    let gone = gone_of(spec);
     for term in dependency.terms.iter().filter(|term| term.kind != DependencyKind::Singleton) {
         for on in &term.jobs {
-            if !gone.iter().any(|gone| is_about(gone, on)) {
+            if !gone.contains(&about(on)) {
                 named(cluster, on).map_err(Reject::Dependency)?;
+            }
+            if cluster.jobs().namers(on.job) >= MOST_WAITING {
+                return Err(Reject::Dependency(format!(
+                    "{MOST_WAITING} jobs wait for job {} already, and no more may; submit an array, whose tasks wait \
+                     as one",
+                    on.job
+                )));
             }
             if term.kind == DependencyKind::AfterCorr && on.task.is_none() {
                 counterparts(cluster, spec, on.job).map_err(Reject::Dependency)?;
@@ -510,13 +539,19 @@ pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject
     Ok(())
 }
 
-/// Whether this is how the thing ended that a dependency names.
-fn is_about(gone: &Gone, on: &DependencyJob<JobId>) -> bool {
+/// The jobs and tasks of a dependency that had left memory when the dependency was given.
+fn gone_of(spec: &JobSpec) -> BTreeSet<(JobId, Option<ArrayTaskId>)> {
+    let gone = spec.extra.iter().flat_map(|extra| &extra.gone);
+    gone.map(|gone| (gone.job, gone.task)).collect()
+}
+
+/// The job or the task that a part of a dependency is about.
+fn about(on: &DependencyJob<JobId>) -> (JobId, Option<ArrayTaskId>) {
     let task = match on.task {
         Some(TaskRef::One(task)) => Some(ArrayTaskId(task)),
         Some(TaskRef::All) | None => None,
     };
-    (gone.job, gone.task) == (on.job, task)
+    (on.job, task)
 }
 
 /// Whether there is what a dependency names.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::target::{Sorted, Target, sort};
 use super::{account, owned, qos, submit};
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, Loop};
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::change::{JobChange, Reach};
@@ -14,6 +14,7 @@ use crate::model::config::Order;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Hold, Phase};
 use crate::sched;
+use crate::sched::feasible::Feasibility;
 use crate::text::jobid::{JobPart, JobRef};
 use crate::text::time::{Time, TimeLimit};
 
@@ -35,11 +36,12 @@ pub(super) fn check(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     named: &JobRef<JobId>,
     changes: &[JobChange],
 ) -> Result<Decision, Reject> {
     if let Some(job) = cluster.job(named.job).filter(|job| job.spec.het.is_some()) {
-        return of_het_job(cluster, now, caller, job, changes);
+        return of_het_job(cluster, now, caller, feasibility, job, changes);
     }
     let throttles = changes.iter().any(|change| matches!(change, JobChange::ArrayTaskThrottle(_)));
     if throttles && named.part != JobPart::Whole {
@@ -48,7 +50,7 @@ pub(super) fn check(
             named.job
         )));
     }
-    let ask = |job: &Job| changed(cluster, now, caller, job, changes);
+    let ask = |job: &Job| changed(cluster, now, caller, feasibility, job, changes);
     let Sorted { doable, mut problems } = sort(cluster, caller, slice::from_ref(named), ask);
     if doable.is_empty() && !problems.is_empty() {
         return Err(problems.swap_remove(0).1);
@@ -62,6 +64,7 @@ fn of_het_job(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     named: &Job,
     changes: &[JobChange],
 ) -> Result<Decision, Reject> {
@@ -82,14 +85,15 @@ fn of_het_job(
             continue;
         }
         let offset = specs.len();
-        let new = changed(cluster, now, caller, job, &own).map_err(|reject| reject.of_component(offset))?;
+        let new = changed(cluster, now, caller, feasibility, job, &own);
+        let new = new.map_err(|reject| reject.of_component(offset))?;
         specs.push(Arc::clone(&new.spec));
         made.push((Target::task(component, None), new));
     }
     let hold = made.iter().find_map(|(_, new)| new.hold);
     made.iter_mut().for_each(|(_, new)| new.hold = hold);
     if let (Phase::Pending(_), Some((_, first))) = (&named.phase, made.first_mut()) {
-        first.warnings.extend(submit::together(cluster, &specs)?);
+        first.warnings.extend(submit::together(cluster, feasibility, &specs)?);
     }
     Ok(Decision { changes: made, problems: Vec::new(), by })
 }
@@ -117,6 +121,7 @@ fn changed(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
+    feasibility: &Feasibility,
     job: &Job,
     changes: &[JobChange],
 ) -> Result<Changed, Reject> {
@@ -180,15 +185,24 @@ fn changed(
         if spec.dependency != job.spec.dependency {
             warnings.extend(submit::without_unknown(cluster, &mut spec));
             submit::dependency(cluster, &spec)?;
-            if cluster.waits_for_itself(job, &spec) {
-                return Err(Reject::CircularDependency);
-            }
+            cluster.check_loops(job, &spec).map_err(refusal)?;
         }
         let partitions = submit::partitions(cluster, &spec)?;
         warnings.extend(submit::share_memory(&mut spec.shape, &partitions));
-        warnings.extend(submit::judge(cluster, now, caller, &spec)?);
+        warnings.extend(submit::judge(cluster, now, caller, feasibility, &spec)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// Why a job may not have a dependency.
+fn refusal(found: Loop) -> Reject {
+    match found {
+        Loop::Circular => Reject::CircularDependency,
+        Loop::TooLong { most } => Reject::Dependency(format!(
+            "the jobs that it names wait for more than {most} others, by way of these too; name fewer jobs, or an array \
+             in place of its tasks"
+        )),
+    }
 }
 
 /// The limit with which a job that runs ends at that time.
@@ -253,7 +267,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             Some(false) if is_held(ctx.cluster(), job) => ctx.emit(Event::JobReleased { job }),
             Some(false) | None => {}
         }
-        let mut records = tasks::part_ways(ctx, job);
+        let mut records = tasks::part_ways(ctx, job, None);
         records.push(job);
         ending::end_hopeless(ctx, records, told);
         warnings.extend(more);

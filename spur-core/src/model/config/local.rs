@@ -187,10 +187,10 @@ pub struct AgentLocal {
     pub spool_dir: String,
     /// `heartbeat_interval`: how often a node tells how it is.
     pub heartbeat_interval: Seconds,
-    /// `prolog`: run as root before a job's first task on a node.
-    pub prolog: Option<PathBuf>,
-    /// `epilog`: run as root after a job's last task on a node.
-    pub epilog: Option<PathBuf>,
+    /// `prolog`: programs, or patterns of their names, run as root before a job's first task on a node.
+    pub prolog: Vec<PathBuf>,
+    /// `epilog`: programs, or patterns of their names, run as root after a job's last task on a node.
+    pub epilog: Vec<PathBuf>,
     /// `health_check_program`: run as root when spurd starts, and then again and again.
     pub health_check_program: Option<PathBuf>,
     /// `health_check_interval`: the time between its end and the next run.
@@ -358,8 +358,8 @@ impl Default for AgentLocal {
             listen_addr: HostPort { host: "0.0.0.0".to_owned(), port: Self::DEFAULT_PORT },
             spool_dir: "/var/spool/spurd/%n".to_owned(),
             heartbeat_interval: Seconds(10),
-            prolog: None,
-            epilog: None,
+            prolog: Vec::new(),
+            epilog: Vec::new(),
             health_check_program: None,
             health_check_interval: Seconds(300),
             health_check_node_state: Vec::new(),

@@ -63,6 +63,8 @@ pub struct JobPolicy {
     pub max_batch_requeue: u32,
     /// `enforce_part_limits`: whether a job over a limit of its partitions is refused.
     pub enforce_part_limits: EnforcePartLimits,
+    /// `mpi_default`: what serves the MPI programs of a step whose `srun` says nothing of it.
+    pub mpi_default: MpiDefault,
     /// `private_data`: what is hidden from everybody but operators; in order, each once.
     pub private_data: Vec<Private>,
     /// `accounting_storage_enforce`: the parts of the policy tree that are enforced; in order, each once.
@@ -86,6 +88,34 @@ pub enum EnforcePartLimits {
     Any,
     /// It is refused if one of them is against it.
     All,
+}
+
+/// `mpi_default`: how MPI programs learn of each other, by the names of `srun --mpi`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MpiDefault {
+    /// They do not: each task is alone, unless the program finds another way.
+    None,
+    /// Over PMI-1 or PMI-2.
+    #[default]
+    Pmi2,
+    /// Over PMIx.
+    Pmix,
+}
+
+impl MpiDefault {
+    /// Every choice with its name.
+    pub const ALL: [(&str, MpiDefault); 3] =
+        [("none", MpiDefault::None), ("pmi2", MpiDefault::Pmi2), ("pmix", MpiDefault::Pmix)];
+
+    /// The name that `srun --mpi` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MpiDefault::None => "none",
+            MpiDefault::Pmi2 => "pmi2",
+            MpiDefault::Pmix => "pmix",
+        }
+    }
 }
 
 /// `private_data`: what may be hidden, by Slurm's names. Of events nothing is shown to anybody, and there are no nodes in
@@ -210,8 +240,10 @@ pub enum Order {
     Wfp3,
     /// UNICEP.
     Unicep,
-    /// F4.
+    /// F4 of Carastan-Santos and de Camargo.
     F4,
+    /// F1 of Carastan-Santos and de Camargo.
+    F1,
 }
 
 /// `[scheduler] predict`: the run time a plan counts with.
@@ -500,6 +532,7 @@ impl Default for JobPolicy {
             max_batch_requeue: 5,
             inactive_limit: Seconds(60),
             enforce_part_limits: EnforcePartLimits::default(),
+            mpi_default: MpiDefault::default(),
             private_data: Vec::new(),
             accounting_enforce: Vec::new(),
             prolog_slurmctld: None,

@@ -114,7 +114,10 @@ pub enum Fault {
         near: Option<String>,
     },
     /// A node in two leaves or blocks, or twice in one.
-    #[error("node {node} is in {first} and in {second}: a node has one place, remove it from one of them")]
+    #[error(
+        "node {node} is in {first} and in {second}: a node has one place, remove it from one of them; if they are \
+         rails, `spur discover` and `spur import slurm` make one domain of them"
+    )]
     TwoPlaces {
         /// The node.
         node: String,

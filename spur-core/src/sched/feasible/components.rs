@@ -11,7 +11,7 @@ use crate::model::job::JobSpec;
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::amounts::Rooms;
 use crate::sched::inventory::{Inventory, SceneNode, fabric_for};
-use crate::sched::place::halve;
+use crate::sched::place::{SharedBudget, halve};
 use crate::sched::request::Request;
 use crate::sched::request::constraints::{Stage, Wisher};
 use crate::sched::request::eligible_nodes::{EligibleNodes, Filter, alternatives};
@@ -31,20 +31,31 @@ const MOST_SIZED: usize = 4;
 /// # Errors
 /// That they could not, and what would work.
 pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Refusal> {
-    let inventory = cluster.standing(Inventory::new);
-    licenses_together(&inventory, specs)?;
+    judge(&cluster.standing(Inventory::new), specs, None)
+}
+
+/// Judges the components within `budget`, or within as many steps as are worth while.
+pub(super) fn judge(
+    inventory: &Inventory,
+    specs: &[Arc<JobSpec>],
+    budget: Option<&SharedBudget>,
+) -> Result<Vec<String>, Refusal> {
+    licenses_together(inventory, specs)?;
     // Whom limits keep waiting is judged as he will be once they are raised.
-    let judge = Judge::new(&inventory);
+    let judge = Judge::new(inventory);
+    let is_whole = budget.is_none();
+    let budget = budget.cloned().unwrap_or(judge.budget.clone());
+    let judge = Judge { accepts_cut: is_whole, ..judge.within(&budget) };
     let over: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
     let limits = over.is_empty();
-    let parts = specs.iter().map(|spec| prepared(&inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
+    let parts = specs.iter().map(|spec| prepared(inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
     // Nobody can say what would fit nodes that a partition has yet to be given.
     if over.iter().any(|by| by.kind == RefusalKind::PartitionSize) || parts.iter().any(Vec::is_empty) {
         return Ok(Vec::new());
     }
     let fabric = Arc::clone(&parts[0][0].eligible.fabric);
     let rooms = inventory.rooms.clone();
-    let mut all = Components { inventory: &inventory, rooms, specs: specs.to_vec(), parts };
+    let mut all = Components { inventory, rooms, specs: specs.to_vec(), parts, budget };
     let asked = match all.when_idle(None)? {
         Idle::Fits(warnings) => return Ok(warnings),
         // A search that was cut short is no refusal.
@@ -85,6 +96,8 @@ struct Components<'a> {
     rooms: Rooms,
     specs: Vec<Arc<JobSpec>>,
     parts: Vec<Vec<Prepared>>,
+    /// What all searches together may still take.
+    budget: SharedBudget,
 }
 
 /// A component in one of its partitions, seen through one of its sets of eligible nodes.
@@ -144,7 +157,7 @@ impl Components<'_> {
     /// Whether an idle cluster could hold all components at once: the first choice of each component that works, and under
     /// what is asked for when everything has relaxed. `near` replaces what `--het-gather` says.
     fn when_idle(&mut self, near: Option<&Nearness>) -> Result<Idle, Refusal> {
-        let Self { inventory, rooms, specs, parts } = self;
+        let Self { inventory, rooms, specs, parts, budget } = self;
         let mut answer = None;
         let choices: Vec<Vec<&Prepared>> = parts.iter().map(|parts| parts.iter().collect()).collect();
         for chosen in ways(&choices) {
@@ -160,8 +173,8 @@ impl Components<'_> {
             for first in [true, false] {
                 let members: Vec<Member<'_>> =
                     chosen.iter().map(|part| idle_member(inventory, part, first)).collect();
-                let mut budget = members.iter().map(|member| member.asks[0].budget).max().unwrap_or(0);
-                match place_together(inventory, rooms, &members, &found, &mut budget) {
+                let mut steps = members.iter().map(|member| member.asks[0].budget).max().unwrap_or(0);
+                match place_together(inventory, rooms, &members, &found, (&mut steps, Some(budget))) {
                     Ok(_) => return Ok(Idle::Fits(found.warnings)),
                     Err(certain) => exact &= certain,
                 }
@@ -202,7 +215,7 @@ impl Components<'_> {
         let fits = |size: u64| {
             let smaller = Parameter::Slots.set(&spec, Some(&request), size);
             // It has to be possible by itself, too.
-            if Judge::new(self.inventory).whole(&smaller, Say::Sure).is_err() {
+            if Judge::new(self.inventory).within(&self.budget).whole(&smaller, Say::Sure).is_err() {
                 return false;
             }
             let Ok(part) = prepared(self.inventory, &smaller, true) else { return false };

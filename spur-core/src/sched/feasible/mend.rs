@@ -1,14 +1,13 @@
 //! The nearest request that would work. What a refusal offers has been tried as the whole request that it would be: another
 //! limit may forbid it, too. Where no single change will do, several are offered together.
 
-use std::cell::Cell;
 use std::fmt::Write;
 
 use crate::model::job::{JobSpec, MemoryNeed};
 use crate::model::node::NodeShape;
 use crate::model::reason::Reason;
 use crate::sched::inventory::Inventory;
-use crate::sched::place::{Nearest, Never, NoMultiple, halve};
+use crate::sched::place::{Nearest, Never, NoMultiple, SharedBudget, halve};
 use crate::sched::request::{Request, Slot};
 use crate::text::gather::{Gather, GatherClause};
 use crate::text::time::TimeLimit;
@@ -25,8 +24,11 @@ const TRIES: (usize, usize) = (8, 128);
 /// How often an amount that is far from the one that was asked for is looked for in another place.
 const LEAPS: usize = 3;
 
-/// How many requests are tried in all for each that is tried one after another.
-const ROUNDS: usize = 12;
+/// How many requests in a row are given up because their trials were cut, before amounts further away are tried.
+const CUT_TRIALS: usize = 3;
+
+/// Once the trials of single parameters have taken so many steps, several parameters are changed together.
+const STEPS_FOR_SINGLE: u64 = 400_000;
 
 /// How many changes are named that the limit does not name itself.
 const OTHERS: usize = 2;
@@ -40,6 +42,17 @@ pub(super) struct Refused {
     pub(super) offers: Vec<Offer>,
     /// Why a job waits that only this keeps from running, where it is a limit that an administrator can raise.
     pub(super) reason: Reason,
+}
+
+/// What trials may take.
+#[derive(Clone, Copy)]
+pub(super) struct Budgets<'a> {
+    /// What all trials together may still take.
+    pub(super) all: &'a SharedBudget,
+    /// What the trials of one parameter may take.
+    pub(super) parameter: &'a SharedBudget,
+    /// What one trial may take.
+    pub(super) trial: &'a SharedBudget,
 }
 
 /// What may mend a request.
@@ -84,18 +97,18 @@ impl Refused {
         Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Parameter::Nodes)]))
     }
 
-    /// The refusal, with those of its offers that work, or what is nearest to them and does.
+    /// The refusal, with those of its offers that work, or what is nearest to them and does. `judge` takes its steps from the
+    /// budget of one trial. Once the budget of all trials is spent, no request that is tried works.
     pub(super) fn mended(
         self,
         spec: &JobSpec,
         request: Option<&Request>,
         inventory: &Inventory,
-        judge: impl Fn(&JobSpec, Say) -> Result<(), Refused>,
+        (budgets, judge): (Budgets<'_>, impl Fn(&JobSpec, Say) -> Result<(), Refused>),
     ) -> Refusal {
         let Self { kind, text: mut message, offers, reason: _ } = self;
         let tries = (TRIED_NODES / inventory.nodes.len().max(1)).clamp(TRIES.0, TRIES.1);
-        let left = Cell::new(tries * ROUNDS);
-        let mend = Mend { spec, request, judge: &judge, inventory, tries, left };
+        let mend = Mend { spec, request, judge: &judge, inventory, tries, budgets };
         let mut found = WorkingRequests::default();
         for offer in &offers {
             mend.offer(offer, &mut found, &mut message);
@@ -142,15 +155,32 @@ struct Mend<'a, J> {
     inventory: &'a Inventory,
     /// Amounts that are tried one after another.
     tries: usize,
-    /// Requests that may still be tried.
-    left: Cell<usize>,
+    budgets: Budgets<'a>,
 }
 
 impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     fn works(&self, spec: &JobSpec) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(1));
-        left > 0 && self.keeps(spec) && (self.judge)(spec, Say::Sure).is_ok()
+        !self.budgets.parameter.is_spent() && self.keeps(spec) && self.judged(spec, Say::Sure).is_ok()
+    }
+
+    fn judged(&self, spec: &JobSpec, say: Say) -> Result<(), Refused> {
+        self.budgets.trial.renew();
+        (self.judge)(spec, say)
+    }
+
+    /// The first of some amounts that works; `None` also where several trials were cut and said nothing.
+    fn first_of(&self, amounts: impl Iterator<Item = u64>, set: impl Fn(u64) -> JobSpec) -> Option<u64> {
+        let mut cut = 0;
+        for amount in amounts.take(self.tries) {
+            if self.works(&set(amount)) {
+                return Some(amount);
+            }
+            cut += usize::from(self.budgets.trial.is_spent());
+            if cut == CUT_TRIALS {
+                return None;
+            }
+        }
+        None
     }
 
     /// Whether there are tasks for all nodes, unless there were too few from the first: more nodes would not be given.
@@ -163,6 +193,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     }
 
     fn offer(&self, offer: &Offer, found: &mut WorkingRequests, message: &mut String) {
+        self.budgets.parameter.renew();
         match offer {
             Offer::AtMost(parameter, most) => {
                 let amount = self.nearest(*parameter, self.spec, Some(*most));
@@ -201,7 +232,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     /// What else works by itself.
     fn others(&self, found: &mut WorkingRequests) {
         for parameter in Parameter::all(self.spec, self.request).into_iter().rev() {
-            if found.works.len() < OTHERS {
+            if found.works.len() < OTHERS && self.budgets.all.taken() < STEPS_FOR_SINGLE {
+                self.budgets.parameter.renew();
                 found.add(self.other(parameter));
             }
         }
@@ -228,17 +260,20 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let all = Parameter::all(self.spec, self.request);
         let mut amounts: Vec<(Parameter, u64)> =
             all.iter().map(|parameter| (*parameter, least(*parameter))).collect();
+        self.budgets.parameter.renew();
         if !self.works(&with(&amounts)) {
             return None;
         }
         // What can be as it was asked for is, before anything is looked for.
         for parameter in all {
+            self.budgets.parameter.renew();
             let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != parameter).collect();
             if self.works(&with(&others)) {
                 amounts = others;
             }
         }
         for at in 0..amounts.len() {
+            self.budgets.parameter.renew();
             let parameter = amounts[at].0;
             let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != parameter).collect();
             if let Some(amount) = self.nearest(parameter, &with(&others), None) {
@@ -263,11 +298,11 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let mut spec = self.spec.clone();
         spec.shape.gpus.drain(..).next().filter(|_| by_gpus)?;
         let words = "leave out --gpus".to_owned();
+        self.budgets.parameter.renew();
         if self.works(&spec) {
             return Some((words, spec));
         }
-        let (several, spec) =
-            Mend { spec: &spec, request: None, left: self.left.clone(), ..*self }.several()?;
+        let (several, spec) = Mend { spec: &spec, request: None, ..*self }.several()?;
         Some((format!("{words} and {several}"), spec))
     }
 
@@ -316,7 +351,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
                 let below = (least..asked).rev().map(Some).chain(std::iter::repeat(None));
                 let sides = below.zip(asked.saturating_add(1)..=u64::MAX);
                 let amounts = sides.flat_map(|(below, above)| below.into_iter().chain([above]));
-                amounts.take(self.tries).find(|amount| works(*amount))
+                self.first_of(amounts, |amount| parameter.set(spec, self.request, amount))
             }
         }
     }
@@ -331,7 +366,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     ) -> Option<u64> {
         let works = |amount: &u64| self.works(&set(*amount));
         let least = least.max(1);
-        let near = |from: u64| (least..=from).rev().take(self.tries).find(works);
+        let near = |from: u64| self.first_of((least..=from).rev(), &set);
         let last = asked.checked_sub(1)?;
         if let Some(amount) = near(last) {
             return Some(amount);
@@ -345,7 +380,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
             if let Some(amount) = near(from) {
                 return Some(amount);
             }
-            let next = (self.judge)(&set(from), Say::Nearest).err().and_then(|refused| {
+            let next = self.judged(&set(from), Say::Nearest).err().and_then(|refused| {
                 let amounts = refused.offers.iter().filter_map(|offer| match offer {
                     Offer::AtMost(Parameter::Slots, amount) => Some(*amount),
                     Offer::Around(NoMultiple { wanted, by, .. }) => {
@@ -371,9 +406,10 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let sized = |times: u32| Parameter::Slots.set(self.spec, self.request, u64::from(times * by));
         let below = (1..=wanted / by).rev();
         let above = wanted / by + 1..=u32::MAX / by;
-        let works = |times: &u32| self.works(&sized(*times));
-        let found = [below.take(self.tries).find(works), above.take(self.tries).find(works)];
-        found.into_iter().flatten().map(|times| (times * by, sized(times))).collect()
+        let set = |times: u64| sized(u32::try_from(times).unwrap_or(u32::MAX));
+        let found = [self.first_of(below.map(u64::from), set), self.first_of(above.map(u64::from), set)];
+        let found = found.into_iter().flatten().filter_map(|times| u32::try_from(times).ok());
+        found.map(|times| (times * by, sized(times))).collect()
     }
 
     fn near(&self, near: &Nearest) -> JobSpec {

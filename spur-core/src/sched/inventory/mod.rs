@@ -140,6 +140,16 @@ impl Inventory {
         }
     }
 
+    /// Whether two inventories have the same configuration, topologies and reservations. Nodes may be in service in one and
+    /// not in the other.
+    pub(super) fn is_configured_like(&self, other: &Self) -> bool {
+        let are_same = |(one, other): (&Arc<Reservation>, &Arc<Reservation>)| Arc::ptr_eq(one, other);
+        self.ground == other.ground
+            && Arc::ptr_eq(&self.policy, &other.policy)
+            && self.reservations.len() == other.reservations.len()
+            && self.reservations.iter().zip(&*other.reservations).all(are_same)
+    }
+
     /// The number of the partition of that name.
     pub(super) fn partition(&self, name: &str) -> Option<usize> {
         self.partitions.iter().position(|inventory| &**inventory.partition.name() == name)

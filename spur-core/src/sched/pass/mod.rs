@@ -19,12 +19,13 @@ use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
 use crate::sched::forecast::PlanInput;
 use crate::sched::queue::pending_order::PendingOrder;
+use crate::sched::timeline::holding;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
 use super::plan::{Plan, Preemption, Start};
 use super::planned_starts::Reservations;
-use super::queue::Queued;
+use super::queue::{Queued, Throttle};
 use super::state::State;
 pub(super) use reservation::Kept;
 use walk::Walk;
@@ -124,6 +125,9 @@ impl Pass {
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });
+        if walk.reserves_all() {
+            occupy_running(&mut walk.throttle, input, &queue.candidates);
+        }
         walk.plan.report.truncated = queue.truncated;
         Self {
             seq: input.cluster.seq(),
@@ -200,5 +204,21 @@ impl Pass {
         later.sort_by_key(|candidate| candidate.behind);
         self.queue = later.into_iter();
         self.queue.next()
+    }
+}
+
+/// Learns when the tasks are planned to end that run of the arrays in a queue that limit how many do at a time.
+fn occupy_running(throttle: &mut Throttle, input: PlanInput<'_>, queue: &[Queued]) {
+    let PlanInput { cluster, forecast, now, .. } = input;
+    let arrays = queue.iter().filter_map(|candidate| candidate.array.as_ref());
+    let limited: BTreeSet<JobId> =
+        arrays.filter(|tasks| tasks.more.is_some()).map(|tasks| tasks.id).collect();
+    for array in limited {
+        let records = cluster.jobs().array(array).into_iter().flat_map(|known| known.records());
+        for job in records.filter_map(|id| cluster.job(id)) {
+            if let Some((_, end)) = holding::until(cluster, job, forecast, now) {
+                throttle.occupy_array(array, end);
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::sched::forecast::{ENDLESS, PlanInput};
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::precedence::Rank;
-use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
+use crate::sched::preempt::{self, Claimant, Field, NoWay, Way, claims, needs};
 use crate::sched::prospect::{Prospect, Prospects};
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::request::Part;
@@ -256,7 +256,9 @@ impl<S: Space> Walk<S> {
                 shut: shut.as_ref(),
             })
             .collect();
-        let found = self.ways.field.way_together(&self.inventory, &claimants, &near);
+        let budget = preempt::budget(&claimants);
+        let found = self.ways.field.way_together(&self.inventory, &claimants, &near, &budget);
+        self.plan.report.victim_steps += budget.taken();
         self.ways.restless |= found.as_ref().is_err_and(|no| *no == NoWay::Needless);
         found
     }
@@ -307,7 +309,9 @@ impl<S: Space> Walk<S> {
         let shut = self.space.shut(prospect.realm, self.over_at(candidate, &[(prospect, eligible)]));
         let array = candidate.array.as_ref().map(|tasks| tasks.id);
         let claimant = Claimant { rank, array, request, eligible, asks: &stage.asks, shut: shut.as_ref() };
-        let found = self.ways.field.way(&self.inventory, &claimant);
+        let budget = preempt::budget(std::slice::from_ref(&claimant));
+        let found = self.ways.field.way(&self.inventory, &claimant, &budget);
+        self.plan.report.victim_steps += budget.taken();
         match found {
             Err(NoWay::Hopeless) => {
                 // What a task of an array may not ask of the others, another job may.

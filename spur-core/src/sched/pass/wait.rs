@@ -247,6 +247,8 @@ impl<S: Space> Walk<S> {
         let overdue = queue::is_overdue(&self.inventory.policy.scheduler, candidate.eligible, self.now);
         // Where everybody has a reservation, what a quick pass adds to them is for the next deep one to promise.
         let may = self.deep || self.backfill != Backfill::Conservative;
+        // An array that has as many tasks running as it may is no head.
+        let may = may && reason != Reason::JobArrayTaskLimit;
         let first = may && !candidate.promised && candidate.waits == 0 && self.plan.promise.is_none();
         if is_head && (self.firm || overdue) && first {
             // What hangs on a job that should have ended by now cannot be promised.

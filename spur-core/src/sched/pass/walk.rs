@@ -65,6 +65,8 @@ pub(crate) struct Walk<S> {
     pub(super) floors: Option<Vec<Time>>,
     /// A job of which is asked when it starts if it begins no earlier than then.
     pub(super) begins: Option<(JobId, Time)>,
+    /// The job of which a task is looked at whose array lets it start no earlier than then.
+    pub(super) turn: Option<(JobId, Time)>,
     pub(super) explained: u32,
     /// Kind, number of the need and size of jobs that would fit if everything that is up were idle.
     pub(super) fitting: Vec<(Family, usize, Size)>,
@@ -95,6 +97,7 @@ impl<S: Space> Walk<S> {
             heads: vec![None; seats],
             floors: None,
             begins: None,
+            turn: None,
             explained: 0,
             fitting: Vec::new(),
             plan: Plan::default(),
@@ -112,6 +115,10 @@ impl<S: Space> Walk<S> {
     }
 
     fn deal_with(&mut self, mut candidate: Queued) -> Option<Queued> {
+        let turn = self.throttle.lets_from(&candidate, self.now).filter(|_| self.reserves_all());
+        if let Some(turn) = turn {
+            return self.plan_task(candidate, turn);
+        }
         if !self.lets_start(&candidate) {
             return None;
         }
@@ -151,10 +158,38 @@ impl<S: Space> Walk<S> {
                 true
             }
         };
+        let made = self.made.get(made).map(|made| made.end);
+        made.into_iter().for_each(|end| self.throttle.occupy(&candidate, end));
         candidate.told |= self.plan.waiting.len() > waiting;
         candidate.waits += usize::from(waited);
         candidate.dealt += 1;
-        self.rest_of(candidate, self.made.len() > made)
+        self.rest_of(candidate, made.is_some())
+    }
+
+    /// Reserves nodes for a task of an array that may start no earlier than `turn`, when another task has ended: what is
+    /// planned behind the array would otherwise be put off by every task.
+    fn plan_task(&mut self, mut candidate: Queued, turn: Time) -> Option<Queued> {
+        self.plan.report.considered += 1;
+        let (reason, detail) = queue::throttled(&candidate.spec);
+        let prospects = match self.own_prospects(&candidate) {
+            Ok(prospects) => prospects,
+            Err(problem) => {
+                self.wait(&candidate, Reason::BadConstraints, problem, None);
+                return None;
+            }
+        };
+        let (made, waiting) = (self.made.len(), self.plan.waiting.len());
+        self.turn = Some((candidate.attempt.job, turn));
+        let found = self.search(&candidate, &prospects, false);
+        self.turn = None;
+        let planned = found.and_then(|(index, hit)| self.reserve(&candidate, &prospects[index], hit));
+        self.wait(&candidate, reason, detail, planned);
+        let made = self.made.get(made).map(|made| made.end);
+        made.into_iter().for_each(|end| self.throttle.occupy(&candidate, end));
+        candidate.told |= self.plan.waiting.len() > waiting;
+        candidate.waits += 1;
+        candidate.dealt += 1;
+        self.rest_of(candidate, made.is_some())
     }
 
     /// Whether another task may start by the limit of its array, if it belongs to one; otherwise it waits.
@@ -172,7 +207,7 @@ impl<S: Space> Walk<S> {
     fn rest_of(&mut self, candidate: Queued, reserved: bool) -> Option<Queued> {
         candidate.array.as_ref().filter(|tasks| candidate.dealt < tasks.tasks.len())?;
         if candidate.waits == 0 {
-            return self.lets_start(&candidate).then_some(candidate);
+            return (self.reserves_all() || self.lets_start(&candidate)).then_some(candidate);
         }
         (self.reserves_all() && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
     }
@@ -241,6 +276,9 @@ impl<S: Space> Walk<S> {
         let start = Start::as_one(candidate.all().zip(found).map(propose));
         self.plan.starts.extend(start);
         self.throttle.count(candidate);
+        if let ([(_, hit, _)], true) = (found, self.reserves_all()) {
+            self.throttle.occupy(candidate, self.now + hit.lasts);
+        }
     }
 
     /// Books what a job or one component of it is to have from now on, and says so.
@@ -342,7 +380,8 @@ impl<S: Space> Walk<S> {
     /// From when on a job may start in a seat by those before it, and by itself.
     pub(super) fn floor(&self, job: JobId, seat: usize) -> Time {
         let floor = self.floors.as_ref().map_or(Time(i64::MIN), |floors| floors[seat]);
-        self.begin(job).map_or(floor, |begin| begin.max(floor))
+        let turn = self.turn.filter(|(of, _)| *of == job).map(|(_, turn)| turn);
+        self.begin(job).into_iter().chain(turn).fold(floor, Time::max)
     }
 
     /// When a job is to begin at the earliest, where that is yet to come.

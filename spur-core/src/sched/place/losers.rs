@@ -23,7 +23,7 @@ pub fn rivals(view: &View<'_>, ask: &Ask, placement: &Placement, most: usize) ->
         return equal.lost(rivals(&view, &equal.ask, placement, most));
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
-    let problem = Problem::framed(view, ask, nodes, &Meter::new(ask.budget));
+    let problem = Problem::framed(view, ask, nodes, &Meter::of(view, ask));
     let Some(problem) = problem else { return Vec::new() };
     match placement.shares[..] {
         [(winner, _)] if !view.slots.are_whole() => of_nodes(&problem, winner, most),

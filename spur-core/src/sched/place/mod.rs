@@ -7,14 +7,16 @@
 //!
 //! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together
 //! for one number of nodes; `dispatch` says who answers it: `special` at once what counts decide, `pareto` everything else,
-//! `flat` jobs to which the fabric is nothing. `answer` has the answers, `explain` their words, `losers` why other domains
+//! `flat` jobs to which the fabric is nothing. `leftover` exchanges nodes with equally many slots. `answer` has the answers, `explain` their words, `losers` why other domains
 //! lost. `oracle` holds all of it to brute force.
 
 mod answer;
 mod ask;
+mod budget;
 mod dispatch;
 mod explain;
 mod flat;
+mod leftover;
 mod losers;
 mod pareto;
 mod problem;
@@ -30,8 +32,10 @@ pub use ask::{
     Ask, AskError, BlockRule, Frame, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy, Wish,
     resolve, strategy, wished_features,
 };
+pub use budget::SharedBudget;
 pub use dispatch::place;
 pub use explain::{Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};
+pub use leftover::least_left;
 pub use losers::rivals;
 pub(crate) use problem::{gcd, halve};
 pub(crate) use slots::open;

@@ -9,10 +9,13 @@ use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::capacity;
-use crate::sched::place::{self, Placement, Slots, View};
+use crate::sched::place::{self, Placement, SharedBudget, Slots, View};
 use crate::sched::request::eligible_nodes::slots_by_position;
 
 use super::{Amount, Claimant, Victim, minus, plus};
+
+/// Positions that take as long to count as one step of a placement.
+const POSITIONS_FOR_STEP: usize = 32;
 
 /// Where a job looks for room: its nodes, what it asks for, and what is free without anybody leaving.
 #[derive(Clone, Copy)]
@@ -23,6 +26,8 @@ pub(super) struct FreedFabric<'a> {
     pub(super) free: &'a [Amount],
     /// The domain that is looked at, if it is not all there is.
     pub(super) domain: Option<DomainId>,
+    /// What the whole search for victims may still take.
+    pub(super) budget: &'a SharedBudget,
 }
 
 impl FreedFabric<'_> {
@@ -68,6 +73,7 @@ impl<'a> Clearing<'a> {
     /// A domain as it is; `base` has the slots of every position of the fabric.
     pub(super) fn new(freed: FreedFabric<'a>, base: &[u32]) -> Self {
         let range = freed.range();
+        freed.budget.take((base.len() / POSITIONS_FOR_STEP) as u64);
         let slots = (0..base.len()).map(|index| if range.contains(&index) { base[index] } else { 0 });
         let slots = slots_by_position(freed.fabric(), &freed.claimant.request.need, slots.collect());
         Self { freed, slots, changed: BTreeMap::new() }
@@ -111,7 +117,8 @@ impl<'a> Clearing<'a> {
         }
         let occupied =
             self.freed.claimant.asks.iter().find_map(|ask| ask.minds_others(1)).map(|_| self.occupied());
-        let view = View { occupied: occupied.as_ref(), ..self.freed.claimant.eligible.view(&self.slots) };
+        let (occupied, budget) = (occupied.as_ref(), Some(self.freed.budget));
+        let view = View { occupied, budget, ..self.freed.claimant.eligible.view(&self.slots) };
         self.freed.claimant.asks.iter().find_map(|ask| place::place(&view, ask).ok())
     }
 

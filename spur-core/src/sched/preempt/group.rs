@@ -14,6 +14,7 @@ use crate::id::NodeId;
 use crate::model::config::PreemptCost;
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
+use crate::sched::place::SharedBudget;
 use crate::sched::request::eligible_nodes::positions_where;
 use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
 
@@ -38,6 +39,8 @@ pub(super) struct Group<'a> {
     /// By component, by node: what it has there without anybody leaving.
     base: Vec<Vec<Option<RoomId>>>,
     budget: u64,
+    /// What the whole search for victims may still take.
+    shared: &'a SharedBudget,
     exact: bool,
 }
 
@@ -46,15 +49,14 @@ impl<'a> Group<'a> {
         inventory: &'a Inventory,
         claimants: &'a [Claimant<'a>],
         near: &'a Nearness,
-        free: &'a [Amount],
-        victims: &'a [Victim],
-        by: PreemptCost,
+        (free, victims, by): (&'a [Amount], &'a [Victim], PreemptCost),
+        shared: &'a SharedBudget,
     ) -> Self {
         let asks = claimants.first().map_or(&[][..], |claimant| claimant.asks);
         let budget = asks.iter().map(|ask| ask.budget).max().unwrap_or(0);
         let (rooms, base) = (inventory.rooms.clone(), Vec::with_capacity(claimants.len()));
         let mut group =
-            Self { inventory, claimants, near, free, victims, by, rooms, base, budget, exact: true };
+            Self { inventory, claimants, near, free, victims, by, rooms, base, budget, shared, exact: true };
         for claimant in claimants {
             let nodes = (0..).map(NodeId).zip(free);
             let base = nodes.map(|(node, free)| group.room(claimant, node, free)).collect();
@@ -126,9 +128,10 @@ impl<'a> Group<'a> {
     /// Decides about one after another of the order, beside those who are `leaving` already and make too little room, and
     /// keeps the cheapest set that will do.
     fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut Choice) {
-        let price = |loss: Loss| -> ComparedLoss { loss.price(self.by) };
+        let by = self.by;
+        let price = |loss: Loss| -> ComparedLoss { loss.price(by) };
         let Some((first, rest)) = order.split_first() else { return };
-        if self.budget == 0 {
+        if !self.goes_on() {
             self.exact = false;
             return;
         }
@@ -173,7 +176,13 @@ impl RoomTrial for Group<'_> {
             members.push(Member { eligible, need, asks: claimant.asks, rooms, occupied });
         }
         let mut left = self.budget;
-        let found = place_together(self.inventory, &mut self.rooms, &members, self.near, &mut left);
+        let found = place_together(
+            self.inventory,
+            &mut self.rooms,
+            &members,
+            self.near,
+            (&mut left, Some(self.shared)),
+        );
         self.budget = left.min(self.budget.saturating_sub(ASKING));
         self.exact &= is_sure(&found);
         found.ok()
@@ -200,6 +209,6 @@ impl RoomTrial for Group<'_> {
 
     /// Steps are counted where they are taken.
     fn goes_on(&mut self) -> bool {
-        self.budget > 0
+        self.budget > 0 && !self.shared.is_spent()
     }
 }

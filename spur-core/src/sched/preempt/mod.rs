@@ -35,7 +35,7 @@ use crate::sched::timeline::holding::{amount_kept, amount_of};
 use crate::text::time::Time;
 
 use super::inventory::Inventory;
-use super::place::{Ask, Placement, Strategy};
+use super::place::{Ask, Placement, SharedBudget, Strategy};
 use super::plan::Start;
 use super::planned_starts::Reservation;
 use super::precedence::{self, Rank};
@@ -275,12 +275,17 @@ impl Field {
         (self.starts, self.reserved) = (starts.len(), reserved.len());
     }
 
-    /// Who has to leave for a job at the least cost.
+    /// Who has to leave for a job at the least cost, found with the steps of `budget`.
     ///
     /// # Errors
     /// [`NoWay`].
-    pub(super) fn way(&self, inventory: &Inventory, claimant: &Claimant<'_>) -> Result<Way, NoWay> {
-        self.cheaper((claimant.rank, claimant.array), |free| self.cheapest(inventory, claimant, free))
+    pub(super) fn way(
+        &self,
+        inventory: &Inventory,
+        claimant: &Claimant<'_>,
+        budget: &SharedBudget,
+    ) -> Result<Way, NoWay> {
+        self.cheaper((claimant.rank, claimant.array), |free| self.cheapest(inventory, claimant, free, budget))
     }
 
     /// Who has to leave for the components of a het job at the least cost. Only those whom every component by itself may
@@ -293,14 +298,15 @@ impl Field {
         inventory: &Inventory,
         claimants: &[Claimant<'_>],
         near: &Nearness,
+        budget: &SharedBudget,
     ) -> Result<Way, NoWay> {
         // All of them have one QOS, so that the lowest is the one that the others cover.
         let rank = claimants.iter().map(|claimant| claimant.rank).min().ok_or(NoWay::Hopeless)?;
         let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank, claimants);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         self.cheaper((rank, None), |free| {
-            Group::new(inventory, claimants, near, free, &self.victims, self.policy.preempt.cost)
-                .cheapest(&may)
+            let field = (free, &*self.victims, self.policy.preempt.cost);
+            Group::new(inventory, claimants, near, field, budget).cheapest(&may)
         })
     }
 
@@ -345,9 +351,15 @@ impl Field {
     }
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
-    fn cheapest(&self, inventory: &Inventory, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
-        let Claimant { rank, request, asks, .. } = *claimant;
-        let freed = FreedFabric { inventory, claimant, free, domain: None };
+    fn cheapest(
+        &self,
+        inventory: &Inventory,
+        claimant: &Claimant<'_>,
+        free: &[Amount],
+        budget: &SharedBudget,
+    ) -> Option<Choice> {
+        let Claimant { rank, request, .. } = *claimant;
+        let freed = FreedFabric { inventory, claimant, free, domain: None, budget };
         let fabric = freed.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(Pos::at(index)));
         let base: Vec<u32> = positions().map(|node| freed.slots(node, &free[node.index()])).collect();
@@ -394,18 +406,14 @@ impl Field {
             );
         }
         searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
-        let (found, exact) = self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))?;
+        let found = self.best(searches)?;
         let search::VictimSet { victims, loss, placement } = found;
         let seats = vec![self.seat(&freed, &victims, placement)?];
-        Some(Choice { victims, loss, seats, exact })
+        Some(Choice { victims, loss, seats, exact: !budget.is_spent() })
     }
 
-    /// The best of several domains, and whether that is certain; those are looked at first that promise most.
-    fn best(
-        &self,
-        searches: Vec<(ComparedLoss, u64, usize, VictimSearch<'_>)>,
-        mut budget: u64,
-    ) -> Option<(search::VictimSet, bool)> {
+    /// The best of several domains; those are looked at first that promise most.
+    fn best(&self, searches: Vec<(ComparedLoss, u64, usize, VictimSearch<'_>)>) -> Option<search::VictimSet> {
         let mut best: Option<(u64, search::VictimSet)> = None;
         for (bound, waste, _, search) in searches {
             let limit = best.as_ref().map(|(wasted, best)| {
@@ -416,11 +424,11 @@ impl Field {
             if limit.is_some_and(|limit| bound >= limit) {
                 continue;
             }
-            if let Some(found) = search.run(limit, &mut budget) {
+            if let Some(found) = search.run(limit) {
                 best = Some((waste, found));
             }
         }
-        best.map(|(_, found)| (found, budget > 0))
+        best.map(|(_, found)| found)
     }
 
     /// The domains that are compared: all that a `must` allows, or, where victims are not chosen domain by domain,
@@ -497,6 +505,15 @@ impl Field {
         }
         displaced
     }
+}
+
+/// How many placements, each with the steps that it may take by itself, a whole search for victims is worth.
+const PLACEMENTS: u64 = 4;
+
+/// The steps of a whole search for victims, all of its placements included.
+pub(super) fn budget(claimants: &[Claimant<'_>]) -> SharedBudget {
+    let steps = claimants.iter().flat_map(|claimant| claimant.asks).map(|ask| ask.budget).max();
+    SharedBudget::new(steps.unwrap_or(0).saturating_mul(PLACEMENTS))
 }
 
 /// The array that a job is a task of.

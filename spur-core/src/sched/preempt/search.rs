@@ -1,7 +1,7 @@
 //! The cheapest victims within one domain: branch and bound over "does this job leave or stay".
 //!
 //! Begins with a set that is good, not best, and then looks for a cheaper one wherever the bound in
-//! [`cost`](super::cost) leaves room for it. Exact unless the budget, a count of steps, is used up.
+//! [`cost`](super::cost) leaves room for it. Exact unless the budget of the whole search for victims is used up.
 
 use crate::id::NodeId;
 use crate::model::config::PreemptCost;
@@ -12,7 +12,7 @@ use super::first_set::{self, RoomTrial};
 use super::freed_fabric::{Clearing, FreedFabric};
 use super::{Victim, plus};
 
-/// Steps that placing the job once counts for.
+/// Steps that placing the job once counts for, besides those of its placement.
 const PLACING: u64 = 16;
 
 /// A set of jobs whose leaving makes room in a domain.
@@ -99,16 +99,15 @@ impl<'a> VictimSearch<'a> {
         least(&self.shares, &self.orders, self.by, missing, is_open)
     }
 
-    /// The cheapest set that costs less than `limit`. `budget` is what is left of it; 0 afterwards means that there
-    /// may be a cheaper one.
-    pub(super) fn run(&self, limit: Option<ComparedLoss>, budget: &mut u64) -> Option<VictimSet> {
+    /// The cheapest set that costs less than `limit`. If the budget is spent afterwards, there may be a cheaper one.
+    pub(super) fn run(&self, limit: Option<ComparedLoss>) -> Option<VictimSet> {
         let order: Vec<usize> = (0..self.local.len()).collect();
-        let (leaving, placed) = first_set::good(&mut InDomain { search: self, budget }, &order)?;
+        let (leaving, placed) = first_set::good(&mut InDomain { search: self }, &order)?;
         let first = self.found(&leaving, placed);
         let bound = self.bound.map(|bound| bound.price(self.by));
         let is_best = bound.is_some_and(|bound| first.loss.price(self.by) <= bound);
         let beaten = limit.is_some_and(|limit| bound.is_none_or(|bound| bound >= limit));
-        let best = if is_best || beaten { first } else { self.better(first, limit, budget) };
+        let best = if is_best || beaten { first } else { self.better(first, limit) };
         limit.is_none_or(|limit| best.loss.price(self.by) < limit).then_some(best)
     }
 
@@ -120,7 +119,8 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// Looks for a cheaper set than the one that is known.
-    fn better(&self, known: VictimSet, limit: Option<ComparedLoss>, budget: &mut u64) -> VictimSet {
+    fn better(&self, known: VictimSet, limit: Option<ComparedLoss>) -> VictimSet {
+        let budget = self.freed.budget;
         let mut best = known;
         let mut target = best.loss.price(self.by);
         target = limit.map_or(target, |limit| limit.min(target));
@@ -133,8 +133,8 @@ impl<'a> VictimSearch<'a> {
         let mut fresh = true;
         loop {
             let step = 1 + (self.local.len() - at) as u64 / 16 + if fresh { PLACING } else { 0 };
-            *budget = budget.saturating_sub(step);
-            if *budget == 0 {
+            budget.take(step);
+            if budget.is_spent() {
                 return best;
             }
             let here = *loss.last().expect("there is one for each decision and one before them");
@@ -186,10 +186,9 @@ impl<'a> VictimSearch<'a> {
     }
 }
 
-/// One domain, and the steps that are left.
+/// One domain in which room is made.
 struct InDomain<'s, 'a> {
     search: &'s VictimSearch<'a>,
-    budget: &'s mut u64,
 }
 
 impl RoomTrial for InDomain<'_, '_> {
@@ -216,8 +215,9 @@ impl RoomTrial for InDomain<'_, '_> {
     }
 
     fn goes_on(&mut self) -> bool {
-        let goes_on = *self.budget > 0;
-        *self.budget = self.budget.saturating_sub(PLACING);
+        let budget = self.search.freed.budget;
+        let goes_on = !budget.is_spent();
+        budget.take(PLACING);
         goes_on
     }
 }

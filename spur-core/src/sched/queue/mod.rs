@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Partition};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
-use crate::model::config::{Order, PartitionConfig, PartitionState, PreemptBy, SchedulerPolicy};
+use crate::model::config::{Backfill, Order, PartitionConfig, PartitionState, PreemptBy, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -77,22 +77,52 @@ pub(super) struct Tasks {
     pub(super) more: Option<usize>,
 }
 
-/// How many tasks of each array with a limit a pass has started.
+/// What a pass knows of arrays that limit how many of their tasks run at a time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Throttle(BTreeMap<JobId, usize>);
+pub(super) struct Throttle {
+    /// How many tasks of each array the pass has started.
+    started: BTreeMap<JobId, usize>,
+    /// The planned ends of each array's tasks that run, start or have a reservation, earliest first; only where everybody
+    /// has a reservation.
+    ends: BTreeMap<JobId, Vec<Time>>,
+}
 
 impl Throttle {
     /// Whether the array of these tasks lets another one start.
     pub(super) fn lets(&self, tasks: &Tasks) -> bool {
-        let started = self.0.get(&tasks.id).copied().unwrap_or(0);
+        let started = self.started.get(&tasks.id).copied().unwrap_or(0);
         tasks.more.is_none_or(|more| started < more)
     }
 
     /// Counts a start.
     pub(super) fn count(&mut self, candidate: &Candidate) {
         if let Some(tasks) = candidate.array.as_ref().filter(|tasks| tasks.more.is_some()) {
-            *self.0.entry(tasks.id).or_default() += 1;
+            *self.started.entry(tasks.id).or_default() += 1;
         }
+    }
+
+    /// Learns when a task of an array with a limit is planned to end.
+    pub(super) fn occupy(&mut self, candidate: &Candidate, end: Time) {
+        if let Some(tasks) = candidate.array.as_ref().filter(|tasks| tasks.more.is_some()) {
+            self.occupy_array(tasks.id, end);
+        }
+    }
+
+    /// Learns when a task of an array is planned to end.
+    pub(super) fn occupy_array(&mut self, array: JobId, end: Time) {
+        let ends = self.ends.entry(array).or_default();
+        ends.insert(ends.partition_point(|other| *other <= end), end);
+    }
+
+    /// From when on the limit of its array lets another task run, if not from now on.
+    pub(super) fn lets_from(&self, candidate: &Candidate, now: Time) -> Option<Time> {
+        let tasks = candidate.array.as_ref().filter(|tasks| tasks.more.is_some())?;
+        let limit = candidate.spec.array.as_ref()?.limit?;
+        let ends = self.ends.get(&tasks.id).map_or(&[][..], Vec::as_slice);
+        let before = ends.len().checked_sub(usize::try_from(limit).unwrap_or(usize::MAX))?;
+        let from = ends.get(before).copied().unwrap_or(now);
+        let from = if self.lets(tasks) { from } else { from.max(now + 1) };
+        (from > now).then_some(from)
     }
 }
 
@@ -314,7 +344,7 @@ impl Measure {
         match policy.order {
             Order::Wfp3 | Order::Unicep => true,
             Order::Multifactor => policy.priority_weight_age > 0 && policy.priority_max_age.0 > 0,
-            Order::Fcfs | Order::Sjf | Order::Saf | Order::F4 => false,
+            Order::Fcfs | Order::Sjf | Order::Saf | Order::F1 | Order::F4 => false,
         }
     }
 
@@ -322,8 +352,10 @@ impl Measure {
     pub(super) fn rank(&mut self, input: PlanInput<'_>, job: &Job) -> Result<Ranked, Obstacle> {
         let PlanInput { cluster, forecast, now, .. } = input;
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
+        // Where everybody has a reservation, the next tasks of an array that may start no more now have theirs.
+        let plans_all = self.inventory.policy.scheduler.backfill == Backfill::Conservative;
         let obstacle = obstacle(cluster, job, pending, now)
-            .or_else(|| (cluster.more_tasks(job) == Some(0)).then(|| throttled(&job.spec)))
+            .or_else(|| (!plans_all && cluster.more_tasks(job) == Some(0)).then(|| throttled(&job.spec)))
             .or_else(|| not_by_account(cluster, &job.spec))
             .or_else(|| self.not_by_qos(&job.spec));
         if let Some(obstacle) = obstacle {

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
+use crate::cluster::dependents::{Dependents, Waiter, same_entry};
 use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order, Policy};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
+use crate::model::waits::Waits;
 use crate::sched::inventory::Inventory;
 use crate::sched::plan::Waiting;
 use crate::sched::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
@@ -46,9 +48,13 @@ pub(crate) struct PendingOrder {
     /// When time alone changes something about a job next, by time and by job.
     times: BTreeSet<(Time, JobId)>,
     next: BTreeMap<JobId, Time>,
-    waits: Waits,
-    /// Jobs that others depend on, or want to be near; and who does.
+    waits: Moments,
+    /// Jobs that others want to be near, or are components with; and who does.
     watched: BTreeSet<(JobId, JobId)>,
+    /// The jobs whose dependency is open, by the jobs that they wait for.
+    dependents: Dependents,
+    /// What each of these waited for when it was last looked at.
+    awaiting: BTreeMap<JobId, (Waiter, Waits)>,
     /// Those of them of whom the watcher was told; it is put down again if it still has a reason to watch.
     told: BTreeSet<(JobId, JobId)>,
     /// Jobs to be looked at again.
@@ -96,14 +102,17 @@ impl PendingOrder {
             by_length: shortest_first.then(Rows::default),
             times: BTreeSet::new(),
             next: BTreeMap::new(),
-            waits: Waits::new(&inventory.policy),
+            waits: Moments::new(&inventory.policy),
             watched: BTreeSet::new(),
+            dependents: Dependents::default(),
+            awaiting: BTreeMap::new(),
             told: BTreeSet::new(),
             changed: BTreeSet::new(),
             keyed: now,
             changes: Changes::default(),
         };
         for job in cluster.jobs().pending() {
+            line.note_dependency(job.id, Some(job));
             line.enter(input, job);
         }
         line.sort();
@@ -139,8 +148,19 @@ impl PendingOrder {
         }
     }
 
-    /// Those who depend on a job or an array, or want to be near it, are looked at again.
+    /// Those who want to be near a job or an array are looked at again, and those whose dependency on it has been settled.
     fn tell_watchers(&mut self, cluster: &Cluster, job: JobId) {
+        for waiter in self.dependents.of(job) {
+            let found = cluster.job(waiter);
+            self.note_dependency(waiter, found.filter(|job| matches!(job.phase, Phase::Pending(_))));
+            if found.is_none_or(|job| job.waits_for.is_none() || job.never) {
+                self.changed.insert(waiter);
+                self.await_next(waiter, found, cluster.at());
+                // Components of a het job are looked at together.
+                let het = found.and_then(|job| job.spec.het.as_deref());
+                self.changed.extend(het.iter().flat_map(|het| het.jobs()));
+            }
+        }
         let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
         let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
         for (job, watcher) in watchers {
@@ -170,6 +190,7 @@ impl PendingOrder {
             let before = self.standing.get(&id).filter(|standing| standing.ranked.is_array()).cloned();
             let was_there = self.leave(id);
             let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
+            self.note_dependency(id, job);
             let row = job.and_then(|job| self.enter(input, job));
             // That tasks of an array have started changes nothing for those that wait on. That their time has come does.
             let is_rest_of = |before: Standing| {
@@ -396,6 +417,22 @@ impl PendingOrder {
         }
     }
 
+    /// Notes what a job waits for; nothing if it is not pending.
+    fn note_dependency(&mut self, id: JobId, job: Option<&Job>) {
+        let waits = job.and_then(|job| job.waits_for.as_deref());
+        let known = self.awaiting.get(&id).map(|(_, waits)| waits);
+        if same_entry(known, waits) {
+            return;
+        }
+        if let Some((waiter, waits)) = self.awaiting.remove(&id) {
+            self.dependents.index_waits(waiter, &waits, false);
+        }
+        if let Some((job, waits)) = job.zip(waits) {
+            self.dependents.index_waits(Waiter::of(job), waits, true);
+            self.awaiting.insert(id, (Waiter::of(job), waits.clone()));
+        }
+    }
+
     /// Takes a job out; says whether it was in the line.
     fn leave(&mut self, id: JobId) -> bool {
         self.await_next(id, None, Time::ZERO);
@@ -425,11 +462,10 @@ impl PendingOrder {
     fn place(&mut self, input: PlanInput<'_>, job: &Job) -> Option<Row> {
         let now = input.now;
         self.await_next(job.id, Some(job), now);
-        let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
         let limits = job.spec.array.as_ref().is_some_and(|array| array.limit.is_some());
         let siblings = limits.then(|| job.array_id());
-        self.watched.extend(awaited.chain(near).chain(siblings).map(|other| (other, job.id)));
+        self.watched.extend(near.into_iter().chain(siblings).map(|other| (other, job.id)));
         if let Some(het) = job.spec.het.as_deref() {
             // Components stand and wait together: as one job in the line, under the number of the first.
             self.watched.extend(het.jobs().filter(|other| *other != job.id).map(|other| (other, job.id)));
@@ -497,14 +533,14 @@ fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
 
 /// How long jobs wait until that alone changes something.
 #[derive(Clone, Debug)]
-pub(crate) struct Waits {
+pub(crate) struct Moments {
     /// Until they come before all others, seconds; 0 for never.
     max_wait: u64,
     /// Until something that a rule by size asks for may fall away.
     rules: Vec<TimeLimit>,
 }
 
-impl Waits {
+impl Moments {
     pub(crate) fn new(policy: &Policy) -> Self {
         Self { max_wait: policy.scheduler.max_wait.0, rules: constraints::rule_limits(policy) }
     }

@@ -92,13 +92,14 @@ fn real(number: u64) -> f64 {
 /// Where a job stands among others under an order: the smaller the earlier; `None` where it is not this that decides.
 ///
 /// With `w` the time waited, `r` the run time it is weighed by, `q` the CPUs and `s` the time of submission: SAF `r q`; WFP3
-/// `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F4 `log₁₀(r) q + 870 log₁₀(s)` (Carastan-Santos and de Camargo, SC'17, for
-/// the last three).
+/// `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F1 `log₁₀(r) q + 870 log₁₀(s)`; F4 `r √q + 5.3·10⁵ log₁₀(s)` (Carastan-Santos
+/// and de Camargo, SC'17, for the last four).
 #[must_use]
 pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
     let wait = real(now.since(facts.submitted));
     let run = real(facts.weighed_time.max(1));
     let cpus = real(facts.cpus.max(1));
+    let submitted = real(facts.submitted.since(Time::ZERO).max(1));
     Some(match order {
         Order::Multifactor | Order::Fcfs => return None,
         Order::Sjf => run,
@@ -106,7 +107,8 @@ pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
         Order::Wfp3 => -(wait / run).powi(3) * cpus,
         // One CPU has the logarithm 0; it counts as barely more than that, so that it comes first.
         Order::Unicep => -wait / (cpus.log2().max(1e-3) * run),
-        Order::F4 => run.log10() * cpus + 870.0 * real(facts.submitted.since(Time::ZERO).max(1)).log10(),
+        Order::F1 => run.log10() * cpus + 870.0 * submitted.log10(),
+        Order::F4 => run * cpus.sqrt() + 5.3e5 * submitted.log10(),
     })
 }
 
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn orders_prefer_what_they_say() {
         let (small, large) = (facts(), Facts { cpus: 64, weighed_time: 1_000, ..facts() });
-        for order in [Order::Sjf, Order::Saf, Order::F4, Order::Unicep] {
+        for order in [Order::Sjf, Order::Saf, Order::F1, Order::F4, Order::Unicep] {
             assert!(rank(order, &small, Time(50)) < rank(order, &large, Time(50)), "{order:?}");
         }
         let waited = Facts { submitted: Time(-500), ..facts() };
@@ -157,5 +159,13 @@ mod tests {
             assert!(rank(order, &waited, Time(50)) < rank(order, &small, Time(50)), "{order:?}");
         }
         assert_eq!(rank(Order::Fcfs, &small, Time(50)), None);
+    }
+
+    #[test]
+    fn the_orders_of_the_paper_are_its_formulas() {
+        // 100 s on 16 CPUs, submitted at 1,000 s.
+        let job = Facts { cpus: 16, submitted: Time(1_000), ..facts() };
+        assert_eq!(rank(Order::F1, &job, Time(2_000)), Some(2.0 * 16.0 + 870.0 * 3.0));
+        assert_eq!(rank(Order::F4, &job, Time(2_000)), Some(100.0 * 4.0 + 5.3e5 * 3.0));
     }
 }

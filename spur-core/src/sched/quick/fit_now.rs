@@ -265,7 +265,10 @@ impl FitNow<'_> {
         let occupied =
             minds.map(|seconds| self.books.occupied(query.realm, &eligible.fabric, (at, seconds), starts));
         let names_rivals = self.finder.findings.names_rivals;
-        let (found, is_sure) = place(self.aspect, occupied.as_ref(), slots, (starts, names_rivals));
+        let books = self.books;
+        let free = |node: NodeId| query.request.need.scarcest(&books.held.rooms, books.held.idle(node));
+        let free: Option<&dyn Fn(NodeId) -> u64> = if at == books.now { Some(&free) } else { None };
+        let (found, is_sure) = place(self.aspect, occupied.as_ref(), (slots, free), (starts, names_rivals));
         self.finder.in_doubt |= !is_sure;
         found
     }

@@ -8,7 +8,7 @@ use crate::model::config::PartitionConfig;
 use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape};
 use crate::model::layout;
 use crate::model::node::{NodeGres, NodeShape, SHARD};
-use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, RoomId, Rooms, capacity};
 use crate::text::gres::GresSpec;
 
 use super::takes_whole_nodes;
@@ -294,6 +294,24 @@ impl Need {
     #[must_use]
     pub fn counts_whole_nodes(&self) -> bool {
         self.counts_nodes() && self.whole
+    }
+
+    /// Whether nodes with equally many slots may have unequally much free: a slot is more than one CPU of a shared node.
+    pub(crate) fn is_coarse(&self) -> bool {
+        let is_one_cpu = self.cpus_of_slot() <= 1 && self.memory_per_node == 0 && self.memory_per_cpu == 0;
+        !self.whole && (self.has_devices() || !is_one_cpu)
+    }
+
+    /// How much there is in a room of the scarcest resource that the job asks for: GPUs of the types that it asks for, or
+    /// CPUs if it asks for no GPU.
+    pub(crate) fn scarcest(&self, rooms: &Rooms, room: RoomId) -> u64 {
+        let (shape, amount) = (rooms.shape(rooms.class_of(room)), rooms.amount(room));
+        let asked = || self.gres_per_node.iter().chain(&self.gres_per_task).filter(|spec| spec.name == "gpu");
+        if asked().next().is_none() {
+            return amount[CPUS];
+        }
+        let gres = shape.gres.iter().zip(&amount[GRES..]);
+        gres.filter(|(gres, _)| asked().any(|spec| matches(gres, spec))).map(|(_, free)| free).sum()
     }
 
     /// What one slot takes of a node of that shape, where a node has as many slots as all of that is free there: a share of

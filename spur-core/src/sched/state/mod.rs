@@ -214,24 +214,30 @@ impl State {
     fn look(&mut self, aspect: Aspect<'_>) -> Option<Hit> {
         let domains = self.findings.domains.of(aspect.eligible, aspect.stage.ask());
         let (wanted, names_rivals) = (aspect.wanted(), self.findings.names_rivals);
-        let found = self.at_once(aspect, |slots| {
+        let found = self.at_once(aspect, |slots, free| {
             let has_enough = |id: &DomainId| wanted.is_met((slots.nodes_of(*id), slots.of(*id)));
             if !domains.ids.is_empty() && !domains.ids.iter().any(has_enough) {
                 return None;
             }
-            place(aspect, None, slots, (true, names_rivals)).0
+            place(aspect, None, (slots, Some(free)), (true, names_rivals)).0
         });
         Some(aspect.hit(&self.realms, self.now, found?))
     }
 
-    /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
-    fn at_once<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> T) -> T {
+    /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment, and how much of the scarcest
+    /// resource of the job nobody holds on a node.
+    fn at_once<T>(
+        &mut self,
+        aspect: Aspect<'_>,
+        look: impl FnOnce(&Slots, &dyn Fn(NodeId) -> u64) -> T,
+    ) -> T {
         let Aspect { query, eligible, .. } = aspect;
         let moment = (query.realm, &self.timelines[query.realm], query.run_time);
-        let need = &query.request.need;
-        let mut seen = Seen { known: self.findings.needs.known(query.need), rooms: &self.rooms, need };
-        seen.known.learn(seen.rooms, need);
-        self.standing.look(eligible, query.need, moment, &mut seen, look)
+        let (need, rooms, idle) = (&query.request.need, &self.rooms, &self.idle);
+        let mut seen = Seen { known: self.findings.needs.known(query.need), rooms, need };
+        seen.known.learn(rooms, need);
+        let free = |node: NodeId| need.scarcest(rooms, idle[node.index()]);
+        self.standing.look(eligible, query.need, moment, &mut seen, |slots| look(slots, &free))
     }
 }
 

@@ -55,7 +55,7 @@ impl Space for State {
 
     fn show_now<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> Option<T>) -> Option<T> {
         if self.is_in_sight(aspect) {
-            return self.at_once(aspect, look);
+            return self.at_once(aspect, |slots, _| look(slots));
         }
         let (hit, _) = self.sweep(aspect, self.now..self.now + 1);
         if hit.is_some() { None } else { look(self.counters.slots()) }

@@ -122,7 +122,7 @@ impl<S: Space> Joint<'_, S> {
                 minds.map(|seconds| space.occupied(query.realm, &eligible.fabric, (at, seconds), starts));
             members.push(Member { eligible, need: &query.request.need, asks: &stage.asks, rooms, occupied });
         }
-        place_together(inventory, space.rooms(), &members, near, budget)
+        place_together(inventory, space.rooms(), &members, near, (budget, None))
     }
 
     /// The moments at which a node has something else than before, or a component asks for something else.

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use fixedbitset::FixedBitSet;
 
+use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::inventory::amounts::{RoomId, Rooms};
 use crate::sched::place::{self, Slots, View};
@@ -73,7 +74,10 @@ impl Trial<'_> {
             let times = (at.time(self.now), run_time);
             occupied(&self.aspect.eligible.fabric, rooms, self.idle, timeline, times, starts)
         });
-        place(self.aspect, occupied.as_ref(), slots, (starts, self.names_rivals)).0
+        let need = &self.aspect.query.request.need;
+        let free = |node: NodeId| need.scarcest(rooms, self.idle[node.index()]);
+        let free: Option<&dyn Fn(NodeId) -> u64> = if at == Second::BEGIN { Some(&free) } else { None };
+        place(self.aspect, occupied.as_ref(), (slots, free), (starts, self.names_rivals)).0
     }
 
     /// Says whether the job can start at a time at which some domain has enough, or whether to go on.
@@ -100,11 +104,12 @@ impl Trial<'_> {
 }
 
 /// The best placement there is, if it starts and rivals are named with those that lost; and whether it is sure that there is
-/// none better, or none.
+/// none better, or none. `free` says how much of the scarcest resource of the job nobody holds on a node; where it is not
+/// known, nodes with equally many slots are alike.
 pub(crate) fn place(
-    Aspect { stage, eligible, .. }: Aspect<'_>,
+    Aspect { query, stage, eligible }: Aspect<'_>,
     occupied: Option<&FixedBitSet>,
-    slots: &Slots,
+    (slots, free): (&Slots, Option<&dyn Fn(NodeId) -> u64>),
     (starts, names_rivals): (bool, bool),
 ) -> (Option<Placed>, bool) {
     let view = View { occupied, ..eligible.view(slots) };
@@ -112,7 +117,10 @@ pub(crate) fn place(
     let found = stage.asks.iter().find_map(|ask| {
         let placed = place::place(&view, ask);
         is_sure &= placed.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
-        let placement = placed.ok()?;
+        let mut placement = placed.ok()?;
+        if let Some(free) = free.filter(|_| query.request.need.is_coarse()) {
+            placement = place::least_left(&view, ask, placement, &|pos| free(eligible.fabric.node(pos)));
+        }
         let names = starts && names_rivals;
         let lost = if names { place::rivals(&view, ask, &placement, RIVALS) } else { Vec::new() };
         Some((placement, lost, starts))

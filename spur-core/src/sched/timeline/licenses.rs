@@ -14,6 +14,7 @@
 //! so never takes from one who starts later, and has to leave it some, what that one has been promised.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -24,6 +25,7 @@ use crate::model::job::JobSpec;
 use crate::text::time::Time;
 
 use super::realm::Realms;
+use super::step_function::StepFunction;
 
 /// What a job wants: names and counts.
 pub(crate) type WantedLicenses = [(Box<str>, u32)];
@@ -96,16 +98,31 @@ type Ahead = (usize, u64, i64);
 /// What is demanded of which license.
 type Demands<'a> = SmallVec<[(&'a str, &'a License, Demand); 2]>;
 
-/// One license: how many there are from which time on, and how many nobody holds at this moment.
-#[derive(Clone, Debug, Default)]
+/// What is free of a license over time.
+#[derive(Clone, Debug)]
+enum FreeOverTime {
+    /// Of one that no reservation has: what everybody may use.
+    Open(StepFunction),
+    /// Of one that reservations have: from which time on; the first step is now.
+    Shared(Vec<(Time, Stock)>),
+}
+
+/// One license: how many are free over time, and how many nobody holds at this moment.
+#[derive(Clone, Debug)]
 struct License {
-    /// What is free from which time on; the first step is now.
-    steps: Vec<(Time, Stock)>,
+    free: FreeOverTime,
     idle: Stock,
     /// The realms of the reservations that have some.
     owners: SmallVec<[usize; 2]>,
     /// What reservations keep that are always ahead.
     ahead: Vec<Ahead>,
+}
+
+/// What a job that runs holds of a license, from now until its end.
+struct Held {
+    realm: usize,
+    count: i64,
+    end: Time,
 }
 
 /// All licenses by name.
@@ -141,19 +158,30 @@ impl Licenses {
         if licenses.is_empty() {
             return licenses;
         }
+        let mut held: BTreeMap<&str, Vec<Held>> = BTreeMap::new();
         for (end, job) in running {
             let Some(job) = cluster.job(job).filter(|job| !wanted(&job.spec).is_empty()) else { continue };
             let within = job.phase.alloc().and_then(|alloc| alloc.reservation.as_deref());
-            licenses.take((realms.within(within), wanted(&job.spec)), now, end, true);
+            let realm = realms.within(within);
+            for (name, count) in wanted(&job.spec) {
+                held.entry(name).or_default().push(Held { realm, count: (*count).into(), end });
+            }
+        }
+        for (name, held) in held {
+            if let Some(license) = licenses.known.get_mut(name) {
+                license.hold(held, now);
+            }
         }
         licenses
     }
 
     /// Licenses over time where no job runs.
     pub(crate) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
-        let license = |count: &u32| {
-            let idle = Stock { open: i64::from(*count), ..Stock::default() };
-            License { steps: vec![(now, idle.clone())], idle, ..License::default() }
+        let license = |count: &u32| License {
+            free: FreeOverTime::Open(StepFunction::new((*count).into())),
+            idle: Stock { open: (*count).into(), ..Stock::default() },
+            owners: SmallVec::new(),
+            ahead: Vec::new(),
         };
         let known = configured.iter().map(|(name, count)| (Arc::clone(name), license(count))).collect();
         let ends = |realm| realms.end(realm).unwrap_or(Time::MAX);
@@ -194,7 +222,10 @@ impl Licenses {
         for (name, count) in wanted {
             let Some(license) = self.known.get_mut(&**name) else { continue };
             let (owner, count) = (license.owner(realm), sign * i64::from(*count));
-            license.during(from, to, |stock| stock.take(owner, count));
+            match &mut license.free {
+                FreeOverTime::Open(free) => free.add(from, to, -count),
+                FreeOverTime::Shared(steps) => during(steps, from, to, |stock| stock.take(owner, count)),
+            }
             if starts {
                 license.idle.take(owner, count);
             }
@@ -216,10 +247,7 @@ impl Licenses {
                 let until = self.over(asked, at + seconds).max(at + 1);
                 for (after, barred) in demand.parts().filter(|(after, _)| at + *after < until) {
                     let from = at + after;
-                    let is_short = |(_, stock): &(Time, Stock)| !stock.covers(demand, barred);
-                    if let Some(short) = license.within(from, until).rposition(is_short) {
-                        let next = license.steps.get(license.first(from) + short + 1);
-                        let end = next.map_or(Time::MAX, |(end, _)| *end);
+                    if let Some(end) = license.end_of_last_short(demand, barred, (from, until)) {
                         // Who has to be over by then has no such part any more.
                         let end = if after > 0 { end.min(self.over(asked, Time::MAX)) } else { end };
                         if end.is_never() {
@@ -254,7 +282,7 @@ impl Licenses {
             let mut parts =
                 demand.parts().filter(|(after, _)| !license.owners.is_empty() && now + *after < until);
             parts.find_map(|(after, barred)| {
-                let mut later = license.within(now + after, until).map(|(_, stock)| stock);
+                let mut later = license.shared(now + after, until).iter().map(|(_, stock)| stock);
                 let lacks = |stock: &&Stock| {
                     !stock.covers(demand, barred) && demand.lacks_only_reserved(stock, barred)
                 };
@@ -266,8 +294,13 @@ impl Licenses {
     /// What is left of a license in a realm throughout a stretch of time; nothing of one that is not known.
     pub(crate) fn least(&self, realm: usize, name: &str, from: Time, to: Time) -> i64 {
         let Some(license) = self.known.get(name) else { return 0 };
-        let left = license.within(from, to).map(|(_, stock)| stock.left(license.owner(realm)));
-        left.min().unwrap_or(0)
+        match &license.free {
+            FreeOverTime::Open(free) => free.least(from, to),
+            FreeOverTime::Shared(_) => {
+                let steps = license.shared(from, to).iter();
+                steps.map(|(_, stock)| stock.left(license.owner(realm))).min().unwrap_or(0)
+            }
+        }
     }
 
     /// What is wanted of each license. `None` if one is not known.
@@ -307,40 +340,79 @@ impl Licenses {
 impl License {
     /// Keeps so many for the jobs of a realm while it is in force.
     fn keep(&mut self, realm: usize, count: i64, windows: &[(Time, Time)], now: Time) {
+        if matches!(self.free, FreeOverTime::Open(_)) {
+            self.free = FreeOverTime::Shared(vec![(now, self.idle.clone())]);
+        }
+        let FreeOverTime::Shared(steps) = &mut self.free else { return };
         self.owners.push(realm);
         self.idle.shares.push(0);
-        self.steps.iter_mut().for_each(|(_, stock)| stock.shares.push(0));
+        steps.iter_mut().for_each(|(_, stock)| stock.shares.push(0));
         let owner = self.owners.len() - 1;
         let reserve = |stock: &mut Stock| {
             stock.shares[owner] += count;
             stock.open -= count;
         };
         for (from, to) in windows {
-            self.during((*from).max(now), *to, reserve);
+            during(steps, (*from).max(now), *to, reserve);
         }
         if windows.iter().any(|(from, to)| *from <= now && now < *to) {
             reserve(&mut self.idle);
         }
     }
 
-    /// Changes what there is during a stretch of time.
-    fn during(&mut self, from: Time, to: Time, change: impl Fn(&mut Stock)) {
-        split(&mut self.steps, from);
-        split(&mut self.steps, to);
-        let steps = self.steps.iter_mut().filter(|(at, _)| from <= *at && *at < to);
-        steps.for_each(|(_, stock)| change(stock));
+    /// Takes what jobs hold from now on, all at once: one after another they would change every step before their end.
+    fn hold(&mut self, mut held: Vec<Held>, now: Time) {
+        let owners = self.owners.clone();
+        let owner = |held: &Held| owners.iter().position(|owner| *owner == held.realm);
+        held.iter().for_each(|held| self.idle.take(owner(held), held.count));
+        let steps = match &mut self.free {
+            FreeOverTime::Open(free) => {
+                return held.iter().for_each(|held| free.add(now, held.end, -held.count));
+            }
+            FreeOverTime::Shared(steps) => steps,
+        };
+        held.retain(|held| held.end > now);
+        held.sort_unstable_by_key(|held| held.end);
+        let mut times: Vec<Time> = steps.iter().map(|(at, _)| *at).collect();
+        times.extend(held.iter().map(|held| held.end).filter(|end| !end.is_never()));
+        times.sort_unstable();
+        times.dedup();
+        // From the last step to the first more and more jobs hold something.
+        let mut all = Vec::with_capacity(times.len());
+        let mut taken = vec![0; owners.len() + 1];
+        for at in times.into_iter().rev() {
+            while let Some(last) = held.pop_if(|last| last.end > at) {
+                taken[owner(&last).map_or(0, |owner| owner + 1)] += last.count;
+            }
+            let mut stock = steps[touched(steps, at, at).start].1.clone();
+            for (owner, count) in taken.iter().enumerate() {
+                stock.take(owner.checked_sub(1), *count);
+            }
+            all.push((at, stock));
+        }
+        all.reverse();
+        *steps = all;
     }
 
-    /// The number of the step at a time.
-    fn first(&self, at: Time) -> usize {
-        self.steps.partition_point(|(time, _)| *time <= at).saturating_sub(1)
+    /// When the last step ends of those that touch a stretch of time and have too little where `barred` are kept besides.
+    fn end_of_last_short(&self, demand: &Demand, barred: i64, (from, until): (Time, Time)) -> Option<Time> {
+        match &self.free {
+            FreeOverTime::Open(free) => free.end_of_last_below(demand.sum() + barred, from, until),
+            FreeOverTime::Shared(steps) => {
+                let touched = touched(steps, from, until);
+                let is_short = |at: &usize| !steps[*at].1.covers(demand, barred);
+                let short = touched.rev().find(is_short)?;
+                Some(steps.get(short + 1).map_or(Time::MAX, |(end, _)| *end))
+            }
+        }
     }
 
-    /// The steps that touch a stretch of time.
-    fn within(&self, from: Time, until: Time) -> std::slice::Iter<'_, (Time, Stock)> {
-        let first = self.first(from);
-        let behind = self.steps.partition_point(|(time, _)| *time < until).max(first);
-        self.steps[first..behind].iter()
+    /// The steps that touch a stretch of time, of a license that reservations have.
+    fn shared(&self, from: Time, until: Time) -> &[(Time, Stock)] {
+        match &self.free {
+            FreeOverTime::Open(_) => &[],
+            FreeOverTime::Shared(steps) => &steps[touched(steps, from, until)],
+        }
     }
 
     /// The owner that the jobs of a realm use the reserved ones of, if it has any.
@@ -356,6 +428,11 @@ impl License {
 }
 
 impl Demand {
+    /// What all hold together.
+    fn sum(&self) -> i64 {
+        self.by.iter().map(|(_, count)| count).sum()
+    }
+
     /// From how many seconds after the start on how many are kept besides: none from the start on, and more from each
     /// reservation on that is always ahead.
     fn parts(&self) -> impl Iterator<Item = (u64, i64)> {
@@ -382,9 +459,23 @@ impl Demand {
     fn lack(&self, name: Box<str>, stock: &Stock, (barred, later): (i64, bool)) -> Lack {
         let share = |owner: Option<usize>| stock.left(owner) - stock.open;
         let left = stock.open - barred + self.by.iter().map(|(owner, _)| share(*owner)).sum::<i64>();
-        let wanted = self.by.iter().map(|(_, count)| count).sum();
+        let wanted = self.sum();
         Lack { name, wanted, left: left.max(0), later, reserved: self.reserved(stock, barred) }
     }
+}
+
+/// Changes what there is during a stretch of time.
+fn during(steps: &mut Vec<(Time, Stock)>, from: Time, to: Time, change: impl Fn(&mut Stock)) {
+    split(steps, from);
+    split(steps, to);
+    let [first, behind] = [from, to].map(|time| steps.partition_point(|(at, _)| *at < time));
+    steps[first..behind.max(first)].iter_mut().for_each(|(_, stock)| change(stock));
+}
+
+/// The numbers of the steps that touch a stretch of time.
+fn touched(steps: &[(Time, Stock)], from: Time, until: Time) -> Range<usize> {
+    let first = steps.partition_point(|(time, _)| *time <= from).saturating_sub(1);
+    first..steps.partition_point(|(time, _)| *time < until).max(first)
 }
 
 /// Makes a step begin at `at`.
@@ -473,6 +564,25 @@ mod tests {
         assert_eq!(licenses.earliest(&[(1, &two), (0, &one)], Time(10), 5), Some(Time(10)));
     }
 
+    /// Jobs that run are taken all at once, and leave what they would leave one after another.
+    #[test]
+    fn what_is_held_is_what_is_taken_one_by_one() {
+        let jobs = [(0, 1, 5), (1, 2, 12), (1, 1, 30), (0, 1, 15), (2, 1, 5), (1, 1, 0)];
+        let reserved = [(10, 20, 2), (3, 25, 1)];
+        let (mut at_once, mut one_by_one) = (licenses(9, &reserved), licenses(9, &reserved));
+        for (realm, count, end) in jobs {
+            one_by_one.take((realm, &want(count)), Time(0), Time(end), true);
+        }
+        let held = jobs.map(|(realm, count, end)| Held { realm, count: count.into(), end: Time(end) });
+        let license = at_once.known.get_mut("a").expect("there is one");
+        license.hold(held.into(), Time(0));
+        assert_eq!(license.idle, one_by_one.known["a"].idle);
+        for (realm, at) in (0..3).flat_map(|realm| (0..EVER.0).map(move |at| (realm, at))) {
+            let left = |licenses: &Licenses| licenses.least(realm, "a", Time(at), Time(at + 1));
+            assert_eq!(left(&at_once), left(&one_by_one), "{realm} at {at}");
+        }
+    }
+
     #[test]
     fn one_that_is_always_ahead_is_kept_from_what_runs_longer() {
         let made = Arc::new(licensed(10, 20, 2).floating(Time(0)));
@@ -514,7 +624,6 @@ mod tests {
                     licenses.give_back((*realm, &want(*count)), from, to);
                 }
             }
-            let license = &licenses.known["a"];
             for at in 0..EVER.0 {
                 let used = |of: usize| -> i64 {
                     let here = jobs.iter().filter(|(realm, from, lasts, _, stays)| {
@@ -531,11 +640,10 @@ mod tests {
                 };
                 let all = 1..=reserved.len();
                 let open = i64::from(total) - used(0) - all.clone().map(|of| used(of).max(kept(of))).sum::<i64>();
-                let (_, stock) = &license.steps[license.first(Time(at))];
-                prop_assert_eq!(stock.left(None), open, "at {}", at);
+                prop_assert_eq!(licenses.least(0, "a", Time(at), Time(at + 1)), open, "at {}", at);
                 for of in all {
                     let left = open + (kept(of) - used(of)).max(0);
-                    prop_assert_eq!(stock.left(license.owner(of)), left, "in {} at {}", of, at);
+                    prop_assert_eq!(licenses.least(of, "a", Time(at), Time(at + 1)), left, "in {} at {}", of, at);
                 }
             }
         }

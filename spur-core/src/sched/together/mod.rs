@@ -26,7 +26,7 @@ use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::gather::HetGather;
 
 use super::inventory::Inventory;
-use super::place::{Ask, Placement, layer_named};
+use super::place::{Ask, Placement, SharedBudget, layer_named};
 use super::request::{Need, Part};
 use search::{JointPlacement, JointSearch};
 
@@ -96,8 +96,8 @@ impl Nearness {
 }
 
 /// Places all members, whose rooms are those of one moment. `near` is about the fabric of all of them; where it says
-/// nothing, each may be on a fabric of its own. `budget` bounds
-/// the search, in positions looked at; what is left of it stays there.
+/// nothing, each may be on a fabric of its own. `budget` bounds the search, in positions looked at; what is left of it stays
+/// there. `shared` is what this search and others may take together.
 ///
 /// # Errors
 /// There is no way now; the flag says whether that is certain.
@@ -106,9 +106,9 @@ pub(super) fn place_together(
     rooms: &mut Rooms,
     members: &[Member<'_>],
     near: &Nearness,
-    budget: &mut u64,
+    (budget, shared): (&mut u64, Option<&SharedBudget>),
 ) -> Result<Vec<Seat>, bool> {
-    let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), *budget);
+    let mut search = JointSearch::new(inventory, rooms, members, near.prefer.clone(), (*budget, shared));
     let is_any = near.must.is_some() || !near.prefer.is_empty();
     let fabric = members.first().filter(|_| is_any).map(|first| &first.eligible.fabric);
     let found = match (near.must, fabric) {
@@ -158,7 +158,8 @@ fn gather(
         .collect();
     let (most, mut sets) = (usize::try_from(base.near[at]).unwrap_or(usize::MAX), 0);
     for size in 1..=most {
-        if size == most && rest.is_empty() {
+        // Nodes that are in no domain of the layer are in no set, and count for it all the same.
+        if size == most && rest.is_empty() || size > units.len() {
             break;
         }
         let mut best: Option<JointPlacement> = None;
@@ -198,10 +199,10 @@ fn next_choice(chosen: &mut [usize], count: usize) -> bool {
     true
 }
 
-/// The positions of each unit of a layer: of its domains, or of one node each.
+/// The positions of each unit of a layer: of its domains, or of one node each, those that are in no domain included.
 fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
     if layer == Layer::NODE {
-        return (0..fabric.wired()).map(|index| index..index + 1).collect();
+        return (0..fabric.len()).map(|index| index..index + 1).collect();
     }
     fabric.domains_covering(layer).into_iter().map(|id| fabric.domain(id).range()).collect()
 }

@@ -12,7 +12,7 @@ use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{RoomId, Rooms};
-use crate::sched::place::{self, Ask, Mode, Placement, Slots, Strategy, View};
+use crate::sched::place::{self, Ask, Mode, Placement, SharedBudget, Slots, Strategy, View};
 use crate::sched::request::Part;
 use crate::sched::request::eligible_nodes::slots_by_position;
 
@@ -21,6 +21,8 @@ use super::{Member, Seat};
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
+/// Positions looked at that take as long as one step of a placement.
+const POSITIONS_FOR_STEP: usize = 8;
 /// Sets of nodes and shares that are tried for one component.
 const MOST_SHARES: usize = 4_096;
 /// Positions with room up to which they are tried.
@@ -94,6 +96,8 @@ pub(super) struct JointSearch<'a, 'r> {
     /// How local the members have to be, if a way is known where they are.
     worst: Option<Vec<Vec<i64>>>,
     pub(super) budget: u64,
+    /// What this search and others may take together.
+    shared: Option<&'a SharedBudget>,
     /// Whether nothing was left out so far.
     pub(super) exact: bool,
 }
@@ -107,8 +111,12 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         rooms: &'r mut Rooms,
         members: &'a [Member<'a>],
         prefer: Vec<Layer>,
-        budget: u64,
+        (budget, shared): (u64, Option<&'a SharedBudget>),
     ) -> Self {
+        let positions_seen: usize = members.iter().map(|member| member.rooms.len()).sum();
+        if let Some(shared) = shared {
+            shared.take((positions_seen / POSITIONS_FOR_STEP) as u64);
+        }
         let mut search = Self {
             inventory,
             rooms,
@@ -120,6 +128,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             placed: Vec::new(),
             worst: None,
             budget,
+            shared,
             exact: true,
         };
         for (index, Member { eligible, need, .. }) in members.iter().enumerate() {
@@ -388,6 +397,18 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         in_order(options)
     }
 
+    fn take(&mut self, steps: u64) {
+        self.budget -= steps;
+        if let Some(shared) = self.shared {
+            shared.take(steps / POSITIONS_FOR_STEP as u64 + 1);
+        }
+    }
+
+    /// Whether nothing is left of what this search and others may take together.
+    fn is_spent(&self) -> bool {
+        self.shared.is_some_and(SharedBudget::is_spent)
+    }
+
     /// A member with some shares, of which it is not known whether they are allowed.
     fn offer(
         &mut self,
@@ -396,11 +417,11 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         shares: Vec<(Pos, u32)>,
         slots: &Slots,
     ) -> Option<PlacedComponent> {
-        if self.budget == 0 {
+        if self.is_spent() || self.budget == 0 {
             self.exact = false;
             return None;
         }
-        self.budget -= 1;
+        self.take(1);
         let eligible = self.members[member].eligible;
         let fabric = &eligible.fabric;
         let parts = self.parts(member, &shares)?;
@@ -452,11 +473,11 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         let members = self.members;
         let Member { eligible, asks, occupied, .. } = &members[member];
         let cost = cost(&members[member], &bounds);
-        if self.budget < cost {
+        if self.is_spent() || self.budget < cost {
             self.exact = false;
             return None;
         }
-        self.budget -= cost;
+        self.take(cost);
         let fabric = &eligible.fabric;
         let slots = self.slots(member, bounds);
         let occupied = occupied.as_ref().map(|occupied| {
@@ -467,7 +488,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
                 .for_each(|pos| occupied.insert(pos.index()));
             occupied
         });
-        let view = View { occupied: occupied.as_ref(), ..eligible.view(&slots) };
+        let view = View { occupied: occupied.as_ref(), budget: self.shared, ..eligible.view(&slots) };
         let mut missed = true;
         let (ask, placement) = asks
             .iter()

@@ -32,6 +32,7 @@ impl<W: Watch> World<W> {
             }
             // One that had ended is not over any more.
             Event::JobRequeued { job, .. } if !self.returning.remove(job) => {
+                self.over.forget(*job);
                 self.ended = self.ended.saturating_sub(self.count_of(*job));
             }
             Event::JobNodeLost { job, node, .. } => self.nodes_changed(*job, &[*node], &[]),
@@ -51,6 +52,7 @@ impl<W: Watch> World<W> {
                 self.tell(*job, || What::Preempt { job: name, by, mode });
             }
             Event::JobEnded { job, outcome } => {
+                self.over.note(&self.cluster, *job, outcome.state);
                 self.ended += self.count_of(*job);
                 let ran = self.cluster.job(*job).is_some_and(|job| job.phase.started().is_some());
                 if !ran {

@@ -67,13 +67,15 @@ impl<W: Watch> World<W> {
             name,
             registration,
             held: Vec::new(),
+            reports: Vec::new(),
             seen: Seen::default(),
             connection: 0,
         });
         debug_assert!(answer.is_ok(), "a configured node may register");
     }
 
-    pub(super) fn command(&mut self, caller: Caller, command: Command) -> Result<Reply, Reject> {
+    pub(super) fn command(&mut self, caller: Caller, mut command: Command) -> Result<Reply, Reject> {
+        self.over.look_up(&self.cluster, &mut command);
         self.input(Input::Command { caller, request: None, command })
     }
 

@@ -84,6 +84,7 @@ impl<W: Watch> World<W> {
     /// When and where a job would start if it were submitted now, not held, and every job that waits had a reservation.
     pub fn foresee(&self, owner: Arc<Owner>, mut submission: Submission) -> Foresight {
         let begin = submission.released();
+        self.over.look_up_all(&self.cluster, &mut submission);
         let mut trial = self.cluster.clone();
         let job = trial.next_job();
         let caller = Caller::new(owner, Arc::default(), false);
@@ -94,7 +95,8 @@ impl<W: Watch> World<W> {
             Ok(_) => Vec::new(),
             Err(reject) => return Foresight::refused(&reject),
         };
-        let plan = sched::foretell_from(&trial, self.now, &self.truth, job, begin);
+        let remembered = self.planner.remembered(&self.cluster);
+        let plan = sched::foretell_from(&trial, self.now, &self.truth, job, begin, Some(&remembered));
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 

@@ -145,8 +145,8 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
     if method == AuthMethod::None && !agent.listen_addr.is_loopback() {
         section.refuse("listen_addr", loopback_only("daemon of a node", &agent.listen_addr));
     }
-    agent.prolog = path(&mut section, "prolog");
-    agent.epilog = path(&mut section, "epilog");
+    agent.prolog = paths(&mut section, "prolog");
+    agent.epilog = paths(&mut section, "epilog");
     agent.health_check_program = path(&mut section, "health_check_program");
     set!(agent.health_check_interval => section.duration("health_check_interval", 1..=86_400));
     if agent.health_check_program.is_none() && section.has("health_check_interval") {
@@ -303,6 +303,19 @@ pub(super) fn log(mut section: Section<'_>) -> LogLocal {
     log.file = section.name("file").map(str::to_owned);
     section.finish();
     log
+}
+
+/// One path, or a list of them.
+fn paths(section: &mut Section<'_>, key: &'static str) -> Vec<PathBuf> {
+    if section.is_string(key) {
+        return path(section, key).into_iter().collect();
+    }
+    let words = section.strings(key);
+    let (empty, named): (Vec<_>, Vec<_>) = words.into_iter().partition(|(_, word)| word.is_empty());
+    for (line, _) in empty {
+        section.refuse_at(line, key, "a path must not be empty");
+    }
+    named.into_iter().map(|(_, word)| word.into()).collect()
 }
 
 fn path(section: &mut Section<'_>, key: &'static str) -> Option<PathBuf> {

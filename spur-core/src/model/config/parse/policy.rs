@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    AccountingEnforce, Backfill, Correct, EnforcePartLimits, JobPolicy, Order, Policy, PowerPolicy, Predict,
-    PreemptBy, PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy, SchedulerPolicy,
+    AccountingEnforce, Backfill, Correct, EnforcePartLimits, JobPolicy, MpiDefault, Order, Policy,
+    PowerPolicy, Predict, PreemptBy, PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy,
+    SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
@@ -53,6 +54,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
             ("ANY", EnforcePartLimits::Any),
             ("ALL", EnforcePartLimits::All),
         ]),
+        jobs.mpi_default => section.choice("mpi_default", &MpiDefault::ALL),
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
     );
     jobs.private_data = private_data(section);
@@ -147,6 +149,7 @@ pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> Schedu
             ("saf", Order::Saf),
             ("wfp3", Order::Wfp3),
             ("unicep", Order::Unicep),
+            ("f1", Order::F1),
             ("f4", Order::F4),
         ]),
         policy.predict => section.choice("predict", &[

@@ -7,6 +7,7 @@ use crate::model::fabric::Layer;
 
 use super::answer::{Missed, Placement};
 use super::ask::{Ask, Strategy, lower};
+use super::budget::SharedBudget;
 use super::problem::{Cost, Meter, NARROW, Narrow, Problem, Ranked};
 use super::slots::View;
 use super::special::Equal;
@@ -17,6 +18,9 @@ use super::{flat, pareto, special};
 /// # Errors
 /// [`Missed`] where none is allowed now, or none was found.
 pub fn place(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+    if view.budget.is_some_and(SharedBudget::is_spent) {
+        return Err(Missed::UNKNOWN);
+    }
     if let (true, Some((_, most))) = (ask.is_limited, ask.nodes) {
         let unlimited = place(view, &Ask { nodes: None, is_limited: false, ..ask.clone() });
         let keeps = |placement: &Placement| placement.shares.len() <= most as usize;
@@ -41,7 +45,7 @@ fn search(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
 
 /// Places a job on the largest number of nodes for which that is found.
 fn place_sizes(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
-    let meter = Meter::new(ask.budget);
+    let meter = Meter::of(view, ask);
     let (mut exact, mut sizes, mut step) = (true, sizes(view, ask), 0);
     let mut without_steps = 0;
     while let Some(nodes) = sizes.nth(step) {

@@ -12,6 +12,7 @@ use super::outline::are_side_by_side;
 use super::{is_exact, search};
 use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::{Ask, Mode, Strategy, lower};
+use crate::sched::place::budget::SharedBudget;
 use crate::sched::place::problem::{Meter, Problem, Rank};
 use crate::sched::place::slots::View;
 
@@ -84,6 +85,9 @@ pub(super) fn better(
     }
     let mut best = found.ok().and_then(judged);
     for (easier, is_looser) in easier(ask, &constraints) {
+        if view.budget.is_some_and(SharedBudget::is_spent) {
+            break;
+        }
         let answer = search(view, &easier);
         if is_looser && answer.is_err() && is_exact(&answer) {
             return Err(Missed::NONE);
@@ -141,6 +145,6 @@ fn standing(view: &View<'_>, ask: &Ask, placement: &Placement) -> Option<(Revers
         return None;
     }
     let counted = ask.nodes.map(|_| nodes);
-    let problem = Problem::framed(view, ask, counted, &Meter::new(ask.budget))?;
+    let problem = Problem::framed(view, ask, counted, &Meter::of(view, ask))?;
     Some((Reverse(counted), problem.judge(&placement.shares)?))
 }

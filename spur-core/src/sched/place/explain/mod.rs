@@ -69,7 +69,7 @@ pub(super) fn misfit(view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
 fn least<'a>(view: &'a View<'a>, ask: &'a Ask) -> (Option<Layer>, Option<Problem<'a>>) {
     let nodes = ask.nodes.map(|(least, _)| least);
     let frame = Frame::of(view, ask, nodes);
-    (frame.within, Problem::new(view, ask, nodes, frame, &Meter::new(ask.budget)))
+    (frame.within, Problem::new(view, ask, nodes, frame, &Meter::of(view, ask)))
 }
 
 /// The domains of which one has to hold a job.

@@ -320,6 +320,7 @@ impl Case {
             occupied: Some(&self.occupied),
             weights: self.weights.as_ref(),
             performance: self.performance.as_deref(),
+            budget: None,
         }
     }
 

@@ -347,7 +347,7 @@ fn the_largest_will_do() {
         let ask = &case.ask;
         let nodes = ask.nodes.map(|(nodes, _)| nodes);
         let view = case.view();
-        let problem = Problem::framed(&view, ask, nodes, &Meter::new(1));
+        let problem = Problem::framed(&view, ask, nodes, &Meter::alone(1));
         let found = problem.as_ref().and_then(largest_first);
         let is_any = place(&view, ask).is_ok();
         let is_judged = problem.zip(found.as_ref()).is_none_or(|(problem, placement)| {

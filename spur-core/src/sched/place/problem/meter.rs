@@ -3,6 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::sched::place::ask::Ask;
+use crate::sched::place::budget::SharedBudget;
+use crate::sched::place::slots::View;
+
 /// Steps that are left to everything that works on one question. A step is a way to use a part of the fabric that is made
 /// or looked at, or work that takes about as long: a hundred nanoseconds or two.
 #[derive(Debug, Clone)]
@@ -10,17 +14,29 @@ pub(crate) struct Meter {
     left: Rc<Cell<u64>>,
     /// What there was, and is again where something is begun anew.
     all: u64,
+    /// What this question and others may take together.
+    shared: Option<SharedBudget>,
 }
 
 impl Meter {
+    /// A meter for one question: the steps of its ask, within what the view shares with other questions.
+    pub(crate) fn of(view: &View<'_>, ask: &Ask) -> Self {
+        Self::new(ask.budget, view.budget.cloned())
+    }
+
+    fn new(steps: u64, shared: Option<SharedBudget>) -> Self {
+        Self { left: Rc::new(Cell::new(steps)), all: steps, shared }
+    }
+
     /// A meter for so many steps.
-    pub(crate) fn new(steps: u64) -> Self {
-        Self { left: Rc::new(Cell::new(steps)), all: steps }
+    #[cfg(test)]
+    pub(crate) fn alone(steps: u64) -> Self {
+        Self::new(steps, None)
     }
 
     /// The same number of steps once more, counted apart.
     pub(crate) fn anew(&self) -> Self {
-        Self::new(self.all)
+        Self::new(self.all, self.shared.clone())
     }
 
     /// Has something worked on with as many steps as there were at first, and takes what it used.
@@ -33,9 +49,21 @@ impl Meter {
 
     /// Takes steps; whether there were as many. Where there were not, none are left.
     pub(crate) fn take(&self, steps: usize) -> bool {
+        self.charge(steps);
         let left = self.left.get().checked_sub(steps as u64);
         self.left.set(left.unwrap_or(0));
-        left.is_some_and(|left| left > 0)
+        left.is_some_and(|left| left > 0) && !self.has_none_to_share()
+    }
+
+    /// Takes steps of the shared budget alone, for work that every question does before its search begins.
+    pub(crate) fn charge(&self, steps: usize) {
+        if let Some(shared) = &self.shared {
+            shared.take(steps as u64);
+        }
+    }
+
+    fn has_none_to_share(&self) -> bool {
+        self.shared.as_ref().is_some_and(SharedBudget::is_spent)
     }
 
     /// Takes all that is left.
@@ -45,6 +73,6 @@ impl Meter {
 
     /// Whether no steps are left: what is worked on has to be dropped.
     pub(crate) fn is_spent(&self) -> bool {
-        self.left.get() == 0
+        self.left.get() == 0 || self.has_none_to_share()
     }
 }

@@ -135,6 +135,9 @@ pub(super) struct Problem<'a> {
     pub(super) meter: Meter,
 }
 
+/// Steps that count for making a problem, besides those for its domains and positions.
+const SETUP: usize = 64;
+
 impl<'a> Problem<'a> {
     /// The question for `nodes` nodes (None: as many as the tasks need), or None where the numbers alone say no.
     pub(super) fn new(
@@ -145,6 +148,7 @@ impl<'a> Problem<'a> {
         meter: &Meter,
     ) -> Option<Self> {
         let fabric = view.fabric;
+        meter.charge(SETUP + fabric.domains().size_hint().0 / 8 + fabric.len() / 64);
         let by_nodes = ask.tasks.is_none() || ask.tasks == nodes;
         let amount = ask.tasks.or(nodes)?;
         let layers = fabric.top().index() + 1;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{Domain, DomainId, Fabric, Pos};
+use crate::sched::place::budget::SharedBudget;
 
 pub use weights::Weights;
 
@@ -436,13 +437,15 @@ pub struct View<'a> {
     pub weights: Option<&'a Weights>,
     /// How well jobs ended at each position, in millionths; None: equally well everywhere.
     pub performance: Option<&'a [u32]>,
+    /// Steps that this question shares with others. None: it may take all that its ask allows.
+    pub budget: Option<&'a SharedBudget>,
 }
 
 impl<'a> View<'a> {
     /// A view of slots alone.
     #[must_use]
     pub fn new(fabric: &'a Fabric, slots: &'a Slots, idle: &'a Slots) -> Self {
-        Self { fabric, slots, idle, occupied: None, weights: None, performance: None }
+        Self { fabric, slots, idle, occupied: None, weights: None, performance: None, budget: None }
     }
 }
 

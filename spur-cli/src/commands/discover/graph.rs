@@ -1,0 +1,71 @@
+//! What topograph's engine `graph` says of each node: the switches above it and its NVLink domain, as JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::hosts::Wanted;
+use super::nvlink::Cliques;
+use crate::commands::import::rails::{Cabling, Port};
+
+/// The label of a node's NVLink domain.
+const DOMAIN: &str = "accelerator.topograph.run/domain";
+/// The attribute of the same.
+const ATTRIBUTE: &str = "nvlink";
+
+#[derive(Deserialize)]
+struct Graph {
+    instances: Vec<Instance>,
+}
+
+#[derive(Deserialize)]
+struct Instance {
+    id: String,
+    /// From the leaf upwards.
+    #[serde(default)]
+    network_layers: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    attributes: BTreeMap<String, serde_json::Value>,
+}
+
+/// The cabling and the cliques of a graph, with a sentence on each node that is left out.
+///
+/// # Errors
+/// What is wrong with it as JSON.
+pub(super) fn read(text: &str, wanted: &Wanted<'_>) -> Result<(Cabling, Cliques, Vec<String>), String> {
+    let graph: Graph = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let (mut cabling, mut cliques, mut said) = (Cabling::default(), Cliques::default(), Vec::new());
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    let mut links = BTreeSet::new();
+    for instance in graph.instances {
+        if let Some(why) = wanted.refusal(&instance.id) {
+            said.push(format!("{} {why}", instance.id));
+            continue;
+        }
+        let mut switch = |name: String| {
+            let switches = &mut cabling.switches;
+            *numbers.entry(name).or_insert_with_key(|name| {
+                switches.push(name.clone());
+                switches.len() - 1
+            })
+        };
+        let above: Vec<usize> =
+            instance.network_layers.into_iter().filter(|name| !name.is_empty()).map(&mut switch).collect();
+        links.extend(above.windows(2).map(|pair| (pair[0], pair[1])));
+        match above.first() {
+            Some(&switch) => {
+                cabling.ports.push(Port { host: instance.id.clone(), switch, label: String::new() });
+            }
+            None => said.push(format!("{} has no switch above it", instance.id)),
+        }
+        let domain = instance.labels.get(DOMAIN).map(String::as_str);
+        let domain = domain.or_else(|| instance.attributes.get(ATTRIBUTE).and_then(|value| value.as_str()));
+        if let Some(domain) = domain.filter(|domain| !domain.is_empty()) {
+            cliques.add(&instance.id, domain);
+        }
+    }
+    cabling.links.extend(links);
+    Ok((cabling, cliques, said))
+}

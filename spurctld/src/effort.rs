@@ -1,0 +1,61 @@
+//! The largest pieces of work that others had to wait for: of the owner, and of lists. For `sdiag --json`, and for tests of
+//! the promise that no request costs other users more than its share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use spur_proto::v1;
+
+/// The figures. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Effort {
+    /// Of the owner, one request each.
+    pub(crate) owner: Largest,
+    /// Of lists, one page each.
+    pub(crate) lists: Largest,
+}
+
+/// The largest piece of one kind. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Largest(Arc<Stretch>);
+
+#[derive(Debug, Default)]
+struct Stretch {
+    items: AtomicU64,
+    microseconds: AtomicU64,
+}
+
+/// A piece of work that one thread has begun.
+pub(crate) struct Piece(Duration);
+
+impl Largest {
+    /// Begins a piece, which ends on the same thread.
+    pub(crate) fn begin() -> Piece {
+        Piece(processor_time())
+    }
+
+    /// Ends a piece, with the items that were looked at or written.
+    pub(crate) fn end(&self, piece: &Piece, items: u64) {
+        let took = processor_time().saturating_sub(piece.0);
+        self.0.items.fetch_max(items, Ordering::Relaxed);
+        self.0.microseconds.fetch_max(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The largest piece so far; with `reset` the figures begin anew.
+    pub(crate) fn figures(&self, reset: bool) -> v1::Stretch {
+        let read = |figure: &AtomicU64| match reset {
+            true => figure.swap(0, Ordering::Relaxed),
+            false => figure.load(Ordering::Relaxed),
+        };
+        v1::Stretch { items: read(&self.0.items), microseconds: read(&self.0.microseconds) }
+    }
+}
+
+/// What this thread has had of the processors.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,612 @@
+//! spurd's side of a step: start its spurstepd, follow it, find it again.
+//!
+//! A [`Step`] is a handle on a live spurstepd, whether this spurd started it or found it. What the step does comes as
+//! [`StepEvent`]s, in order, the last of which is final: `Refused`, `Ended` or `Lost`. Nothing here decides
+//! anything; that is for the pure half of spurd and for the controller.
+
+mod fork_server;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spur_core::model::usage::Usage;
+use step_wire::CONTROL_SOCKET;
+use step_wire::attempt::StepAttempt;
+use step_wire::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
+use step_wire::order::{Launch, ReadOrder, StepOrder};
+use step_wire::process::{Process, processes};
+use step_wire::record::{ExitRecord, LaunchStage, TaskExit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+
+use self::fork_server::ForkServer;
+use crate::node::groups::Groups;
+use crate::spool::Spool;
+
+/// The variable that marks every process of an attempt; its value is the attempt's directory.
+pub const ATTEMPT_VARIABLE: &str = "SPURD_ATTEMPT";
+
+/// How many events may wait for spurd to look at them; spurstepd waits when they are full.
+const EVENTS: usize = 64;
+/// How many requests may wait for spurstepd to take them.
+const REQUESTS: usize = 64;
+
+/// What happens in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEvent {
+    /// spurstepd did not take up the order; no user code ran.
+    Refused {
+        /// Why.
+        message: String,
+        /// Whether the node is at fault, not the job.
+        node_fault: bool,
+    },
+    /// Every task runs its program.
+    Started {
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+        /// Process ids in the order of local ids.
+        pids: Vec<u32>,
+    },
+    /// A task has ended.
+    TaskEnded(TaskExit),
+    /// The state of a step that an earlier spurd started.
+    Found {
+        /// Its order.
+        order: Box<StepOrder>,
+        /// When every task ran its program.
+        started_ms: Option<u64>,
+        /// The tasks that have ended.
+        ended: Vec<TaskExit>,
+    },
+    /// It has been stopped.
+    Stopped,
+    /// It wants a way to the step's first node ([`Step::uplink`]).
+    UplinkWanted {
+        /// That node.
+        node: String,
+        /// `host:port` of that node's service.
+        address: String,
+    },
+    /// All of it has ended.
+    Ended(ExitRecord),
+    /// spurstepd is gone and left no record; what was left of the step was killed.
+    Lost,
+}
+
+/// Why a step could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The program spurstepd could not be started.
+    #[error("cannot start {}", path.display())]
+    Spawn {
+        /// The program.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No socket for the order.
+    #[error("no control socket for the step")]
+    Socket(#[from] io::Error),
+}
+
+/// A live step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    attempt: StepAttempt,
+    directory: PathBuf,
+    requests: mpsc::Sender<Request>,
+}
+
+/// What a step uses on this node at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// What its tasks here have used until now.
+    pub usage: Usage,
+    /// Process ids.
+    pub pids: Vec<u32>,
+    /// Those of the tasks, in the order of local ids, behind the ranks of these.
+    pub tasks: Vec<(u32, u32)>,
+}
+
+/// The step is over: nobody is left to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step {0} has ended")]
+pub struct StepGone(pub StepAttempt);
+
+impl Step {
+    /// Which attempt this is.
+    pub fn attempt(&self) -> StepAttempt {
+        self.attempt
+    }
+
+    /// Asks something of the step.
+    ///
+    /// # Errors
+    /// [`StepGone`] if its spurstepd is gone; the last event says or has said how it ended.
+    pub async fn request(&self, request: Request) -> Result<(), StepGone> {
+        self.requests.send(request).await.map_err(|_| StepGone(self.attempt))
+    }
+
+    /// Takes over the step's streams and hears of its events: first its state, [`Event::Status`].
+    ///
+    /// # Errors
+    /// The system's error, [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if the step is gone.
+    pub async fn attach(&self) -> io::Result<(StreamReader, StreamWriter)> {
+        let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Subscribe)).await?;
+        writing.send(&Frame::Request(Request::Attach)).await?;
+        Ok((StreamReader { reading, writing: None }, StreamWriter { writing }))
+    }
+
+    /// Looks on: hears of the step's events, first of its state, and gets a copy of what its tasks write from now on.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn watch(&self) -> io::Result<StreamReader> {
+        let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Watch)).await?;
+        writing.send(&Frame::Request(Request::Subscribe)).await?;
+        Ok(StreamReader { reading, writing: Some(writing) })
+    }
+
+    /// What its tasks here have used until now, and its processes.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn usage(&self) -> io::Result<Used> {
+        let (mut reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Usage)).await?;
+        loop {
+            match reading.receive().await? {
+                Some(Frame::Event(Event::Used { usage, pids, tasks })) => {
+                    return Ok(Used { usage: *usage, pids, tasks });
+                }
+                Some(_) => {}
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
+    /// Ties this part of the step, the first, to the one on another node.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn peer(&self, node: String) -> io::Result<(PeerReader, PeerWriter)> {
+        self.tied(Request::Peer { node }).await
+    }
+
+    /// Ties this part of the step to the first one.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn uplink(&self) -> io::Result<(PeerReader, PeerWriter)> {
+        self.tied(Request::Uplink).await
+    }
+
+    async fn tied(&self, request: Request) -> io::Result<(PeerReader, PeerWriter)> {
+        let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(request)).await?;
+        Ok((PeerReader { reading }, PeerWriter { writing }))
+    }
+}
+
+/// Messages of this part of a step to the one on another node.
+#[derive(Debug)]
+pub struct PeerReader {
+    reading: Reading,
+}
+
+impl PeerReader {
+    /// The next message; `None` when spurstepd is gone or has closed the connection. Loses nothing if it is cancelled.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            match self.reading.receive().await? {
+                Some(Frame::Peer(message)) => return Ok(Some(message)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Messages to this part of a step from the one on another node.
+#[derive(Debug)]
+pub struct PeerWriter {
+    writing: Writing,
+}
+
+impl PeerWriter {
+    /// Passes a message on.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn send(&mut self, message: Vec<u8>) -> io::Result<()> {
+        self.writing.send(&Frame::Peer(message)).await
+    }
+}
+
+/// Starts spurstepds.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    fork_server: Arc<ForkServer>,
+    spool: Arc<Spool>,
+    groups: Option<Groups>,
+}
+
+impl Launcher {
+    /// A launcher that runs the program `shim`, keeps its attempts in `spool` and holds steps together by `groups`.
+    pub fn new(shim: PathBuf, spool: Arc<Spool>, groups: Option<Groups>) -> Launcher {
+        Launcher { fork_server: Arc::new(ForkServer::new(shim)), spool, groups }
+    }
+
+    /// Starts a spurstepd for an attempt that is marked as spawning, and hands it the order.
+    ///
+    /// # Errors
+    /// [`LaunchError`] if no process could be started; no user code ran or will run.
+    pub async fn launch(&self, mut launch: Launch) -> Result<(Step, mpsc::Receiver<StepEvent>), LaunchError> {
+        let attempt = launch.order.attempt;
+        let directory = self.spool.directory(attempt);
+        mark_environment(&mut launch.environment, &directory);
+        launch.order.directory.clone_from(&directory);
+        // Whoever connects from here on is served by the new spurstepd, first of all this order.
+        let listener = self.spool.noted(listen(&directory))?;
+        let opened = self.spool.noted(File::open(&directory))?;
+        let ours = connect(&directory).await?;
+        let fork_server = Arc::clone(&self.fork_server);
+        // To wait for a fork is not a thing for a thread that serves others.
+        let forked = tokio::task::spawn_blocking(move || fork_server.fork(&listener, &opened));
+        let forked = forked.await.map_err(io::Error::other)?;
+        let path = self.fork_server.program().to_owned();
+        forked.map_err(|source| LaunchError::Spawn { path, source })?;
+        Ok(self.follow(attempt, ours, Frame::Launch(Box::new(launch))))
+    }
+
+    /// Has a process read a file as a user. Returns the end of the socket on which the process answers
+    /// ([`ReadOrder::OPENED`], [`ReadOrder::REFUSED`]).
+    ///
+    /// # Errors
+    /// The system's error if no process could be made.
+    pub async fn read(&self, order: &ReadOrder) -> io::Result<UnixStream> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let fork_server = Arc::clone(&self.fork_server);
+        tokio::task::spawn_blocking(move || fork_server.fork_reader(&theirs))
+            .await
+            .map_err(io::Error::other)??;
+        let mut socket = UnixStream::from_std(ours)?;
+        socket.write_all(format!("{}\n", serde_json::to_string(order)?).as_bytes()).await?;
+        Ok(socket)
+    }
+
+    /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the
+    /// events say so.
+    pub async fn resume(&self, attempt: StepAttempt) -> (Step, mpsc::Receiver<StepEvent>) {
+        match connect(&self.spool.directory(attempt)).await {
+            Ok(stream) => self.follow(attempt, stream, Frame::Request(Request::Subscribe)),
+            Err(error) => {
+                tracing::info!(%attempt, %error, "no control socket: the step is ending");
+                let (events, received) = mpsc::channel(EVENTS);
+                let (requests, _) = mpsc::channel(1);
+                let follower = self.follower(attempt, events);
+                tokio::spawn(follower.conclude());
+                (Step { attempt, directory: self.spool.directory(attempt), requests }, received)
+            }
+        }
+    }
+
+    /// Kills what is left of attempts that were found lost, and waits until it is gone.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub async fn bury(&self, lost: Vec<StepAttempt>) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let (spool, groups) = (Arc::clone(&self.spool), self.groups.clone());
+        let buried = tokio::task::spawn_blocking(move || bury(&lost, &spool, groups.as_ref()));
+        buried.await.map_err(io::Error::other).flatten()
+    }
+
+    fn follower(&self, attempt: StepAttempt, events: mpsc::Sender<StepEvent>) -> Follower {
+        Follower { attempt, spool: Arc::clone(&self.spool), groups: self.groups.clone(), events }
+    }
+
+    /// The way to a step that has ended: what it wrote may still be read.
+    pub fn ended(&self, attempt: StepAttempt) -> Step {
+        let (requests, _) = mpsc::channel(1);
+        Step { attempt, directory: self.spool.directory(attempt), requests }
+    }
+
+    fn follow(
+        &self,
+        attempt: StepAttempt,
+        stream: UnixStream,
+        first: Frame,
+    ) -> (Step, mpsc::Receiver<StepEvent>) {
+        let (events, received) = mpsc::channel(EVENTS);
+        let (requests, asked) = mpsc::channel(REQUESTS);
+        let directory = self.spool.directory(attempt);
+        let follower = self.follower(attempt, events);
+        tokio::spawn(follower.run(stream, first, asked));
+        (Step { attempt, directory, requests }, received)
+    }
+}
+
+/// Gives every process of the attempt the variable by which it is recognised.
+fn mark_environment(environment: &mut Vec<u8>, directory: &Path) {
+    environment.extend_from_slice(format!("{ATTEMPT_VARIABLE}={}\0", directory.display()).as_bytes());
+}
+
+/// Makes the control socket of an attempt.
+fn listen(directory: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    match std::fs::remove_file(directory.join(CONTROL_SOCKET)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (_directory, path) = short_path(directory)?;
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(directory.join(CONTROL_SOCKET), std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Connects to the control socket of an attempt.
+async fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let (_directory, path) = short_path(directory)?;
+    UnixStream::connect(path).await
+}
+
+/// A path to the control socket that is short enough for one, good while the descriptor is open.
+fn short_path(directory: &Path) -> io::Result<(OwnedFd, String)> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, rustix::fs::Mode::empty())?;
+    let path = format!("/proc/self/fd/{}/{CONTROL_SOCKET}", directory.as_raw_fd());
+    Ok((directory, path))
+}
+
+/// Follows one step from its order, or from where it is found, to its last event.
+struct Follower {
+    attempt: StepAttempt,
+    spool: Arc<Spool>,
+    groups: Option<Groups>,
+    events: mpsc::Sender<StepEvent>,
+}
+
+impl Follower {
+    async fn run(self, stream: UnixStream, first: Frame, asked: mpsc::Receiver<Request>) {
+        let (mut reading, writing) = wire(stream);
+        let writer = tokio::spawn(forward(writing, first, asked));
+        let last = self.read(&mut reading).await;
+        writer.abort();
+        match &last {
+            Some(StepEvent::Refused { message, node_fault: true }) => self.spool.note(message),
+            Some(StepEvent::Ended(ExitRecord { failure: Some(failure), .. }))
+                if failure.stage == LaunchStage::Spool =>
+            {
+                self.spool.note(&failure.message);
+            }
+            Some(_) | None => {}
+        }
+        match last {
+            // If nobody listens any more, spurd is stopping, and the record stays in the spool.
+            Some(last) => drop(self.events.send(last).await),
+            None => self.conclude().await,
+        }
+    }
+
+    /// Passes events on until the last one, which it returns; `None` if the connection ends without.
+    async fn read(&self, reading: &mut Reading) -> Option<StepEvent> {
+        loop {
+            let event = match reading.receive().await {
+                Ok(Some(Frame::Event(event))) => event,
+                Ok(Some(_)) => continue,
+                Ok(None) => return None,
+                Err(error) => {
+                    tracing::warn!(attempt = %self.attempt, %error, "control connection lost");
+                    return None;
+                }
+            };
+            let event = match event {
+                Event::Refused { message, node_fault } => {
+                    return Some(StepEvent::Refused { message, node_fault });
+                }
+                Event::Ended(record) => return Some(StepEvent::Ended(record)),
+                Event::Started { at_ms, pids } => StepEvent::Started { at_ms, pids },
+                Event::TaskEnded(exit) => StepEvent::TaskEnded(exit),
+                Event::Stopped => StepEvent::Stopped,
+                Event::Status { order, started_ms, pids: _, ended } => {
+                    StepEvent::Found { order, started_ms, ended }
+                }
+                Event::UplinkWanted { node, address } => StepEvent::UplinkWanted { node, address },
+                // The client hears of these; the end of the step follows.
+                Event::Detached | Event::Cancelled | Event::Aborted { .. } | Event::Used { .. } => continue,
+            };
+            if self.events.send(event).await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// Says how an attempt ended whose spurstepd does not say so itself.
+    async fn conclude(self) {
+        let Follower { attempt, spool, groups, events } = self;
+        let found = tokio::task::spawn_blocking(move || {
+            let found = spool.find_ended(attempt)?;
+            if found.is_none() {
+                bury(&[attempt], &spool, groups.as_ref())?;
+            }
+            io::Result::Ok(found)
+        });
+        let last = match found.await.map_err(io::Error::other).flatten() {
+            Ok(Some(record)) => StepEvent::Ended(record),
+            Ok(None) => StepEvent::Lost,
+            Err(error) => {
+                tracing::error!(%attempt, %error, "it cannot be told how the step ended");
+                StepEvent::Lost
+            }
+        };
+        // Nobody listens any more: spurd is stopping, and the spool says the same to the next one.
+        let _ = events.send(last).await;
+    }
+}
+
+/// Sends the first frame, then requests as they come.
+async fn forward(mut writing: Writing, first: Frame, mut asked: mpsc::Receiver<Request>) -> io::Result<()> {
+    writing.send(&first).await?;
+    while let Some(request) = asked.recv().await {
+        writing.send(&Frame::Request(request)).await?;
+    }
+    // Every handle is dropped; the step goes on, and so does whoever reads its events.
+    std::future::pending().await
+}
+
+/// Kills what lost attempts left and waits until it is gone.
+///
+/// The processes are known by their control group and by a variable of their environment. One that threw that away
+/// escapes where there are no control groups.
+fn bury(lost: &[StepAttempt], spool: &Spool, groups: Option<&Groups>) -> io::Result<()> {
+    if let Some(groups) = groups {
+        lost.iter().try_for_each(|&attempt| groups.kill(attempt))?;
+    }
+    let mark = |attempt: &StepAttempt| {
+        format!("{ATTEMPT_VARIABLE}={}", spool.directory(*attempt).display()).into_bytes()
+    };
+    let marks: BTreeSet<Vec<u8>> = lost.iter().map(mark).collect();
+    let marked = |process: &Process| {
+        let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|entry| marks.contains(entry))
+    };
+    loop {
+        let strays: Vec<Process> =
+            processes().into_iter().filter(|process| !process.zombie && marked(process)).collect();
+        if strays.is_empty() {
+            return Ok(());
+        }
+        for stray in strays {
+            stray.kill_and_wait();
+        }
+    }
+}
+
+/// A control connection as its two directions.
+fn wire(stream: UnixStream) -> (Reading, Writing) {
+    let (reading, writing) = stream.into_split();
+    (Reading { half: reading, received: Vec::new() }, Writing { half: writing })
+}
+
+#[derive(Debug)]
+struct Reading {
+    half: OwnedReadHalf,
+    received: Vec<u8>,
+}
+
+impl Reading {
+    /// The next frame; `None` when the peer has closed the connection. Loses nothing if it is cancelled.
+    async fn receive(&mut self) -> io::Result<Option<Frame>> {
+        loop {
+            if let Some((frame, length)) = Frame::decode(&self.received)? {
+                self.received.drain(..length);
+                return Ok(Some(frame));
+            }
+            match self.half.read_buf(&mut self.received).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                // It closed its end before it had read everything of ours.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Writing {
+    half: OwnedWriteHalf,
+}
+
+impl Writing {
+    async fn send(&mut self, frame: &Frame) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.half.write_all(&bytes).await
+    }
+}
+
+/// What the reader of a step's streams receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// Bytes of a task.
+    Output(OutputPart),
+    /// The tasks that still read have taken the input below this offset.
+    InputTaken(u64),
+    /// Something happened in the step; the last word is [`Event::Ended`], before or after the end of its streams.
+    Step(Event),
+    /// Somebody else has taken over the streams.
+    Detached,
+}
+
+/// Where a step's output comes from.
+#[derive(Debug)]
+pub struct StreamReader {
+    reading: Reading,
+    /// Of one that only looks on; the connection is open as long as both of its halves are.
+    #[expect(dead_code, reason = "it is kept for its drop")]
+    writing: Option<Writing>,
+}
+
+impl StreamReader {
+    /// The next thing that happens; `None` when spurstepd is gone. Loses nothing if it is cancelled.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn receive(&mut self) -> io::Result<Option<StreamEvent>> {
+        loop {
+            match self.reading.receive().await? {
+                Some(Frame::Output(part)) => return Ok(Some(StreamEvent::Output(part))),
+                Some(Frame::Ack(Ack::Input { offset })) => return Ok(Some(StreamEvent::InputTaken(offset))),
+                Some(Frame::Event(Event::Detached)) => return Ok(Some(StreamEvent::Detached)),
+                Some(Frame::Event(event)) => return Ok(Some(StreamEvent::Step(event))),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Where a step's input goes, and what was read of its output. What is sent to a step that is over is dropped.
+#[derive(Debug)]
+pub struct StreamWriter {
+    writing: Writing,
+}
+
+impl StreamWriter {
+    /// Sends input; no more than [`INPUT_WINDOW`](super::message::INPUT_WINDOW) may be under way.
+    pub async fn input(&mut self, part: InputPart) {
+        self.send(Frame::Input(part)).await;
+    }
+
+    /// Asks something of the step.
+    pub async fn request(&mut self, request: Request) {
+        self.send(Frame::Request(request)).await;
+    }
+
+    /// Says how much of a task's output has been taken for good.
+    pub async fn acknowledge(&mut self, task: u32, stream: Stream, offset: u64, end: bool) {
+        self.send(Frame::Ack(Ack::Output { task, stream, offset, end })).await;
+    }
+
+    async fn send(&mut self, frame: Frame) {
+        // A step that is over needs nothing more, and its reader tells how it ended.
+        let _ = self.writing.send(&frame).await;
+    }
+}

@@ -1,0 +1,309 @@
+//! The stream to the controller: opened by the node, and opened again for as long as the node lives.
+//!
+//! Registration says what the node has and which attempts it holds; orders come down, heartbeats and reports go up.
+//! Orders of another history, or of a reign that is over, are refused by leaving the one who gives them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prost::bytes::Bytes;
+use spur_core::compute::allegiance::Disobedience;
+use spur_core::id::HistoryId;
+use spur_core::model::node::NodeShape;
+use spur_core::text::address::HostPort;
+use spur_proto::auth;
+use spur_proto::channel::{DialError, Dialer};
+use spur_proto::client::Introduction;
+use spur_proto::convert::{BadField, agent};
+use spur_proto::keys::Role;
+use spur_proto::refusal::PROTOCOL;
+use spur_proto::v1;
+use spur_proto::v1::agents_client::AgentsClient;
+use spur_proto::v1::node_message::Message as Up;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+
+use crate::clock::ControllerClock;
+use crate::node::health::StandingWanted;
+use crate::node::inventory::{Inventory, Kernel};
+use crate::owner::report;
+use crate::owner::{Holdings, Message};
+use crate::settings::{self, Settings};
+use crate::spool::Spool;
+
+/// The first pause before the controller is tried again, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// How long the controller may take to answer a registration.
+const WELCOME: Duration = Duration::from_secs(60);
+
+/// The node's side of the stream.
+pub(crate) struct Registrar {
+    /// What holds steps together here and what limits what.
+    pub(crate) containment: String,
+    pub(crate) settings: watch::Receiver<Arc<Settings>>,
+    pub(crate) inventory: Arc<Inventory>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) kernel: Kernel,
+    /// `host:port` of the node's service, for clients.
+    pub(crate) address: String,
+    pub(crate) started: i64,
+    /// What tells this daemon from every other.
+    pub(crate) instance: String,
+    pub(crate) clock: Arc<ControllerClock>,
+    pub(crate) inbox: mpsc::Sender<Message>,
+}
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("cannot be reached: {0}")]
+    Unreachable(#[from] DialError),
+    #[error("{}", .0.message())]
+    Broken(#[from] Box<tonic::Status>),
+    #[error("does not answer the registration")]
+    Silent,
+    #[error("refuses this node: {0}")]
+    Refused(String),
+    #[error(transparent)]
+    Disobeyed(#[from] Disobedience),
+    #[error(transparent)]
+    Unreadable(#[from] BadField),
+    #[error("the stream ended")]
+    Ended,
+    #[error(transparent)]
+    Spool(#[from] std::io::Error),
+    #[error("spurd is stopping")]
+    Stopping,
+    #[error("tells this node to shut down")]
+    Dismissed,
+}
+
+impl From<tonic::Status> for StreamError {
+    fn from(status: tonic::Status) -> Self {
+        StreamError::Broken(Box::new(status))
+    }
+}
+
+impl Registrar {
+    /// Keeps a stream to one of the controllers until one of them, or the end of the owner, ends the daemon.
+    pub(crate) async fn run(mut self, mut asked: mpsc::Receiver<StandingWanted>) {
+        let mut pause = PAUSES.0;
+        // The same trouble with a controller is told once.
+        let mut said: BTreeMap<HostPort, String> = BTreeMap::new();
+        'settings: loop {
+            let settings = Arc::clone(&self.settings.borrow_and_update());
+            for controller in &settings.controllers {
+                let mut welcomed = false;
+                let ended = self.attend(&settings, controller, &mut welcomed, &mut asked).await;
+                if welcomed {
+                    pause = PAUSES.0;
+                }
+                match ended {
+                    Ok(()) => {
+                        tracing::info!("registering again with the new configuration");
+                        continue 'settings;
+                    }
+                    Err(StreamError::Stopping) => return,
+                    Err(StreamError::Dismissed) => {
+                        tracing::info!("controller {controller} tells this node to shut down");
+                        return;
+                    }
+                    Err(error) => {
+                        let complaint = error.to_string();
+                        if welcomed || said.get(controller) != Some(&complaint) {
+                            tracing::warn!("controller {controller} {complaint}");
+                        }
+                        said.insert(controller.clone(), complaint);
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// One stream from its opening to its end; `Ok` if the configuration has changed.
+    async fn attend(
+        &self,
+        settings: &Settings,
+        controller: &HostPort,
+        welcomed: &mut bool,
+        asked: &mut mpsc::Receiver<StandingWanted>,
+    ) -> Result<(), StreamError> {
+        let channel = dialer(settings).connect(controller).await?;
+        let introduction = Introduction::new(&token(settings)).map_err(|_| StreamError::Ended)?;
+        let mut client = AgentsClient::with_interceptor(channel, introduction)
+            .max_decoding_message_size(spur_proto::channel::MAX_MESSAGE);
+        let (uplink, mut reports) = mpsc::unbounded_channel();
+        let (held, holds) = oneshot::channel();
+        let connected = Message::Connected { uplink, held };
+        self.inbox.send(connected).await.map_err(|_| StreamError::Stopping)?;
+        let hello = self.hello(settings, holds.await.map_err(|_| StreamError::Stopping)?);
+        // Bounded by what the node holds: every report is in it at most once.
+        let (up, upwards) = mpsc::unbounded_channel();
+        let send = |message: v1::NodeMessage| up.send(message).map_err(|_| StreamError::Ended);
+        send(report::message(Up::Hello(hello)))?;
+        let opening = async {
+            let mut orders = client.attend(UnboundedReceiverStream::new(upwards)).await?.into_inner();
+            let first = orders.message().await?.ok_or(StreamError::Ended)?;
+            Ok::<_, StreamError>((orders, first))
+        };
+        let (mut orders, first) =
+            tokio::time::timeout(WELCOME, opening).await.map_err(|_| StreamError::Silent)??;
+        let welcome = self.welcomed(first)?;
+        *welcomed = true;
+        let (mut news, mut condition) = (self.settings.clone(), self.spool.news());
+        tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
+        let mut standing_wanted: Option<StandingWanted> = None;
+        let mut beat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_interval.max(1).into()));
+        loop {
+            tokio::select! {
+                order = self.next_order(&mut orders) => match order? {
+                    v1::order::Order::Standing(standing) => {
+                        // Who has not waited is gone.
+                        let _ = standing_wanted.take().map(|wanted| wanted.send(standing));
+                    }
+                    v1::order::Order::Ping(_) => send(report::message(Up::Pong(v1::Pong {})))?,
+                    order => {
+                        let message = Message::Order(Box::new(order));
+                        self.inbox.send(message).await.map_err(|_| StreamError::Stopping)?;
+                    }
+                },
+                Some(report) = reports.recv() => {
+                    // A launch that the disk prevented is understood by who knows of the disk; an operator may have put
+                    // the node back into service meanwhile.
+                    if condition.take() || !self.spool.fault().is_empty() {
+                        send(self.heartbeat())?;
+                    }
+                    send(report)?;
+                }
+                Some(wanted) = asked.recv() => {
+                    standing_wanted = Some(wanted);
+                    send(report::message(Up::Standing(v1::StandingQuery {})))?;
+                }
+                () = condition.changed() => send(self.heartbeat())?,
+                _ = beat.tick() => send(self.heartbeat())?,
+                changed = news.changed() => return changed.map_err(|_| StreamError::Stopping),
+            }
+        }
+    }
+
+    /// Takes the first answer of a controller. Nothing changes here unless it is one that this node obeys.
+    fn welcomed(&self, mut first: v1::Order) -> Result<v1::Welcome, StreamError> {
+        let welcome = match first.order.take() {
+            Some(v1::order::Order::Welcome(welcome)) => welcome,
+            Some(v1::order::Order::Refusal(refusal)) => {
+                return Err(StreamError::Refused(refusal.error.unwrap_or_default().message));
+            }
+            _ => return Err(StreamError::Refused("orders before a welcome".to_owned())),
+        };
+        let ancestors = welcome.ancestors.iter().map(|ancestor| agent::history(ancestor));
+        let ancestors: Vec<HistoryId> = ancestors.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let before = self.spool.allegiance();
+        let history = agent::history(&first.history)?;
+        let after = before.welcomed(history, &ancestors, first.epoch, welcome.reign)?;
+        if let (Some(old), Some(new)) = (before.history, after.history)
+            && old != new
+        {
+            tracing::warn!("history {new} goes on from {old}: this node belongs to it from now on");
+        }
+        self.spool.set_allegiance(after)?;
+        self.heed(&first);
+        Ok(welcome)
+    }
+
+    /// Takes note of what every order says of the controller.
+    fn heed(&self, order: &v1::Order) {
+        self.clock.set(order.now_ms);
+        self.spool.tell(order.seq, order.last_job);
+    }
+
+    async fn next_order(&self, orders: &mut Streaming<v1::Order>) -> Result<v1::order::Order, StreamError> {
+        loop {
+            let order = orders.message().await?.ok_or(StreamError::Ended)?;
+            self.spool.allegiance().obeys(agent::history(&order.history)?, order.epoch)?;
+            self.heed(&order);
+            match order.order {
+                Some(v1::order::Order::Shutdown(_)) => return Err(StreamError::Dismissed),
+                Some(order) => return Ok(order),
+                None => tracing::error!("an order that this release does not know: the controller is newer"),
+            }
+        }
+    }
+
+    fn heartbeat(&self) -> v1::NodeMessage {
+        report::message(Up::Heartbeat(v1::Heartbeat {
+            load_hundredths: self.kernel.load_hundredths(),
+            memory_free_mb: self.kernel.memory().available_mb,
+            fault: self.spool.fault().to_string(),
+        }))
+    }
+
+    fn hello(&self, settings: &Settings, holdings: Holdings) -> v1::Hello {
+        let Holdings { attempts, reports } = holdings;
+        let uname = rustix::system::uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        let shape: NodeShape = settings.overrides.shape(&self.inventory);
+        let (boot_id, boot_time) = match settings.counts_as_boot {
+            true => (format!("{}+{}", self.kernel.boot_id(), self.instance), self.started),
+            false => (self.kernel.boot_id(), self.kernel.booted_at().unwrap_or(0)),
+        };
+        let (allegiance, (seq, last_job)) = (self.spool.allegiance(), self.spool.told());
+        v1::Hello {
+            node_name: settings.name.clone(),
+            protocol: PROTOCOL.to_owned(),
+            shape: Some(report::shape(&shape)),
+            boot_id,
+            spool_id: self.spool.id().to_owned(),
+            address: self.address.clone(),
+            hostname: settings::host_name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            arch: text(uname.machine()),
+            os: format!("{} {}", text(uname.sysname()), text(uname.release())),
+            boot_time,
+            started_time: self.started,
+            attempts,
+            reports,
+            topology: settings.overrides.topology.clone(),
+            instance: self.instance.clone(),
+            history: allegiance.history.map_or_else(Bytes::new, |history| history.0.to_vec().into()),
+            epoch: allegiance.epoch,
+            reign: allegiance.reign,
+            seq,
+            last_job,
+            fault: self.spool.fault().to_string(),
+            containment: self.containment.clone(),
+        }
+    }
+}
+
+/// Where this daemon shows who it is, and what it expects of a controller.
+fn dialer(settings: &Settings) -> Dialer {
+    let Some(keys) = &settings.keys else { return Dialer::believing() };
+    let own = keys.own(&Role::Node(settings.name.as_str().into())).into_iter().next();
+    Dialer::expecting(&keys.public(&Role::Controller), own)
+}
+
+/// Who this daemon is, for the controller.
+fn token(settings: &Settings) -> String {
+    let claims = v1::TokenClaims {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        user: "spurd".to_owned(),
+        group: String::new(),
+        expires: now() + auth::TOKEN_SECONDS,
+        node: settings.name.clone(),
+        groups: Vec::new(),
+    };
+    match &settings.keys {
+        Some(keys) => keys.mint(&claims),
+        None => auth::unsigned(&claims),
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}

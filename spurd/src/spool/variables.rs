@@ -1,0 +1,41 @@
+//! What prolog and epilog of a job are told, kept from its launch to the epilog that a later spurd may run.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use spur_core::id::Attempt;
+
+use super::Spool;
+use step_wire::attempt::file_name;
+
+impl Spool {
+    /// Keeps what prolog and epilog of an attempt are told.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn remember_variables(&self, attempt: Attempt, variables: &[(String, String)]) -> io::Result<()> {
+        self.noted(fs::write(self.beside_job(attempt, "variables"), serde_json::to_vec(variables)?))
+    }
+
+    /// Keeps what the epilog of an attempt is told of the job's end, in place of what was kept before.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn remember_end(&self, attempt: Attempt, end: &[(String, String)]) -> io::Result<()> {
+        self.noted(fs::write(self.beside_job(attempt, "end"), serde_json::to_vec(end)?))
+    }
+
+    /// What prolog and epilog of an attempt are told: first of the job, then of its end, as far as that is known.
+    pub fn variables(&self, attempt: Attempt) -> Vec<(String, String)> {
+        let kept = |kind| -> Vec<(String, String)> {
+            let text = fs::read(self.beside_job(attempt, kind)).unwrap_or_default();
+            serde_json::from_slice(&text).unwrap_or_default()
+        };
+        kept("variables").into_iter().chain(kept("end")).collect()
+    }
+
+    pub(super) fn beside_job(&self, attempt: Attempt, kind: &str) -> PathBuf {
+        self.root.join("jobs").join(format!("{}.{kind}", file_name(attempt)))
+    }
+}

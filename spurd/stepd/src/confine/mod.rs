@@ -1,0 +1,7 @@
+//! What holds a step's processes together and limits them: control groups, devices, private directories, memory.
+
+pub(crate) mod bpf;
+pub(crate) mod group;
+pub(crate) mod meter;
+pub(crate) mod namespace;
+pub(crate) mod tree;

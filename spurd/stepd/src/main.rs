@@ -1,0 +1,72 @@
+//! spurstepd: runs one step on one node. spurd starts it and hands it the order over a socket.
+
+mod confine;
+mod connection;
+mod fork_server;
+mod look;
+mod mpi;
+mod notice;
+mod reader;
+mod setup;
+mod step;
+mod stream;
+mod suspend;
+mod task;
+mod watch;
+
+use std::fs::File;
+use std::os::unix::net::UnixListener;
+use std::process::ExitCode;
+
+use step_wire::message::{Event, Frame};
+
+use crate::fork_server::Wanted;
+use crate::setup::{Received, Refusal};
+use crate::step::Shim;
+
+/// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
+/// to its end. A process that reads a file of a user's for spurd is forked likewise.
+fn main() -> ExitCode {
+    // A start script may have left a file open that only root may read; no task is to inherit that descriptor.
+    close_fds::set_fds_cloexec(3, &[]);
+    match fork_server::tend() {
+        Ok(Some(Wanted::Step { listener, directory })) => run_step(listener, &directory),
+        Ok(Some(Wanted::Reader { socket })) => match reader::serve(socket) {
+            Ok(()) => ExitCode::SUCCESS,
+            // The client is gone, or spurd.
+            Err(_) => ExitCode::FAILURE,
+        },
+        Ok(None) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!(
+                "spurstepd: no spurd on standard input: {error} (spurd starts spurstepd; people do not)"
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_step(listener: UnixListener, directory: &File) -> ExitCode {
+    let Received { launch, mut spurd, listener } = match setup::receive(listener) {
+        Ok(received) => received,
+        Err(error) => {
+            eprintln!("spurstepd: no order: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let shim = match Shim::new(launch, listener, directory) {
+        Ok(shim) => shim,
+        Err(Refusal { message, node_fault }) => {
+            eprintln!("spurstepd: {message}");
+            spurd.send(&Frame::Event(Event::Refused { message, node_fault }));
+            return ExitCode::FAILURE;
+        }
+    };
+    match shim.run(spurd) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("spurstepd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What spurstepd does once: take the order, become its own session, claim the attempt, leave the record.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal as NixSignal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::fs::{FlockOperation, Mode};
+use rustix::process::Signal;
+use step_wire::message::Frame;
+use step_wire::order::{Launch, StepOrder};
+use step_wire::record::{EXIT_FILE, ExitRecord, LaunchFailure, LaunchStage, UNFINISHED_FILE};
+use step_wire::{LOST_FILE, SCRIPT_FILE};
+
+use crate::confine::group::Group;
+use crate::confine::meter::Meter;
+use crate::confine::namespace;
+use crate::connection::Connection;
+use crate::look;
+use crate::mpi::Mpi;
+use crate::step::Shim;
+use crate::stream::Incoming;
+use crate::task::Task;
+
+/// The order, the connection it came on, and the socket on which others may connect.
+pub(crate) struct Received {
+    pub(crate) launch: Launch,
+    pub(crate) spurd: Connection,
+    pub(crate) listener: UnixListener,
+}
+
+/// Takes the order from the first who connects to the control socket.
+pub(crate) fn receive(listener: UnixListener) -> io::Result<Received> {
+    let (mut socket, _) = listener.accept()?;
+    listener.set_nonblocking(true)?;
+    let mut received = Vec::new();
+    let mut part = [0; 64 << 10];
+    let (frame, length) = loop {
+        if let Some(whole) = Frame::decode(&received)? {
+            break whole;
+        }
+        match socket.read(&mut part)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => received.extend_from_slice(&part[..count]),
+        }
+    };
+    let Frame::Launch(launch) = frame else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no order"));
+    };
+    received.drain(..length);
+    Ok(Received { launch: *launch, spurd: Connection::new(socket, received)?, listener })
+}
+
+/// Why an order is not taken up.
+pub(crate) struct Refusal {
+    pub(crate) message: String,
+    pub(crate) node_fault: bool,
+}
+
+impl Refusal {
+    fn of_the_job(message: String) -> Refusal {
+        Refusal { message, node_fault: false }
+    }
+}
+
+impl Shim {
+    /// Claims the attempt, whose directory spurd has opened, and makes everything ready for the first task.
+    ///
+    /// # Errors
+    /// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up
+    /// in the record.
+    pub(crate) fn new(launch: Launch, listener: UnixListener, directory: &File) -> Result<Shim, Refusal> {
+        let Launch { order, environment, script } = launch;
+        permitted(&order).map_err(Refusal::of_the_job)?;
+        let at = |what: &str, error: io::Error| Refusal {
+            message: format!("{}: {what}: {error}", order.directory.display()),
+            node_fault: true,
+        };
+        rustix::process::umask(Mode::from_raw_mode(0o077));
+        rustix::process::fchdir(directory).map_err(|error| at("directory", error.into()))?;
+        let lock = claim().map_err(|error| at("lock", error))?;
+        if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
+            let ended = format!("attempt {} has ended and is not run again", order.attempt);
+            return Err(Refusal::of_the_job(ended));
+        }
+        let signals = own_session().map_err(|error| at("session", error))?;
+        let reserved = reserve_record();
+        let mut failure = reserved.err().map(|error| (LaunchStage::Spool, format!("spool: {error}")));
+        let mut argv = order.argv.clone();
+        if let Some(script) = script {
+            argv.insert(0, order.directory.join(SCRIPT_FILE).display().to_string());
+            let written = write_script(&script, order.identity.uid, order.identity.gid);
+            failure =
+                written.err().map(|error| (LaunchStage::Spool, format!("batch script: {error}"))).or(failure);
+        }
+        let group =
+            order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step, order.oom_kill_step));
+        let group = group.transpose().unwrap_or_else(|error| {
+            failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
+            None
+        });
+        if let Err(error) = namespace::enter(&order.private_directories) {
+            failure = Some((LaunchStage::Confinement, format!("private directories: {error}")));
+        }
+        if order.tasks.is_empty() || argv.is_empty() {
+            failure = Some((LaunchStage::Order, "an order needs a program and at least one task".to_owned()));
+        }
+        Ok(Shim {
+            tasks: order.tasks.iter().cloned().map(Task::new).collect(),
+            meter: Meter::new(order.tasks.iter().map(|task| task.global), look::interval(&order)),
+            over_memory: false,
+            memory_told: false,
+            mpi: Mpi::new(&order),
+            limit_at: order
+                .time_limit
+                .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds))),
+            order,
+            environment,
+            argv,
+            signals,
+            listener,
+            connections: Vec::new(),
+            group,
+            launching: None,
+            input: Incoming::default(),
+            terminal: None,
+            started_ms: None,
+            failure: failure.map(|(stage, message)| LaunchFailure { stage, message }),
+            terminated: false,
+            stopped: false,
+            kill_at: None,
+            notices: Vec::new(),
+            notices_until: None,
+            childless: true,
+            record: None,
+            write_at: None,
+            leave_at: None,
+            _lock: lock,
+        })
+    }
+}
+
+/// Refuses an order for a user that this process cannot become.
+fn permitted(order: &StepOrder) -> Result<(), String> {
+    let own = rustix::process::geteuid();
+    if own.is_root() || own.as_raw() == order.identity.uid {
+        return Ok(());
+    }
+    let (own, uid, user) = (own.as_raw(), order.identity.uid, &order.identity.user);
+    Err(format!(
+        "attempt {} belongs to user {user} ({uid}), but spurd runs as user {own} and may not change user; run spurd \
+         as root, or submit as the user it runs as",
+        order.attempt
+    ))
+}
+
+/// Locks the attempt's directory, which says that the attempt is alive; the lock goes when this process does, however that
+/// happens. A later spurd that found the attempt not begun has removed the directory, and may have made another one of
+/// that name.
+fn claim() -> io::Result<File> {
+    // Opened once more: a lock belongs to whoever shares an open file, and this one came from spurd.
+    let lock = File::open(".")?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("the attempt is running already")),
+        other => other?,
+    }
+    if lock.metadata()?.nlink() == 0 {
+        return Err(io::Error::other("the attempt was taken back"));
+    }
+    Ok(lock)
+}
+
+/// Leaves spurd's session, adopts every orphan below, and turns signals into something to read.
+fn own_session() -> io::Result<SignalFd> {
+    // A process that leads a group already is in a session of its own making.
+    let _ = rustix::process::setsid();
+    let this = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(this))?;
+    // Children come as SIGCHLD. The others would only kill the one process that knows how the tasks end: a
+    // step is ended through its control socket.
+    let watched = [
+        NixSignal::SIGCHLD,
+        NixSignal::SIGTERM,
+        NixSignal::SIGINT,
+        NixSignal::SIGHUP,
+        NixSignal::SIGQUIT,
+        NixSignal::SIGUSR1,
+        NixSignal::SIGUSR2,
+    ];
+    let set: SigSet = watched.into_iter().collect();
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
+}
+
+fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o500).open(SCRIPT_FILE)?;
+    file.write_all(script)?;
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+    }
+    Ok(())
+}
+
+/// Room for the record, so that a disk that fills up while the step runs has it all the same: enough for some dozens of
+/// tasks. A disk that has not even this runs nothing.
+const RESERVED: usize = 4096;
+
+fn reserve_record() -> io::Result<()> {
+    fs::write(UNFINISHED_FILE, [b' '; RESERVED])
+}
+
+/// Leaves the record: whole or not at all for whoever looks, and there when spurd was killed.
+///
+/// It is not synced. A power loss may take it, and the attempt is then reported as lost, which is true of whatever
+/// the node was doing; syncing would cost every step the time of a disk.
+pub(crate) fn write_record(record: &ExitRecord) -> io::Result<()> {
+    let text = serde_json::to_vec(record)?;
+    // In place, where there is room for it.
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(UNFINISHED_FILE)?;
+    file.write_all_at(&text, 0)?;
+    file.set_len(text.len() as u64)?;
+    fs::rename(UNFINISHED_FILE, EXIT_FILE)
+}
+
+/// The signal of this number, if a process may be sent it.
+pub(crate) fn signal(number: i32) -> Option<Signal> {
+    // 32 and 33 belong to the C library's threads.
+    let sendable = (1..=31).contains(&number) || (34..=64).contains(&number);
+    // SAFETY: the number is that of a signal which no library keeps for itself.
+    sendable.then(|| unsafe { Signal::from_raw_unchecked(number) })
+}

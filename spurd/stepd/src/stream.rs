@@ -1,0 +1,350 @@
+//! The standard streams of tasks whose reader is elsewhere: bounded buffers with offsets.
+//!
+//! Output stays in its buffer until the reader has acknowledged it. A full buffer is not read into, so the task
+//! waits in its write: nothing is dropped and nothing grows. Input stays until every task that still reads has
+//! taken it. Whoever attaches anew gets everything that was not acknowledged, under the same offsets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use step_wire::message::{Ack, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Stream};
+
+use crate::task::terminal::END_OF_FILE;
+
+/// How many bytes of one stream are kept for a reader that is slow or away.
+const CAPACITY: usize = 256 << 10;
+
+/// What a task has written and its reader has not yet acknowledged.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pipe: Option<OwnedFd>,
+    buffer: VecDeque<u8>,
+    /// Offset of the buffer's first byte.
+    base: u64,
+    /// Offset of the first byte not sent to the present reader.
+    sent: u64,
+    end_sent: bool,
+    end_taken: bool,
+    discarded: bool,
+}
+
+impl Outgoing {
+    /// The stream whose bytes come out of `pipe`, which does not block.
+    pub(crate) fn new(pipe: OwnedFd) -> Outgoing {
+        Outgoing { pipe: Some(pipe), ..Outgoing::ended() }
+    }
+
+    /// The stream of a task that will not be started: it has ended.
+    pub(crate) fn ended() -> Outgoing {
+        Outgoing {
+            pipe: None,
+            buffer: VecDeque::new(),
+            base: 0,
+            sent: 0,
+            end_sent: false,
+            end_taken: false,
+            discarded: false,
+        }
+    }
+
+    /// The pipe, while it is open and there is room for what comes out of it.
+    pub(crate) fn readable(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().filter(|_| self.discarded || self.buffer.len() < CAPACITY).map(AsFd::as_fd)
+    }
+
+    /// Takes what the pipe holds, at most what there is room for; that, with its offset.
+    pub(crate) fn fill(&mut self) -> Option<(u64, Vec<u8>)> {
+        let pipe = self.pipe.as_ref()?;
+        let mut bytes = [0; MAX_STREAM_PART];
+        match rustix::io::read(pipe, &mut bytes) {
+            Ok(0) => self.pipe = None,
+            Ok(count) => return Some((self.insert(&bytes[..count]), bytes[..count].to_vec())),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+            Err(_) => self.pipe = None,
+        }
+        Some((self.base + self.buffer.len() as u64, Vec::new()))
+    }
+
+    /// Adds bytes; their offset.
+    pub(crate) fn insert(&mut self, bytes: &[u8]) -> u64 {
+        let offset = self.base + self.buffer.len() as u64;
+        if self.discarded {
+            self.base += bytes.len() as u64;
+            self.sent = self.base;
+        } else {
+            self.buffer.extend(bytes);
+        }
+        offset
+    }
+
+    /// The next part for the reader, if there is something that it has not been sent.
+    pub(crate) fn next_part(&mut self, task: u32, stream: Stream) -> Option<OutputPart> {
+        let from = usize::try_from(self.sent - self.base).expect("what was sent lies in the buffer");
+        let bytes: Vec<u8> = self.buffer.iter().skip(from).take(MAX_STREAM_PART).copied().collect();
+        let end = self.pipe.is_none() && from + bytes.len() == self.buffer.len();
+        if bytes.is_empty() && (!end || self.end_sent) {
+            return None;
+        }
+        let offset = self.sent;
+        self.sent += bytes.len() as u64;
+        self.end_sent = end;
+        Some(OutputPart { task, stream, offset, bytes, end })
+    }
+
+    /// The reader has everything below `offset`.
+    pub(crate) fn acknowledge(&mut self, offset: u64, end: bool) {
+        let taken = offset.clamp(self.base, self.sent) - self.base;
+        self.buffer.drain(..usize::try_from(taken).expect("what was sent lies in the buffer"));
+        self.base += taken;
+        self.end_taken |= end && self.end_sent && self.buffer.is_empty();
+    }
+
+    /// A new reader: it is sent everything that was not acknowledged.
+    pub(crate) fn rewind(&mut self) {
+        self.sent = self.base;
+        self.end_sent = false;
+    }
+
+    /// Nobody will read this: bytes are thrown away from here on.
+    pub(crate) fn discard(&mut self) {
+        self.discarded = true;
+        self.base += self.buffer.len() as u64;
+        self.sent = self.base;
+        self.buffer.clear();
+    }
+
+    /// Whether its reader has not been told of its end.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.end_sent
+    }
+
+    /// True when nothing is left that a reader could still want.
+    pub(crate) fn done(&self) -> bool {
+        self.pipe.is_none() && (self.end_taken || self.discarded)
+    }
+}
+
+/// One task's way to read the shared standard input.
+#[derive(Debug)]
+struct Drain {
+    pipe: OwnedFd,
+    /// Offset of the first byte that the task has not been given.
+    at: u64,
+    /// It is a terminal, which is not closed at the end of the input, but told of it.
+    is_terminal: bool,
+}
+
+/// The standard input of a step, the same for every task that reads it.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    buffer: VecDeque<u8>,
+    base: u64,
+    acknowledged: u64,
+    ended: bool,
+    drains: Vec<Drain>,
+    /// Every task that will read is connected.
+    complete: bool,
+}
+
+/// Input that the sender may not send.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InputRefused {
+    #[error("input at offset {offset} leaves a gap after {expected}")]
+    Gap { offset: u64, expected: u64 },
+    #[error("input exceeds the window of {INPUT_WINDOW} bytes")]
+    Window,
+}
+
+impl Incoming {
+    /// Adds a task that reads from the beginning through `pipe`, which does not block.
+    pub(crate) fn connect(&mut self, pipe: OwnedFd) {
+        self.drains.push(Drain { pipe, at: 0, is_terminal: false });
+    }
+
+    /// Adds a task that reads from a terminal, whose other end does not block.
+    pub(crate) fn connect_terminal(&mut self, end: OwnedFd) {
+        self.drains.push(Drain { pipe: end, at: 0, is_terminal: true });
+    }
+
+    /// No task will be connected any more: input may be given out and forgotten.
+    pub(crate) fn complete(&mut self) {
+        self.complete = true;
+        self.advance();
+    }
+
+    /// Takes a part from the sender; what was there before is recognised by its offset.
+    pub(crate) fn accept(&mut self, part: &InputPart) -> Result<(), InputRefused> {
+        let expected = self.base + self.buffer.len() as u64;
+        if part.offset > expected {
+            return Err(InputRefused::Gap { offset: part.offset, expected });
+        }
+        let known = usize::try_from(expected - part.offset).unwrap_or(usize::MAX);
+        let news = part.bytes.get(known..).unwrap_or_default();
+        if (self.buffer.len() + news.len()) as u64 > INPUT_WINDOW {
+            return Err(InputRefused::Window);
+        }
+        self.buffer.extend(news);
+        self.ended |= part.end;
+        self.advance();
+        Ok(())
+    }
+
+    /// The pipes that have something to take and are to be watched for room.
+    pub(crate) fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let end = self.base + self.buffer.len() as u64;
+        self.drains
+            .iter()
+            .filter(move |drain| self.complete && drain.at < end)
+            .map(|drain| drain.pipe.as_fd())
+    }
+
+    /// Gives the tasks what their pipes take, and closes those that have everything.
+    pub(crate) fn advance(&mut self) {
+        if !self.complete {
+            return;
+        }
+        let (base, ended) = (self.base, self.ended);
+        let bytes = self.buffer.make_contiguous();
+        let end = base + bytes.len() as u64;
+        self.drains.retain_mut(|drain| {
+            while drain.at < end {
+                let from = usize::try_from(drain.at - base).expect("a task is never behind the buffer");
+                match rustix::io::write(&drain.pipe, &bytes[from..]) {
+                    Ok(count) => drain.at += count as u64,
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return error == rustix::io::Errno::AGAIN,
+                }
+            }
+            if ended && drain.is_terminal {
+                // A terminal that takes nothing more is one whose program does not read.
+                let _ = rustix::io::write(&drain.pipe, &[END_OF_FILE]);
+            }
+            !ended
+        });
+        let taken = self.drains.iter().map(|drain| drain.at).min().unwrap_or(end) - base;
+        self.buffer.drain(..usize::try_from(taken).expect("what is taken lies in the buffer"));
+        self.base += taken;
+    }
+
+    /// What to tell the sender, if it is news to it.
+    pub(crate) fn acknowledgement(&mut self) -> Option<Ack> {
+        (self.acknowledged != self.base).then(|| self.restate())
+    }
+
+    /// How far the tasks have got, for a sender that is new.
+    pub(crate) fn restate(&mut self) -> Ack {
+        self.acknowledged = self.base;
+        Ack::Input { offset: self.base }
+    }
+}
+
+/// A pipe of which spurstepd keeps one end that does not block.
+pub(crate) fn pipe(keep: Kept) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (kept, given) = match keep {
+        Kept::Read => (read, write),
+        Kept::Write => (write, read),
+    };
+    let flags = rustix::fs::fcntl_getfl(&kept)?;
+    rustix::fs::fcntl_setfl(&kept, flags | rustix::fs::OFlags::NONBLOCK)?;
+    Ok((kept, given))
+}
+
+/// Which end of a pipe spurstepd keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Read,
+    Write,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outgoing() -> (Outgoing, OwnedFd) {
+        let (read, write) = pipe(Kept::Read).unwrap();
+        (Outgoing::new(read), write)
+    }
+
+    fn drained(stream: &mut Outgoing) -> (u64, Vec<u8>, bool) {
+        let (mut bytes, mut first, mut end) = (Vec::new(), None, false);
+        while let Some(part) = stream.next_part(0, Stream::Stdout) {
+            first.get_or_insert(part.offset);
+            bytes.extend(part.bytes);
+            end = part.end;
+        }
+        (first.unwrap_or(0), bytes, end)
+    }
+
+    #[test]
+    fn a_new_reader_gets_what_was_not_acknowledged() {
+        let (mut stream, write) = outgoing();
+        rustix::io::write(&write, b"one two three").unwrap();
+        drop(write);
+        stream.fill();
+        assert_eq!(drained(&mut stream), (0, b"one two three".to_vec(), false));
+        stream.acknowledge(4, false);
+        stream.fill();
+        stream.rewind();
+        assert_eq!(drained(&mut stream), (4, b"two three".to_vec(), true));
+        assert!(!stream.done());
+        stream.acknowledge(13, true);
+        assert!(stream.done());
+    }
+
+    #[test]
+    fn a_full_buffer_is_not_read_into() {
+        let (mut stream, write) = outgoing();
+        let mut written = 0;
+        while stream.readable().is_some() {
+            written += rustix::io::write(&write, &[7; 4096]).unwrap();
+            stream.fill();
+        }
+        assert!(written <= CAPACITY + MAX_STREAM_PART);
+        stream.discard();
+        assert!(stream.readable().is_some());
+        assert_eq!(drained(&mut stream).1, b"");
+    }
+
+    #[test]
+    fn input_reaches_every_task_once() {
+        let mut input = Incoming::default();
+        let (first, first_read) = pipe(Kept::Write).unwrap();
+        let (second, second_read) = pipe(Kept::Write).unwrap();
+        input.connect(first);
+        input.connect(second);
+        input.complete();
+        let part = |offset, bytes: &[u8], end| InputPart { offset, bytes: bytes.to_vec(), end };
+        input.accept(&part(0, b"hello ", false)).unwrap();
+        input.accept(&part(3, b"lo world", true)).unwrap();
+        assert_eq!(input.acknowledgement(), Some(Ack::Input { offset: 11 }));
+        assert_eq!(input.acknowledgement(), None);
+        for read in [first_read, second_read] {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut std::fs::File::from(read), &mut bytes).unwrap();
+            assert_eq!(bytes, b"hello world");
+        }
+        assert!(matches!(input.accept(&part(99, b"x", false)), Err(InputRefused::Gap { .. })));
+    }
+
+    #[test]
+    fn input_for_nobody_is_taken_and_a_slow_task_holds_it_back() {
+        let mut input = Incoming::default();
+        input.complete();
+        let part = |offset: u64| InputPart { offset, bytes: vec![1; MAX_STREAM_PART], end: false };
+        input.accept(&part(0)).unwrap();
+        assert_eq!(input.acknowledgement(), Some(Ack::Input { offset: MAX_STREAM_PART as u64 }));
+
+        let mut input = Incoming::default();
+        let (write, _read) = pipe(Kept::Write).unwrap();
+        input.connect(write);
+        input.complete();
+        let mut offset = 0;
+        while input.accept(&part(offset)).is_ok() {
+            offset += MAX_STREAM_PART as u64;
+        }
+        assert!(input.writable().next().is_some());
+        assert!(offset < 10 * INPUT_WINDOW);
+    }
+}

@@ -1,0 +1,488 @@
+//! What spurd and spurstepd say to each other over the step's control socket.
+//!
+//! Every frame is `u32` length of the rest (little endian), `u8` kind, body. Control messages are JSON, because
+//! a spurd must understand a spurstepd that an older version started; bytes of tasks are raw. Streams carry
+//! offsets, counted from the first byte the task ever wrote or read: whoever is attached tells how far it has got
+//! ([`Frame::Ack`]), everything after that is sent again to the next one who attaches, and doubles are recognised
+//! by their offset. Nothing is lost or doubled when spurd or srun lose their connection.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use spur_core::model::usage::Usage;
+
+use crate::order::{Launch, StepOrder, Window};
+use crate::record::{ExitRecord, TaskExit};
+
+/// The longest frame that is accepted, in bytes: a script of 4 MiB, an environment of 8 MiB, and room.
+pub const MAX_FRAME: usize = 20 << 20;
+/// The most bytes of a task's stream that one frame carries.
+pub const MAX_STREAM_PART: usize = 32 << 10;
+/// How many bytes of standard input may be under way before they are acknowledged.
+pub const INPUT_WINDOW: u64 = 64 << 10;
+
+/// Whom a signal reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignalScope {
+    /// Every process of the step.
+    All,
+    /// The processes that were started as tasks, not their children: for a batch step, the batch shell.
+    Tasks,
+}
+
+/// What spurd asks of a running step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Answer with [`Event::Status`], then send every event that follows.
+    Subscribe,
+    /// Send a signal.
+    Signal {
+        /// The signal's number.
+        signal: i32,
+        /// Whom it reaches.
+        scope: SignalScope,
+    },
+    /// Stop every process of the step, those too that are started meanwhile, and answer with [`Event::Stopped`]; or
+    /// let them go on.
+    Suspend {
+        /// Whether to stop them.
+        stop: bool,
+    },
+    /// End the step: SIGTERM and SIGCONT now, SIGKILL after `kill_wait_ms`; 0 kills at once.
+    Terminate {
+        /// How long the processes have to end by themselves, in milliseconds; `None` until told otherwise.
+        kill_wait_ms: Option<u64>,
+        /// A line for the step's standard error.
+        notice: Option<String>,
+    },
+    /// Write a line to the step's standard error.
+    Notice {
+        /// The line.
+        text: String,
+    },
+    /// The terminal of the first task has another size.
+    Resize {
+        /// Which.
+        window: Window,
+    },
+    /// This connection takes over the step's streams.
+    Attach,
+    /// This connection gets a copy of what tasks write from now on, as far as it keeps up.
+    Watch,
+    /// Nobody will read the step's output any more: throw it away.
+    Discard,
+    /// What has been used until now?
+    Usage,
+    /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's part on another
+    /// node. Only the first node of a step is asked this.
+    Peer {
+        /// The other node's name.
+        node: String,
+    },
+    /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's first node.
+    Uplink,
+    /// The first node cannot be reached.
+    UplinkLost {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a step tells spurd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Event {
+    /// The order was not taken up; nothing was or will be run by this process.
+    Refused {
+        /// Why.
+        message: String,
+        /// Whether the node is at fault, not the job.
+        #[serde(default)]
+        node_fault: bool,
+    },
+    /// Every task runs its program.
+    Started {
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+        /// Process ids in the order of local ids.
+        pids: Vec<u32>,
+    },
+    /// A task has ended.
+    TaskEnded(TaskExit),
+    /// Every process of the step has ended, and the record of it is in the spool.
+    Ended(ExitRecord),
+    /// The state of the step, in answer to [`Request::Subscribe`].
+    Status {
+        /// The order it runs.
+        order: Box<StepOrder>,
+        /// When every task ran its program, in milliseconds since 1970.
+        started_ms: Option<u64>,
+        /// Process ids in the order of local ids, as far as they have been started.
+        pids: Vec<u32>,
+        /// The tasks that have ended.
+        ended: Vec<TaskExit>,
+    },
+    /// Every process of the step has been stopped.
+    Stopped,
+    /// What its tasks here have used until now, and its processes, in answer to [`Request::Usage`].
+    Used {
+        /// What they have used.
+        usage: Box<Usage>,
+        /// Process ids.
+        pids: Vec<u32>,
+        /// Those of the tasks, in the order of local ids, behind the ranks of these.
+        tasks: Vec<(u32, u32)>,
+    },
+    /// Another connection has taken over the step's streams.
+    Detached,
+    /// The step has something to say to its first node: a connection is to be brought that leads there
+    /// ([`Request::Uplink`]).
+    UplinkWanted {
+        /// That node.
+        node: String,
+        /// `host:port` of that node's service.
+        address: String,
+    },
+    /// Somebody has asked for its end before its time.
+    Cancelled,
+    /// Its tasks cannot go on, and those here are being killed: the step is to be ended on all nodes.
+    Aborted {
+        /// Why, for people.
+        message: String,
+    },
+}
+
+/// A task's standard stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Bytes that a task wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPart {
+    /// The task's rank in the step.
+    pub task: u32,
+    /// Which stream.
+    pub stream: Stream,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// The bytes; empty only together with `end`.
+    pub bytes: Vec<u8>,
+    /// Nothing follows.
+    pub end: bool,
+}
+
+/// Bytes for the tasks whose order says [`Input::Stream`](crate::order::Input::Stream), each of which gets all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputPart {
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// The bytes; empty only together with `end`.
+    pub bytes: Vec<u8>,
+    /// Nothing follows.
+    pub end: bool,
+}
+
+/// How far one side has got with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// The reader has everything of this task's stream below the offset.
+    Output {
+        /// The task's rank.
+        task: u32,
+        /// Which stream.
+        stream: Stream,
+        /// The first byte not yet taken.
+        offset: u64,
+        /// The end of the stream has been seen too.
+        end: bool,
+    },
+    /// All the tasks that still read have taken the input below the offset.
+    Input {
+        /// The first byte not yet taken.
+        offset: u64,
+    },
+}
+
+/// One frame of the control socket, in either direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// spurd to a new spurstepd, once, first.
+    Launch(Box<Launch>),
+    /// spurd to spurstepd.
+    Request(Request),
+    /// spurstepd to spurd.
+    Event(Event),
+    /// spurstepd to its reader.
+    Output(OutputPart),
+    /// The reader to spurstepd.
+    Input(InputPart),
+    /// Both ways.
+    Ack(Ack),
+    /// Both ways, between the step's parts on two nodes: an encoded `StepPeer`.
+    Peer(Vec<u8>),
+}
+
+/// Bytes that are no frame.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The frame says it is longer than any frame may be.
+    #[error("a frame of {0} bytes is over the limit of {MAX_FRAME}")]
+    TooLong(usize),
+    /// The kind is not known, or the body is not what its kind says.
+    #[error("malformed frame of kind {0}")]
+    Malformed(u8),
+    /// The JSON in the frame is not the message that it should be.
+    #[error("message not understood")]
+    Json(#[from] serde_json::Error),
+}
+
+impl From<FrameError> for io::Error {
+    fn from(error: FrameError) -> Self {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+const LAUNCH: u8 = 1;
+const REQUEST: u8 = 2;
+const EVENT: u8 = 3;
+const OUTPUT: u8 = 4;
+const INPUT: u8 = 5;
+const ACK: u8 = 6;
+const PEER: u8 = 7;
+
+impl Frame {
+    /// Appends the frame's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        match self {
+            Frame::Launch(launch) => encode_launch(launch, out),
+            Frame::Request(request) => encode_json(REQUEST, request, out),
+            Frame::Event(event) => encode_json(EVENT, event, out),
+            Frame::Output(part) => {
+                out.push(OUTPUT);
+                out.extend_from_slice(&part.task.to_le_bytes());
+                out.push(part.stream as u8);
+                encode_part(part.offset, part.end, &part.bytes, out);
+            }
+            Frame::Input(part) => {
+                out.push(INPUT);
+                encode_part(part.offset, part.end, &part.bytes, out);
+            }
+            Frame::Ack(ack) => encode_ack(*ack, out),
+            Frame::Peer(message) => {
+                out.push(PEER);
+                out.extend_from_slice(message);
+            }
+        }
+        let length = u32::try_from(out.len() - start - 4).expect("frames are far below 4 GiB");
+        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Takes the first whole frame from `bytes`: the frame and how many bytes it took, or `None` if it is not
+    /// all there yet.
+    ///
+    /// # Errors
+    /// [`FrameError`] if the bytes can never become a frame; the connection is of no further use.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
+        let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_FRAME {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let (&kind, body) = body.split_first().ok_or(FrameError::Malformed(0))?;
+        let frame = match kind {
+            REQUEST => Frame::Request(serde_json::from_slice(body)?),
+            EVENT => Frame::Event(serde_json::from_slice(body)?),
+            PEER => Frame::Peer(body.to_vec()),
+            _ => decode_raw(kind, body)?,
+        };
+        Ok(Some((frame, 4 + length)))
+    }
+}
+
+fn encode_json(kind: u8, message: &impl Serialize, out: &mut Vec<u8>) {
+    out.push(kind);
+    serde_json::to_writer(out, message).expect("control messages have string keys and no failing parts");
+}
+
+fn encode_launch(launch: &Launch, out: &mut Vec<u8>) {
+    let order = serde_json::to_vec(&launch.order).expect("orders have string keys and UTF-8 paths");
+    out.push(LAUNCH);
+    for part in [&order, &launch.environment] {
+        out.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        out.extend_from_slice(part);
+    }
+    out.push(u8::from(launch.script.is_some()));
+    out.extend_from_slice(launch.script.as_deref().unwrap_or_default());
+}
+
+fn encode_part(offset: u64, end: bool, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&offset.to_le_bytes());
+    out.push(u8::from(end));
+    out.extend_from_slice(bytes);
+}
+
+fn encode_ack(ack: Ack, out: &mut Vec<u8>) {
+    out.push(ACK);
+    match ack {
+        Ack::Output { task, stream, offset, end } => {
+            out.push(stream as u8);
+            out.extend_from_slice(&task.to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            out.push(u8::from(end));
+        }
+        Ack::Input { offset } => {
+            out.push(2);
+            out.extend_from_slice(&0u32.to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            out.push(0);
+        }
+    }
+}
+
+fn decode_raw(kind: u8, body: &[u8]) -> Result<Frame, FrameError> {
+    let mut fields = Fields(body);
+    let frame = match kind {
+        LAUNCH => fields.launch()?.map(|launch| Frame::Launch(Box::new(launch))),
+        OUTPUT => fields.output().map(Frame::Output),
+        INPUT => fields.input().map(Frame::Input),
+        ACK => fields.ack().map(Frame::Ack),
+        _ => None,
+    };
+    frame.ok_or(FrameError::Malformed(kind))
+}
+
+/// What is left of a body; every reader takes a field off its front.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.take()? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+
+    fn stream(&mut self) -> Option<Stream> {
+        self.flag().map(|second| if second { Stream::Stderr } else { Stream::Stdout })
+    }
+
+    fn blob(&mut self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.u64()?).ok()?;
+        let (blob, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(blob.to_vec())
+    }
+
+    fn launch(&mut self) -> Result<Option<Launch>, FrameError> {
+        let mut parts = || Some((self.blob()?, self.blob()?, self.flag()?));
+        let Some((order, environment, has_script)) = parts() else { return Ok(None) };
+        let script = has_script.then(|| self.0.to_vec());
+        Ok(Some(Launch { order: serde_json::from_slice(&order)?, environment, script }))
+    }
+
+    fn output(&mut self) -> Option<OutputPart> {
+        let (task, stream) = (self.u32()?, self.stream()?);
+        let (offset, end) = (self.u64()?, self.flag()?);
+        Some(OutputPart { task, stream, offset, bytes: self.0.to_vec(), end })
+    }
+
+    fn input(&mut self) -> Option<InputPart> {
+        let (offset, end) = (self.u64()?, self.flag()?);
+        Some(InputPart { offset, bytes: self.0.to_vec(), end })
+    }
+
+    fn ack(&mut self) -> Option<Ack> {
+        let [which] = self.take()?;
+        let (task, offset, end) = (self.u32()?, self.u64()?, self.flag()?);
+        match which {
+            0 => Some(Ack::Output { task, stream: Stream::Stdout, offset, end }),
+            1 => Some(Ack::Output { task, stream: Stream::Stderr, offset, end }),
+            2 => Some(Ack::Input { offset }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Vec<Frame> {
+        vec![
+            Frame::Request(Request::Subscribe),
+            Frame::Request(Request::Terminate {
+                kill_wait_ms: Some(30_000),
+                notice: Some("\u{e4}\n".to_owned()),
+            }),
+            Frame::Request(Request::Suspend { stop: true }),
+            Frame::Request(Request::Notice { text: "\u{e4}".to_owned() }),
+            Frame::Event(Event::Started { at_ms: 7, pids: vec![1, 2] }),
+            Frame::Event(Event::Refused { message: "no".to_owned(), node_fault: true }),
+            Frame::Output(OutputPart {
+                task: 3,
+                stream: Stream::Stderr,
+                offset: 1 << 40,
+                bytes: vec![0, 255],
+                end: true,
+            }),
+            Frame::Input(InputPart { offset: 5, bytes: vec![], end: true }),
+            Frame::Input(InputPart { offset: 5, bytes: vec![1], end: false }),
+            Frame::Ack(Ack::Output { task: 9, stream: Stream::Stdout, offset: 77, end: false }),
+            Frame::Ack(Ack::Input { offset: 78 }),
+            Frame::Peer(vec![0, 1, 255]),
+        ]
+    }
+
+    #[test]
+    fn frames_round_trip_however_they_are_cut() {
+        for frame in frames() {
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            for cut in 0..bytes.len() {
+                assert!(Frame::decode(&bytes[..cut]).unwrap().is_none(), "{frame:?} cut at {cut}");
+            }
+            bytes.extend_from_slice(b"next");
+            assert_eq!(Frame::decode(&bytes).unwrap(), Some((frame, bytes.len() - 4)));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_frame_are_refused() {
+        let cases: [&[u8]; 6] = [
+            &[255, 255, 255, 255],
+            &[0, 0, 0, 0],
+            &[1, 0, 0, 0, 99],
+            &[3, 0, 0, 0, OUTPUT, 1, 2],
+            &[3, 0, 0, 0, REQUEST, b'{', b'}'],
+            &[9, 0, 0, 0, LAUNCH, 255, 255, 255, 255, 255, 255, 255, 255],
+        ];
+        for bytes in cases {
+            assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -241,7 +241,7 @@ async fn a_running_job_is_cancelled_on_its_nodes() {
             attempt: Some(attempt),
             kill: false,
             cause: String::new(),
-            exit: None
+            exit: Some(v1::JobExit::default())
         }))
     );
     // KillWait is two seconds here.

@@ -71,8 +71,7 @@ pub async fn run(
     let kernel = Kernel::default();
     let inventory = Arc::new(kernel.take_stock(Path::new("/tmp")));
     let spool = Arc::new(Spool::open(&settings.spool)?);
-    let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
-    let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let listener = listen(&settings).await?;
     let groups = control_groups(&settings, spool.place())?;
     let containers = JobContainers::open(&settings.agent, &settings.name, &settings.spool)?;
     let constrains_devices = groups.as_ref().is_some_and(Groups::constrains_devices);
@@ -109,9 +108,7 @@ pub async fn run(
     };
     let tls = keyring.as_ref().map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
     let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));
-    if let Some(keyring) = keyring.clone() {
-        tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
-    }
+    keyring.iter().cloned().for_each(|keyring| serve_tokens(&settings, keyring));
     // A node that is not well is drained before jobs come.
     let asked = health::look_after(settings_seen.clone()).await;
     let registrar = Registrar {
@@ -139,6 +136,17 @@ pub async fn run(
     }
     tracing::info!("spurd stops; jobs go on");
     Ok(Leftovers { spool, groups })
+}
+
+/// The socket at which the node's service is reached.
+async fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
+    listener.with_context(|| format!("cannot listen on {}", settings.listen))
+}
+
+/// Begins to hand out tokens to the users of this host.
+fn serve_tokens(settings: &Settings, keyring: Keyring) {
+    tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
 }
 
 /// Has the spool tried now, before a controller hears of this node, and then as often as it hears.

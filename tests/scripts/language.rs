@@ -110,10 +110,7 @@ impl Session {
                 self.ask(Command::CancelStep { job, step })
             }
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
-            "notify" => {
-                let job = JobId(rest[0].parse().expect("a job"));
-                self.ask(Command::Notify { job, message: rest[1..].join(" ") })
-            }
+            "notify" => self.ask(Command::Notify { job: job(rest[0]), message: rest[1..].join(" ") }),
             "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
             "release" => self.ask(Command::Release { jobs: jobs(rest) }),
             "suspend" => self.ask(Command::Suspend { jobs: jobs(rest) }),

@@ -64,12 +64,7 @@ impl Cluster {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
-            | Event::ClockSet { .. } => {
-                self.apply_to_lineage(&entry.event, entry.epoch, at);
-                if matches!(entry.event, Event::ReignBegun { .. }) {
-                    self.await_nodes();
-                }
-            }
+            | Event::ClockSet { .. } => self.apply_to_lineage(&entry.event, entry.epoch, at),
             Event::NodeRegistered { node, registration, stale, foreign, last_job } => {
                 self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
                 self.await_no_more(*node);

@@ -84,6 +84,7 @@ impl Cluster {
                 while lineage.reigns.len() > REIGNS {
                     lineage.reigns.pop_first();
                 }
+                self.await_nodes();
             }
             Event::ClockSet { clock } => lineage.clock = clock.clone(),
             Event::JournalDoubted { why, last_job } => {

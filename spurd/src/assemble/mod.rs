@@ -7,9 +7,9 @@ mod binding;
 mod gpus;
 mod site;
 mod streams;
+mod variables;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::idset::IdSet;
@@ -27,8 +27,11 @@ use step_wire::order::{
 };
 
 use self::binding::StepCpu;
-use self::gpus::{HeldGpu, gpu_bind, gpus_of_task, step_gpus, visible};
+use self::gpus::{gpu_bind, gpus_of_task, visible};
 use self::streams::{expand, stderr, stdin, stdout};
+use self::variables::{
+    of_step, pairs, position, said, scratch, task_variables, with_variables, without_foreign,
+};
 use crate::node::inventory::cpu::CpuPlace;
 use crate::node::inventory::device::Device;
 
@@ -156,15 +159,10 @@ impl NodeFacts {
         mut launch: v1::StepLaunch,
     ) -> Result<Prepared, String> {
         let attempt = Attempt { job: JobId(credential.job_id), restart: credential.restart };
-        if StepId(credential.step_id) == StepId::BATCH {
-            return Err("the credential of a batch script launches nothing".to_owned());
-        }
+        launches(credential, &launch)?;
         let number = credential.nodes.iter().position(|node| node.name == self.name);
         let number = number.ok_or_else(|| format!("the step has no tasks on node {}", self.name))?;
         let part = &credential.nodes[number];
-        if launch.argv.is_empty() {
-            return Err("the step has no command".to_owned());
-        }
         let cpus = cpu_set(&part.cpus)?;
         let mut variables = pairs(std::mem::take(&mut launch.job_environment));
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
@@ -369,21 +367,16 @@ impl NodeFacts {
     }
 }
 
-/// What every task of a step here is told of its GPUs and of its place in the fabric.
-fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -> Vec<(String, String)> {
-    let mut variables = Vec::new();
-    variables.extend(step_gpus(gpus));
-    variables.extend(position(&part.topology_address, &part.topology_pattern, node));
-    variables
-}
-
-/// Where a node is in the fabric; in a cluster without a topology it has its name alone.
-fn position(address: &str, pattern: &str, node: &str) -> [(String, String); 2] {
-    let (address, pattern) = if address.is_empty() { (node, "node") } else { (address, pattern) };
-    [
-        ("SLURM_TOPOLOGY_ADDR".to_owned(), address.to_owned()),
-        ("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), pattern.to_owned()),
-    ]
+/// Refuses a request that starts no program: its credential is only good for reading what a batch script wrote, or it names
+/// no command.
+fn launches(credential: &v1::StepCredential, launch: &v1::StepLaunch) -> Result<(), String> {
+    if StepId(credential.step_id) == StepId::BATCH {
+        return Err("the credential of a batch script launches nothing".to_owned());
+    }
+    match launch.argv.is_empty() {
+        true => Err("the step has no command".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Whose step it is.
@@ -421,38 +414,10 @@ fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<O
     }))
 }
 
-/// The environment without what another launcher, in which `srun` was called, has told its own tasks, and without the
-/// GPUs of the step or script that it was called in.
-fn without_foreign(environment: &[u8]) -> Vec<u8> {
-    const NAMES: [&[u8]; 7] =
-        [b"PMI_FD", b"PMI_RANK", b"PMI_SIZE", b"PMI_ID", b"PMI_PORT", b"PMI_SPAWNED", b"PMI_JOBID"];
-    const GPUS: [&[u8]; 3] = [b"CUDA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES", b"SLURM_GPUS_ON_NODE"];
-    let has_gpus = environment.split(|&byte| byte == 0).any(|entry| entry.starts_with(b"SLURM_JOB_GPUS="));
-    let foreign = |name: &[u8]| {
-        (has_gpus && GPUS.contains(&name))
-            || NAMES.contains(&name)
-            || name.starts_with(b"PMI2_")
-            || (name.starts_with(b"PMIX_") && !name.starts_with(b"PMIX_MCA_"))
-    };
-    let entries = environment.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
-    let own = entries.filter(|entry| {
-        let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
-        !foreign(name)
-    });
-    own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
-}
-
 /// The size of a terminal; one that cannot be is taken for the usual one.
 pub(crate) fn window(wire: &v1::StepWindow) -> Window {
     let size = |number: u32, usual| u16::try_from(number).ok().filter(|&number| number > 0).unwrap_or(usual);
     Window { rows: size(wire.rows, 24), columns: size(wire.columns, 80) }
-}
-
-/// `TMPDIR` for whose environment has none: scripts rely on it.
-fn scratch(environment: &[u8]) -> Option<(String, String)> {
-    let mut entries = environment.split(|&byte| byte == 0);
-    let is_set = entries.any(|entry| entry.starts_with(b"TMPDIR="));
-    (!is_set).then(|| ("TMPDIR".to_owned(), "/tmp".to_owned()))
 }
 
 fn ids(part: &v1::DevicePart) -> Result<IdSet, String> {
@@ -468,19 +433,6 @@ fn bindings(launch: &v1::StepLaunch) -> Result<(CpuBinding, MemBinding), String>
     let said: CpuBinding = launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
     let memory = launch.mem_bind.parse().map_err(|error: MemBindError| error.to_string())?;
     Ok((if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said }, memory))
-}
-
-fn pairs(variables: Vec<v1::KeyValue>) -> Vec<(String, String)> {
-    variables.into_iter().map(|variable| (variable.key, variable.value)).collect()
-}
-
-/// What a variable of an environment says, if it can be read; the last one counts.
-fn said<T: FromStr>(environment: &[u8], name: &str) -> Option<T> {
-    let value = |variable: &[u8]| {
-        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        std::str::from_utf8(value).ok()?.parse().ok()
-    };
-    environment.rsplit(|byte| *byte == 0).find_map(value)
 }
 
 /// What tasks run that do not run what the step does.
@@ -513,28 +465,6 @@ fn cpu_set(text: &str) -> Result<IdSet, String> {
         return Ok(IdSet::EMPTY);
     }
     text.parse().map_err(|error| format!("CPUs of the order: {error}"))
-}
-
-fn task_variables(rank: u32, local: u32, node: usize, all: &str) -> Vec<(String, String)> {
-    let variable = |name: &str, value: String| (name.to_owned(), value);
-    vec![
-        variable("SLURM_PROCID", rank.to_string()),
-        variable("SLURM_LOCALID", local.to_string()),
-        variable("SLURM_NODEID", node.to_string()),
-        variable("SLURM_GTIDS", all.to_owned()),
-    ]
-}
-
-/// The environment with more entries behind it; of two with one name the later counts.
-fn with_variables(environment: &[u8], variables: &[(String, String)]) -> Vec<u8> {
-    let mut all = environment.to_vec();
-    if all.last().is_some_and(|&last| last != 0) {
-        all.push(0);
-    }
-    for (name, value) in variables {
-        all.extend_from_slice(format!("{name}={value}\0").as_bytes());
-    }
-    all
 }
 
 fn limits(wire: &[v1::Limit]) -> Result<Vec<Limit>, String> {

@@ -306,7 +306,7 @@ fn the_files_qos_are_taken_once() {
         |qos: &[QosConfig]| Policy { cluster_name: "c".into(), qos: qos.to_vec(), ..Policy::default() };
     assert_eq!(world.reconfigure(policy(&[high.clone(), low.clone()])), Vec::<String>::new());
     let higher = QosConfig { priority: 9, ..high };
-    let changes = world.reconfigure(policy(&[higher.clone()])).join("\n");
+    let changes = world.reconfigure(policy(std::slice::from_ref(&higher))).join("\n");
     assert!(changes.contains("sacctmgr modify qos high set Priority=9"), "{changes}");
     assert!(changes.contains("sacctmgr delete qos low"), "{changes}");
     assert_eq!(names(&world), ["normal", "high", "low"], "the sections have no effect");

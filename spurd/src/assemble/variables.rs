@@ -1,0 +1,89 @@
+//! The variables of a step and of its tasks, and the environments that they are put into.
+//!
+//! An environment is a sequence of `NAME=VALUE` entries, each with a NUL behind it.
+
+use std::str::FromStr;
+
+use spur_proto::v1;
+
+use super::gpus::{HeldGpu, step_gpus};
+
+/// What every task of a step here is told of its GPUs and of its place in the fabric.
+pub(super) fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    variables.extend(step_gpus(gpus));
+    variables.extend(position(&part.topology_address, &part.topology_pattern, node));
+    variables
+}
+
+/// Where a node is in the fabric; in a cluster without a topology it has its name alone.
+pub(super) fn position(address: &str, pattern: &str, node: &str) -> [(String, String); 2] {
+    let (address, pattern) = if address.is_empty() { (node, "node") } else { (address, pattern) };
+    [
+        ("SLURM_TOPOLOGY_ADDR".to_owned(), address.to_owned()),
+        ("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), pattern.to_owned()),
+    ]
+}
+
+/// The environment without what another launcher, in which `srun` was called, has told its own tasks, and without the
+/// GPUs of the step or script that it was called in.
+pub(super) fn without_foreign(environment: &[u8]) -> Vec<u8> {
+    const NAMES: [&[u8]; 7] =
+        [b"PMI_FD", b"PMI_RANK", b"PMI_SIZE", b"PMI_ID", b"PMI_PORT", b"PMI_SPAWNED", b"PMI_JOBID"];
+    const GPUS: [&[u8]; 3] = [b"CUDA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES", b"SLURM_GPUS_ON_NODE"];
+    let has_gpus = environment.split(|&byte| byte == 0).any(|entry| entry.starts_with(b"SLURM_JOB_GPUS="));
+    let foreign = |name: &[u8]| {
+        (has_gpus && GPUS.contains(&name))
+            || NAMES.contains(&name)
+            || name.starts_with(b"PMI2_")
+            || (name.starts_with(b"PMIX_") && !name.starts_with(b"PMIX_MCA_"))
+    };
+    let entries = environment.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
+    let own = entries.filter(|entry| {
+        let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
+        !foreign(name)
+    });
+    own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
+}
+
+/// `TMPDIR` for whose environment has none: scripts rely on it.
+pub(super) fn scratch(environment: &[u8]) -> Option<(String, String)> {
+    let mut entries = environment.split(|&byte| byte == 0);
+    let is_set = entries.any(|entry| entry.starts_with(b"TMPDIR="));
+    (!is_set).then(|| ("TMPDIR".to_owned(), "/tmp".to_owned()))
+}
+
+pub(super) fn pairs(variables: Vec<v1::KeyValue>) -> Vec<(String, String)> {
+    variables.into_iter().map(|variable| (variable.key, variable.value)).collect()
+}
+
+/// What a variable of an environment says, if it can be read; the last one counts.
+pub(super) fn said<T: FromStr>(environment: &[u8], name: &str) -> Option<T> {
+    let value = |variable: &[u8]| {
+        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    };
+    environment.rsplit(|byte| *byte == 0).find_map(value)
+}
+
+pub(super) fn task_variables(rank: u32, local: u32, node: usize, all: &str) -> Vec<(String, String)> {
+    let variable = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        variable("SLURM_PROCID", rank.to_string()),
+        variable("SLURM_LOCALID", local.to_string()),
+        variable("SLURM_NODEID", node.to_string()),
+        variable("SLURM_GTIDS", all.to_owned()),
+    ]
+}
+
+/// The environment with more entries behind it; of two with one name the later counts.
+pub(super) fn with_variables(environment: &[u8], variables: &[(String, String)]) -> Vec<u8> {
+    let mut all = environment.to_vec();
+    if all.last().is_some_and(|&last| last != 0) {
+        all.push(0);
+    }
+    for (name, value) in variables {
+        all.extend_from_slice(format!("{name}={value}\0").as_bytes());
+    }
+    all
+}

@@ -251,7 +251,7 @@ async fn a_running_job_is_cancelled_on_its_nodes() {
             attempt: Some(attempt),
             kill: true,
             cause: String::new(),
-            exit: None
+            exit: Some(v1::JobExit::default())
         }))
     );
     assert_eq!(job_of(&mut ada, id).await.state, "COMPLETING");

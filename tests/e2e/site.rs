@@ -101,7 +101,9 @@ fn under_a_start_script(cluster: &Cluster, daemon: &str) -> Command {
 
 #[test]
 fn what_a_start_script_left_reaches_no_program_and_no_job() {
-    const LOOK: &str = "{ ls /proc/self/fd; cat /proc/self/oom_score_adj; } >@/$SLURM_SCRIPT_CONTEXT";
+    // The epilog of a later job may run while the test reads, so a whole file takes the place of the one before.
+    const LOOK: &str = "file=@/$SLURM_SCRIPT_CONTEXT; \
+         { ls /proc/self/fd; cat /proc/self/oom_score_adj; } >$file.$$ && mv $file.$$ $file";
     let scripts = [
         ("agent", "prolog", LOOK),
         ("agent", "epilog", LOOK),

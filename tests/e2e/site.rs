@@ -67,6 +67,7 @@ fn prolog_and_epilog_are_told_what_slurms_are() {
     let of_end =
         [("SLURM_JOB_EXIT_CODE", "768"), ("SLURM_JOB_EXIT_CODE2", "3:0"), ("SLURM_JOB_DERIVED_EC", "0")];
     for context in ["prolog_slurmd", "epilog_slurmd", "prolog_slurmctld", "epilog_slurmctld"] {
+        cluster.wait_until(|cluster| cluster.work(&format!("{context}.{job}")).exists());
         let told = told(&cluster, &format!("{context}.{job}"));
         let on_node = context.ends_with("slurmd");
         let ended = context.starts_with("epilog");
@@ -128,6 +129,7 @@ fn what_a_start_script_left_reaches_no_program_and_no_job() {
     assert_eq!(cluster.ok(&["srun", "-n1", "--mpi=none", "sh", "-c", look]), "0\n1\n2\n3\n0\n");
     // The last descriptor is that of the directory that `ls` reads.
     for file in ["job", "prolog_slurmd", "epilog_slurmd", "prolog_slurmctld", "epilog_slurmctld"] {
+        cluster.wait_until(|cluster| cluster.work(file).exists());
         assert_eq!(cluster.read(file), "0\n1\n2\n3\n0\n", "{file}");
     }
     assert_eq!(cluster.read("task_prolog"), "0\n");

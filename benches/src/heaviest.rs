@@ -1,5 +1,5 @@
-//! What the heaviest requests of one user cost others: for each method of the service the largest piece of work of the owner
-//! and of lists, and what another user's list of one job and submission take beside it, against an idle controller.
+//! The cost of one user's heaviest requests to other users. For each method: the largest piece of work of the owner and of
+//! lists, and the time of another user's list of one job and submission, as ratios to an idle controller.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,14 @@ use crate::target::Target;
 const HEAVY: u32 = 41_000;
 /// The user who asks little.
 const OTHER: u32 = 41_001;
-/// How many requests of one kind are under way: as many lists as one user may have.
+/// Requests of one kind that are under way at a time: the number of lists that one user may have.
 const AT_ONCE: usize = 8;
-/// How often the other user asks beside each kind of request.
+/// Requests of the other user beside each kind of heavy request.
 const PROBES: usize = 100;
 
 type Client = ControllerClient<InterceptedService<Channel, spur_proto::client::Introduction>>;
 
-/// What the other user's requests took, in ascending order.
+/// Times of the other user's requests, in ascending order.
 struct Probes {
     lists: Vec<Duration>,
     submissions: Vec<Duration>,
@@ -131,7 +131,7 @@ async fn submit(other: &mut Client) -> anyhow::Result<u32> {
     Ok(other.submit(request).await?.into_inner().job_id)
 }
 
-/// What a list of one job and a submission take.
+/// Measures lists of one job and submissions, [`PROBES`] of each.
 async fn probe(other: &mut Client, own: u32) -> anyhow::Result<Probes> {
     let mut probes = Probes { lists: Vec::new(), submissions: Vec::new() };
     for _ in 0..PROBES {

@@ -38,7 +38,7 @@ const SHARES: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Arrival {
     room: Arc<Semaphore>,
-    /// What users may have of the room, in units.
+    /// Each user's share of the room, in units of [`UNIT`] bytes.
     users: Shares,
     patience: Duration,
     late: Arc<Complaint>,
@@ -55,7 +55,8 @@ impl Arrival {
         }
     }
 
-    /// What a message of this length needs: room in the share of its user, and in the common store if it is large.
+    /// The room that a message of this length needs: in the share of its user, and in the common store if the message is
+    /// larger than [`SMALL`].
     fn wanted(&self, user: Option<u32>, length: usize) -> Wanted {
         Wanted {
             own: user.map(|uid| self.users.of(uid)),
@@ -148,16 +149,16 @@ struct Arriving {
     room: Option<Room>,
     /// What has come and waits for room.
     waiting: Option<(Frame<Bytes>, Waiting)>,
-    /// The user that the sender has proved to be. It is asked when room is needed: the proof comes after the head of a
-    /// request.
+    /// The user that the sender has proved to be. The function is called when room is needed, because the proof comes after
+    /// the head of a request.
     user: Box<dyn Fn() -> Option<u32> + Send>,
 }
 
 /// Room for one message.
 struct Room {
-    /// Of its user's share.
+    /// The part that is taken from the share of the message's user.
     _own: Option<OwnedSemaphorePermit>,
-    /// Of the common store.
+    /// The part that is taken from the common store, if the message is large.
     _common: Option<OwnedSemaphorePermit>,
 }
 

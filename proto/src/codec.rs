@@ -1,5 +1,5 @@
-//! How messages are encoded and decoded: as by prost, but requests are counted before they are decoded (see
-//! [`lists`](crate::lists)).
+//! The codec of the services: prost's, except that the lists of a request are counted before the request is decoded
+//! ([`lists`](crate::lists)).
 
 use std::marker::PhantomData;
 

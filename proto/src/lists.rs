@@ -1,4 +1,4 @@
-//! How many entries the lists of a request may have, and which of them select.
+//! The bounds on the lists of a request: the most entries of each list, and the lists whose entries count once.
 //!
 //! A request is counted on its bytes, before anything is decoded: a list of empty entries takes two bytes for each on the
 //! wire and hundreds in memory. A list that selects (jobs, nodes, states, users …) keeps each entry once, in the order of
@@ -45,7 +45,7 @@ pub struct Shape {
 pub struct List {
     /// The number of the field.
     pub field: u32,
-    /// What users call its entries.
+    /// The entries in the words of the user, for refusals.
     pub what: &'static str,
     /// How many entries it may have, in all messages of this kind within one request together.
     pub most: usize,

@@ -28,15 +28,15 @@ const BECOME: &str = r#"{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null; exec 
 pub struct SiteProgram {
     /// The program.
     pub path: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<String>,
-    /// What concerns the job or the node; names that no job may set are left out.
+    /// Variables of the job or the node; those whose name no job may set are left out.
     pub variables: Vec<(String, String)>,
     /// Variables of the daemon that its own environment lacks, such as `SPUR_CONF`.
     pub daemon: Vec<(String, String)>,
-    /// How long the program may take.
+    /// The time after which the program is killed.
     pub limit: Duration,
-    /// Whether the program goes on when the daemon ends.
+    /// True if the program goes on when the daemon ends.
     pub outlives: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What each user may have of something at a time.
+//! Equal shares of a resource, one for each user: a bound on what one user holds at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -16,7 +16,7 @@ use super::{Refusal, components, judge};
 /// What the user of a request should know that can be honoured; else why it never can.
 pub type Answer = Result<Vec<String>, Refusal>;
 
-/// Steps that all searches of one command may take where others wait for it: about a millisecond.
+/// Steps that all searches of one command may take in the owner's thread, where other requests wait.
 pub const BRIEF: u64 = 8_000;
 
 /// A question about one request, or about all components of a het job together.

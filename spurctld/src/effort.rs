@@ -8,12 +8,12 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use spur_proto::v1;
 
-/// The figures. Clones share them.
+/// The largest pieces of work since the figures were last reset. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effort {
-    /// Of the owner, one request each.
+    /// Work of the owner; a piece is one request.
     pub(crate) owner: Largest,
-    /// Of lists, one page each.
+    /// Work on lists; a piece is one page.
     pub(crate) lists: Largest,
 }
 

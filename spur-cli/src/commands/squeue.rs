@@ -317,7 +317,7 @@ impl Query {
         filter
     }
 
-    /// Those of some jobs that the options name, where no controller has chosen them: by number, user, partition, name,
+    /// The jobs that the options name, of jobs that no controller has chosen from: by number, user, partition, name,
     /// account, QOS, node, reservation and wckey.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub(crate) struct Dependents {
     followers: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Records that have not ended, by user and name, each behind its array's number.
     by_name: BTreeMap<UserAndName, BTreeSet<ArrayAndRecord>>,
-    /// How many terms the dependencies of each user's jobs have.
+    /// The number of terms in the dependencies of each user's jobs, by uid.
     terms: BTreeMap<u32, usize>,
 }
 
@@ -40,7 +40,7 @@ struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
     record: JobId,
-    /// Its array; its own number outside arrays.
+    /// The number of the record's array; the record's own number outside arrays.
     array: JobId,
     uid: u32,
 }

@@ -30,13 +30,13 @@ pub struct Jobs {
     claims: BTreeSet<JobId>,
     /// Active jobs that hold licenses.
     licensed: BTreeSet<JobId>,
-    /// How many of each license they hold together.
+    /// The amount of each license that active jobs hold together.
     held_licenses: BTreeMap<Box<str>, u64>,
     /// Running jobs that lost nodes, in the places of which there are no others.
     short: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
-    /// Who waits for whom.
+    /// For each job and array, the records whose dependencies name it.
     dependents: Dependents,
     /// Pending jobs whose dependency can no longer be satisfied and that are to be ended then.
     hopeless: BTreeSet<JobId>,
@@ -269,7 +269,7 @@ impl Jobs {
         self.dependents.namers(id)
     }
 
-    /// The same as `waits`, which shares its terms with the other records of an array where they are equal.
+    /// `waits`, with the terms of another record of the array in place of its own where the two are equal.
     pub(super) fn share_waits(&self, array: JobId, waits: Waits) -> Waits {
         match self.dependents.shared_list(array, waits.list()) {
             Some(list) => waits.with_list(Arc::clone(list)),

@@ -31,9 +31,9 @@ pub enum Record {
     Account(AccountChange),
     /// The largest numbers that associations and QOS ever had. Comes after the records of the tree.
     AccountNumbers {
-        /// Of an association.
+        /// The largest number of an association.
         association: u32,
-        /// Of a QOS.
+        /// The largest number of a QOS.
         qos: u32,
     },
     /// A node.

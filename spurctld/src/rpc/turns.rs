@@ -1,4 +1,4 @@
-//! Who reads much now: lists are made a page at a time, and each page has to wait for its turn.
+//! Turns of lists: a list is made a page at a time, and each page waits for its turn.
 //!
 //! Some network threads are always free of lists, so that a short request is answered at once however many lists are under
 //! way. The pages of different users take turns; one user has half of the threads that make lists at most.

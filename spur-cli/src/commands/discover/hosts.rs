@@ -1,4 +1,4 @@
-//! Who is a host: from the descriptions of adapters to the ports of hosts.
+//! The hosts of a fabric: from the descriptions of adapters to the ports of hosts.
 //!
 //! A description is mostly `HOST mlx5_0` or `HOST HCA-1`; some vendors put the host last, and some adapters carry the
 //! name of their model alone. With a node table a host is a word that names a node. Without one, names that cannot be

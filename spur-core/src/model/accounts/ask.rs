@@ -89,9 +89,9 @@ fn unquoted(text: &str) -> String {
 /// What an ask is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entity {
-    /// Accounts.
+    /// The request is about accounts.
     Account,
-    /// Users.
+    /// The request is about users.
     User,
     /// QOS.
     Qos,
@@ -213,7 +213,7 @@ pub struct AssociationSet {
     pub qos: Option<ListChange>,
     /// `DefaultQOS=`; the inner `None` inherits again.
     pub default_qos: Option<Option<Arc<str>>>,
-    /// Limits.
+    /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,
 }
 
@@ -249,7 +249,7 @@ pub struct QosSet {
     pub usage_threshold: Option<Option<f64>>,
     /// `LimitFactor=`
     pub limit_factor: Option<Option<f64>>,
-    /// Limits.
+    /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,
     /// `AllowGroups=`, of Spur's own.
     pub allow_groups: Option<ListChange>,

@@ -177,7 +177,7 @@ pub enum QosAccess {
     /// Those of the association above.
     #[default]
     Inherited,
-    /// These.
+    /// The named QOS.
     These(BTreeSet<Arc<str>>),
     /// Those of the association above, with some more and without others.
     Changed {

@@ -38,7 +38,7 @@ pub struct Qos {
     pub usage_threshold: Option<f64>,
     /// What the TRES limits of associations are multiplied by for its jobs.
     pub limit_factor: Option<f64>,
-    /// Limits.
+    /// The limits that the QOS sets.
     pub limits: Limits,
     /// The groups whose users may have it; empty: all. A field of Spur's own.
     pub allow_groups: Vec<Arc<str>>,

@@ -14,6 +14,7 @@
 pub mod allegiance;
 pub mod credential;
 mod held;
+pub mod step;
 #[cfg(test)]
 mod tests;
 

@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
 use nix::unistd::ForkResult;
 
-use crate::step::receive_with_descriptors;
+use crate::socket::receive_with_descriptors;
 
 /// What spurd wants a process for.
 pub(crate) enum Wanted {

@@ -1,18 +1,18 @@
 //! spurstepd: runs one step on one node. spurd starts it and hands it the order over a socket.
 
+mod clients;
+mod clock;
 mod confine;
 mod connection;
 mod fork_server;
-mod look;
 mod mpi;
-mod notice;
+mod poll;
 mod reader;
+mod requests;
 mod setup;
-mod step;
+mod socket;
 mod stream;
-mod suspend;
 mod task;
-mod watch;
 
 use std::fs::File;
 use std::os::unix::net::UnixListener;
@@ -21,8 +21,8 @@ use std::process::ExitCode;
 use step_wire::message::{Event, Frame};
 
 use crate::fork_server::Wanted;
+use crate::poll::Shell;
 use crate::setup::{Received, Refusal};
-use crate::step::Shim;
 
 /// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
 /// to its end. A process that reads a file of a user's for spurd is forked likewise.
@@ -54,15 +54,15 @@ fn run_step(listener: UnixListener, directory: &File) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let shim = match Shim::new(launch, listener, directory) {
-        Ok(shim) => shim,
+    let prepared = match setup::prepare(launch, listener, directory) {
+        Ok(prepared) => prepared,
         Err(Refusal { message, node_fault }) => {
             eprintln!("spurstepd: {message}");
             spurd.send(&Frame::Event(Event::Refused { message, node_fault }));
             return ExitCode::FAILURE;
         }
     };
-    match shim.run(spurd) {
+    match Shell::new(prepared).run(spurd) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("spurstepd: {error}");

@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -17,14 +16,8 @@ use step_wire::record::{EXIT_FILE, ExitRecord, LaunchFailure, LaunchStage, UNFIN
 use step_wire::{LOST_FILE, SCRIPT_FILE};
 
 use crate::confine::group::Group;
-use crate::confine::meter::Meter;
 use crate::confine::namespace;
 use crate::connection::Connection;
-use crate::look;
-use crate::mpi::Mpi;
-use crate::step::Shim;
-use crate::stream::Incoming;
-use crate::task::Task;
 
 /// The order, the connection it came on, and the socket on which others may connect.
 pub(crate) struct Received {
@@ -67,81 +60,63 @@ impl Refusal {
     }
 }
 
-impl Shim {
-    /// Claims the attempt, whose directory spurd has opened, and makes everything ready for the first task.
-    ///
-    /// # Errors
-    /// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up
-    /// in the record.
-    pub(crate) fn new(launch: Launch, listener: UnixListener, directory: &File) -> Result<Shim, Refusal> {
-        let Launch { order, environment, script } = launch;
-        permitted(&order).map_err(Refusal::of_the_job)?;
-        let at = |what: &str, error: io::Error| Refusal {
-            message: format!("{}: {what}: {error}", order.directory.display()),
-            node_fault: true,
-        };
-        rustix::process::umask(Mode::from_raw_mode(0o077));
-        rustix::process::fchdir(directory).map_err(|error| at("directory", error.into()))?;
-        let lock = claim().map_err(|error| at("lock", error))?;
-        if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
-            let ended = format!("attempt {} has ended and is not run again", order.attempt);
-            return Err(Refusal::of_the_job(ended));
-        }
-        let signals = own_session().map_err(|error| at("session", error))?;
-        let reserved = reserve_record();
-        let mut failure = reserved.err().map(|error| (LaunchStage::Spool, format!("spool: {error}")));
-        let mut argv = order.argv.clone();
-        if let Some(script) = script {
-            argv.insert(0, order.directory.join(SCRIPT_FILE).display().to_string());
-            let written = write_script(&script, order.identity.uid, order.identity.gid);
-            failure =
-                written.err().map(|error| (LaunchStage::Spool, format!("batch script: {error}"))).or(failure);
-        }
-        let group =
-            order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step, order.oom_kill_step));
-        let group = group.transpose().unwrap_or_else(|error| {
-            failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
-            None
-        });
-        if let Err(error) = namespace::enter(&order.private_directories) {
-            failure = Some((LaunchStage::Confinement, format!("private directories: {error}")));
-        }
-        if order.tasks.is_empty() || argv.is_empty() {
-            failure = Some((LaunchStage::Order, "an order needs a program and at least one task".to_owned()));
-        }
-        Ok(Shim {
-            tasks: order.tasks.iter().cloned().map(Task::new).collect(),
-            meter: Meter::new(order.tasks.iter().map(|task| task.global), look::interval(&order)),
-            over_memory: false,
-            memory_told: false,
-            mpi: Mpi::new(&order),
-            limit_at: order
-                .time_limit
-                .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds))),
-            order,
-            environment,
-            argv,
-            signals,
-            listener,
-            connections: Vec::new(),
-            group,
-            launching: None,
-            input: Incoming::default(),
-            terminal: None,
-            started_ms: None,
-            failure: failure.map(|(stage, message)| LaunchFailure { stage, message }),
-            terminated: false,
-            stopped: false,
-            kill_at: None,
-            notices: Vec::new(),
-            notices_until: None,
-            childless: true,
-            record: None,
-            write_at: None,
-            leave_at: None,
-            _lock: lock,
-        })
+/// A step whose attempt is claimed: everything that its first task needs, or the reason why it cannot start.
+pub(crate) struct Prepared {
+    pub(crate) order: StepOrder,
+    pub(crate) environment: Vec<u8>,
+    pub(crate) argv: Vec<String>,
+    pub(crate) listener: UnixListener,
+    /// Readable when a child has ended.
+    pub(crate) signals: SignalFd,
+    pub(crate) group: Option<Group>,
+    pub(crate) failure: Option<LaunchFailure>,
+    /// Says that the attempt lives, as long as this process does.
+    pub(crate) lock: File,
+}
+
+/// Claims the attempt, whose directory spurd has opened, and makes everything ready for the first task.
+///
+/// # Errors
+/// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up in the
+/// record.
+pub(crate) fn prepare(launch: Launch, listener: UnixListener, directory: &File) -> Result<Prepared, Refusal> {
+    let Launch { order, environment, script } = launch;
+    permitted(&order).map_err(Refusal::of_the_job)?;
+    let at = |what: &str, error: io::Error| Refusal {
+        message: format!("{}: {what}: {error}", order.directory.display()),
+        node_fault: true,
+    };
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    rustix::process::fchdir(directory).map_err(|error| at("directory", error.into()))?;
+    let lock = claim().map_err(|error| at("lock", error))?;
+    if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
+        let ended = format!("attempt {} has ended and is not run again", order.attempt);
+        return Err(Refusal::of_the_job(ended));
     }
+    let signals = own_session().map_err(|error| at("session", error))?;
+    let reserved = reserve_record();
+    let mut failure = reserved.err().map(|error| (LaunchStage::Spool, format!("spool: {error}")));
+    let mut argv = order.argv.clone();
+    if let Some(script) = script {
+        argv.insert(0, order.directory.join(SCRIPT_FILE).display().to_string());
+        let written = write_script(&script, order.identity.uid, order.identity.gid);
+        failure =
+            written.err().map(|error| (LaunchStage::Spool, format!("batch script: {error}"))).or(failure);
+    }
+    let group =
+        order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step, order.oom_kill_step));
+    let group = group.transpose().unwrap_or_else(|error| {
+        failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
+        None
+    });
+    if let Err(error) = namespace::enter(&order.private_directories) {
+        failure = Some((LaunchStage::Confinement, format!("private directories: {error}")));
+    }
+    if order.tasks.is_empty() || argv.is_empty() {
+        failure = Some((LaunchStage::Order, "an order needs a program and at least one task".to_owned()));
+    }
+    let failure = failure.map(|(stage, message)| LaunchFailure { stage, message });
+    Ok(Prepared { order, environment, argv, listener, signals, group, failure, lock })
 }
 
 /// Refuses an order for a user that this process cannot become.

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use spur_core::compute::StepEnd;
+pub use spur_core::compute::step::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, Record, TaskExit};
 use spur_core::model::step::StepNodeEnd;
 use spur_core::model::usage::Usage;
 use spur_core::text::exit::ExitCode;
@@ -17,57 +18,6 @@ pub const EXIT_FILE: &str = "exit.json";
 /// The name of the record's file until it is whole. It is made before anything of the user's runs: an attempt without it
 /// has not begun.
 pub const UNFINISHED_FILE: &str = "exit.json.new";
-
-/// What Slurm reports for a step whose standard files could not be opened.
-pub const NO_STANDARD_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
-
-/// The end of one task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TaskExit {
-    /// The task's rank in the step.
-    pub global: u32,
-    /// How it ended.
-    pub status: ExitCode,
-    /// It left a core dump.
-    pub core_dumped: bool,
-    /// When, in milliseconds since 1970.
-    pub at_ms: u64,
-}
-
-/// Why a step's tasks could not be started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LaunchFailure {
-    /// What was being done.
-    pub stage: LaunchStage,
-    /// What went wrong, for people.
-    pub message: String,
-}
-
-/// The stages of a start at which it can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LaunchStage {
-    /// The order itself.
-    Order,
-    /// The attempt's directory.
-    Spool,
-    /// The control group.
-    Confinement,
-    /// Becoming the user.
-    Identity,
-    /// Opening the standard files.
-    StandardFiles,
-    /// Limits and CPU binding.
-    Limits,
-    /// The task prolog.
-    TaskProlog,
-    /// What serves MPI programs.
-    Mpi,
-    /// Making a process.
-    Fork,
-}
 
 /// The end of a step on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,20 +41,21 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
+    /// The record of an attempt whose tasks used `usage`.
+    pub fn new(attempt: StepAttempt, record: Record, usage: Usage) -> ExitRecord {
+        let Record { started_ms, ended_ms, tasks, failure, out_of_memory } = record;
+        let usage = Some(Box::new(usage));
+        ExitRecord { attempt, started_ms, ended_ms, tasks, failure, out_of_memory, usage }
+    }
+
     /// The end of the step as the node's pure half knows it. What keeps tasks from starting is told as such; standard files that
     /// cannot be opened have Slurm's status for that.
     pub fn end(&self) -> StepEnd {
         match &self.failure {
             Some(failure) => StepEnd::NotLaunched {
                 message: failure.message.clone(),
-                node_fault: matches!(
-                    failure.stage,
-                    LaunchStage::Spool | LaunchStage::Confinement | LaunchStage::Fork
-                ),
-                exit: match failure.stage {
-                    LaunchStage::StandardFiles => NO_STANDARD_FILES,
-                    _ => ExitCode::exited(1),
-                },
+                node_fault: failure.is_node_fault(),
+                exit: failure.status(),
             },
             None => StepEnd::Exited {
                 end: StepNodeEnd {

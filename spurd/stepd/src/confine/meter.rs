@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use spur_core::model::usage::{TaskUsage, Usage};
 use step_wire::process::{Process, Stat};
 
-use crate::task::fork::{Reaped, units};
+use crate::confine::wait::{Reaped, units};
 
 /// How soon after its start a step is first looked at.
 const FIRST: Duration = Duration::from_millis(250);

@@ -4,4 +4,6 @@ pub(crate) mod bpf;
 pub(crate) mod group;
 pub(crate) mod meter;
 pub(crate) mod namespace;
+pub(crate) mod processes;
 pub(crate) mod tree;
+pub(crate) mod wait;

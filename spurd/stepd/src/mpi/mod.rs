@@ -17,7 +17,7 @@ use spur_core::model::idset::IdSet;
 use spur_core::text::exit::ExitCode;
 use step_wire::message::{Event, Frame};
 use step_wire::order::{MpiOrder, MpiPlugin, StepOrder};
-use step_wire::record::{LaunchFailure, LaunchStage};
+use step_wire::record::{LaunchFailure, LaunchStage, TaskExit};
 use step_wire::v1;
 use step_wire::v1::PeerStage;
 use step_wire::v1::peer_call::Question;
@@ -28,7 +28,7 @@ use step_wire::v1::step_peer::Message;
 use self::peers::{Arrival, FIRST, Group, Peers};
 use self::pmi::{News, Server, Space};
 use self::pmix::Helper;
-use crate::step::{Shim, Source};
+use crate::connection::Connection;
 use crate::task::child::MpiEnd;
 
 /// How long a task that has left its server may take to end, so that its exit code is known.
@@ -40,6 +40,15 @@ const GROUPS: usize = 4096;
 const ASKED: usize = 65_536;
 /// What PMIx calls a question that cannot be answered: `PMIX_ERROR`.
 const UNANSWERED: i32 = -1;
+
+/// A socket of a server for MPI programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The PMI socket of the task with this local id.
+    Pmi(usize),
+    /// The process that serves PMIx.
+    Pmix,
+}
 
 /// What a step has for its MPI programs.
 #[derive(Debug)]
@@ -139,14 +148,6 @@ impl Mpi {
         }
     }
 
-    /// The process that serves the tasks and is none of them.
-    pub(crate) fn helper(&self) -> Option<Pid> {
-        match &self.service {
-            Service::Pmi(_) => None,
-            Service::Pmix(pmix) => pmix.helper.as_ref().map(Helper::pid),
-        }
-    }
-
     /// What a task finds its server by.
     pub(crate) fn connect(&mut self, index: usize) -> io::Result<MpiEnd> {
         match &mut self.service {
@@ -204,7 +205,7 @@ impl Mpi {
     }
 
     /// The number of a node by its name.
-    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+    fn number(&self, name: &str) -> Option<u32> {
         let at = self.order.nodes.iter().position(|node| node.name == name)?;
         u32::try_from(at).ok()
     }
@@ -421,198 +422,216 @@ impl Pmix {
     }
 }
 
-impl Shim {
-    /// Starts what serves the tasks, where that is a process of its own.
-    pub(crate) fn start_mpi(&mut self) {
-        let Some(Mpi { order, service: Service::Pmix(pmix), .. }) = &mut self.mpi else { return };
-        match Helper::start(&self.order, order) {
-            Ok(helper) => {
-                pmix.helper = Some(helper);
-                self.childless = false;
-            }
+/// What the process that serves PMIx has become.
+pub(crate) enum ServerState {
+    /// Tasks may start.
+    Serving,
+    /// The process cannot serve.
+    Refused(LaunchFailure),
+}
+
+/// How far the step is, as far as its MPI programs are concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Anything but the end of its own tasks ends the step.
+    pub(crate) is_told_to_end: bool,
+    /// Every task of this node has ended.
+    pub(crate) have_tasks_ended: bool,
+}
+
+impl Mpi {
+    /// Whether a process of its own serves the tasks.
+    pub(crate) fn has_server(&self) -> bool {
+        matches!(self.service, Service::Pmix(_))
+    }
+
+    /// Starts the process that serves the tasks.
+    ///
+    /// # Errors
+    /// The reason why tasks cannot be served.
+    pub(crate) fn start(&mut self, order: &StepOrder) -> Result<Option<Pid>, LaunchFailure> {
+        let Service::Pmix(pmix) = &mut self.service else { return Ok(None) };
+        match Helper::start(order, &self.order) {
+            Ok(helper) => Ok(Some(pmix.helper.insert(helper).pid())),
             Err(error) => {
                 let message = format!("the process that serves PMIx: {error}");
-                self.fail(LaunchFailure { stage: LaunchStage::Mpi, message });
+                Err(LaunchFailure { stage: LaunchStage::Mpi, message })
             }
         }
     }
 
-    /// The process that serves PMIx has said something.
-    pub(crate) fn serve_pmix(&mut self) {
-        let Some(mpi) = &mut self.mpi else { return };
-        let was_starting = mpi.is_starting();
-        mpi.advance();
-        let Service::Pmix(pmix) = &mut mpi.service else { return };
+    /// Hears what a socket has to say: news of the process that serves PMIx, if there is some.
+    pub(crate) fn serve(&mut self, source: Source) -> Option<ServerState> {
+        match source {
+            Source::Pmi(index) => {
+                self.serve_pmi(index);
+                None
+            }
+            Source::Pmix => self.serve_pmix(),
+        }
+    }
+
+    fn serve_pmix(&mut self) -> Option<ServerState> {
+        let was_starting = self.is_starting();
+        self.advance();
+        let Service::Pmix(pmix) = &mut self.service else { return None };
         if let Some(why) = pmix.refused.take() {
             let message = format!("--mpi=pmix: {why}");
-            self.fail(LaunchFailure { stage: LaunchStage::Mpi, message });
-        } else if was_starting && !mpi.is_starting() {
-            self.launch_next();
+            return Some(ServerState::Refused(LaunchFailure { stage: LaunchStage::Mpi, message }));
+        }
+        (was_starting && !self.is_starting()).then_some(ServerState::Serving)
+    }
+
+    fn serve_pmi(&mut self, index: usize) {
+        let Service::Pmi(server) = &mut self.service else { return };
+        server.serve(index);
+        let gone = server.sockets().all(|(other, ..)| other != index);
+        self.advance();
+        if gone && self.has_deserted(index) {
+            self.deserted(index);
         }
     }
 
-    /// A process has ended that is perhaps the one that serves PMIx. Whether it is.
-    pub(crate) fn mpi_helper_ended(&mut self, pid: Pid) -> bool {
-        let Some(mpi) = self.mpi.as_mut().filter(|mpi| mpi.helper() == Some(pid)) else { return false };
-        mpi.advance();
-        let Service::Pmix(pmix) = &mut mpi.service else { return false };
-        let starting = pmix.helper.take().is_some_and(|helper| helper.is_starting());
+    /// Takes note that the process that serves PMIx has ended before it was told to. Returns why tasks that wait for it
+    /// cannot start; those that run cannot go on.
+    pub(crate) fn server_ended(&mut self) -> LaunchFailure {
+        self.advance();
         let why = "the process that serves PMIx has ended before its time";
-        match (pmix.refused.take(), starting) {
-            (None, false) => mpi.abort(None, why.to_owned()),
-            (refused, _) => {
-                let message = format!("--mpi=pmix: {}", refused.as_deref().unwrap_or(why));
-                self.fail(LaunchFailure { stage: LaunchStage::Mpi, message });
+        let mut refused = None;
+        if let Service::Pmix(pmix) = &mut self.service {
+            let is_starting = pmix.helper.take().is_some_and(|helper| helper.is_starting());
+            refused = pmix.refused.take();
+            if refused.is_none() && !is_starting {
+                self.abort(None, why.to_owned());
             }
         }
+        let message = format!("--mpi=pmix: {}", refused.as_deref().unwrap_or(why));
+        LaunchFailure { stage: LaunchStage::Mpi, message }
+    }
+
+    /// Tells the process that serves PMIx to end: no task needs it any more.
+    pub(crate) fn end_server(&mut self) {
+        if let Service::Pmix(pmix) = &mut self.service {
+            pmix.helper = None;
+        }
+    }
+
+    /// A task's process has ended; if others still count on the task, the step has to end, too.
+    pub(crate) fn task_ended(&mut self, index: usize) {
+        // What it said last may not have been read.
+        if let Service::Pmi(server) = &mut self.service {
+            server.serve(index);
+        }
+        self.advance();
+        if self.has_deserted(index) {
+            self.deserted(index);
+        }
+    }
+
+    /// Makes a connection the way to a node of the step; `None`: to the first one. Returns whether there is such a node.
+    pub(crate) fn join_peer(
+        &mut self,
+        connections: &mut [Connection],
+        index: usize,
+        node: Option<&str>,
+    ) -> bool {
+        let is_first = self.order.node == FIRST;
+        let number = match node {
+            Some(node) if is_first => self.number(node),
+            None if !is_first => Some(FIRST),
+            _ => None,
+        };
+        let Some(number) = number else { return false };
+        for connection in connections.iter_mut().filter(|one| one.peer == Some(number)) {
+            connection.close();
+        }
+        connections[index].peer = Some(number);
+        (self.wants_uplink, self.first_lost) = (false, None);
+        self.peers.connected(number);
         true
     }
 
-    /// No task needs to be served any more: the process that did so is told to end.
-    pub(crate) fn end_mpi(&mut self) {
-        let Some(Mpi { service: Service::Pmix(pmix), .. }) = &mut self.mpi else { return };
-        if let Some(helper) = pmix.helper.take() {
-            self.notices.push(helper.pid());
-            self.notices_until.get_or_insert(Instant::now() + crate::notice::NOTICE_WAIT);
-        }
-    }
-
-    /// A task has said something to the server of its MPI library.
-    pub(crate) fn serve_pmi(&mut self, index: usize) {
-        let Some(mpi) = &mut self.mpi else { return };
-        let Service::Pmi(server) = &mut mpi.service else { return };
-        server.serve(index);
-        let gone = server.sockets().all(|(other, ..)| other != index);
-        mpi.advance();
-        if gone && mpi.has_deserted(index) {
-            mpi.deserted(index);
-        }
-    }
-
-    /// A task has ended; if others still count on it, so has the step.
-    pub(crate) fn mpi_task_ended(&mut self, index: usize) {
-        let Some(mpi) = &mut self.mpi else { return };
-        // What it said last may not have been read.
-        if let Service::Pmi(server) = &mut mpi.service {
-            server.serve(index);
-        }
-        mpi.advance();
-        if mpi.has_deserted(index) {
-            mpi.deserted(index);
-        }
-    }
-
-    /// Another connection is the way to a node of the step; `None`: to the first one.
-    pub(crate) fn join_peer(&mut self, index: usize, node: Option<&str>) {
-        let number = match (&self.mpi, node) {
-            (Some(mpi), Some(node)) if mpi.order.node == FIRST => mpi.number(node),
-            (Some(mpi), None) if mpi.order.node != FIRST => Some(FIRST),
-            _ => None,
-        };
-        let Some((mpi, number)) = self.mpi.as_mut().zip(number) else {
-            eprintln!("spurstepd: {}: no such part of the step: {node:?}", self.order.attempt);
-            return self.connections[index].close();
-        };
-        for connection in &mut self.connections {
-            if connection.peer == Some(number) {
-                connection.close();
-            }
-        }
-        self.connections[index].peer = Some(number);
-        (mpi.wants_uplink, mpi.first_lost) = (false, None);
-        mpi.peers.connected(number);
-    }
-
-    pub(crate) fn hear_peer(&mut self, index: usize, message: &[u8]) {
-        let known = self.connections[index].peer.is_some();
-        let Some(mpi) = self.mpi.as_mut().filter(|_| known) else { return };
+    /// Takes a message from another node; whether it makes sense.
+    pub(crate) fn hear_peer(&mut self, message: &[u8]) -> bool {
         match v1::StepPeer::decode(message) {
-            Ok(v1::StepPeer { message: Some(message) }) => mpi.peers.receive(message),
-            Ok(_) | Err(_) => eprintln!("spurstepd: {}: another node talks nonsense", self.order.attempt),
+            Ok(v1::StepPeer { message: Some(message) }) => {
+                self.peers.receive(message);
+                true
+            }
+            Ok(_) | Err(_) => false,
         }
     }
 
     pub(crate) fn uplink_lost(&mut self, why: &str) {
-        let Some(mpi) = &mut self.mpi else { return };
-        mpi.first_lost = Some(why.to_owned());
+        self.first_lost = Some(why.to_owned());
     }
 
     /// Whether this is the first node and tasks of others may still need it, although its own have ended.
-    pub(crate) fn serves_others(&self) -> bool {
-        !self.terminated && self.mpi.as_ref().is_some_and(|mpi| mpi.peers.is_needed())
+    pub(crate) fn is_needed_by_others(&self) -> bool {
+        self.peers.is_needed()
     }
 
-    /// Whether a new listener must hear that a way to the first node is wanted.
-    pub(crate) fn uplink_wanted(&self) -> Option<Event> {
-        let mpi = self.mpi.as_ref().filter(|mpi| mpi.wants_uplink)?;
-        Some(mpi.uplink_wanted())
+    /// What a new subscriber must hear if a way to the first node is wanted.
+    pub(crate) fn wanted_uplink(&self) -> Option<Event> {
+        self.wants_uplink.then(|| self.uplink_wanted())
     }
 
-    /// Carries on what has become possible between tasks and nodes, and ends the step if that is due.
-    pub(crate) fn settle_mpi(&mut self) {
-        let Some(mpi) = &mut self.mpi else { return };
-        mpi.advance();
-        let ended = self.tasks.iter().all(|task| task.exit.is_some());
-        if mpi.abort.is_none() && !self.terminated {
-            mpi.peers.set_stage(mpi.stage(ended));
-        } else if ended {
+    /// Carries on what has become possible between tasks and nodes. Returns what subscribers must hear.
+    pub(crate) fn carry_on(&mut self, progress: Progress, connections: &mut [Connection]) -> Option<Event> {
+        self.advance();
+        if self.abort.is_none() && !progress.is_told_to_end {
+            self.peers.set_stage(self.stage(progress.have_tasks_ended));
+        } else if progress.have_tasks_ended {
             // Tasks that were killed need the first node no more. That they are missing in a fence is not why the step ends.
-            mpi.peers.set_stage(PeerStage::Finalized);
+            self.peers.set_stage(PeerStage::Finalized);
         }
-        let connections = &mut self.connections;
-        let open = |connections: &[crate::connection::Connection], node| {
+        let open = |connections: &[Connection], node| {
             connections.iter().position(|one| one.peer == Some(node) && !one.closed())
         };
-        mpi.peers.watch(|node| open(connections, node).is_some(), Instant::now());
-        mpi.advance();
-        if let Some(why) = mpi.hopeless() {
-            mpi.abort(None, why);
+        self.peers.watch(|node| open(connections, node).is_some(), Instant::now());
+        self.advance();
+        if let Some(why) = self.hopeless() {
+            self.abort(None, why);
         }
-        while let Some((to, message)) = mpi.peers.next_outgoing(|node| open(connections, node).is_some()) {
+        while let Some((to, message)) = self.peers.next_outgoing(|node| open(connections, node).is_some()) {
             let Some(index) = open(connections, to) else { break };
             send(&mut connections[index], message);
         }
-        let wanted = mpi.order.node != FIRST
-            && !mpi.wants_uplink
-            && mpi.peers.needs(FIRST)
+        let is_wanted = self.order.node != FIRST
+            && !self.wants_uplink
+            && self.peers.needs(FIRST)
             && open(connections, FIRST).is_none();
-        if wanted {
-            mpi.wants_uplink = true;
-            let event = mpi.uplink_wanted();
-            self.tell(&event);
-        }
-        self.abort_if_due();
+        self.wants_uplink |= is_wanted;
+        is_wanted.then(|| self.uplink_wanted())
     }
 
-    fn abort_if_due(&mut self) {
-        let Some(mpi) = &mut self.mpi else { return };
-        let ended = |task: Option<usize>| task.is_none_or(|task| self.tasks[task].exit.is_some());
-        let Some(abort) = mpi.abort.take_if(|abort| ended(abort.task) || abort.at <= Instant::now()) else {
-            return;
-        };
-        if self.terminated || self.record.is_some() {
-            return;
-        }
-        let task = abort.task.map(|task| &self.tasks[task]);
-        let subject = task.map_or(String::new(), |task| format!("task {}: ", task.order.global));
-        let why = match (abort.why.as_str(), task.and_then(|task| task.exit)) {
+    /// The reason why the step has to end, in words for people, once that is due: at the latest, or when the task that is
+    /// the cause has ended. `exit` gives the ends of tasks.
+    pub(crate) fn due_abort(
+        &mut self,
+        order: &StepOrder,
+        exit: impl Fn(usize) -> Option<TaskExit>,
+    ) -> Option<String> {
+        let has_ended = |task: Option<usize>| task.is_none_or(|task| exit(task).is_some());
+        let abort = self.abort.take_if(|abort| has_ended(abort.task) || abort.at <= Instant::now())?;
+        let rank = abort.task.map(|task| order.tasks[task].global);
+        let subject = rank.map_or(String::new(), |rank| format!("task {rank}: "));
+        let why = match (abort.why.as_str(), abort.task.and_then(exit)) {
             ("", Some(exit)) => {
                 format!("ended without MPI_Finalize ({}), and others wait for it", in_words(exit.status))
             }
             ("", None) => "left its MPI server without MPI_Finalize, and others wait for it".to_owned(),
             (why, _) => why.to_owned(),
         };
-        let waits = match mpi.peers.missing() {
+        let waits = match self.peers.missing() {
             missing if missing.is_empty() || abort.task.is_some() => String::new(),
             missing => {
-                let names: Vec<&str> = missing.iter().map(|node| mpi.name(*node)).collect();
+                let names: Vec<&str> = missing.iter().map(|node| self.name(*node)).collect();
                 format!("; missing in the fence: {}", names.join(","))
             }
         };
-        let step = format!("{}.{}", self.order.attempt.attempt.job, self.order.attempt.step.label());
-        let message = format!("{subject}{why}{waits}; StepId={step} is ended");
-        self.tell(&Event::Aborted { message });
-        self.terminate(Some(Duration::ZERO));
+        let step = format!("{}.{}", order.attempt.attempt.job, order.attempt.step.label());
+        Some(format!("{subject}{why}{waits}; StepId={step} is ended"))
     }
 }
 
@@ -620,7 +639,7 @@ fn in_words(exit: ExitCode) -> String {
     if exit.signal == 0 { format!("exit code {}", exit.code) } else { format!("signal {}", exit.signal) }
 }
 
-fn send(connection: &mut crate::connection::Connection, message: Message) {
+fn send(connection: &mut Connection, message: Message) {
     let message = v1::StepPeer { message: Some(message) };
     connection.send(&Frame::Peer(message.encode_to_vec()));
 }

@@ -1,41 +1,37 @@
 //! One task of the step, from its launch to its end.
 
 pub(crate) mod child;
-pub(crate) mod epilog;
 pub(crate) mod fork;
+pub(crate) mod set;
 pub(crate) mod terminal;
 pub(crate) mod user;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 
 use rustix::process::Pid;
 use spur_core::text::exit::ExitCode;
 use step_wire::message::Stream;
-use step_wire::order::{Input, Output, StepOrder, TaskOrder};
-use step_wire::record::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, TaskExit};
+use step_wire::order::{Input, Output, TaskOrder};
+use step_wire::record::{LaunchFailure, LaunchStage};
 
-use crate::step::{now_ms, receive_with_descriptors};
+use crate::socket::receive_with_descriptors;
 use crate::stream::Outgoing;
 
-/// A task.
+/// A task, as far as the system knows of it.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) order: TaskOrder,
     pub(crate) pid: Option<Pid>,
-    /// Its process could not become the program.
-    pub(crate) failed: bool,
-    pub(crate) exit: Option<TaskExit>,
-    /// The task epilog, while it runs, and when it is killed, if it is.
-    pub(crate) epilog: Option<(Pid, Option<Instant>)>,
-    /// How many of its epilogs were begun.
-    epilogs: usize,
+    /// Between fork and exec: what the process has reported.
+    pub(crate) launching: Option<Launching>,
+    /// The task epilog, while it runs.
+    pub(crate) epilog: Option<Pid>,
     pub(crate) stdout: Option<Outgoing>,
     pub(crate) stderr: Option<Outgoing>,
-    /// The file behind its standard error, for notices.
+    /// The file behind the task's standard error, for notices.
     pub(crate) stderr_file: Option<File>,
 }
 
@@ -44,19 +40,17 @@ impl Task {
         Task {
             order,
             pid: None,
-            failed: false,
-            exit: None,
+            launching: None,
             epilog: None,
-            epilogs: 0,
             stdout: None,
             stderr: None,
             stderr_file: None,
         }
     }
 
-    /// Whether this process is its epilog.
-    pub(crate) fn has_epilog(&self, pid: Pid) -> bool {
-        self.epilog.is_some_and(|(epilog, _)| epilog == pid)
+    /// The id of its process, as messages carry it.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.pid.map(|pid| pid.as_raw_pid().unsigned_abs())
     }
 
     pub(crate) fn streams(&self) -> impl Iterator<Item = (Stream, &Outgoing)> {
@@ -76,45 +70,10 @@ impl Task {
         }
     }
 
-    /// Takes note of the end of the task's process.
-    pub(crate) fn ended(&mut self, status: i32, failure: Option<&LaunchFailure>) -> TaskExit {
-        let byte = |value: i32| u8::try_from(value).unwrap_or(0);
-        let signaled = libc::WIFSIGNALED(status);
-        let own = match signaled {
-            true => ExitCode { code: 0, signal: byte(libc::WTERMSIG(status)) },
-            false => ExitCode { code: byte(libc::WEXITSTATUS(status)), signal: 0 },
-        };
-        let status_of = failure.filter(|_| self.failed).map_or(own, failure_status);
-        let core_dumped = signaled && libc::WCOREDUMP(status);
-        self.note(status_of, core_dumped)
-    }
-
-    /// Its end where memory ran out.
-    pub(crate) fn out_of_memory(&mut self, exit: TaskExit) -> TaskExit {
-        let exit = TaskExit { status: ExitCode::OUT_OF_MEMORY, ..exit };
-        self.exit = Some(exit);
-        exit
-    }
-
-    /// Notes that the task will not be started. Its streams end, since their reader waits for that.
-    pub(crate) fn never_ran(&mut self, status: ExitCode) -> TaskExit {
+    /// Ends the streams of a task that will not be started, since their reader waits for that.
+    pub(crate) fn give_up(&mut self) {
         let ended = |output: &Output| (*output == Output::Stream).then(Outgoing::ended);
         (self.stdout, self.stderr) = (ended(&self.order.stdout), ended(&self.order.stderr));
-        self.note(status, false)
-    }
-
-    fn note(&mut self, status: ExitCode, core_dumped: bool) -> TaskExit {
-        let exit = TaskExit { global: self.order.global, status, core_dumped, at_ms: now_ms() };
-        self.exit = Some(exit);
-        exit
-    }
-
-    /// The epilog that comes next, if the task ran.
-    pub(crate) fn next_epilog<'a>(&mut self, order: &'a StepOrder) -> Option<&'a Path> {
-        let all = [&order.own_task_epilog, &order.task_epilog].into_iter().flatten();
-        let next = all.filter(|_| !self.failed).nth(self.epilogs);
-        self.epilogs += 1;
-        next.map(PathBuf::as_path)
     }
 
     /// The order for this task's epilog: the same variables, no streams.
@@ -133,11 +92,12 @@ impl Task {
     }
 }
 
-/// The status of a task that could not be started, as Slurm reports it.
-pub(crate) fn failure_status(failure: &LaunchFailure) -> ExitCode {
-    match failure.stage {
-        LaunchStage::StandardFiles => NO_STANDARD_FILES,
-        _ => ExitCode { code: 1, signal: 0 },
+/// The exit code of a process, and whether it left a core dump, from the status that wait(2) gives.
+pub(crate) fn exit_of(status: i32) -> (ExitCode, bool) {
+    let byte = |value: i32| u8::try_from(value).unwrap_or(0);
+    match libc::WIFSIGNALED(status) {
+        true => (ExitCode::signaled(byte(libc::WTERMSIG(status))), libc::WCOREDUMP(status)),
+        false => (ExitCode::exited(byte(libc::WEXITSTATUS(status))), false),
     }
 }
 
@@ -161,15 +121,14 @@ pub(crate) fn first_users(tasks: &[Task], index: usize) -> (bool, bool) {
 /// A task between fork and exec, and what it has reported so far.
 #[derive(Debug)]
 pub(crate) struct Launching {
-    pub(crate) index: usize,
     report: UnixStream,
     text: Vec<u8>,
     stderr: Option<File>,
 }
 
 impl Launching {
-    pub(crate) fn new(index: usize, report: UnixStream) -> Launching {
-        Launching { index, report, text: Vec::new(), stderr: None }
+    pub(crate) fn new(report: UnixStream) -> Launching {
+        Launching { report, text: Vec::new(), stderr: None }
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -199,17 +158,17 @@ impl Launching {
         self.stderr.as_mut()
     }
 
-    /// The task's index, and its standard error or the reason why it does not run.
-    pub(crate) fn conclude(self) -> (usize, Result<Option<File>, LaunchFailure>) {
+    /// The task's standard error, or the reason why the task does not run.
+    pub(crate) fn conclude(self) -> Result<Option<File>, LaunchFailure> {
         let text = self.text.trim_ascii();
         if text.is_empty() {
-            return (self.index, Ok(self.stderr));
+            return Ok(self.stderr);
         }
         let garbled = |_| LaunchFailure {
             stage: LaunchStage::Order,
             message: format!("unreadable launch report: {}", String::from_utf8_lossy(text)),
         };
-        (self.index, Err(serde_json::from_slice(text).unwrap_or_else(garbled)))
+        Err(serde_json::from_slice(text).unwrap_or_else(garbled))
     }
 }
 
@@ -225,7 +184,7 @@ mod tests {
     fn the_standard_error_of_a_task_is_at_hand_before_its_launch_is_over() {
         let (report, channel) = UnixStream::pair().unwrap();
         report.set_nonblocking(true).unwrap();
-        let mut launching = Launching::new(0, report);
+        let mut launching = Launching::new(report);
         assert!(launching.stderr().is_none());
         let mut file = tempfile::tempfile().unwrap();
         child::hand_over(&channel, file.as_fd()).unwrap();

@@ -1,0 +1,577 @@
+//! The life of a step on one node, without a clock, a disk or a process.
+//!
+//! `Starting → Running → Ending → Draining`: a step may skip a state, and never goes back. The shell delivers what
+//! happens as an [`Input`] with its time, and carries out each [`Effect`] in order. The streams of tasks, the servers for
+//! MPI programs, the memory meter and the processes themselves are the shell's.
+//!
+//! The promises, which `check` holds every trace to:
+//!
+//! * No task starts once the step is ending. A suspended step starts no task and is resumed before TERM.
+//! * TERM is sent at most once. KILL is not sent before its time, which the end of the last task brings forward to that
+//!   moment; from then on KILL is sent whenever a process is left.
+//! * The record has the end of every task when subscribers hear of the step's end, and every child has been waited for.
+//! * The shell exits only when the record is on disk or the end was acknowledged. Until then an input changes nothing of
+//!   the record.
+
+#[cfg(test)]
+mod check;
+mod end;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use self::end::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, Record, TaskExit};
+pub use self::words::{Cause, Effect, Epilog, Input, News, Notice, Now, Outcome, Plan};
+use crate::text::exit::ExitCode;
+use crate::text::signal::Signal;
+
+/// How long the processes of a step have between TERM and KILL when the step's own time limit is over, in milliseconds.
+pub const AFTER_LIMIT_MS: u64 = 30_000;
+/// How long a helper process may take, in milliseconds: it may write to a pipe that nobody reads.
+pub const HELPER_MS: u64 = 5_000;
+/// The largest number of helper processes at which another notice of spurd's is still written.
+pub const MOST_HELPERS: usize = 16;
+/// How long the shell waits before it tries again to write a record that the disk refused, in milliseconds.
+pub const WRITE_AGAIN_MS: u64 = 1_000;
+
+/// A step on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    plan: Plan,
+    life: Life,
+    tasks: Vec<Task>,
+    server: Server,
+    helpers: Helpers,
+    /// The time at which the step's own limit ends the step, on the steady clock.
+    limit_at: Option<u64>,
+    started_ms: Option<u64>,
+    failure: Option<LaunchFailure>,
+    out_of_memory: bool,
+    /// Whether tasks on other nodes may still need the server for MPI programs of this node.
+    needed_by_others: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Life {
+    /// Task `next` is the next to be launched, once the gate is open.
+    Starting { next: usize, gate: Gate, is_suspended: bool },
+    /// Every task was launched.
+    Running { is_suspended: bool },
+    /// KILL is sent at `kill_at`; never if that is `None`.
+    Ending { cause: Cause, kill_at: Option<u64>, is_killed: bool },
+    /// No process is left. The shell stays for readers until `leave_at`.
+    Draining { record: Record, cause: Cause, disk: Disk, leave_at: u64 },
+}
+
+/// Whether tasks may be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// The shell is not ready.
+    Shut,
+    /// The process that serves MPI programs is not ready.
+    Waiting,
+    Open,
+}
+
+/// The record on its way to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disk {
+    Writing,
+    Refused { again_at: u64 },
+    Done,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Task {
+    Waiting,
+    /// The task's process has not yet said whether it runs the program.
+    Launching,
+    Running,
+    /// The task's process could not become the program, and has not ended yet.
+    Failed,
+    /// The epilog of this number runs after the task.
+    Epilog {
+        exit: TaskExit,
+        number: usize,
+        kill_at: Option<u64>,
+    },
+    Over(TaskExit),
+}
+
+impl Task {
+    fn exit(&self) -> Option<TaskExit> {
+        match self {
+            Task::Waiting | Task::Launching | Task::Running | Task::Failed => None,
+            Task::Epilog { exit, .. } | Task::Over(exit) => Some(*exit),
+        }
+    }
+}
+
+/// The process that serves MPI programs, where that is a process of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    Absent,
+    Present,
+    /// The server was told to end, and is one of the helpers.
+    Leaving,
+}
+
+/// Processes of the shell's own that are about to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Helpers {
+    count: usize,
+    kill_at: Option<u64>,
+}
+
+impl Step {
+    /// A step that nothing was started of. Its time limit begins `now`.
+    #[must_use]
+    pub fn new(plan: Plan, now: Now) -> Step {
+        Step {
+            life: Life::Starting { next: 0, gate: Gate::Shut, is_suspended: false },
+            tasks: vec![Task::Waiting; plan.ranks.len()],
+            server: Server::Absent,
+            helpers: Helpers::default(),
+            limit_at: plan.time_limit_ms.and_then(|limit| now.steady_ms.checked_add(limit)),
+            started_ms: None,
+            failure: None,
+            out_of_memory: false,
+            needed_by_others: false,
+            plan,
+        }
+    }
+
+    /// Takes note of an input, and returns what the shell must do, in order.
+    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let out = &mut effects;
+        if self.record().is_some() {
+            self.drain(now, &input, out);
+            return effects;
+        }
+        match input {
+            Input::Begin => self.begin(out),
+            Input::Served => self.open(Gate::Waiting),
+            Input::ServerEnded { failure } if self.server == Server::Present => {
+                self.server = Server::Absent;
+                if matches!(self.life, Life::Starting { gate: Gate::Waiting, .. }) {
+                    self.fail(failure, now, out);
+                }
+            }
+            Input::Launched { task } if self.is_launching(task) => self.tasks[task] = Task::Running,
+            Input::NotLaunched { task, failure } if self.is_launching(task) => {
+                self.tasks[task] = Task::Failed;
+                self.fail(failure, now, out);
+            }
+            Input::NotForked { task, failure } if self.is_launching(task) => {
+                self.tasks[task] = Task::Waiting;
+                self.fail(failure, now, out);
+            }
+            Input::Failed { failure } => self.fail(failure, now, out),
+            Input::TaskEnded { task, status, core_dumped } => {
+                self.task_ended(task, (status, core_dumped), now, out);
+            }
+            Input::EpilogEnded { task } => self.epilog_ended(task, now, out),
+            Input::HelperStarted => self.add_helper(now),
+            Input::HelperEnded => self.helper_ended(),
+            Input::Needed { by_others } => self.needed_by_others = by_others,
+            Input::OverMemory => self.run_out_of_memory(now, out),
+            Input::Left if self.asks_for_processes() => out.push(Effect::Kill),
+            Input::Emptied { patience_ms } => self.emptied(patience_ms, now, out),
+            Input::Suspend { stop } => self.suspend(stop, out),
+            Input::Signal { signal, tasks_only } => self.signal(signal, tasks_only, out),
+            Input::Terminate { kill_wait_ms, notice } => self.terminate(kill_wait_ms, notice, now, out),
+            Input::Abort { message } if !self.is_told_to_end() => {
+                out.push(Effect::Tell(News::Aborted { message }));
+                self.end(Cause::Aborted, Some(0), now, out);
+            }
+            Input::Notice { text } if self.helpers.count < MOST_HELPERS => {
+                out.push(Effect::Notice(Notice::Text(text)));
+            }
+            Input::Time => self.take_time(now, out),
+            Input::ServerEnded { .. }
+            | Input::Launched { .. }
+            | Input::NotLaunched { .. }
+            | Input::NotForked { .. }
+            | Input::Left
+            | Input::Abort { .. }
+            | Input::Notice { .. }
+            | Input::Attached { .. }
+            | Input::Recorded { .. }
+            | Input::ReaderGone => {}
+        }
+        self.go_on(now, out);
+        effects
+    }
+
+    /// The time on the steady clock at which [`Input::Time`] is due, if nothing happens before.
+    #[must_use]
+    pub fn due(&self) -> Option<u64> {
+        let life = match &self.life {
+            Life::Starting { .. } | Life::Running { .. } => self.limit_at,
+            Life::Ending { cause, kill_at, is_killed } => {
+                let limit = self.limit_at.filter(|_| *cause == Cause::Finished);
+                [kill_at.filter(|_| !is_killed), limit].into_iter().flatten().min()
+            }
+            Life::Draining { disk, leave_at, .. } => {
+                return match disk {
+                    Disk::Writing => None,
+                    Disk::Refused { again_at } => Some(*again_at),
+                    Disk::Done => Some(*leave_at),
+                };
+            }
+        };
+        let epilogs = self.tasks.iter().filter_map(|task| match task {
+            Task::Epilog { kill_at, .. } => *kill_at,
+            _ => None,
+        });
+        epilogs.chain(life).chain(self.helpers.kill_at).min()
+    }
+
+    /// The facts that are kept, once no process is left.
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
+        match &self.life {
+            Life::Draining { record, .. } => Some(record),
+            Life::Starting { .. } | Life::Running { .. } | Life::Ending { .. } => None,
+        }
+    }
+
+    /// The time at which every task ran its program, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn started_ms(&self) -> Option<u64> {
+        self.started_ms
+    }
+
+    /// The end of the task with this local id.
+    #[must_use]
+    pub fn exit(&self, task: usize) -> Option<TaskExit> {
+        self.tasks.get(task).and_then(Task::exit)
+    }
+
+    /// Whether every task has ended. Epilogs may still run.
+    #[must_use]
+    pub fn have_tasks_ended(&self) -> bool {
+        self.tasks.iter().all(|task| task.exit().is_some())
+    }
+
+    /// Whether anything but the end of its own tasks ends or has ended the step.
+    #[must_use]
+    pub fn is_told_to_end(&self) -> bool {
+        match self.life {
+            Life::Starting { .. } | Life::Running { .. } => false,
+            Life::Ending { cause, .. } | Life::Draining { cause, .. } => cause != Cause::Finished,
+        }
+    }
+
+    /// Whether the step was seen to use more memory than it may.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        self.out_of_memory
+    }
+
+    /// Whether tasks may still be launched.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        matches!(self.life, Life::Starting { .. })
+    }
+
+    /// Whether the shell is to look for processes of the step, and to answer with [`Input::Left`] or [`Input::Emptied`].
+    #[must_use]
+    pub fn asks_for_processes(&self) -> bool {
+        matches!(self.life, Life::Ending { .. })
+            && self.are_tasks_over()
+            && self.helpers.count == 0
+            && self.server != Server::Leaving
+    }
+
+    fn are_tasks_over(&self) -> bool {
+        self.tasks.iter().all(|task| matches!(task, Task::Over(_)))
+    }
+
+    /// Whether tasks on other nodes keep this part of the step alive.
+    fn is_needed(&self) -> bool {
+        self.needed_by_others && !self.is_told_to_end()
+    }
+
+    fn begin(&mut self, out: &mut Vec<Effect>) {
+        match &mut self.life {
+            Life::Starting { gate: gate @ Gate::Shut, .. } if self.plan.has_server => {
+                *gate = Gate::Waiting;
+                self.server = Server::Present;
+                out.push(Effect::StartServer);
+            }
+            _ => self.open(Gate::Shut),
+        }
+    }
+
+    fn open(&mut self, from: Gate) {
+        if let Life::Starting { gate, .. } = &mut self.life
+            && *gate == from
+        {
+            *gate = Gate::Open;
+        }
+    }
+
+    fn is_launching(&self, task: usize) -> bool {
+        self.tasks.get(task) == Some(&Task::Launching)
+    }
+
+    fn add_helper(&mut self, now: Now) {
+        self.helpers.count += 1;
+        self.helpers.kill_at.get_or_insert(now.steady_ms.saturating_add(HELPER_MS));
+    }
+
+    fn helper_ended(&mut self) {
+        self.helpers.count = self.helpers.count.saturating_sub(1);
+        if self.helpers.count == 0 {
+            self.helpers.kill_at = None;
+            if self.server == Server::Leaving {
+                self.server = Server::Absent;
+            }
+        }
+    }
+
+    /// The first failure is the one that the record names.
+    fn fail(&mut self, failure: LaunchFailure, now: Now, out: &mut Vec<Effect>) {
+        self.failure.get_or_insert(failure);
+        self.end(Cause::NotLaunched, Some(0), now, out);
+        self.give_up_launches(now, out);
+    }
+
+    fn task_ended(&mut self, task: usize, end: (ExitCode, bool), now: Now, out: &mut Vec<Effect>) {
+        let (own, core_dumped) = end;
+        let Some(known) = self.tasks.get(task) else { return };
+        let has_failed = *known == Task::Failed;
+        if !has_failed && !matches!(known, Task::Launching | Task::Running) {
+            return;
+        }
+        let failure = self.failure.as_ref().filter(|_| has_failed);
+        let mut status = failure.map_or(own, LaunchFailure::status);
+        if self.out_of_memory {
+            // As with Slurm: once memory has run out, whatever the tasks that are left end with.
+            status = ExitCode::OUT_OF_MEMORY;
+        }
+        let exit = TaskExit { global: self.plan.ranks[task], status, core_dumped, at_ms: now.unix_ms };
+        out.push(Effect::Tell(News::TaskEnded(exit)));
+        self.tasks[task] = Task::Over(exit);
+        if !has_failed {
+            self.start_epilog(task, exit, 0, now, out);
+        }
+    }
+
+    fn epilog_ended(&mut self, task: usize, now: Now, out: &mut Vec<Effect>) {
+        let Some(&Task::Epilog { exit, number, .. }) = self.tasks.get(task) else { return };
+        self.tasks[task] = Task::Over(exit);
+        self.start_epilog(task, exit, number + 1, now, out);
+    }
+
+    /// Starts the epilog of this number, if there is one.
+    fn start_epilog(&mut self, task: usize, exit: TaskExit, number: usize, now: Now, out: &mut Vec<Effect>) {
+        let Some(epilog) = self.plan.epilogs.get(number) else { return };
+        let kill_at = epilog.limit_ms.and_then(|limit| now.steady_ms.checked_add(limit));
+        self.tasks[task] = Task::Epilog { exit, number, kill_at };
+        out.push(Effect::StartEpilog { task, number });
+    }
+
+    fn run_out_of_memory(&mut self, now: Now, out: &mut Vec<Effect>) {
+        if !std::mem::replace(&mut self.out_of_memory, true) {
+            out.push(Effect::Notice(Notice::OutOfMemory));
+            if self.plan.ends_out_of_memory {
+                self.end(Cause::OutOfMemory, Some(0), now, out);
+            }
+        }
+    }
+
+    fn suspend(&mut self, stop: bool, out: &mut Vec<Effect>) {
+        let (Life::Starting { is_suspended, .. } | Life::Running { is_suspended }) = &mut self.life else {
+            return;
+        };
+        let was_suspended = std::mem::replace(is_suspended, stop);
+        match (was_suspended, stop) {
+            (_, true) => out.push(Effect::Freeze),
+            (true, false) => out.push(Effect::Resume),
+            (false, false) => {}
+        }
+    }
+
+    fn signal(&self, signal: i32, tasks_only: bool, out: &mut Vec<Effect>) {
+        let (Life::Starting { is_suspended: true, .. } | Life::Running { is_suspended: true }) = self.life
+        else {
+            return out.push(Effect::Signal { signal, tasks_only });
+        };
+        // A suspended step goes on only when its suspension ends.
+        if signal != i32::from(Signal::CONT.number()) {
+            out.push(Effect::Signal { signal, tasks_only });
+        }
+    }
+
+    fn terminate(
+        &mut self,
+        kill_wait_ms: Option<u64>,
+        notice: Option<String>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(text) = notice.filter(|_| !self.is_told_to_end()) {
+            out.push(Effect::Notice(Notice::Text(text)));
+            out.push(Effect::Tell(News::Cancelled));
+        }
+        self.end(Cause::Terminated, kill_wait_ms, now, out);
+    }
+
+    /// Ends the step, with TERM first if there is time for that: KILL follows `wait_ms` later, or, without that, when a later
+    /// order says so. An order to a step that is ending brings KILL forward at most.
+    fn end(&mut self, cause: Cause, wait_ms: Option<u64>, now: Now, out: &mut Vec<Effect>) {
+        let at = wait_ms.and_then(|wait| now.steady_ms.checked_add(wait));
+        let has_time = wait_ms != Some(0);
+        match &mut self.life {
+            Life::Starting { is_suspended, .. } | Life::Running { is_suspended } => {
+                if *is_suspended && has_time {
+                    out.push(Effect::Resume);
+                }
+                if has_time {
+                    out.push(Effect::Term);
+                }
+                self.life = Life::Ending { cause, kill_at: at, is_killed: false };
+                self.give_up_launches(now, out);
+            }
+            Life::Ending { cause: known, kill_at, .. } => {
+                if *known == Cause::Finished {
+                    *known = cause;
+                }
+                *kill_at = [*kill_at, at].into_iter().flatten().min();
+            }
+            Life::Draining { .. } => return,
+        }
+        if !has_time {
+            self.kill(out);
+        }
+    }
+
+    fn kill(&mut self, out: &mut Vec<Effect>) {
+        if let Life::Ending { is_killed, .. } = &mut self.life {
+            *is_killed = true;
+            out.push(Effect::Kill);
+        }
+    }
+
+    /// Gives up the tasks that were not launched. Subscribers hear once of a failed launch, not of each task's end.
+    fn give_up_launches(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let status = self.failure.as_ref().map_or(ExitCode::signaled(9), LaunchFailure::status);
+        let waiting = self.tasks.iter_mut().enumerate().filter(|(_, task)| **task == Task::Waiting);
+        for (index, task) in waiting {
+            let exit =
+                TaskExit { global: self.plan.ranks[index], status, core_dumped: false, at_ms: now.unix_ms };
+            *task = Task::Over(exit);
+            out.push(Effect::GiveUp { task: index });
+            if self.failure.is_none() {
+                out.push(Effect::Tell(News::TaskEnded(exit)));
+            }
+        }
+    }
+
+    fn take_time(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let is_due = |at: u64| at <= now.steady_ms;
+        if self.helpers.kill_at.take_if(|at| is_due(*at)).is_some() {
+            out.push(Effect::KillHelpers);
+        }
+        for (index, task) in self.tasks.iter_mut().enumerate() {
+            if let Task::Epilog { kill_at, .. } = task
+                && kill_at.take_if(|at| is_due(*at)).is_some()
+            {
+                out.push(Effect::KillEpilog { task: index });
+            }
+        }
+        if !self.is_told_to_end() && self.limit_at.take_if(|at| is_due(*at)).is_some() {
+            out.push(Effect::Notice(Notice::TimeLimit));
+            out.push(Effect::Tell(News::Cancelled));
+            self.end(Cause::TimeLimit, Some(AFTER_LIMIT_MS), now, out);
+        }
+        if let Life::Ending { kill_at: Some(at), is_killed: false, .. } = self.life
+            && is_due(at)
+        {
+            self.kill(out);
+        }
+    }
+
+    /// Goes on as far as the tasks allow: launches the next ones, or ends the step with the last.
+    fn go_on(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.launch(now, out);
+        if !self.are_tasks_over() {
+            return;
+        }
+        match &mut self.life {
+            Life::Starting { .. } | Life::Running { .. } => {
+                let (cause, kill_at) = (Cause::Finished, Some(now.steady_ms));
+                self.life = Life::Ending { cause, kill_at, is_killed: true };
+            }
+            Life::Ending { kill_at, is_killed, .. } => {
+                *kill_at = Some(kill_at.unwrap_or(now.steady_ms).min(now.steady_ms));
+                *is_killed = true;
+            }
+            Life::Draining { .. } => return,
+        }
+        if self.server == Server::Present && !self.is_needed() {
+            self.server = Server::Leaving;
+            self.add_helper(now);
+            out.push(Effect::EndServer);
+        }
+    }
+
+    fn launch(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let Life::Starting { next, gate: Gate::Open, is_suspended: false } = &mut self.life else { return };
+        let under_way = self.tasks.iter().filter(|task| **task == Task::Launching).count();
+        for _ in under_way..self.plan.launched_together.max(1) {
+            let Some(task) = self.tasks.get_mut(*next) else { break };
+            *task = Task::Launching;
+            out.push(Effect::Launch { task: *next });
+            *next += 1;
+        }
+        if *next == self.tasks.len() && !self.tasks.contains(&Task::Launching) {
+            self.life = Life::Running { is_suspended: false };
+            self.started_ms = Some(now.unix_ms);
+            out.push(Effect::Tell(News::Started { at_ms: now.unix_ms }));
+        }
+    }
+
+    fn emptied(&mut self, patience_ms: u64, now: Now, out: &mut Vec<Effect>) {
+        if !self.asks_for_processes() || self.is_needed() {
+            return;
+        }
+        let Life::Ending { cause, .. } = self.life else { return };
+        let record = Record {
+            started_ms: self.started_ms,
+            ended_ms: now.unix_ms,
+            tasks: self.tasks.iter().filter_map(Task::exit).collect(),
+            failure: self.failure.clone(),
+            out_of_memory: self.out_of_memory,
+        };
+        out.push(Effect::WriteRecord { is_first: true });
+        out.push(Effect::Tell(News::Ended));
+        let leave_at = now.steady_ms.saturating_add(patience_ms);
+        self.life = Life::Draining { record, cause, disk: Disk::Writing, leave_at };
+    }
+
+    /// What may still happen to a step that has ended: its record is written, and readers take what is left.
+    fn drain(&mut self, now: Now, input: &Input, out: &mut Vec<Effect>) {
+        let Life::Draining { disk, leave_at, .. } = &mut self.life else { return };
+        match input {
+            Input::Recorded { outcome: Outcome::Written | Outcome::Acknowledged } => *disk = Disk::Done,
+            Input::Recorded { outcome: Outcome::Refused } if *disk != Disk::Done => {
+                *disk = Disk::Refused { again_at: now.steady_ms.saturating_add(WRITE_AGAIN_MS) };
+            }
+            Input::Time if matches!(disk, Disk::Refused { again_at } if *again_at <= now.steady_ms) => {
+                *disk = Disk::Writing;
+                out.push(Effect::WriteRecord { is_first: false });
+            }
+            // A reader was what the step waited for.
+            Input::Attached { patience_ms } => *leave_at = now.steady_ms.saturating_add(*patience_ms),
+            _ => {}
+        }
+        let is_unneeded = *input == Input::ReaderGone || *leave_at <= now.steady_ms;
+        if *disk == Disk::Done && is_unneeded {
+            out.push(Effect::Exit);
+        }
+    }
+}

@@ -45,6 +45,22 @@ const PLACE: [&str; 12] = [
 
 /// Modules of spurd, from the bottom up: each may use those before it.
 const SPURD: [&str; 6] = ["node", "spool", "launcher", "assemble", "owner", "rpc"];
+/// Modules of spurstepd, likewise.
+const SPURSTEPD: [&str; 13] = [
+    "clock",
+    "socket",
+    "connection",
+    "stream",
+    "confine",
+    "task",
+    "clients",
+    "mpi",
+    "reader",
+    "fork_server",
+    "setup",
+    "poll",
+    "requests",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
@@ -244,6 +260,14 @@ fn modules_of_spurd_import_downwards() {
     report(
         "a module of spurd uses only those before it (docs/architecture.md)",
         &uses_upwards("spurd/src", "crate", &SPURD),
+    );
+}
+
+#[test]
+fn modules_of_spurstepd_import_downwards() {
+    report(
+        "a module of spurstepd uses only those before it (docs/architecture.md)",
+        &uses_upwards("spurd/stepd/src", "crate", &SPURSTEPD),
     );
 }
 

@@ -8,10 +8,41 @@ use spur_core::text::cpubind::{Bits, CpuBind, CpuBinding, CpuDomain, in_turn};
 use spur_core::text::membind::{MemBind, MemBinding};
 use step_wire::order::MemoryBinding;
 
+use super::NodeFacts;
 use crate::node::inventory::cpu::CpuPlace;
 
 /// A CPU of a step: the kernel's number, and where it lies.
 pub(crate) type StepCpu = (u32, CpuPlace);
+
+impl NodeFacts {
+    /// The kernel's numbers of CPUs of the allocation; none where tasks are not bound.
+    pub(super) fn kernel_cpus(&self, cpus: impl Iterator<Item = u32>) -> Vec<u32> {
+        let Some(known) = &self.cpus else { return Vec::new() };
+        cpus.filter_map(|cpu| known.get(cpu as usize).copied()).collect()
+    }
+
+    /// The node's cores, numbered socket by socket, of CPUs by the kernel's numbers.
+    pub(super) fn cores(&self, kernel: &[u32]) -> IdSet {
+        let known = self.cpus.iter().flatten().zip(0_u32..);
+        let own = known.filter(|(cpu, _)| kernel.contains(cpu)).map(|(_, own)| own);
+        own.map(|own| own / self.threads_per_core.max(1)).collect()
+    }
+
+    /// The same with where each of them lies.
+    pub(super) fn step_cpus(&self, cpus: &IdSet) -> Vec<StepCpu> {
+        let Some(known) = &self.cpus else { return Vec::new() };
+        let place = |cpu: usize| self.places.get(cpu).copied().unwrap_or_default();
+        cpus.iter().filter_map(|cpu| Some((*known.get(cpu as usize)?, place(cpu as usize)))).collect()
+    }
+}
+
+/// CPUs of an allocation, as orders write them.
+pub(super) fn cpu_set(text: &str) -> Result<IdSet, String> {
+    if text.is_empty() {
+        return Ok(IdSet::EMPTY);
+    }
+    text.parse().map_err(|error| format!("CPUs of the order: {error}"))
+}
 
 /// How tasks are dealt to sockets; nothing is the default.
 pub(crate) fn over_sockets(text: &str) -> Result<Within, String> {

@@ -1,10 +1,12 @@
-//! The GPUs of a step: which its tasks see, and the variables by which libraries know them.
+//! The devices of a step: which GPUs its tasks see, the variables by which libraries know them, and what the step may not
+//! use.
 
 use spur_core::model::idset::IdSet;
 use spur_core::text::gpubind::GpuBind;
 use spur_proto::v1;
+use step_wire::order::DeviceNumber;
 
-use super::{NodeFacts, ids, listed};
+use super::NodeFacts;
 use crate::node::inventory::device::{Device, Vendor};
 
 /// A GPU of a step.
@@ -30,6 +32,32 @@ impl NodeFacts {
     /// The same as a program sees them that sees all GPUs of the node.
     pub(super) fn gpus_of_node(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
         self.gpus_among(devices, false)
+    }
+
+    /// The `id`-th device of a name and type, if it is known.
+    fn device(&self, part: &v1::DevicePart, id: u32) -> Option<&Device> {
+        let same =
+            |device: &&Device| device.name == part.name && (part.kind.is_empty() || device.kind == part.kind);
+        self.devices.iter().filter(same).nth(id as usize)
+    }
+
+    /// The node's devices that are not among these.
+    pub(super) fn others(&self, held: &[v1::DevicePart]) -> Result<Vec<DeviceNumber>, String> {
+        let mut own = Vec::new();
+        for part in held {
+            own.extend(ids(part)?.iter().filter_map(|id| self.device(part, id)));
+        }
+        // A device that is gone cannot be used either.
+        let numbers = |device: &Device| device.numbers().unwrap_or_default();
+        let opened: Vec<DeviceNumber> = own.iter().flat_map(|device| numbers(device)).collect();
+        let others = self.devices.iter().filter(|device| !own.contains(device));
+        let mut denied: Vec<DeviceNumber> = Vec::new();
+        for number in others.flat_map(numbers) {
+            if !opened.contains(&number) && !denied.contains(&number) {
+                denied.push(number);
+            }
+        }
+        Ok(denied)
     }
 
     fn gpus_among(&self, devices: &[v1::DevicePart], renumbered: bool) -> Result<Vec<HeldGpu>, String> {
@@ -111,4 +139,17 @@ pub(super) fn gpu_bind(said: &str, per_task: u32, tasks: u32) -> Result<GpuBind,
         _ if tasks == 1 => GpuBind::None,
         _ => bind,
     })
+}
+
+fn ids(part: &v1::DevicePart) -> Result<IdSet, String> {
+    part.ids.parse().map_err(|error| format!("devices of the order: {error}"))
+}
+
+pub(super) fn listed(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}
+
+pub(super) fn device_part(device: &v1::CredentialDevices) -> v1::DevicePart {
+    let v1::CredentialDevices { name, kind, ids, shards } = device.clone();
+    v1::DevicePart { name, kind, ids, shards }
 }

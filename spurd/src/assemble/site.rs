@@ -3,8 +3,9 @@
 use spur_core::model::program;
 use spur_proto::v1;
 
-use super::gpus::visible;
-use super::{NodeFacts, device_part, listed, pairs};
+use super::NodeFacts;
+use super::gpus::{device_part, listed, visible};
+use super::variables::pairs;
 
 impl NodeFacts {
     /// What the controller says of the job, and the GPUs that the job holds here. These have the node's numbers, since

@@ -4,9 +4,36 @@
 
 use std::str::FromStr;
 
+use spur_core::model::idset::IdSet;
 use spur_proto::v1;
 
-use super::gpus::{HeldGpu, step_gpus};
+use super::NodeFacts;
+use super::gpus::{HeldGpu, listed, step_gpus, visible};
+
+impl NodeFacts {
+    /// Variables that every process on this node gets.
+    pub(super) fn common(
+        &self,
+        cpus: &IdSet,
+        devices: &[v1::DevicePart],
+    ) -> Result<Vec<(String, String)>, String> {
+        let mut variables = self.variables.clone();
+        variables.push(("SLURMD_NODENAME".to_owned(), self.name.clone()));
+        variables.push(("SLURM_CPUS_ON_NODE".to_owned(), cpus.len().to_string()));
+        let held = self.held_gpus(devices)?;
+        if held.is_empty() {
+            return Ok(variables);
+        }
+        variables.push(("SLURM_GPUS_ON_NODE".to_owned(), held.len().to_string()));
+        let shards: u32 = devices.iter().map(|part| part.shards).sum();
+        if shards > 0 {
+            variables.push(("SLURM_SHARDS_ON_NODE".to_owned(), shards.to_string()));
+        }
+        variables.push(("SLURM_JOB_GPUS".to_owned(), listed(held.iter().map(|gpu| gpu.index))));
+        variables.extend(visible(&held));
+        Ok(variables)
+    }
+}
 
 /// What every task of a step here is told of its GPUs and of its place in the fabric.
 pub(super) fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -> Vec<(String, String)> {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use step_wire::order::ReadOrder;
 
-use crate::task::child;
+use crate::task::{fork, user};
 
 /// How often a file is looked at whose end was reached: nothing tells of what is added on a network file system.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -23,8 +23,8 @@ pub(crate) fn serve(mut socket: UnixStream) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(&socket).read_line(&mut line)?;
     let order: ReadOrder = serde_json::from_str(&line)?;
-    child::reset_signals()?;
-    child::become_user(&order.identity)?;
+    fork::reset_signals()?;
+    user::become_user(&order.identity)?;
     let mut file = loop {
         match open(&order.file) {
             Ok(file) => break file,

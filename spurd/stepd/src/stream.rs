@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use step_wire::message::{Ack, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Stream};
 
-use crate::task::terminal::END_OF_FILE;
-
+/// Ends the input of a program that reads lines from a terminal: Ctrl-D.
+const END_OF_FILE: u8 = 4;
 /// How many bytes of one stream are kept for a reader that is slow or away.
 const CAPACITY: usize = 256 << 10;
 

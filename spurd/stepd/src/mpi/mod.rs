@@ -29,7 +29,7 @@ use self::peers::{Arrival, FIRST, Group, Peers};
 use self::pmi::{News, Server, Space};
 use self::pmix::Helper;
 use crate::connection::Connection;
-use crate::task::child::MpiEnd;
+use crate::task::plan::MpiEnd;
 
 /// How long a task that has left its server may take to end, so that its exit code is known.
 const OWN_END: Duration = Duration::from_secs(2);

@@ -7,74 +7,26 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSignal};
-use rustix::fs::{Mode, OFlags};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::fs::Mode;
+use rustix::process::Pid;
 use spur_core::id::StepId;
-use spur_core::model::idset::IdSet;
-use spur_core::text::cpubind::{Bits, CpuBinding};
-use step_wire::order::{
-    Identity, Input, Limit, LimitedResource, MemoryBinding, Output, StepOrder, TaskOrder,
-};
 use step_wire::record::{LaunchFailure, LaunchStage};
 
 use crate::confine::group::Group;
-use crate::task::fork::{Forked, fork};
-use crate::task::terminal;
-use crate::task::user;
-
-/// The variable by which sbatch says, as Slurm's does, that the script is to have the user's login environment, too.
-const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
-/// How often a missing directory is looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// The standard streams of a task as spurstepd made them: the ends of pipes that the child takes over.
-#[derive(Debug, Default)]
-pub(crate) struct Pipes {
-    pub(crate) stdin: Option<OwnedFd>,
-    pub(crate) stdout: Option<OwnedFd>,
-    pub(crate) stderr: Option<OwnedFd>,
-    /// What an MPI library in the task finds its server by.
-    pub(crate) mpi: MpiEnd,
-    /// The terminal that takes the place of all three.
-    pub(crate) terminal: Option<OwnedFd>,
-}
-
-/// A task's end of the way to its MPI server.
-#[derive(Debug, Default)]
-pub(crate) struct MpiEnd {
-    /// The socket for PMI.
-    pub(crate) socket: Option<OwnedFd>,
-    /// What goes into the task's environment.
-    pub(crate) variables: Vec<(String, String)>,
-}
-
-/// What one child is to become.
-pub(crate) struct Plan<'a> {
-    pub(crate) order: &'a StepOrder,
-    pub(crate) task: &'a TaskOrder,
-    /// `NAME=value` entries, each ended by a NUL.
-    pub(crate) environment: &'a [u8],
-    pub(crate) argv: &'a [String],
-    /// Empty the output files that do not append; set for the first task that uses them.
-    pub(crate) truncate: (bool, bool),
-    /// The control group.
-    pub(crate) group: Option<&'a Group>,
-    /// The CPU set and the limits are applied, the prolog is run: false for a task's epilog.
-    pub(crate) is_task: bool,
-}
+use crate::task::binding::{bind, bind_memory, set_limit, tell_binding, tell_memory};
+use crate::task::files::{keep_open, standard_files};
+use crate::task::fork::{Forked, die_with, fork, reset_signals};
+use crate::task::plan::{Pipes, Plan};
+use crate::task::prolog::{own_task_prolog, task_prolog};
+use crate::task::say::{say, text};
+use crate::task::user::{become_user, log_in};
 
 /// A child under way, and the socket on which it reports.
 pub(crate) struct Child {
@@ -215,257 +167,12 @@ fn failed(stage: LaunchStage, what: &str, error: &io::Error) -> LaunchFailure {
     LaunchFailure { stage, message: format!("{what}: {}", text(error)) }
 }
 
-/// The system's words for an error, without Rust's ` (os error N)`.
-fn text(error: &io::Error) -> String {
-    let full = error.to_string();
-    full.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-/// A line of ours in the task's standard error.
-fn say(message: &str) {
-    // A standard error that takes no bytes leaves no way to say so.
-    let _ = writeln!(io::stderr(), "slurmstepd: error: {message}");
-}
-
-/// Undoes what spurstepd blocks or ignores, or was told to ignore by what started it: a shell that runs a daemon in the
-/// background has it ignore INT and QUIT, `nohup` HUP. All would be inherited.
-pub(crate) fn reset_signals() -> io::Result<()> {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    let is_fixed = |signal: &NixSignal| matches!(signal, NixSignal::SIGKILL | NixSignal::SIGSTOP);
-    for signal in NixSignal::iterator().filter(|signal| !is_fixed(signal)) {
-        // SAFETY: no handler is installed, only the default action.
-        unsafe { nix::sys::signal::sigaction(signal, &default) }?;
-    }
-    SigSet::empty().thread_set_mask()?;
-    Ok(())
-}
-
-/// Says what the task is bound to, in Slurm's words.
-fn tell_binding(plan: &Plan<'_>, kind: &str) {
-    let own = rustix::thread::sched_getaffinity(None).map(|set| {
-        let numbers = 0..rustix::thread::CpuSet::MAX_CPU;
-        numbers.filter(|&cpu| set.is_set(cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect::<Bits>()
-    });
-    let local = plan.order.tasks.iter().position(|task| task.global == plan.task.global).unwrap_or_default();
-    let (node, rank, pid) = (&plan.order.node, plan.task.global, std::process::id());
-    let action = if kind == CpuBinding::UNBOUND { "" } else { " set" };
-    // A standard error that takes no bytes leaves no way to say so.
-    let _ = writeln!(
-        io::stderr(),
-        "cpu-bind{kind} - {node}, task {rank:2} {local:2} [{pid}]: mask {}{action}",
-        own.unwrap_or_default()
-    );
-}
-
-/// The same of its memory.
-fn tell_memory(plan: &Plan<'_>, memory: &MemoryBinding, kind: &str) {
-    let local = plan.order.tasks.iter().position(|task| task.global == plan.task.global).unwrap_or_default();
-    let (node, rank, pid) = (&plan.order.node, plan.task.global, std::process::id());
-    let (mask, action) = match memory.nodes.is_empty() {
-        true => (allowed_memory(), ""),
-        false => (memory.nodes.iter().copied().collect(), " set"),
-    };
-    let _ = writeln!(
-        io::stderr(),
-        "mem-bind={kind} - {node}, task {rank:2} {local:2} [{pid}]: mask {mask}{action}"
-    );
-}
-
-/// The NUMA nodes that this process may use.
-fn allowed_memory() -> Bits {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"));
-    let nodes: IdSet = list.and_then(|list| list.trim().parse().ok()).unwrap_or_default();
-    nodes.iter().collect()
-}
-
-/// Binds what the task will allocate to NUMA nodes, or has it prefer the first of them.
-fn bind_memory(memory: &MemoryBinding) -> io::Result<()> {
-    const BITS: u32 = libc::c_ulong::BITS;
-    let mut mask = [0 as libc::c_ulong; 1024 / BITS as usize];
-    let (mode, count) = match memory.prefer {
-        true => (libc::MPOL_PREFERRED, 1),
-        false => (libc::MPOL_BIND, memory.nodes.len()),
-    };
-    for &node in memory.nodes.iter().take(count) {
-        let place = mask.get_mut((node / BITS) as usize).ok_or(rustix::io::Errno::INVAL)?;
-        *place |= 1 << (node % BITS);
-    }
-    if memory.nodes.is_empty() {
-        return Ok(());
-    }
-    // SAFETY: the kernel reads as many bits of the mask as are said, less one, as it is wont.
-    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.as_ptr(), 1024 + 1) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn bind(cpus: &[u32]) -> io::Result<()> {
-    if cpus.is_empty() {
-        return Ok(());
-    }
-    let mut set = rustix::thread::CpuSet::new();
-    for &cpu in cpus {
-        if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
-            return Err(io::Error::from(rustix::io::Errno::INVAL));
-        }
-        set.set(cpu as usize);
-    }
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
-}
-
-/// Sets one limit; where it is over what this process may have, it takes the most it may, as Slurm does.
-fn set_limit(limit: &Limit) -> io::Result<()> {
-    let resource = match limit.resource {
-        LimitedResource::As => Resource::As,
-        LimitedResource::Core => Resource::Core,
-        LimitedResource::Cpu => Resource::Cpu,
-        LimitedResource::Data => Resource::Data,
-        LimitedResource::Fsize => Resource::Fsize,
-        LimitedResource::Memlock => Resource::Memlock,
-        LimitedResource::Nofile => Resource::Nofile,
-        LimitedResource::Nproc => Resource::Nproc,
-        LimitedResource::Rss => Resource::Rss,
-        LimitedResource::Stack => Resource::Stack,
-    };
-    let hard = rustix::process::getrlimit(resource).maximum;
-    // No limit is more than any limit.
-    let over = match (limit.soft, hard) {
-        (Some(soft), Some(hard)) => soft > hard,
-        (None, Some(_)) => true,
-        (_, None) => false,
-    };
-    let wish = Rlimit { current: limit.soft, maximum: if over { limit.soft } else { hard } };
-    match rustix::process::setrlimit(resource, wish) {
-        Err(_) if over => Ok(rustix::process::setrlimit(resource, Rlimit { current: hard, maximum: hard })?),
-        other => Ok(other?),
-    }
-}
-
-/// Becomes the user, with the out-of-memory score that any process has: spurstepd has its service manager's, which would
-/// protect what its user runs.
-///
-/// The process cannot be traced until it executes a program: it may have memory and descriptors of spurstepd's, and be
-/// outside of its user's control groups.
-pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
-    use rustix::process::{DumpableBehavior, Gid, Uid};
-    // Where the score may only be raised, it is what the whole container was given.
-    let _ = fs::write("/proc/self/oom_score_adj", "0");
-    if !rustix::process::geteuid().is_root() {
-        // Orders for somebody else were refused before; there is nothing to change and no right to.
-        return Ok(());
-    }
-    let groups: Vec<Gid> = who.groups.iter().map(|&group| Gid::from_raw(group)).collect();
-    let (gid, uid) = (Gid::from_raw(who.gid), Uid::from_raw(who.uid));
-    rustix::thread::set_thread_groups(&groups)?;
-    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    // The kernel does the same, unless `fs.suid_dumpable` says otherwise.
-    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
-}
-
-/// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.
-pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if rustix::process::getppid() == Some(parent) {
-        Ok(())
-    } else {
-        Err(io::Error::from(rustix::io::Errno::SRCH))
-    }
-}
-
 /// Enters the working directory, or `/tmp` in its place; the error that made that necessary.
 fn enter(cwd: &Path) -> Option<io::Error> {
     let error = rustix::process::chdir(cwd).err()?;
     // A system without /tmp leaves the attempt's directory, which the user may at least be in.
     let _ = rustix::process::chdir("/tmp");
     Some(error.into())
-}
-
-type FileError = (String, io::Error);
-
-fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result<(), FileError> {
-    if let Some(slave) = &pipes.terminal {
-        let placed = terminal::control(slave).and_then(|()| {
-            rustix::stdio::dup2_stdin(slave)?;
-            rustix::stdio::dup2_stdout(slave)?;
-            Ok(rustix::stdio::dup2_stderr(slave)?)
-        });
-        return placed.map_err(|error| ("terminal".to_owned(), error));
-    }
-    let cwd = &plan.order.cwd;
-    let null = || open(Path::new("/dev/null"), OFlags::RDWR, "null device");
-    let stdin = match &plan.task.stdin {
-        Input::Null => null()?,
-        Input::File(path) => open(&cwd.join(path), OFlags::RDONLY, "stdin")?,
-        Input::Stream => pipes.stdin.map_or_else(null, Ok)?,
-    };
-    let output = |to: &Output, pipe: Option<OwnedFd>, truncate: bool, name: &str| match to {
-        Output::Null | Output::Stdout => null(),
-        Output::File { path, append } => {
-            let emptied = if truncate && !append { OFlags::TRUNC } else { OFlags::empty() };
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | emptied;
-            match plan.is_task {
-                true => open_when_there(&cwd.join(path), flags, name, plan.order.directory_wait_ms),
-                // What a task waits for is its user's affair; what comes after it waits for nobody.
-                false => open(&cwd.join(path), flags | OFlags::NONBLOCK, name).or_else(|_| null()),
-            }
-        }
-        Output::Stream => pipe.map_or_else(null, Ok),
-    };
-    let stdout = output(&plan.task.stdout, pipes.stdout, plan.truncate.0, "stdout")?;
-    let stderr = match &plan.task.stderr {
-        Output::Stdout => None,
-        other => Some(output(other, pipes.stderr, plan.truncate.1, "stderr")?),
-    };
-    let stderr = stderr.as_ref().unwrap_or(&stdout);
-    let stderr_order = if plan.task.stderr == Output::Stdout { &plan.task.stdout } else { &plan.task.stderr };
-    // Of a stream only the task may hold the end, or it would never be seen to close.
-    if plan.is_task && matches!(stderr_order, Output::File { .. }) {
-        // Without it, a later notice (cancelled, time limit) only misses its place in the file.
-        let _ = hand_over(channel, stderr.as_fd());
-    }
-    let placed = rustix::stdio::dup2_stdin(&stdin)
-        .and_then(|()| rustix::stdio::dup2_stdout(&stdout))
-        .and_then(|()| rustix::stdio::dup2_stderr(stderr));
-    placed.map_err(|error| ("standard files".to_owned(), error.into()))
-}
-
-fn open(path: &Path, flags: OFlags, name: &str) -> Result<OwnedFd, FileError> {
-    rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_bits_truncate(0o666))
-        .map_err(|error| (format!("Could not open {name} file {}", path.display()), error.into()))
-}
-
-/// Opens a file whose directory may not be there yet: whoever submits a job may make it right after. Nothing tells of that
-/// on a network file system, so it is looked at again and again. This is the task's own process, and is killed like it.
-fn open_when_there(path: &Path, flags: OFlags, name: &str, patience_ms: u64) -> Result<OwnedFd, FileError> {
-    let until = Instant::now() + Duration::from_millis(patience_ms);
-    loop {
-        let opened = open(path, flags, name);
-        let missing = |(_, error): &FileError| {
-            error.kind() == io::ErrorKind::NotFound && path.parent().is_some_and(|parent| !parent.exists())
-        };
-        if !opened.as_ref().is_err_and(missing) || Instant::now() >= until {
-            return opened;
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-/// Has the program inherit a descriptor; its number.
-fn keep_open(fd: OwnedFd) -> io::Result<i32> {
-    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty())?;
-    Ok(fd.into_raw_fd())
-}
-
-/// Gives spurstepd a copy of the standard error file, which only the user may be able to open.
-pub(crate) fn hand_over(channel: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = [fd];
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    // A descriptor travels with at least one byte; a blank is no part of any report.
-    rustix::net::sendmsg(channel, &[io::IoSlice::new(b" ")], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
 }
 
 /// The step's variables, this task's over them, and the process id.
@@ -478,77 +185,6 @@ fn environment(plan: &Plan<'_>) -> BTreeMap<OsString, OsString> {
     variables.extend(plan.task.env.iter().map(|(name, value)| (name.into(), value.into())));
     variables.insert("SLURM_TASK_PID".into(), rustix::process::getpid().as_raw_pid().to_string().into());
     variables
-}
-
-/// Adds what the user would have after logging in and does not bring along, if the submission says so.
-fn log_in(uid: u32, environment: &mut BTreeMap<OsString, OsString>) {
-    if environment.remove(OsStr::new(LOGIN_ENVIRONMENT)).is_none() {
-        return;
-    }
-    match user::environment(uid) {
-        Ok(variables) => {
-            for (name, value) in variables {
-                environment.entry(name).or_insert(value);
-            }
-        }
-        Err(problem) => say(&format!("no login environment: {problem}; the job goes on without it")),
-    }
-}
-
-/// Runs the site's task prolog, without which no task runs.
-fn task_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> Result<(), LaunchFailure> {
-    let failure = |why: String| LaunchFailure {
-        stage: LaunchStage::TaskProlog,
-        message: format!("task prolog {}: {why}", prolog.display()),
-    };
-    let status = run_prolog(prolog, environment).map_err(|error| failure(text(&error)))?;
-    if status.success() { Ok(()) } else { Err(failure(status.to_string())) }
-}
-
-/// Runs the user's own task prolog; one that fails ends its task in its place, with this exit code.
-fn own_task_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> Result<(), i32> {
-    let status = match run_prolog(prolog, environment) {
-        Ok(status) if status.success() => return Ok(()),
-        Ok(status) => {
-            if let Some(signal) = status.signal() {
-                say(&format!("user task_prolog did not exit normally. reason: signal {signal}"));
-            }
-            status.code().unwrap_or(1)
-        }
-        Err(error) => {
-            let (path, why) = (prolog.display(), text(&error));
-            say(&format!("run_command: user task_prolog can not be executed ({path}) {why}"));
-            say("user task_prolog did not exit normally. reason: Run command failed - configuration error");
-            1
-        }
-    };
-    say(&format!("--task-prolog failed status={status}"));
-    Err(status)
-}
-
-/// Runs a task prolog and, if it succeeds, does what its output says: `export NAME=value`, `unset NAME`, `print text`.
-fn run_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> io::Result<ExitStatus> {
-    let run = std::process::Command::new(prolog)
-        .env_clear()
-        .envs(&*environment)
-        .stderr(std::process::Stdio::inherit())
-        .output()?;
-    if !run.status.success() {
-        return Ok(run.status);
-    }
-    for line in run.stdout.split(|&byte| byte == b'\n') {
-        if let Some(rest) = line.strip_prefix(b"export ") {
-            let at = rest.iter().position(|&byte| byte == b'=').unwrap_or(rest.len());
-            let value = rest.get(at + 1..).unwrap_or_default();
-            environment.insert(OsStr::from_bytes(&rest[..at]).into(), OsStr::from_bytes(value).into());
-        } else if let Some(name) = line.strip_prefix(b"unset ") {
-            environment.remove(OsStr::from_bytes(name.trim_ascii()));
-        } else if let Some(rest) = line.strip_prefix(b"print ") {
-            // As with any program: an output that cannot be written is lost.
-            let _ = io::stdout().write_all(&[rest, b"\n"].concat());
-        }
-    }
-    Ok(run.status)
 }
 
 /// Becomes the program; returns only the error, already told to the user.

@@ -1,4 +1,4 @@
-//! How spurstepd makes a child, born in its control group where the kernel can do that.
+//! How spurstepd makes a child, born in its control group where the kernel can do that, and what every child does first.
 //!
 //! To move a process into a group, the kernel stops every fork and exit on the node for a moment, some milliseconds on a busy
 //! one. A child that is born there disturbs nobody.
@@ -6,8 +6,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSignal};
 use nix::unistd::ForkResult;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 /// `CLONE_INTO_CGROUP` of `linux/sched.h`; the C library's constant is too narrow for it.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -65,4 +66,27 @@ unsafe fn clone_into(group: BorrowedFd<'_>) -> io::Result<Forked> {
 
 fn positive(pid: i32) -> Pid {
     Pid::from_raw(pid).expect("the kernel gives children positive process ids")
+}
+
+/// Undoes what spurstepd blocks or ignores, or was told to ignore by what started it: a shell that runs a daemon in the
+/// background has it ignore INT and QUIT, `nohup` HUP. All would be inherited.
+pub(crate) fn reset_signals() -> io::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    let is_fixed = |signal: &NixSignal| matches!(signal, NixSignal::SIGKILL | NixSignal::SIGSTOP);
+    for signal in NixSignal::iterator().filter(|signal| !is_fixed(signal)) {
+        // SAFETY: no handler is installed, only the default action.
+        unsafe { nix::sys::signal::sigaction(signal, &default) }?;
+    }
+    SigSet::empty().thread_set_mask()?;
+    Ok(())
+}
+
+/// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.
+pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::Error::from(rustix::io::Errno::SRCH))
+    }
 }

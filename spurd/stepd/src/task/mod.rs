@@ -1,7 +1,12 @@
 //! One task of the step, from its launch to its end.
 
+mod binding;
 pub(crate) mod child;
+mod files;
 pub(crate) mod fork;
+pub(crate) mod plan;
+mod prolog;
+mod say;
 pub(crate) mod set;
 pub(crate) mod terminal;
 pub(crate) mod user;
@@ -178,7 +183,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::task::child;
+    use crate::task::files;
 
     #[test]
     fn the_standard_error_of_a_task_is_at_hand_before_its_launch_is_over() {
@@ -187,7 +192,7 @@ mod tests {
         let mut launching = Launching::new(report);
         assert!(launching.stderr().is_none());
         let mut file = tempfile::tempfile().unwrap();
-        child::hand_over(&channel, file.as_fd()).unwrap();
+        files::hand_over(&channel, file.as_fd()).unwrap();
         launching.stderr().unwrap().write_all(b"a notice").unwrap();
         assert!(!launching.advance(), "the task has not said that it runs");
         let mut said = String::new();

@@ -8,7 +8,8 @@ use step_wire::order::{Input, Output, StepOrder};
 
 use crate::confine::group::Group;
 use crate::stream::{self, Incoming, Kept, Outgoing};
-use crate::task::child::{self, MpiEnd, Pipes, Plan};
+use crate::task::child;
+use crate::task::plan::{MpiEnd, Pipes, Plan};
 use crate::task::terminal::{self, Terminal};
 use crate::task::{Launching, Task, first_users};
 

@@ -13,9 +13,6 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Winsize};
 use step_wire::order::{Identity, Window};
 
-/// What ends the input of a program that reads lines from a terminal: Ctrl-D.
-pub(crate) const END_OF_FILE: u8 = 4;
-
 /// Our end.
 #[derive(Debug)]
 pub(crate) struct Terminal {

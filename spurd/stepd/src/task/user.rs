@@ -1,22 +1,29 @@
-//! The environment that a user has after logging in, for batch jobs that take none along (`--export=NONE`).
+//! The change from root to a user, and the environment that a user has after logging in, for batch jobs that take none
+//! along (`--export=NONE`).
 //!
-//! It is asked of the user's own shell in the process that becomes the script: whatever the shell does, and however long it
-//! takes, nobody else waits for it.
+//! The user's own shell tells the environment, in the process that becomes the script: whatever the shell does, and
+//! however long it takes, nobody else waits for it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io::Read;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::unistd::{Uid, User};
+use nix::unistd::User;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use spur_core::text::login;
+use step_wire::order::Identity;
 
+use crate::task::say::say;
+
+/// The variable by which sbatch says, as Slurm's does, that the script is to have the user's login environment, too.
+const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
 /// How long the shell may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -24,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// Why there are none: a user that is not known here, a shell that cannot be run or takes too long.
-pub(crate) fn environment(uid: u32) -> Result<BTreeMap<OsString, OsString>, String> {
-    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+fn environment(uid: u32) -> Result<BTreeMap<OsString, OsString>, String> {
+    let user = User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
     let user = user.ok_or_else(|| format!("user {uid} is not known on this node"))?;
     let told = ask(&user.name, &user.dir, &user.shell, PATIENCE)?;
     let all = login::variables(&told)
@@ -86,6 +93,43 @@ fn end(child: &mut Child) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
+}
+
+/// Becomes the user, with the out-of-memory score that any process has: spurstepd has its service manager's, which would
+/// protect what its user runs.
+///
+/// The process cannot be traced until it executes a program: it may have memory and descriptors of spurstepd's, and be
+/// outside of its user's control groups.
+pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, Gid, Uid};
+    // Where the score may only be raised, it is what the whole container was given.
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    if !rustix::process::geteuid().is_root() {
+        // Orders for somebody else were refused before; there is nothing to change and no right to.
+        return Ok(());
+    }
+    let groups: Vec<Gid> = who.groups.iter().map(|&group| Gid::from_raw(group)).collect();
+    let (gid, uid) = (Gid::from_raw(who.gid), Uid::from_raw(who.uid));
+    rustix::thread::set_thread_groups(&groups)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    // The kernel does the same, unless `fs.suid_dumpable` says otherwise.
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Adds what the user would have after logging in and does not bring along, if the submission says so.
+pub(super) fn log_in(uid: u32, environment: &mut BTreeMap<OsString, OsString>) {
+    if environment.remove(OsStr::new(LOGIN_ENVIRONMENT)).is_none() {
+        return;
+    }
+    match self::environment(uid) {
+        Ok(variables) => {
+            for (name, value) in variables {
+                environment.entry(name).or_insert(value);
+            }
+        }
+        Err(problem) => say(&format!("no login environment: {problem}; the job goes on without it")),
+    }
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use step_wire::v1;
 use step_wire::v1::pmix_down::Down;
 use step_wire::v1::pmix_up::Up;
 
-use crate::task::child;
-use crate::task::fork::{Forked, fork};
+use crate::task::fork::{self, Forked, fork};
+use crate::task::user;
 
 /// The longest message from or to the process, in bytes: what the tasks of one node bring to a fence.
 const LONGEST: usize = 16 << 20;
@@ -193,9 +193,9 @@ fn take<M: Message + Default>(received: &mut Vec<u8>) -> Option<M> {
 
 /// What becomes of the child: the user, without anything of spurstepd's, and the server.
 fn become_server(served: &Served<'_>, socket: UnixStream, parent: Pid) -> io::Result<()> {
-    child::reset_signals()?;
-    child::become_user(served.identity)?;
-    child::die_with(parent)?;
+    fork::reset_signals()?;
+    user::become_user(served.identity)?;
+    fork::die_with(parent)?;
     close_all_but(socket.as_raw_fd())?;
     let foreign = std::env::vars_os().map(|(name, _)| name);
     let foreign = foreign.filter(|name| name.as_encoded_bytes().starts_with(b"PMIX_"));

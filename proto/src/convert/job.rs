@@ -454,15 +454,9 @@ fn reason(
     planned: Option<&Waiting>,
     now: Time,
 ) -> (Reason, String) {
-    if let Some(hold) = pending.hold {
-        return (hold.reason(), String::new());
-    }
-    if let Some(waits) = &job.waits_for {
-        let reason = if job.never { Reason::DependencyNeverSatisfied } else { Reason::Dependency };
-        return (reason, waits.to_string());
-    }
-    if pending.not_before.is_some_and(|begin| begin > now) {
-        return (Reason::BeginTime, String::new());
+    if let Some(reason) = job.waits_because(now) {
+        let waits = job.waits_for.as_ref().filter(|_| pending.hold.is_none());
+        return (reason, waits.map(ToString::to_string).unwrap_or_default());
     }
     let date = |time: Time| format!("{}Z", Civil::from_utc(cluster.clock().wall(time)));
     // Durable, so that it is known even when no pass has been made since.

@@ -90,6 +90,13 @@ pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
     }
 }
 
+/// The end of a pending job with the reason for which it waited, as Slurm shows it, if the end has no reason of its own.
+fn with_reason(ctx: &Ctx<'_>, id: JobId, outcome: &Outcome) -> Outcome {
+    let waited = ctx.cluster().job(id).and_then(|job| job.waits_because(ctx.now()));
+    let reason = if outcome.reason == Reason::None { waited.unwrap_or(Reason::None) } else { outcome.reason };
+    Outcome { reason, ..outcome.clone() }
+}
+
 /// Ends a pending job; a het job with all its components, of which some may still be ending an earlier attempt.
 pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     let waiting = end_pending_one(ctx, id, &outcome);
@@ -101,7 +108,10 @@ fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId
     let mut waiting = Vec::new();
     for component in ctx.cluster().jobs().components(id) {
         match ctx.cluster().job(component).map(|job| &job.phase) {
-            Some(Phase::Pending(_)) => waiting.extend(end_one(ctx, component, outcome.clone())),
+            Some(Phase::Pending(_)) => {
+                let outcome = with_reason(ctx, component, outcome);
+                waiting.extend(end_one(ctx, component, outcome));
+            }
             Some(Phase::Completing(completing)) if matches!(completing.then, Then::Requeue { .. }) => {
                 let (outcome, kill_at) = (outcome.clone(), completing.kill_at);
                 ctx.emit(Event::JobEnding {

@@ -80,6 +80,10 @@ pub enum JobChange {
     Exclude(Option<Box<HostExpr>>),
     /// `Switches=`
     Switches(Option<Switches>),
+    /// `SpreadSegments=`
+    SpreadSegments(bool),
+    /// `ConsolidateSegments=`
+    ConsolidateSegments(bool),
     /// `SegmentSize=`
     Segment(Option<u32>),
     /// `Gather=`
@@ -185,7 +189,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 61] = [
+const KEYS: [&str; 63] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -219,6 +223,8 @@ const KEYS: [&str; 61] = [
     "ExcNodeList",
     "Switches",
     "SegmentSize",
+    "SpreadSegments",
+    "ConsolidateSegments",
     "Gather",
     "EligibleTime",
     "ReservationName",
@@ -356,6 +362,8 @@ impl JobChange {
             | JobChange::Exclude(_)
             | JobChange::Switches(_)
             | JobChange::Segment(_)
+            | JobChange::SpreadSegments(_)
+            | JobChange::ConsolidateSegments(_)
             | JobChange::Gather(_)
             | JobChange::TasksPerNode(_)
             | JobChange::Cpus(_)
@@ -432,6 +440,8 @@ impl JobChange {
             JobChange::Exclude(exclude) => spec.shape.exclude = exclude,
             JobChange::Switches(switches) => fabric(spec).switches = switches,
             JobChange::Segment(segment) => fabric(spec).segment = segment,
+            JobChange::SpreadSegments(spread) => fabric(spec).spread_segments = spread,
+            JobChange::ConsolidateSegments(together) => fabric(spec).consolidate_segments = together,
             JobChange::Gather(gather) => fabric(spec).gather = gather,
             JobChange::Reservation(names) => spec.extra.get_or_insert_default().reservation = names,
             JobChange::ArrayTaskThrottle(most) => {
@@ -514,6 +524,8 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "ExcNodeList" => JobChange::Exclude(optional(value)?.map(Box::new)),
         "Switches" => JobChange::Switches(optional(value)?),
         "SegmentSize" => JobChange::Segment(Some(read(value)?).filter(|size| *size > 0)),
+        "SpreadSegments" => JobChange::SpreadSegments(flag(value)?),
+        "ConsolidateSegments" => JobChange::ConsolidateSegments(flag(value)?),
         "Gather" => JobChange::Gather(optional(value)?),
         "ReservationName" => JobChange::Reservation(set.then(|| value.into())),
         "ArrayTaskThrottle" => JobChange::ArrayTaskThrottle(read(value)?),

@@ -10,6 +10,7 @@ use super::caller::Owner;
 use super::node::{NodeShape, SHARD};
 use super::nomination::Nomination;
 use super::phase::{EndState, Phase};
+use super::reason::Reason;
 use super::step::{Step, StepNodeEnd};
 use super::waits::{Gone, Waits};
 use crate::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
@@ -578,6 +579,20 @@ impl JobSpec {
 }
 
 impl Job {
+    /// The reason for which a pending job waits whatever nodes are free: a hold, a dependency or its begin time. `None` if
+    /// there is none of these, or the job is not pending.
+    #[must_use]
+    pub fn waits_because(&self, now: Time) -> Option<Reason> {
+        let Phase::Pending(pending) = &self.phase else { return None };
+        let depends = self.waits_for.is_some();
+        match pending.hold {
+            Some(hold) => Some(hold.reason()),
+            None if depends && self.never => Some(Reason::DependencyNeverSatisfied),
+            None if depends => Some(Reason::Dependency),
+            None => pending.not_before.is_some_and(|begin| begin > now).then_some(Reason::BeginTime),
+        }
+    }
+
     /// Slurm's long and short names of its state.
     #[must_use]
     pub fn state_names(&self) -> (&'static str, &'static str) {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use jiff::Timestamp;
 use spur_core::text::jobid::JobRef;
 use spur_proto::convert::job::word;
 use spur_proto::v1::{ExplainJobRequest, Job, JobFilter};
@@ -88,7 +89,9 @@ fn text(job: &Job, show: &Show) -> String {
         (start, date(job.start_time)),
         ("nodes", nodes.clone()),
         ("spans", spans.join(", ")),
-        ("why", if waits { job.reason_detail.clone() } else { job.why.clone() }),
+        ("why", local_times(if waits { &job.reason_detail } else { &job.why }, show)),
+        // The detail names the file for which a launch failed.
+        ("ended", if waits { String::new() } else { local_times(&job.reason_detail, show) }),
         ("relaxed", job.relaxed.join(", ")),
         (
             "exact",
@@ -99,12 +102,48 @@ fn text(job: &Job, show: &Show) -> String {
     told.map(|(name, text)| format!("{name:<8}{text}\n")).collect()
 }
 
+/// The text with the times in UTC that the controller wrote (`2026-11-20T10:00:00Z`) in the user's zone.
+fn local_times(text: &str, show: &Show) -> String {
+    const LENGTH: usize = "2026-11-20T10:00:00Z".len();
+    let mut local = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let written = rest.get(..LENGTH).filter(|written| written.ends_with('Z'));
+        let moment = written.and_then(|written| written.parse::<Timestamp>().ok());
+        let taken = match moment {
+            Some(moment) => {
+                local.push_str(&value::time(Some(moment.as_second()), "not known", show));
+                LENGTH
+            }
+            None => {
+                local.push(first);
+                first.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    local
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::tz::TimeZone;
     use spur_proto::v1::Span;
 
     use super::*;
+
+    #[test]
+    fn times_are_those_of_the_users_zone() {
+        let show = Show::new(TimeZone::fixed(jiff::tz::offset(2)), 0);
+        for (text, wanted) in [
+            ("earliest 2026-11-20T10:00:00Z in r1", "earliest 2026-11-20T12:00:00 in r1"),
+            ("2026-11-20T23:00:00Z", "2026-11-21T01:00:00"),
+            ("größer als 2026-11-20T10:00:00", "größer als 2026-11-20T10:00:00"),
+            ("", ""),
+        ] {
+            assert_eq!(local_times(text, &show), wanted);
+        }
+    }
 
     #[test]
     fn a_job_is_explained_by_what_is_known_of_it() {
@@ -132,6 +171,7 @@ mod tests {
         let running = Job {
             state: "RUNNING".to_owned(),
             reason: "None".to_owned(),
+            reason_detail: String::new(),
             nodes: "n[5-8]".to_owned(),
             why: "spine-1 holds it with no waste".to_owned(),
             spans,
@@ -143,5 +183,11 @@ mod tests {
                    nodes   n[5-8]\nspans   leaf 2, spine 1\nwhy     spine-1 holds it with no waste\n\
                    relaxed --switches=1\nexact   no: search_budget was used up\n";
         assert_eq!(text(&running, &show), ran);
+        let failed = Job {
+            state: "FAILED".to_owned(),
+            reason_detail: "Could not open stdout file /no/x: No such file or directory".to_owned(),
+            ..running
+        };
+        assert!(text(&failed, &show).contains("\nended   Could not open stdout file /no/x: No such"));
     }
 }

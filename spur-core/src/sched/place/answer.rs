@@ -88,7 +88,7 @@ pub enum LostWhy {
         /// The winner's.
         best: u64,
     },
-    /// It is the same by every measure and comes later.
+    /// It is equally good by every measure, but listed later.
     Later,
 }
 

@@ -121,7 +121,7 @@ impl Lost {
             }
             LostWhy::Latency => format!("{name} has links of higher latency"),
             LostWhy::Score { had, best } => format!("{name} scores {had}, not {best} (millionths)"),
-            LostWhy::Later => format!("{name} is as good and comes later"),
+            LostWhy::Later => format!("{name} is equally good but listed later"),
         }
     }
 }

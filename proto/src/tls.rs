@@ -112,6 +112,8 @@ impl Certificate {
         let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let config = config.expect("the provider has suites of TLS 1.3").with_no_client_auth();
         let mut config = config.with_cert_resolver(Arc::new(self.clone()));
+        // Clients that are not Spur's speak HTTP/2 only where it has been agreed upon.
+        config.alpn_protocols = vec![b"h2".to_vec()];
         without_sessions(&mut config);
         Arc::new(config)
     }

@@ -163,7 +163,10 @@ pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     }
     for command in &mut chosen {
         let name = command.get_name().to_owned();
-        clap_complete::generate(shell, command, name, &mut session.out);
+        // What cannot be written is an error of the output, not of clap's, which would panic.
+        let mut text = Vec::new();
+        clap_complete::generate(shell, command, name, &mut text);
+        session.out.write_all(&text)?;
     }
     Ok(0)
 }

@@ -24,6 +24,7 @@ use crate::commands::gres;
 use crate::commands::login;
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
+use crate::commands::srun::read_hostfile;
 use crate::commands::verbose;
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
@@ -120,6 +121,7 @@ async fn compose(
     };
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     place::read_hosts(&mut first)?;
+    read_hostfile(session, &mut first)?;
     let mut spec = first.clone().into_spec(&Here)?;
     if spec.name.is_empty() {
         let name = if first.no_shell { "no-shell" } else { NAMELESS };

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use spur_proto::channel::MAX_SCRIPT;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
+use crate::commands::srun::read_hostfile;
 use crate::commands::{gres, scontrol, verbose, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
@@ -65,6 +66,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     check_cluster(session, first.clusters.as_deref()).await?;
     place::read_hosts(&mut first)?;
+    read_hostfile(session, &mut first)?;
     let mut spec = compose(session, &first, script)?;
     spec.submit_line = [&["sbatch".to_owned()], &words[..]].concat().join(" ");
     for mut component in rest {

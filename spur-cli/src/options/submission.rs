@@ -13,7 +13,7 @@ use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::v1::{CoreAsk, JobSpec};
 
 use super::defs::{SBATCH_LINE, SRUN_LINE};
-use super::{CommandLine, Layer, OptionError, Origin, Settled, directive, fold, het};
+use super::{CommandLine, Layer, OptionError, Origin, Said, Settled, directive, fold, het};
 
 /// What the options say, folded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -240,6 +240,24 @@ pub trait Surroundings {
     }
 }
 
+/// Pairs of options that Slurm refuses in one place, each with Slurm's words; in variables they may stand together.
+const EXCLUSIVE: [(&str, &str, &str); 2] = [
+    ("core-spec", "thread-spec", "-S/--core-spec and --thread-spec options are mutually exclusive"),
+    ("hint", "threads-per-core", "Following options are mutually exclusive with --hint: --threads-per-core"),
+];
+
+/// Refuses options of one place that exclude each other.
+fn exclusive(layer: &Layer<Submission>) -> Result<(), OptionError> {
+    let said = |name: &str| {
+        let is_named = |said: &&Said<Submission>| said.option.long == name;
+        layer.iter().filter(is_named).any(|said| !matches!(said.origin, Origin::Variable(_)))
+    };
+    match EXCLUSIVE.iter().find(|(one, other, _)| said(one) && said(other)) {
+        Some((.., words)) => Err(OptionError::together(*words)),
+        None => Ok(()),
+    }
+}
+
 impl Submission {
     /// Reads what a user would type after `sbatch`, script and its arguments left out: the components of the job, of which
     /// most have one. Nothing is read or written, so that a simulator can use it.
@@ -292,6 +310,7 @@ impl Submission {
     pub fn take<const N: usize>(&mut self, layers: [Layer<Submission>; N]) -> Result<(), OptionError> {
         let named = layers.iter().flatten().filter(|said| !said.option.long.is_empty());
         self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
+        layers.iter().try_for_each(exclusive)?;
         let notes = fold(layers, self)?;
         self.notes.extend(notes);
         self.gpus_of_sockets()?;

@@ -40,6 +40,8 @@ use spur_proto::v1::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
+pub(in crate::commands) use outside::read_hostfile;
+
 use crate::commands::allocation::patience;
 use crate::commands::gres;
 use crate::commands::signals::Signals;

@@ -79,10 +79,24 @@ fn for_allocation(session: &Session, wishes: &Submission) -> anyhow::Result<Subm
     Ok(wishes)
 }
 
+/// The nodes of a batch job or an allocation where `SLURM_HOSTFILE` names them.
+///
+/// # Errors
+/// A file that cannot be read, or that names fewer nodes than there are tasks.
+pub(in crate::commands) fn read_hostfile(session: &Session, wishes: &mut Submission) -> anyhow::Result<()> {
+    if session.env("SLURM_HOSTFILE").is_none() || !wish::is_arbitrary(session, wishes)? {
+        return Ok(());
+    }
+    let tasks = on_hosts(session, wishes).context("Failure getting NodeNames from hostfile")?;
+    // Steps that say nothing of tasks have one for each name, not one for each place on the nodes.
+    wishes.advice.extend(["SLURM_NTASKS", "SLURM_NPROCS"].map(|name| (name, tasks.to_string())));
+    Ok(())
+}
+
 /// With `--distribution=arbitrary` the nodes are those that are named, with room for as many tasks on each as the one has
-/// that is named most often.
-fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<()> {
-    let hosts = wish::hosts(session, &wishes.spec.nodelist)?;
+/// that is named most often. Returns the number of names.
+fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<usize> {
+    let hosts = wish::hosts(session, &wishes.spec)?;
     let mut each = BTreeMap::<&str, u32>::new();
     hosts.iter().for_each(|host| *each.entry(host).or_default() += 1);
     if wishes.spec.nodes.is_empty() {
@@ -91,7 +105,7 @@ fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<()> {
     wishes.spec.tasks = None;
     wishes.spec.tasks_per_node = each.values().max().copied();
     wishes.spec.nodelist = Vec::from_iter(each.into_keys()).join(",");
-    Ok(())
+    Ok(hosts.len())
 }
 
 /// What the step asks for in the allocation: all of its nodes, which have been chosen; those of each task where they were

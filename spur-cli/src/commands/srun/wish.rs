@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use spur_core::model::distribution::{Distribution, Distributions};
 use spur_core::text::hostlist::{HostList, MAX_WRITTEN};
 use spur_core::text::nodes::NodeCount;
-use spur_proto::v1::CreateStepRequest;
+use spur_proto::v1::{CreateStepRequest, JobSpec};
 
 use crate::options::submission::Submission;
 use crate::session::Session;
@@ -69,7 +69,7 @@ pub(super) fn request(
         cpus_per_task: spec.cpus_per_task,
         // With it each name is one task's.
         nodelist: if arbitrary { String::new() } else { spec.nodelist.clone() },
-        hosts: if arbitrary { hosts(session, &spec.nodelist)? } else { Vec::new() },
+        hosts: if arbitrary { hosts(session, spec)? } else { Vec::new() },
         exclude: spec.exclude.clone(),
         features: spec.features.clone(),
         relative: step.relative,
@@ -149,8 +149,9 @@ pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Re
 }
 
 /// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
-/// `SLURM_HOSTFILE` names. `NODES*COUNT` has each node so often.
-pub(super) fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<String>> {
+/// `SLURM_HOSTFILE` names; as many as there are tasks, if `--ntasks` says so. `NODES*COUNT` has each node so often.
+pub(super) fn hosts(session: &Session, spec: &JobSpec) -> anyhow::Result<Vec<String>> {
+    let nodelist = &spec.nodelist;
     let text = match session.env("SLURM_HOSTFILE") {
         Some(path) if nodelist.is_empty() => {
             std::fs::read_to_string(Path::new(&path)).with_context(|| format!("SLURM_HOSTFILE={path}"))?
@@ -180,5 +181,10 @@ pub(super) fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<Str
     if hosts.is_empty() {
         bail!("--distribution=arbitrary needs --nodelist, or SLURM_HOSTFILE, with a node for each task");
     }
+    if let Some(tasks) = spec.tasks.filter(|tasks| *tasks as usize > hosts.len()) {
+        bail!("Too few NodeNames in Slurm Hostfile: {tasks} tasks, and nodes for {}", hosts.len());
+    }
+    let of_job = || session.env("SLURM_NTASKS").and_then(|tasks| tasks.parse().ok());
+    hosts.truncate(spec.tasks.or_else(of_job).map_or(hosts.len(), |tasks| tasks as usize));
     Ok(hosts)
 }

@@ -33,16 +33,32 @@ const FLAGS: [(&str, &str); 14] = [
     ("TraceJobs", "spurctld::owner"),
 ];
 
+/// Slurm's level names that `scontrol setdebug` takes, each with its index into [`LEVELS`].
+const NAMES: [(&str, usize); 10] = [
+    ("error", 0),
+    ("fatal", 0),
+    ("quiet", 0),
+    ("info", 2),
+    ("verbose", 2),
+    ("debug", 3),
+    ("debug2", 4),
+    ("debug3", 4),
+    ("debug4", 4),
+    ("debug5", 4),
+];
+
 /// What is logged now.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 struct Said {
     /// Index into [`LEVELS`].
     level: usize,
-    /// What is logged down to [`LevelFilter::TRACE`].
-    more: BTreeSet<&'static str>,
+    /// Slurm's name for the level.
+    name: &'static str,
+    /// The debug flags, by their names in [`FLAGS`]: what they stand for is logged down to [`LevelFilter::TRACE`].
+    flags: BTreeSet<&'static str>,
 }
 
-static SAID: Mutex<Said> = Mutex::new(Said { level: 2, more: BTreeSet::new() });
+static SAID: Mutex<Said> = Mutex::new(Said { level: 2, name: "info", flags: BTreeSet::new() });
 /// Puts another filter in force.
 static FILTER: OnceLock<Box<dyn Fn(EnvFilter) -> bool + Send + Sync>> = OnceLock::new();
 
@@ -57,6 +73,7 @@ pub fn begin(config: &LogLocal, more: u8) {
     };
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     said.level = (configured + usize::from(more)).min(LEVELS.len() - 1);
+    said.name = NAMES.iter().find(|(_, level)| *level == said.level).map_or("error", |(name, _)| *name);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(said.filter()));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let begun = match config.format {
@@ -92,38 +109,45 @@ impl Said {
             LevelFilter::TRACE => "trace".to_owned(),
             level => format!("warn,spurctld={level},spur_core={level},spur_proto={level}"),
         };
-        for target in &self.more {
+        for target in self.flags.iter().filter_map(|flag| target(flag)).collect::<BTreeSet<_>>() {
             filter.push_str(&format!(",{target}=trace"));
         }
         filter
     }
 
-    /// What Slurm's words make of it.
+    /// The levels and flags after a change in Slurm's words.
     fn changed(&self, level: &str, on: &[String], off: &[String]) -> Result<Said, String> {
-        let mut said = Said { level: self.level, more: self.more.clone() };
-        match level {
-            "" => {}
-            "quiet" | "fatal" | "error" => said.level = 0,
-            "info" | "verbose" => said.level = 2,
-            "debug" => said.level = 3,
-            debug if debug.starts_with("debug") => said.level = 4,
-            _ => return Err(format!("invalid debug level: {level}")),
+        let mut said = self.clone();
+        if !level.is_empty() {
+            let known = NAMES.iter().find(|(name, _)| *name == level);
+            (said.name, said.level) = *known.ok_or_else(|| format!("invalid debug level: {level}"))?;
         }
-        let target = |flag: &String| {
+        let named = |flag: &String| {
             let known = FLAGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(flag));
             let names = || FLAGS.map(|(name, _)| name).join(", ");
             known
-                .map(|(_, target)| *target)
+                .map(|(name, _)| *name)
                 .ok_or_else(|| format!("invalid debug flag: {flag}; there are {}", names()))
         };
         for flag in on {
-            said.more.insert(target(flag)?);
+            said.flags.insert(named(flag)?);
         }
         for flag in off {
-            said.more.remove(target(flag)?);
+            said.flags.remove(named(flag)?);
         }
         Ok(said)
     }
+}
+
+/// The module that a debug flag stands for.
+fn target(flag: &str) -> Option<&'static str> {
+    FLAGS.iter().find(|(name, _)| *name == flag).map(|(_, target)| *target)
+}
+
+/// Slurm's name of the level that is logged, and the debug flags with commas between.
+pub fn in_force() -> (&'static str, String) {
+    let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    (said.name, said.flags.iter().copied().collect::<Vec<_>>().join(","))
 }
 
 /// Logs more or less from now on: a level and flags in Slurm's words.
@@ -151,7 +175,7 @@ mod tests {
 
     #[test]
     fn slurms_words_change_what_is_logged() {
-        let said = Said { level: 2, ..Said::default() };
+        let said = Said { level: 2, name: "info", flags: BTreeSet::new() };
         let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
         let more = said.changed("", &words("Backfill Agent"), &[]).unwrap();
         assert_eq!(
@@ -161,6 +185,10 @@ mod tests {
         let less = more.changed("error", &[], &words("backfill")).unwrap();
         assert!(less.filter().starts_with("warn,spurctld=error") && !less.filter().contains("planner"));
         assert_eq!(said.changed("debug5", &[], &[]).unwrap().filter(), "trace");
+        let both = said.changed("debug", &words("Backfill BackfillMap"), &[]).unwrap();
+        let one = both.changed("", &[], &words("BackfillMap")).unwrap();
+        assert!(one.filter().ends_with(",spurctld::planner=trace"), "{}", one.filter());
+        assert_eq!((one.name, one.flags.len()), ("debug", 1));
         assert!(said.changed("loud", &[], &[]).is_err());
         assert!(said.changed("", &words("Foo"), &[]).unwrap_err().starts_with("invalid debug flag: Foo"));
     }

@@ -47,6 +47,11 @@ impl Reload {
         Self { inbox, file, local, keyring, certificate }
     }
 
+    /// The facts of this host that the controller was started with.
+    pub(crate) fn local(&self) -> &Local {
+        &self.local
+    }
+
     /// Reads the file and puts its policy in force; what has changed is logged. A file that cannot be honoured is
     /// logged, and the policy of before stays in force.
     pub async fn now(&self) {

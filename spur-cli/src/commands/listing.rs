@@ -17,6 +17,8 @@ pub struct Common {
     pub clusters: Vec<String>,
     /// `--all`: hidden partitions, too.
     pub all: bool,
+    /// `--verbose`: what was asked for, and how many records there are, before these.
+    pub verbose: bool,
 }
 
 /// The settings of a command that lists things.
@@ -91,9 +93,31 @@ pub const fn hide<S: Listing>() -> Opt<S> {
     })
 }
 
-/// `--verbose`.
+/// `--verbose`, for commands that say what they were asked for.
 pub const fn verbose<S: Listing>() -> Opt<S> {
+    Opt::flag(
+        "verbose",
+        Some('v'),
+        "say what is asked for, and how many records there are",
+        |settings: &mut S, _| {
+            settings.common().verbose = true;
+            Ok(())
+        },
+    )
+}
+
+/// `--verbose`, for commands that have nothing more to say.
+pub const fn verbose_in_vain<S>() -> Opt<S> {
     Opt::flag("verbose", Some('v'), "say more", |_, _| Ok(())).without_effect("there is nothing more to say")
+}
+
+/// What `--verbose` prints first: the settings between lines, in Slurm's form.
+pub fn asked(settings: &[(&str, String)]) -> String {
+    let rule = "-----------------------------\n";
+    let line = |(name, value): &(&str, String)| {
+        format!("{name:<11} = {}\n", if value.is_empty() { "(null)" } else { value })
+    };
+    format!("{rule}{}{rule}\n\n", settings.iter().map(line).collect::<String>())
 }
 
 /// Refuses clusters other than this one, in Slurm's words.

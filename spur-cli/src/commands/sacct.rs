@@ -78,9 +78,15 @@ impl Listing for Query {
 /// How it is called.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sacct",
-    synopsis: "[OPTIONS]",
-    about: "Shows jobs and steps from accounting: by default one's own since midnight. Lists that are given several \
-            times are joined.",
+    synopsis: "[<OPTION>]",
+    about: "Shows jobs and steps from accounting: by default one's own since midnight. Lists that are given several\n\
+            times are joined.\n\n\
+            Note, valid start/end time formats are...\n\
+            \x20    HH:MM[:SS] [AM|PM]\n\
+            \x20    MMDD[YY] or MM/DD[/YY] or MM.DD[.YY]\n\
+            \x20    MM/DD[/YY]-HH:MM[:SS]\n\
+            \x20    YYYY-MM-DD[THH:MM[:SS]]\n\
+            \x20    now[{+|-}count[seconds(default)|minutes|hours|days|weeks]]\n",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &["SACCT_"],
@@ -209,7 +215,7 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::flag("use-local-uid", None, "names of users as this host has them", |_, _| Ok(()))
         .without_effect("names are those under which jobs were submitted"),
-    listing::verbose(),
+    listing::verbose_in_vain(),
     QueryOpt::value("wckeys", Some('W'), "NAMES", "only jobs of these keys", |q, text| {
         q.wanted.wckeys = query::list(text);
         Ok(())

@@ -39,7 +39,7 @@ type OrderOpt = Opt<Order>;
 /// How it is called.
 pub const LINE: CommandLine<Order> = CommandLine {
     name: "scancel",
-    synopsis: "[OPTIONS] [JOB[_TASK][.STEP] …]",
+    synopsis: "[OPTIONS] [job_id[_array_id][.step_id]]",
     about: "Ends or signals jobs and steps: those that are named, or all that every option admits.",
     options: OPTIONS,
     mask: 1,

@@ -63,7 +63,7 @@ const OPTIONS: &[QueryOpt] = &[
     listing::federation(&["SPRIO_FEDERATION"]),
     listing::local(&["SPRIO_LOCAL"]),
     listing::sibling(&["SPRIO_SIBLING"]),
-    listing::verbose(),
+    listing::verbose_in_vain(),
     listing::json(),
     listing::yaml(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {

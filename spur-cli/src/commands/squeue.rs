@@ -493,7 +493,36 @@ impl Query {
             Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
             answer => answer?,
         };
-        self.jobs_text(jobs, &show)
+        Ok(format!("{}{}", self.told(jobs.len(), &show), self.jobs_text(jobs, &show)?))
+    }
+
+    /// What `--verbose` says before the jobs: the options, the time and the number of jobs that the controller sent.
+    fn told(&self, records: usize, show: &Show) -> String {
+        if !self.common.verbose || self.common.wish.is_some() {
+            return String::new();
+        }
+        let filter = &self.filter;
+        let list = |names: &[String]| names.join(",");
+        let settings = [
+            ("all", self.common.all.to_string()),
+            ("array", self.per_task.to_string()),
+            ("format", self.columns.as_ref().map_or_else(String::new, |columns| columns.text().to_owned())),
+            ("iterate", self.iterate.map_or(0, |every| every.as_secs()).to_string()),
+            ("jobs", list(&filter.job_ids)),
+            ("licenses", list(&self.licenses)),
+            ("names", list(&filter.names)),
+            ("nodes", filter.nodelist.clone()),
+            ("partitions", list(&filter.partitions)),
+            ("priority", self.per_partition.to_string()),
+            ("reservation", list(&filter.reservations)),
+            ("sort", self.sort.clone().unwrap_or_default()),
+            ("start_flag", u8::from(self.start).to_string()),
+            ("states", list(&filter.states)),
+            ("users", list(&filter.users)),
+            ("verbose", "1".to_owned()),
+        ];
+        let (asked, date) = (listing::asked(&settings), value::date_line(show));
+        format!("{asked}{date}\nlast_update_time={} records={records}\n", show.now)
     }
 }
 

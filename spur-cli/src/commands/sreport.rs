@@ -265,7 +265,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Err(Failure::new("no report given; write e.g. sreport cluster utilization").into());
     };
     if of == "version" {
-        write!(session.out, "{}", crate::version::version())?;
+        write!(session.out, "{}", crate::version::line())?;
         return Ok(0);
     }
     let Some((name, rest)) = rest.split_first() else {

@@ -72,7 +72,7 @@ const OPTIONS: &[SettingsOpt] = &[
         .or(&["uid"])
         .without_effect(NONE),
     SettingsOpt::flag("Users", Some('U'), "only users, no accounts", |_, _| Ok(())).without_effect(NONE),
-    listing::verbose(),
+    listing::verbose_in_vain(),
 ];
 
 /// How it is called.

@@ -51,7 +51,7 @@ impl Listing for Query {
 /// How it is called.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sstat",
-    synopsis: "[OPTIONS] -j JOBS",
+    synopsis: "[<OPTION>] -j <job(.stepid)>",
     about: "Shows what running steps use at this moment: of a job the first step, with -a all, of those that are named \
             (12.0, 12.batch) these.",
     options: OPTIONS,
@@ -98,7 +98,7 @@ const OPTIONS: &[QueryOpt] = &[
         q.parsable = Some(false);
         Ok(())
     }),
-    listing::verbose(),
+    listing::verbose_in_vain(),
 ];
 
 impl Query {

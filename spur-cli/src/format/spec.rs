@@ -22,6 +22,13 @@ pub enum Columns {
 }
 
 impl Columns {
+    /// The columns as they were written.
+    pub fn text(&self) -> &str {
+        match self {
+            Columns::Letters(text) | Columns::Names(text) => text,
+        }
+    }
+
     /// The columns of `table` that are meant.
     pub fn read<R>(&self, table: &'static Table<R>) -> Format<R> {
         match self {

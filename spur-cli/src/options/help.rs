@@ -5,13 +5,17 @@ use super::{CommandLine, Effect, Opt, Value};
 const WIDTH: usize = 80;
 /// Where the sentences begin.
 const COLUMN: usize = 30;
+/// Where they begin below options with a colon.
+const LISTED_COLUMN: usize = 19;
 
 /// The whole help, in Slurm's layout: the options under their titles, in the order of the table, or without titles by
 /// their names.
 pub fn long<S>(line: &CommandLine<S>) -> String {
+    if is_listed(line) {
+        return listed(line);
+    }
     let mut text = format!("Usage: {} {}\n\n", line.name, line.synopsis);
-    let offered = |option: &&Opt<S>| !option.long.is_empty() && !matches!(option.effect, Effect::Refused(_));
-    let mut options: Vec<&Opt<S>> = line.options().filter(offered).collect();
+    let mut options: Vec<&Opt<S>> = line.options().filter(is_offered).collect();
     if options.iter().all(|option| option.group.is_empty()) {
         wrapped(&mut text, line.about, 0);
         text.push_str("\nOptions:\n");
@@ -24,9 +28,7 @@ pub fn long<S>(line: &CommandLine<S>) -> String {
             text.push_str(&format!("{gap}{}:\n", option.group));
             group = option.group;
         }
-        let nothing = matches!(option.effect, Effect::Nothing(_));
-        let suffix = if nothing { "; without effect here" } else { "" };
-        entry(&mut text, &left(option), &format!("{}{suffix}", option.help));
+        entry(&mut text, &left(option), &sentence(option));
     }
     let has = |letter| line.options().any(|option| option.short == Some(letter));
     text.push_str("\nHelp options:\n");
@@ -37,34 +39,96 @@ pub fn long<S>(line: &CommandLine<S>) -> String {
     text
 }
 
-/// The options on a few lines.
+/// The help of commands whose synopsis begins as Slurm's `[<OPTION>]`: the options with a colon behind each, then the rest.
+fn listed<S>(line: &CommandLine<S>) -> String {
+    let mut text = format!("{} {}\n    Valid <OPTION> values are:\n", line.name, line.synopsis);
+    let mut options: Vec<&Opt<S>> = line.options().filter(is_offered).collect();
+    options.sort_by_key(|option| option.long.to_ascii_lowercase());
+    let mut entry = |letter: Option<char>, long: &str, sentence: &str| {
+        let letter = letter.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
+        text.push_str(&format!("     {letter}--{long}:\n{:LISTED_COLUMN$}", ""));
+        wrapped(&mut text, sentence, LISTED_COLUMN);
+    };
+    for option in options {
+        entry(option.short, option.long, &sentence(option));
+    }
+    let free = |letter| line.options().all(|option| option.short != Some(letter));
+    entry(Some('h').filter(|letter| free(*letter)), "help", "display this help message");
+    entry(None, "usage", "display brief usage message");
+    entry(Some('V').filter(|letter| free(*letter)), "version", "display tool version number");
+    text.push('\n');
+    if line.about.contains('\n') {
+        text.push_str(line.about);
+    } else {
+        wrapped(&mut text, line.about, 0);
+    }
+    text
+}
+
+/// The options on a few lines: flat brackets, as programs expect that read them, and the operands.
 pub fn usage<S>(line: &CommandLine<S>) -> String {
+    if is_listed(line) {
+        return listed(line);
+    }
     let start = format!("Usage: {}", line.name);
+    if line.synopsis.starts_with("[options]") {
+        return format!("{start} {}\n", line.synopsis);
+    }
     let indent = " ".repeat(start.len());
     let (mut text, mut column) = (start.clone(), start.len());
-    let offered = |option: &&Opt<S>| !option.long.is_empty() && !matches!(option.effect, Effect::Refused(_));
-    for option in line.options().filter(offered) {
-        let word = match (option.short, option.value) {
-            (Some(letter), Value::None) => format!(" [-{letter}]"),
-            (Some(letter), Value::Required(name)) => format!(" [-{letter} {name}]"),
-            (Some(letter), Value::Optional(name)) => format!(" [-{letter}[{name}]]"),
-            (None, Value::None) => format!(" [--{}]", option.long),
-            (None, Value::Required(name)) => format!(" [--{}={name}]", option.long),
-            (None, Value::Optional(name)) => format!(" [--{}[={name}]]", option.long),
-        };
-        if column + word.len() > WIDTH {
+    let mut put = |word: &str| {
+        if column + 1 + word.len() > WIDTH {
             text.push_str(&format!("\n{indent}"));
             column = indent.len();
         }
-        column += word.len();
-        text.push_str(&word);
+        column += 1 + word.len();
+        text.push_str(&format!(" {word}"));
+    };
+    let flags = line.options().filter(is_offered).filter(|option| option.value == Value::None);
+    let letters: String = flags.filter_map(|option| option.short).collect();
+    if !letters.is_empty() {
+        put(&format!("[-{letters}]"));
     }
-    let operands = line.synopsis.strip_prefix("[OPTIONS]").unwrap_or(line.synopsis);
-    if !operands.trim().is_empty() {
-        text.push_str(&format!("\n{indent} {}", operands.trim()));
+    for option in line.options().filter(is_offered) {
+        let word = match (option.short, option.value) {
+            (Some(_), Value::None) => continue,
+            (Some(letter), Value::Required(name)) => format!("-{letter} {name}"),
+            (Some(letter), Value::Optional(name)) => format!("-{letter}{{{name}}}"),
+            (None, Value::None) => format!("--{}", option.long),
+            (None, Value::Required(name)) => format!("--{}={name}", option.long),
+            (None, Value::Optional(name)) => format!("--{}{{={name}}}", option.long),
+        };
+        put(&format!("[{}]", word.replace('[', "{").replace(']', "}")));
+    }
+    let operands = operands(line.synopsis);
+    if !operands.is_empty() {
+        put(&operands);
     }
     text.push('\n');
     text
+}
+
+/// What follows the options in a usage line: of one component of a het job, whose script Slurm calls an executable there.
+fn operands(synopsis: &str) -> String {
+    let components =
+        ["[OPTIONS(0)...] [ : [OPTIONS(N)...]]", "[OPTIONS(0)...] [ : [OPTIONS(N)]]", "[OPTIONS]"];
+    let rest = components.iter().find_map(|options| synopsis.strip_prefix(options)).unwrap_or(synopsis);
+    rest.trim().replace("(0)", "").replace("script", "executable")
+}
+
+/// Whether the help has the form of Slurm's for commands with `[<OPTION>]`.
+fn is_listed<S>(line: &CommandLine<S>) -> bool {
+    line.synopsis.starts_with("[<OPTION>]")
+}
+
+fn is_offered<S>(option: &&Opt<S>) -> bool {
+    !option.long.is_empty() && !matches!(option.effect, Effect::Refused(_))
+}
+
+/// The sentence on an option, and that it has no effect if it has none.
+fn sentence<S>(option: &Opt<S>) -> String {
+    let nothing = matches!(option.effect, Effect::Nothing(_));
+    format!("{}{}", option.help, if nothing { "; without effect here" } else { "" })
 }
 
 fn left<S>(option: &Opt<S>) -> String {
@@ -158,6 +222,31 @@ Other options:
 ";
         assert_eq!(long(&LINE), expected);
         assert!(long(&LINE).lines().all(|line| line.chars().count() <= WIDTH));
-        assert!(usage(&LINE).starts_with("Usage: test [-N N[-M]] [--hold]"));
+        let brief = "Usage: test [-N N{-M}] [--hold] [--a-very-long-option-name{=AND-VALUE}]\n";
+        assert_eq!(usage(&LINE), brief);
+        let short = CommandLine { synopsis: "[options] <id>", ..LINE };
+        assert_eq!(usage(&short), "Usage: test [options] <id>\n");
+    }
+
+    #[test]
+    fn usage_names_the_operands_of_one_component() {
+        for (synopsis, rest) in [
+            ("[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]", "executable [args...]"),
+            ("[OPTIONS(0)...] [ : [OPTIONS(N)]] [command(0) [args(0)...]]", "[command [args...]]"),
+            ("[OPTIONS] SOURCE DEST", "SOURCE DEST"),
+            ("[OPTIONS]", ""),
+        ] {
+            assert_eq!(operands(synopsis), rest);
+        }
+    }
+
+    #[test]
+    fn commands_of_keywords_list_their_options_with_colons() {
+        let line = CommandLine { synopsis: "[<OPTION>] [<COMMAND>]", about: "one\ntwo\n", ..LINE };
+        let text = long(&line);
+        assert!(text.starts_with("test [<OPTION>] [<COMMAND>]\n    Valid <OPTION> values are:\n"), "{text}");
+        assert!(text.contains("\n     -N, --nodes:\n                   the number of nodes"), "{text}");
+        assert!(text.ends_with("display tool version number\n\none\ntwo\n"), "{text}");
+        assert_eq!(usage(&line), text);
     }
 }

@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use spur_core::text::nearest::nearest;
 
 use super::{CommandLine, Opt, OptionError, Origin, Reading, Value, build, help};
-use crate::version::version;
+use crate::version;
 
 /// One option as it was said.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<'a, S> Reader<'a, S> {
             return Ok(Reading::Show(match name {
                 "help" => help::long(self.line),
                 "usage" => help::usage(self.line),
-                _ => version(),
+                _ => version::line(),
             }));
         }
         let operands = matches.get_many::<String>(build::OPERANDS).unwrap_or_default().cloned().collect();

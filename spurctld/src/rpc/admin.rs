@@ -1,6 +1,6 @@
 //! What operators ask: nodes, partitions, the configuration, the end.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use spur_core::cluster::Cluster;
@@ -11,7 +11,7 @@ use spur_core::model::config::edit;
 use spur_core::model::node::NextState;
 use spur_core::text::place::Places;
 use spur_proto::convert::{BadField, reject, reservation};
-use spur_proto::v1;
+use spur_proto::{identity, v1};
 use tonic::Status;
 
 use super::{Desk, Name, filter, no_answer, odd};
@@ -36,10 +36,17 @@ const NODE_STATES: [(&str, NodeStateChange); 10] = [
     ("POWER_UP", NodeStateChange::PowerUp),
 ];
 
+/// Who runs this process, as Slurm writes it: `root(0)`.
+static OWN_USER: LazyLock<String> = LazyLock::new(|| {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    format!("{}({uid})", identity::person(uid, gid).user)
+});
+
 impl Desk {
     /// Who answers here.
     pub(super) fn describe(&self) -> v1::PingResponse {
         let cluster = self.replica.read();
+        let (debug_level, debug_flags) = log::in_force();
         v1::PingResponse {
             cluster_name: cluster.policy().cluster_name.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -51,6 +58,10 @@ impl Desk {
             history: cluster.history().map(|history| history.id.to_string()).unwrap_or_default(),
             clock_ahead: cluster.clock().ahead,
             old_copy: cluster.doubt().map(|doubt| doubt.why.to_string()).unwrap_or_default(),
+            next_job_id: cluster.next_job().0,
+            user: OWN_USER.clone(),
+            debug_level: debug_level.to_owned(),
+            debug_flags,
         }
     }
 

@@ -32,7 +32,7 @@ use spur_core::model::caller::Caller;
 use spur_core::model::config::NodeAddress;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::time::Time;
-use spur_proto::convert::{license, reject};
+use spur_proto::convert::{self, license, reject};
 use spur_proto::keys::Keyring;
 use spur_proto::refusal;
 use spur_proto::v1;
@@ -415,7 +415,8 @@ impl Controller for Desk {
         request: Request<v1::ShowConfigRequest>,
     ) -> Result<Response<v1::ShowConfigResponse>, Status> {
         let _share = self.quotas.take(&self.caller(&request)?, Kind::List)?;
-        let settings = spur_proto::convert::config::settings(self.replica.read().policy());
+        let mut settings = convert::config::settings(self.replica.read().policy());
+        settings.extend(convert::config::local_settings(self.reload.local()));
         Ok(Response::new(v1::ShowConfigResponse { settings }))
     }
 

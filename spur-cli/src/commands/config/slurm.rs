@@ -123,13 +123,8 @@ pub(super) fn files(config: &Config) -> Vec<File> {
 
 /// `cgroup.conf`, where nodes are told which control groups to use.
 fn cgroup(plugin: CgroupPlugin) -> Option<File> {
-    let plugin = match plugin {
-        CgroupPlugin::Autodetect => return None,
-        CgroupPlugin::V1 => "cgroup/v1",
-        CgroupPlugin::V2 => "cgroup/v2",
-        CgroupPlugin::Disabled => "disabled",
-    };
-    Some(File { name: "cgroup.conf", text: format!("CgroupPlugin={plugin}\n") })
+    let named = plugin != CgroupPlugin::Autodetect;
+    named.then(|| File { name: "cgroup.conf", text: format!("CgroupPlugin={}\n", plugin.name()) })
 }
 
 fn pair(text: &mut String, key: &str, value: impl Display) {

@@ -54,7 +54,7 @@ const OPTIONS: &[SettingsOpt] = &[
             Ok(())
         },
     ),
-    SettingsOpt::flag("immediate", Some('i'), "change without asking", |settings, _| {
+    SettingsOpt::flag("immediate", Some('i'), "commit changes immediately", |settings, _| {
         settings.immediate = true;
         Ok(())
     }),
@@ -82,11 +82,26 @@ const OPTIONS: &[SettingsOpt] = &[
         .without_effect("there is nothing more to say"),
 ];
 
+/// What the help says behind the options.
+const COMMANDS: &str = "    Valid <COMMAND> values are:
+     add <ENTITY> <SPECS>              add account, coordinator, qos or user
+     delete <ENTITY> [where] <SPECS>   delete the same
+     dump <CLUSTER> [File=<FILENAME>]  write accounts and users to a file
+     help                              display this help message
+     list, show <ENTITY> [<SPECS>]     display account, association, cluster, configuration, qos, runawayjobs, tres or user
+     load <FILE> [<SPECS>]             read such a file
+     modify <ENTITY> [where] <SPECS> set <SPECS>
+                                       change account, association, qos or user
+     version                           display tool version number
+
+  <SPECS> are words such as Name=physics, Account=physics or Format=Account,User.
+";
+
 /// How it is called.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sacctmgr",
-    synopsis: "[OPTIONS] show|add|modify|delete ENTITY [[where] KEY=VALUE …] [set KEY=VALUE …], dump CLUSTER, load FILE",
-    about: "Shows, adds, changes and deletes accounts, users, associations and QOS.",
+    synopsis: "[<OPTION>] [<COMMAND>]",
+    about: COMMANDS,
     options: OPTIONS,
     mask: 1,
     env_prefixes: &[],
@@ -197,7 +212,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             Ok(0)
         }
         "version" => {
-            write!(session.out, "{}", crate::version::version())?;
+            write!(session.out, "{}", crate::version::line())?;
             Ok(0)
         }
         "help" => {

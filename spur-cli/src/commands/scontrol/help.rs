@@ -1,8 +1,10 @@
-//! What `scontrol help` prints.
+//! What `scontrol help` prints behind the options.
 
-pub(super) const HELP: &str = "\
-scontrol [OPTIONS] [COMMAND [ARGUMENTS]]
-Without a command it asks for one line after another, until exit, quit or the end of its input; !! is the last one again.
+pub(super) const COMMANDS: &str = "\
+  <COMMAND> may be left out: scontrol then asks for one line after another, until exit, quit or the end of its
+  input; !! is the last one again.
+
+    Valid <COMMAND> values are:
     hold JOBS                       keep jobs from starting
     uhold JOBS, holdu JOBS          the same, and their owners may release them
     release JOBS                    undo hold
@@ -54,6 +56,7 @@ Without a command it asks for one line after another, until exit, quit or the en
     help                            show this
     all, hide, details, oneliner, quiet, verbose
                                     between commands: as the options of these names; exit and quit end it
-JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]; those that are held and the like also jobname=NAME. Words may
-be cut where no other begins like them. abort, fsdampeningfactor and token are not supported.
+
+  JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]; those that are held and the like also jobname=NAME. Words may
+  be cut where no other begins like them. abort, fsdampeningfactor and token are not supported.
 ";

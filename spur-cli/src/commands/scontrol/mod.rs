@@ -15,7 +15,7 @@ mod record;
 pub mod reservation;
 mod show;
 mod show_assoc;
-pub mod show_config;
+mod show_config;
 mod show_host;
 pub mod show_job;
 pub mod show_license;
@@ -24,6 +24,7 @@ pub mod show_partition;
 pub mod show_reservation;
 pub mod show_step;
 pub mod show_topology;
+mod slurm_keys;
 pub mod update;
 
 use std::collections::HashMap;
@@ -44,12 +45,13 @@ use super::query;
 use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::json::Wish;
+use crate::options::help::long;
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 use crate::zone;
 pub use controller::ping;
 use entity::{Creation, Deletion};
-use help::HELP;
+use help::COMMANDS;
 use update::Update;
 
 /// How records are shown.
@@ -63,6 +65,8 @@ pub struct Settings {
     pub details: bool,
     /// What only Spur knows of each record as well.
     pub own: bool,
+    /// The time and the number of records before them.
+    pub verbose: bool,
     /// Records as JSON or YAML.
     pub wish: Option<Wish>,
 }
@@ -80,7 +84,8 @@ impl Call {
     /// How records are shown.
     pub fn settings(&self) -> Settings {
         let Call { oneline, details, own, .. } = *self;
-        Settings { all: self.common.all, oneline, details, own, wish: self.common.wish }
+        let listing::Common { all, verbose, wish, .. } = self.common;
+        Settings { all, oneline, details, own, verbose, wish }
     }
 }
 
@@ -126,8 +131,8 @@ const OPTIONS: &[CallOpt] = &[
 /// How `scontrol` is called.
 pub const LINE: CommandLine<Call> = CommandLine {
     name: "scontrol",
-    synopsis: "[OPTIONS] [COMMAND [ARGUMENTS]]; `scontrol help` lists the commands",
-    about: "Shows and changes jobs, nodes, partitions and the controller. Without a command it asks for one line after another.",
+    synopsis: "[<OPTION>] [<COMMAND>]",
+    about: COMMANDS,
     options: OPTIONS,
     mask: 1,
     env_prefixes: &["SCONTROL_"],
@@ -285,11 +290,8 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
             listing::check_clusters(session, rest).await?;
             Ok(0)
         }
-        "help" => say(session, HELP),
-        "version" => {
-            let version = crate::version::version();
-            say(session, &version)
-        }
+        "help" => say(session, &long(&LINE)),
+        "version" => say(session, &crate::version::line()),
         _ => set_or_refuse(call, keyword),
     }
 }
@@ -326,7 +328,9 @@ fn set_or_refuse(call: &mut Call, keyword: &str) -> anyhow::Result<u8> {
         "hide" => call.common.all = false,
         "details" => call.details = true,
         "oneliner" => call.oneline = true,
-        // exit and quit alone on a command line, quiet and verbose: there is nothing to do.
+        "verbose" => call.common.verbose = true,
+        "quiet" => call.common.verbose = false,
+        // exit and quit alone on a command line: there is nothing to do.
         _ => {}
     }
     Ok(0)
@@ -546,7 +550,7 @@ mod tests {
     #[test]
     fn help_has_every_command() {
         for (keyword, ..) in KEYWORDS {
-            assert!(HELP.contains(&format!(" {keyword}")), "{keyword}");
+            assert!(COMMANDS.contains(&format!(" {keyword}")), "{keyword}");
         }
     }
 }

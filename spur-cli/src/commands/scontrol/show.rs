@@ -1,5 +1,6 @@
 //! `scontrol show`: what it takes, and what is asked for.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Context;
@@ -7,17 +8,20 @@ use spur_core::model::config::Config;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
-use spur_proto::v1::{JobFilter, KeyValue, PingResponse};
+use spur_proto::v1::JobFilter;
 
 use super::controller::is_up;
 use super::hostnames::Form;
+use super::show_config::Page;
+use super::slurm_keys::Known;
 use super::{
-    Settings, bare, hostnames, meant, ping, show_assoc, show_config, show_host, show_job, show_license,
-    show_node, show_partition, show_reservation, show_step, show_topology, update,
+    Settings, bare, hostnames, meant, ping, show_assoc, show_host, show_job, show_license, show_node,
+    show_partition, show_reservation, show_step, show_topology, update,
 };
 use crate::commands::{gres, query};
 use crate::error::{FAILURE, Failure};
 use crate::format::fields::step;
+use crate::format::value::time;
 use crate::format::{Show, json};
 use crate::session::Session;
 
@@ -56,6 +60,8 @@ const OTHER_NAMES: [(&str, &str); 4] = [
 #[derive(Default)]
 struct Shown {
     text: String,
+    /// The number of records that were found, where `--verbose` tells of it.
+    records: Option<usize>,
     complaints: Vec<String>,
 }
 
@@ -63,13 +69,14 @@ impl Shown {
     /// What is there of a list, and what is not; nothing is printed where nothing of it is there.
     fn listed<T>((found, complaints): (Vec<T>, Vec<String>), print: impl FnOnce(&[T]) -> String) -> Shown {
         let none = found.is_empty() && !complaints.is_empty();
-        Shown { text: if none { String::new() } else { print(&found) }, complaints }
+        let text = if none { String::new() } else { print(&found) };
+        Shown { text, records: Some(found.len()), complaints }
     }
 }
 
 impl From<String> for Shown {
     fn from(text: String) -> Shown {
-        Shown { text, complaints: Vec::new() }
+        Shown { text, records: None, complaints: Vec::new() }
     }
 }
 
@@ -103,7 +110,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         "topology" => Some("slurm_load_topo error"),
         _ => None,
     });
-    let Shown { text, complaints } = match entity {
+    let Shown { text, records, complaints } = match entity {
         "config" => config(session, settings, name).await?.into(),
         "jobs" => jobs(session, settings, name).await?,
         "licenses" => licenses(session, settings, name).await?.into(),
@@ -129,6 +136,11 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         "hostlistsorted" => hosts(session, name, Form::Sorted).await?.into(),
         _ => hosts(session, name, Form::Names).await?.into(),
     };
+    if let Some(records) = records.filter(|_| settings.verbose && settings.wish.is_none()) {
+        let show = query::show(&|name| session.env(name))?;
+        let now = time(Some(show.now), "Unknown", &show);
+        writeln!(session.out, "last_update_time={now}, records={records}")?;
+    }
     write!(session.out, "{text}")?;
     // As Slurm has it: what is said of names is part of what was asked for, what is said of numbers an error.
     let bare = if complaints.len() == 1 && text.is_empty() { "slurm_load_jobs error: " } else { "" };
@@ -300,37 +312,26 @@ async fn config(session: &mut Session, settings: Settings, name: &str) -> anyhow
         return Ok(wish.own([("config", all.into())]));
     }
     let controller = ping(session).await?;
-    let slurm = slurm_settings(session, &controller, &all, &show).await?;
-    let named = |mut all: Vec<KeyValue>| {
-        all.retain(|setting| setting.key.to_lowercase().starts_with(&name.to_lowercase()));
-        all
-    };
-    let (slurm, own) = (named(slurm), named(all));
-    if slurm.is_empty() && own.is_empty() {
-        let text = format!("there is no setting {name}; `scontrol show config` lists all");
-        return Err(Failure::new(text).into());
-    }
-    Ok(format!("{}\n{}\n", show_config::text(&slurm, &own, &show), is_up(&controller)))
-}
-
-/// What Slurm's keys say here.
-async fn slurm_settings(
-    session: &mut Session,
-    controller: &PingResponse,
-    own: &[KeyValue],
-    show: &Show,
-) -> anyhow::Result<Vec<KeyValue>> {
     let nodes = query::nodes(session.connection()?, "").await?;
     let gres: Vec<&str> = gres::names(&nodes).into_iter().collect();
     let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
-    let known = show_config::Known {
-        controller,
+    let hosts: BTreeSet<&str> = nodes.iter().map(|node| node.hostname.as_str()).collect();
+    let containment = nodes.iter().map(|node| node.containment.as_str());
+    let registered = nodes.iter().filter(|node| !node.hostname.is_empty()).count();
+    let known = Known {
+        controller: &controller,
         address: session.connection()?.address(),
         file: file.as_deref().unwrap_or(Config::DEFAULT_FILE),
         gres: &gres.join(","),
         nodes: nodes.len(),
+        containment: containment.filter(|text| !text.is_empty()).collect(),
+        shared_hosts: hosts.iter().filter(|host| !host.is_empty()).count() < registered,
     };
-    Ok(show_config::slurm(own, &known, show))
+    let Some(page) = Page::of(all, &known, &show).named(name) else {
+        let text = format!("there is no setting {name}; `scontrol show config` lists all");
+        return Err(Failure::new(text).into());
+    };
+    Ok(format!("{}\n{}\n", page.text(&show), is_up(&controller)))
 }
 
 async fn hosts(session: &mut Session, name: &str, form: Form) -> anyhow::Result<String> {

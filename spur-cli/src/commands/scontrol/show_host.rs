@@ -9,6 +9,7 @@ use crate::commands::query;
 use crate::format::Show;
 use crate::format::value::time;
 use crate::session::Session;
+use crate::version;
 
 /// The name of this host, without its domain.
 fn host_name() -> String {
@@ -82,7 +83,8 @@ fn text(node: &Node, steps: &[String], show: &Show) -> String {
         ("Actual temp disk space", format!("{} MB", node.tmp_disk_mb)),
         ("Boot time", time(node.started_time, "Unknown", show)),
         ("Hostname", node.name.clone()),
-        ("Version", node.version.clone()),
+        ("Version", version::of_node(&node.version).to_owned()),
+        ("Spur version", node.version.clone()),
     ] {
         let _ = writeln!(text, "{key:<24} = {value}");
     }

@@ -7,6 +7,7 @@ use super::record::Record;
 use crate::format::Show;
 use crate::format::fields::node::{effective_cpus, host_and_port, state_flags};
 use crate::format::value::{load, or, or_null, time};
+use crate::version;
 
 /// The records of all nodes.
 pub fn text(nodes: &[Node], settings: Settings, show: &Show) -> String {
@@ -39,7 +40,7 @@ fn record(node: &Node, settings: Settings, show: &Show) -> Record {
         r.more("Port", port);
     }
     if !node.version.is_empty() {
-        r.more("Version", &node.version);
+        r.more("Version", version::of_node(&node.version));
     }
     if !node.os.is_empty() {
         r.line_with_blank([("OS", node.os.clone())]);
@@ -111,6 +112,7 @@ fn circumstances(r: &mut Record, node: &Node, settings: Settings, show: &Show) {
     }
     r.line_if("ReservationName", &node.reservation);
     r.line_if("Topology", &node.topology);
+    r.line_if("SpurVersion", &node.version);
     if settings.own {
         r.line_if("SwitchPath", &node.switch_path);
         r.line_if("Containment", &node.containment);

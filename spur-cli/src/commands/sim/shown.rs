@@ -119,7 +119,8 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
 }
 
 /// Records with all that is known of them.
-const ALL: Settings = Settings { all: true, own: true, oneline: false, details: false, wish: None };
+const ALL: Settings =
+    Settings { all: true, own: true, verbose: false, oneline: false, details: false, wish: None };
 
 /// `scontrol show`, with the words behind that.
 ///

@@ -75,7 +75,11 @@ pub struct Query {
     partitions: Vec<String>,
     nodes: Option<String>,
     /// Any of these combinations of states.
-    states: Vec<Vec<String>>,
+    states: Vec<Vec<Wanted>>,
+    /// The same as it was written.
+    written_states: String,
+    /// `--helpstate`: only the names of states.
+    help_states: bool,
     dead: bool,
     responding: bool,
     exact: bool,
@@ -178,6 +182,11 @@ const OPTIONS: &[QueryOpt] = &[
     .env(&["SINFO_SORT"]),
     QueryOpt::value("states", Some('t'), "STATES", "only nodes in one of these states", |q, text| {
         q.states = states(text)?;
+        text.clone_into(&mut q.written_states);
+        Ok(())
+    }),
+    QueryOpt::flag("helpstate", None, "list the states that --states takes", |q, _| {
+        q.help_states = true;
         Ok(())
     }),
     QueryOpt::flag("future", Some('F'), "nodes in the state FUTURE, too", |_, _| Ok(()))
@@ -197,17 +206,27 @@ const OPTIONS: &[QueryOpt] = &[
     .optional(),
 ];
 
-/// Reads `idle,drain&no_respond`; `|` is a comma, too, as in newer Slurm.
-fn states(text: &str) -> Result<Vec<Vec<String>>, String> {
+/// A state that a node has to be in, or must not be in.
+struct Wanted {
+    state: String,
+    holds: bool,
+}
+
+/// Reads `idle,drain&~no_respond`: `,` and `|` stand between alternatives, `&` and `+` between states that hold together,
+/// `~` and `!` before a state that does not hold.
+fn states(text: &str) -> Result<Vec<Vec<Wanted>>, String> {
     let alternatives = query::list(&text.replace('|', ","));
     if alternatives.iter().any(|word| word.eq_ignore_ascii_case("all")) {
         return Ok(Vec::new());
     }
     let all_of = |alternative: &String| {
-        let states = alternative.split('&').map(|word| {
-            let state = word.trim().to_lowercase();
+        let states = alternative.split(['&', '+']).map(|word| {
+            let state = word.trim();
+            let name = state.trim_start_matches(['~', '!']);
+            let holds = (state.len() - name.len()) % 2 == 0;
+            let state = name.trim().to_lowercase();
             if STATES.contains(&state.as_str()) {
-                return Ok(state);
+                return Ok(Wanted { state, holds });
             }
             Err(format!("Bad state string: \"{word}\"\nvalid states: {}", STATES.join(",")))
         });
@@ -262,6 +281,9 @@ impl Query {
         query::no_operands(operands.into_iter())?;
         if query.common.wish.is_some_and(|wish| wish.list) {
             return Ok(Asked::Show(Wish::list()));
+        }
+        if query.help_states {
+            return Ok(Asked::Show(STATES.map(|state| format!("{}\n", state.to_uppercase())).concat()));
         }
         if query.dead && query.responding {
             return Err(Failure::new("--dead and --responding exclude each other; give one of them").into());
@@ -353,7 +375,8 @@ impl Query {
     }
 
     fn admits(&self, node: &Node) -> bool {
-        let in_state = |all_of: &Vec<String>| all_of.iter().all(|state| is_in(node, state));
+        let in_state =
+            |all_of: &Vec<Wanted>| all_of.iter().all(|wanted| is_in(node, &wanted.state) == wanted.holds);
         let gone = ["down", "drain", "fail"].iter().any(|state| node.state.starts_with(state));
         (self.states.is_empty() || self.states.iter().any(in_state))
             && (!self.dead || node.not_responding)
@@ -410,7 +433,35 @@ impl Query {
         let only_visible = !self.common.all && self.partitions.is_empty();
         let partitions = query::partitions(connection, only_visible).await?;
         let nodes = query::nodes(connection, "").await?;
-        self.text(partitions, nodes, wanted.as_ref(), &show)
+        let told = self.told(&show);
+        Ok(format!("{told}{}", self.text(partitions, nodes, wanted.as_ref(), &show)?))
+    }
+
+    /// What `--verbose` says before the nodes: the options and the time.
+    fn told(&self, show: &Show) -> String {
+        if !self.common.verbose || self.common.wish.is_some() {
+            return String::new();
+        }
+        let settings = [
+            ("dead", self.dead.to_string()),
+            ("exact", u8::from(self.exact).to_string()),
+            ("format", self.columns.as_ref().map_or_else(String::new, |columns| columns.text().to_owned())),
+            ("iterate", self.iterate.map_or(0, |every| every.as_secs()).to_string()),
+            ("long", self.long.to_string()),
+            ("no_header", self.no_header.to_string()),
+            ("node_format", self.by_node.to_string()),
+            ("nodes", self.nodes.clone().unwrap_or_else(|| "n/a".to_owned())),
+            (
+                "partition",
+                if self.partitions.is_empty() { "n/a".to_owned() } else { self.partitions.join(",") },
+            ),
+            ("responding", self.responding.to_string()),
+            ("states", self.written_states.clone()),
+            ("sort", self.sort.clone().unwrap_or_default()),
+            ("summarize", self.summary.to_string()),
+            ("verbose", "1".to_owned()),
+        ];
+        format!("{}{}\n", listing::asked(&settings), value::date_line(show))
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Args {
 /// `sattach`.
 pub const LINE: CommandLine<Args> = CommandLine {
     name: "sattach",
-    synopsis: "[OPTIONS] JOB.STEP",
+    synopsis: "[options] <jobid.stepid>",
     about: "Shows what the tasks of a step that runs write from now on; its srun goes on to get it, too. Ctrl-C ends only this \
             command.",
     options: &[

@@ -9,6 +9,7 @@ use spur_proto::v1::{Node, Partition};
 
 use crate::format::value::{limit, load, or, or_null, time};
 use crate::format::{Field, Show, Table};
+use crate::version;
 
 /// One line: some nodes of a partition, or of several partitions where nothing tells these apart.
 #[derive(Clone, Debug)]
@@ -73,7 +74,8 @@ pub fn groups(name: &str) -> Groups {
         | "MaxCPUsPerNode" | "Placement" => Groups::Partition,
         "Features" | "features_act" | "Gres" | "GresUsed" | "Reason" | "TimeStamp" | "User" | "UserLong"
         | "NodeHost" | "NodeAddr" | "StateCompact" | "StateLong" | "StateComplete" | "Version"
-        | "SwitchName" | "SwitchPath" | "Topology" | "Comment" | "Extra" | "ReservationName" => Groups::Node,
+        | "SpurVersion" | "SwitchName" | "SwitchPath" | "Topology" | "Comment" | "Extra"
+        | "ReservationName" => Groups::Node,
         "CPUs" | "Disk" | "FreeMem" | "Memory" | "CPUsLoad" | "Weight" | "Sockets" | "Cores" | "Threads"
         | "SocketCoreThread" | "AllocMem" => Groups::Exact,
         _ => Groups::Never,
@@ -157,7 +159,7 @@ pub const FIELDS: &[Field<Row>] = &[
     field('T', "StateLong", "STATE", |r, _| of_row(r, |n| starred_state(n, &n.state, "reboot"))).by(by_state),
     field('u', "User", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
     field('U', "UserLong", "USER", |r, _| of_node(r, reason_user_long)),
-    field('v', "Version", "VERSION", |r, _| of_node(r, |n| or(&n.version, "N/A"))),
+    field('v', "Version", "VERSION", |r, _| of_node(r, |n| or(version::of_node(&n.version), "N/A"))),
     field('V', "Cluster", "CLUSTER", |_, show| or(&show.cluster, "N/A")),
     field('w', "Weight", "WEIGHT", |r, _| least(r, |n| n.weight.into()))
         .by(|a, b| order_least(a, b, |n| n.weight.into())),
@@ -182,6 +184,7 @@ pub const FIELDS: &[Field<Row>] = &[
     named("StateComplete", "STATECOMPLETE", |r, _| of_row(r, |n| state_flags(n).to_lowercase())),
     named("Placement", "PLACEMENT", |r, _| or_null(&r.partition.placement)),
     named("Port", "PORT", |r, _| of_node(r, |n| or(host_and_port(&n.address).1.unwrap_or_default(), "0"))),
+    named("SpurVersion", "SPUR_VERSION", |r, _| of_node(r, |n| or(&n.version, "N/A"))),
     named("SwitchName", "SWITCH", |r, _| of_node(r, |n| or_null(&n.switch_name))),
     named("SwitchPath", "SWITCH_PATH", |r, _| of_node(r, |n| or_null(&n.switch_path))),
     named("Topology", "TOPOLOGY", |r, _| of_node(r, |n| or_null(&n.topology))),

@@ -8,6 +8,7 @@ use super::value::{list, merged, minutes, number, time, unlimited};
 use crate::format::Show;
 use crate::format::fields::node::{Row, effective_cpus, host_and_port, state_flags};
 use crate::format::value::or;
+use crate::version;
 
 /// A node as `scontrol show node --json` has it.
 pub fn node(node: &Node, show: &Show) -> Value {
@@ -20,7 +21,8 @@ pub fn node(node: &Node, show: &Show) -> Value {
             "port": port.and_then(|port| port.parse::<u16>().ok()).unwrap_or(0),
             "architecture": node.arch,
             "operating_system": node.os,
-            "version": node.version,
+            "version": version::of_node(&node.version),
+            "spur_version": node.version,
             "cluster_name": show.cluster,
             "state": states(node),
             "next_state_after_reboot": [or(&node.next_state, "INVALID")],

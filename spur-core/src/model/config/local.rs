@@ -257,6 +257,22 @@ pub enum CgroupPlugin {
     Disabled,
 }
 
+impl CgroupPlugin {
+    /// Every choice with its name.
+    pub const ALL: [(&str, CgroupPlugin); 4] = [
+        ("autodetect", CgroupPlugin::Autodetect),
+        ("cgroup/v1", CgroupPlugin::V1),
+        ("cgroup/v2", CgroupPlugin::V2),
+        ("disabled", CgroupPlugin::Disabled),
+    ];
+
+    /// The name in the configuration, which is Slurm's.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, plugin)| *plugin == self).map_or("", |(name, _)| name)
+    }
+}
+
 impl AgentLocal {
     /// The spool directory of a node's daemon.
     pub fn spool_of(&self, node: &str) -> PathBuf {

@@ -134,12 +134,7 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
         agent.prolog_timeout => section.duration("prolog_timeout", 1..=86_400),
         agent.output_wait => section.duration("output_wait", 0..=3600),
         agent.job_acct_gather_frequency => section.duration("job_acct_gather_frequency", 0..=86_400),
-        agent.cgroup_plugin => section.choice("cgroup_plugin", &[
-            ("autodetect", CgroupPlugin::Autodetect),
-            ("cgroup/v1", CgroupPlugin::V1),
-            ("cgroup/v2", CgroupPlugin::V2),
-            ("disabled", CgroupPlugin::Disabled),
-        ]),
+        agent.cgroup_plugin => section.choice("cgroup_plugin", &CgroupPlugin::ALL),
     );
     set!(agent.constrain_devices => section.boolean("constrain_devices"));
     if method == AuthMethod::None && !agent.listen_addr.is_loopback() {

@@ -111,6 +111,7 @@ impl Controller for Fake {
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
     type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
+    type ListNodeEventsStream = Listing<v1::ListNodeEventsResponse>;
     type ListAccountsStream = Listing<v1::ListAccountsResponse>;
 
     async fn ping(&self, _: Request<v1::PingRequest>) -> Answer<v1::PingResponse> {
@@ -467,6 +468,24 @@ impl Controller for Fake {
         _: Request<v1::ChangeAccountsRequest>,
     ) -> Answer<v1::ChangeAccountsResponse> {
         Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn list_node_events(
+        &self,
+        request: Request<v1::ListNodeEventsRequest>,
+    ) -> Answer<Self::ListNodeEventsStream> {
+        let request = request.into_inner();
+        self.heard("ListNodeEvents", &[("nodes", request.nodelist), ("open", request.open.to_string())]);
+        let event = |node: &str, end, state: &str| v1::NodeEvent {
+            node: node.into(),
+            start: 1_000,
+            end,
+            state: state.into(),
+            reason: "broken fan".into(),
+            user: "root".into(),
+        };
+        let events = vec![event("n1", Some(1_100), "DRAIN"), event("n2", None, "DOWN*")];
+        Ok(list(vec![v1::ListNodeEventsResponse { events }]))
     }
 
     async fn list_accounts(&self, _: Request<v1::ListAccountsRequest>) -> Answer<Self::ListAccountsStream> {

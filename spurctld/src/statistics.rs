@@ -20,7 +20,7 @@ use crate::effort::Effort;
 use crate::rpc::access::Identified;
 
 /// Slurm's numbers of the messages that requests are, by their names here; the others have none.
-const MESSAGES: [(&str, &str, u32); 41] = [
+const MESSAGES: [(&str, &str, u32); 42] = [
     ("Ping", "REQUEST_PING", 1008),
     ("Submit", "REQUEST_SUBMIT_BATCH_JOB", 4003),
     ("SubmitStream", "REQUEST_SUBMIT_BATCH_JOB", 4003),
@@ -60,6 +60,7 @@ const MESSAGES: [(&str, &str, u32); 41] = [
     // Slurm asks its database daemon for these.
     ("ChangeAccounts", "DBD_MODIFY_ASSOCS", 1429),
     ("ListAccounts", "DBD_GET_ASSOCS", 1410),
+    ("ListNodeEvents", "DBD_GET_EVENTS", 1470),
     ("TopJobs", "REQUEST_TOP_JOB", 5038),
     ("SetDebug", "REQUEST_SET_DEBUG_LEVEL", 1011),
     ("WatchJobs", "REQUEST_JOB_READY", 4019),

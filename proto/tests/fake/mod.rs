@@ -80,6 +80,7 @@ impl<A: Answers> Controller for Fake<A> {
     type WatchJobsStream = Chunks<WatchJobsResponse>;
     type HoldAllocationStream = Chunks<HoldAllocationResponse>;
     type ListAccountingStream = Chunks<ListAccountingResponse>;
+    type ListNodeEventsStream = Chunks<ListNodeEventsResponse>;
     type ListAccountsStream = Chunks<ListAccountsResponse>;
 
     answered! {
@@ -130,6 +131,7 @@ impl<A: Answers> Controller for Fake<A> {
         hold_allocation(HoldAllocationRequest) -> Self::HoldAllocationStream;
         end_allocation(EndAllocationRequest) -> EndAllocationResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;
+        list_node_events(ListNodeEventsRequest) -> Self::ListNodeEventsStream;
         change_accounts(ChangeAccountsRequest) -> ChangeAccountsResponse;
         list_accounts(ListAccountsRequest) -> Self::ListAccountsStream;
         fix_runaway_jobs(FixRunawayJobsRequest) -> FixRunawayJobsResponse;

@@ -392,7 +392,6 @@ impl JobChange {
                     CorePart::Threads => cores.threads_per_core = Some(count),
                 }
             }
-            JobChange::Prefer(wish) => fabric(spec).prefer = wish,
             JobChange::MailType(_)
             | JobChange::MailUser(_)
             | JobChange::WcKey(_)
@@ -400,6 +399,14 @@ impl JobChange {
             | JobChange::Text(_)
             | JobChange::WorkDir(_)
             | JobChange::File(..) => self.make_beside(spec),
+            JobChange::Contiguous(_)
+            | JobChange::SwitchWait(_)
+            | JobChange::Switches(_)
+            | JobChange::Segment(_)
+            | JobChange::SpreadSegments(_)
+            | JobChange::ConsolidateSegments(_)
+            | JobChange::Prefer(_)
+            | JobChange::Gather(_) => self.make_fabric(spec.fabric.get_or_insert_default()),
             JobChange::End(_) | JobChange::Nothing => {}
             JobChange::TimeLimit(limit) => spec.time_limit = limit,
             JobChange::TimeLimitBy(seconds) => {
@@ -418,12 +425,6 @@ impl JobChange {
             JobChange::Gres(gres) => spec.shape.gres = gres,
             JobChange::Licenses(licenses) => spec.extra.get_or_insert_default().licenses = licenses,
             JobChange::Sharing(sharing) => spec.shape.sharing = sharing,
-            JobChange::Contiguous(contiguous) => fabric(spec).contiguous = contiguous,
-            JobChange::SwitchWait(wait) => {
-                if let Some(switches) = spec.fabric.as_mut().and_then(|fabric| fabric.switches.as_mut()) {
-                    switches.wait = Some(wait);
-                }
-            }
             JobChange::Priority(priority) => spec.priority = Some(priority),
             JobChange::Nice(nice) => spec.nice = nice,
             JobChange::Name(name) => spec.name = name,
@@ -438,17 +439,31 @@ impl JobChange {
             JobChange::Features(features) => spec.shape.features = features,
             JobChange::Nodelist(nodelist) => spec.shape.nodelist = nodelist,
             JobChange::Exclude(exclude) => spec.shape.exclude = exclude,
-            JobChange::Switches(switches) => fabric(spec).switches = switches,
-            JobChange::Segment(segment) => fabric(spec).segment = segment,
-            JobChange::SpreadSegments(spread) => fabric(spec).spread_segments = spread,
-            JobChange::ConsolidateSegments(together) => fabric(spec).consolidate_segments = together,
-            JobChange::Gather(gather) => fabric(spec).gather = gather,
             JobChange::Reservation(names) => spec.extra.get_or_insert_default().reservation = names,
             JobChange::ArrayTaskThrottle(most) => {
                 if let Some(array) = &mut spec.array {
                     array.limit = Some(most).filter(|most| *most > 0);
                 }
             }
+        }
+    }
+
+    /// The same for what a job asks of the fabric.
+    fn make_fabric(&self, fabric: &mut FabricAsk) {
+        match self.clone() {
+            JobChange::Contiguous(contiguous) => fabric.contiguous = contiguous,
+            JobChange::SwitchWait(wait) => {
+                if let Some(switches) = &mut fabric.switches {
+                    switches.wait = Some(wait);
+                }
+            }
+            JobChange::Switches(switches) => fabric.switches = switches,
+            JobChange::Segment(segment) => fabric.segment = segment,
+            JobChange::SpreadSegments(spread) => fabric.spread_segments = spread,
+            JobChange::ConsolidateSegments(together) => fabric.consolidate_segments = together,
+            JobChange::Prefer(wish) => fabric.prefer = wish,
+            JobChange::Gather(gather) => fabric.gather = gather,
+            _ => {}
         }
     }
 
@@ -478,10 +493,6 @@ impl JobChange {
             _ => {}
         }
     }
-}
-
-fn fabric(spec: &mut JobSpec) -> &mut FabricAsk {
-    spec.fabric.get_or_insert_default()
 }
 
 fn parse(key: &str, value: &str) -> Result<JobChange, String> {

@@ -7,6 +7,7 @@
 //! entries are enough to go on without losing a row.
 
 mod accounts;
+mod outages;
 mod rows;
 
 pub(crate) use accounts::Accounts;
@@ -191,6 +192,9 @@ impl Archive {
             let written = async {
                 if !page.closings.is_empty() {
                     self.accounting.close_runs(&page.closings).await?;
+                }
+                if !page.nodes.is_empty() {
+                    self.accounting.change_nodes(&page.nodes).await?;
                 }
                 self.accounting.write(reached, jobs, steps).await
             };

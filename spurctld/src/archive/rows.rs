@@ -15,7 +15,8 @@ use spur_core::text::time::Time;
 use spur_proto::convert::job as convert;
 use spur_proto::convert::step::tres_of_step;
 
-use crate::store::accounting::{Closing, JobRow, StepRow};
+use super::outages::Outages;
+use crate::store::accounting::{Closing, JobRow, NodeChange, StepRow};
 
 /// The number of the batch script's row among a run's steps.
 pub(crate) const BATCH_STEP: i64 = -5;
@@ -33,6 +34,8 @@ pub(crate) struct Rows {
     foreign: Vec<Attempt>,
     /// Ends of attempts that were foreign.
     closings: BTreeMap<Attempt, Closing>,
+    /// Nodes that went out of service, or came back.
+    outages: Outages,
 }
 
 /// Which rows are to be written.
@@ -50,17 +53,19 @@ pub(crate) struct Page {
     pub(crate) jobs: Vec<JobRow>,
     pub(crate) steps: Vec<StepRow>,
     pub(crate) closings: Vec<Closing>,
+    pub(crate) nodes: Vec<NodeChange>,
 }
 
 impl Rows {
     /// Rows of everything in a cluster: at a start it is not known which of them accounting has.
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let changed = cluster.jobs().iter().map(|job| job.id).collect();
-        Self { changed, ..Self::default() }
+        Self { changed, outages: Outages::of(cluster), ..Self::default() }
     }
 
     /// Notes what `entry` is about to take away.
     pub(crate) fn before(&mut self, cluster: &Cluster, entry: &Entry) {
+        self.outages.before(cluster, entry);
         match &entry.event {
             Event::JobRequeued { job, .. } => self.close_run(cluster, *job, true, entry.at),
             Event::JobEnded { job, .. } => self.close_run(cluster, *job, false, entry.at),
@@ -116,6 +121,7 @@ impl Rows {
 
     /// Notes what `entry` has changed.
     pub(crate) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
+        self.outages.after(cluster, entry);
         match &entry.event {
             Event::JobStarted { job, .. }
             | Event::JobResumed { job }
@@ -185,6 +191,7 @@ impl Rows {
             page.jobs.push(row);
         }
         page.closings = std::mem::take(&mut self.closings).into_values().collect();
+        page.nodes = self.outages.take();
         while extent == Extent::All && page.jobs.len() < PAGE {
             let Some(job) = self.changed.pop_first() else { break };
             page.jobs.extend(cluster.job(job).map(|job| job_row(cluster, job)));
@@ -202,6 +209,7 @@ impl Rows {
             let attempt = Attempt { job: JobId(row.job_id), restart: row.restarts };
             self.steps.insert((attempt, row.step_id), row);
         }
+        self.outages.put_back(page.nodes);
         for closing in page.closings {
             let attempt = Attempt { job: JobId(closing.job_id), restart: closing.restarts };
             self.closings.insert(attempt, closing);
@@ -210,7 +218,7 @@ impl Rows {
 
     /// How many rows there are of what the cluster has no more.
     pub(crate) fn noted(&self) -> usize {
-        self.jobs.len() + self.steps.len() + self.closings.len()
+        self.jobs.len() + self.steps.len() + self.closings.len() + self.outages.len()
     }
 
     /// Whether all have been taken out.

@@ -6,6 +6,7 @@ mod accounting;
 mod accounts;
 mod admin;
 mod allocations;
+mod events;
 mod filter;
 mod foretell;
 mod gone;
@@ -203,6 +204,7 @@ impl Controller for Desk {
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
     type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
+    type ListNodeEventsStream = Listing<v1::ListNodeEventsResponse>;
     type ListAccountsStream = Listing<v1::ListAccountsResponse>;
 
     async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
@@ -615,6 +617,16 @@ impl Controller for Desk {
         let caller = self.caller(&request)?;
         let share = self.quotas.take(&caller, Kind::List)?;
         let listing = self.account(&caller, request.into_inner())?;
+        Ok(Response::new(share.over(listing)))
+    }
+
+    async fn list_node_events(
+        &self,
+        request: Request<v1::ListNodeEventsRequest>,
+    ) -> Result<Response<Self::ListNodeEventsStream>, Status> {
+        let caller = self.caller(&request)?;
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.node_events(&caller, request.into_inner())?;
         Ok(Response::new(share.over(listing)))
     }
 

@@ -177,6 +177,60 @@ pub struct Closing {
     pub ended: i64,
 }
 
+/// Why a node is out of service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outage {
+    /// Slurm's words for its state: `DOWN`, `DOWN*`, `DRAIN`, `DOWN+DRAIN`.
+    pub state: String,
+    /// The reason, for people.
+    pub reason: String,
+    /// The name of the user who took it out of service.
+    pub user: String,
+}
+
+/// A node has gone out of service, or has come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeChange {
+    /// The name of the node.
+    pub node: String,
+    /// When, in seconds since the epoch.
+    pub at: i64,
+    /// Why it is out of service; `None`: it is in service.
+    pub outage: Option<Outage>,
+    /// Whether this happened now. Otherwise it counts only if the database has no event of the node without an end.
+    pub is_new: bool,
+}
+
+/// A time during which a node was out of service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeEvent {
+    /// The name of the node.
+    pub node: String,
+    /// Its beginning, in seconds since the epoch.
+    pub started: i64,
+    /// Its end; `None` if the node is still out of service.
+    pub ended: Option<i64>,
+    /// As [`Outage::state`].
+    pub state: String,
+    /// As [`Outage::reason`].
+    pub reason: String,
+    /// As [`Outage::user`].
+    pub user: String,
+}
+
+/// The events that are asked for: those that fit every field that is set, in ascending order of beginning and node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Events that had not ended before this time.
+    pub not_before: Option<i64>,
+    /// Events that began before this time.
+    pub before: Option<i64>,
+    /// Only events without an end.
+    pub open: bool,
+    /// Only events after the one of this beginning, node and state: the last one of the page before.
+    pub after: Option<(i64, String, String)>,
+}
+
 /// Which jobs are asked for: those that fit every field that is not empty, in ascending order of (job id, restarts).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
@@ -320,6 +374,22 @@ impl Accounting {
     /// What the database refuses. Nothing is written then.
     pub async fn close_runs(&self, closings: &[Closing]) -> Result<u64, StoreError> {
         self.database.close_runs(closings).await
+    }
+
+    /// Ends the open event of each node and begins a new one where the node is out of service, in the order given.
+    ///
+    /// # Errors
+    /// What the database refuses. Nothing is written then.
+    pub async fn change_nodes(&self, changes: &[NodeChange]) -> Result<(), StoreError> {
+        self.database.change_nodes(changes).await
+    }
+
+    /// At most [`Query::PAGE`] events of nodes.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn node_events(&self, query: &EventQuery) -> Result<Vec<NodeEvent>, StoreError> {
+        self.database.node_events(query).await
     }
 
     /// A page of jobs: as many as the limit says, or as fill it.

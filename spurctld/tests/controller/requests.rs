@@ -250,6 +250,7 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
                 ..Default::default()
             },
         ),
+        entry("ListNodeEvents", &v1::ListNodeEventsRequest::default()),
         entry("FixRunawayJobs", &v1::FixRunawayJobsRequest { runs }),
         entry("ListUsage", &v1::ListUsageRequest { job_ids }),
         entry(

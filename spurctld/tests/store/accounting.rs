@@ -2,7 +2,9 @@
 
 use crate::fixture::directory;
 use spurctld::store::StoreError;
-use spurctld::store::accounting::{Accounting, JobRow, Query, StepRow};
+use spurctld::store::accounting::{
+    Accounting, EventQuery, JobRow, NodeChange, NodeEvent, Outage, Query, StepRow,
+};
 
 /// A job of user 1000 + `job_id` % 3 that ran for a minute, an hour after the one before.
 fn job(job_id: u32) -> JobRow {
@@ -181,4 +183,50 @@ async fn a_page_is_full_by_bytes_too() {
     assert_eq!((page.rows.len(), page.more), (2, true));
     let rest = Query { after: Some((4, 0)), ..Query::default() };
     assert_eq!(accounting.jobs(&rest).await.map(|page| (page.rows.len(), page.more)).ok(), Some((1, false)));
+}
+
+#[tokio::test]
+async fn events_of_nodes_begin_and_end_in_their_order() {
+    let path = directory("accounting-events").join("acct.db");
+    let accounting = Accounting::open(&path).await.unwrap();
+    let outage = |state: &str, reason: &str| Outage {
+        state: state.to_owned(),
+        reason: reason.to_owned(),
+        user: "root".to_owned(),
+    };
+    let change = |node: &str, at, outage, is_new| NodeChange { node: node.to_owned(), at, outage, is_new };
+    let changes = [
+        change("n1", 100, Some(outage("DRAIN", "fan")), true),
+        change("n2", 100, Some(outage("DOWN*", "silent")), true),
+        change("n1", 150, Some(outage("DOWN", "fan")), true),
+        change("n1", 200, None, true),
+        // What is known at a start counts only where nothing is open.
+        change("n2", 90, Some(outage("DOWN*", "silent")), false),
+        change("n3", 90, Some(outage("DRAIN", "disk")), false),
+    ];
+    accounting.change_nodes(&changes).await.unwrap();
+    let found = async |query: EventQuery| {
+        let events = accounting.node_events(&query).await.unwrap();
+        let shown = |e: &NodeEvent| (e.node.clone(), e.started, e.ended, e.state.clone());
+        events.iter().map(shown).collect::<Vec<_>>()
+    };
+    let event = |node: &str, started, ended, state: &str| (node.to_owned(), started, ended, state.to_owned());
+    let all = [
+        event("n3", 90, None, "DRAIN"),
+        event("n1", 100, Some(150), "DRAIN"),
+        event("n2", 100, None, "DOWN*"),
+        event("n1", 150, Some(200), "DOWN"),
+    ];
+    assert_eq!(found(EventQuery::default()).await, all);
+    // Entries may be read once more after a start.
+    accounting.change_nodes(&changes).await.unwrap();
+    assert_eq!(found(EventQuery::default()).await, all);
+    assert_eq!(
+        found(EventQuery { open: true, ..EventQuery::default() }).await,
+        [all[0].clone(), all[2].clone()]
+    );
+    let window = EventQuery { not_before: Some(160), before: Some(120), ..EventQuery::default() };
+    assert_eq!(found(window).await, [all[0].clone(), all[2].clone()]);
+    let after = Some((100, "n1".to_owned(), "DRAIN".to_owned()));
+    assert_eq!(found(EventQuery { after, ..EventQuery::default() }).await, all[2..]);
 }

@@ -3,7 +3,9 @@
 
 mod change;
 pub(crate) mod dump;
+mod events;
 mod fields;
+mod health;
 mod rows;
 mod runaway;
 
@@ -88,7 +90,8 @@ const COMMANDS: &str = "    Valid <COMMAND> values are:
      delete <ENTITY> [where] <SPECS>   delete the same
      dump <CLUSTER> [File=<FILENAME>]  write accounts and users to a file
      help                              display this help message
-     list, show <ENTITY> [<SPECS>]     display account, association, cluster, configuration, qos, runawayjobs, tres or user
+     list, show <ENTITY> [<SPECS>]     display account, association, cluster, configuration, event, problem, qos,
+                                       runawayjobs, stats, tres or user
      load <FILE> [<SPECS>]             read such a file
      modify <ENTITY> [where] <SPECS> set <SPECS>
                                        change account, association, qos or user
@@ -131,7 +134,7 @@ const ENTITIES: [&str; 16] = [
 /// Commands of Slurm's that there are not here.
 const REFUSED: [&str; 4] = ["archive", "clear", "reconfigure", "shutdown"];
 
-const NOT_KEPT: &str = "it is not kept; accounts, users, associations and QOS are";
+const NOT_KEPT: &str = "it is not kept; accounts, users, associations, QOS and events are";
 
 /// Other columns that accounts are listed with beside their associations.
 const ACCOUNT_ASSOCIATION_SHOWN: &str = "account,description,organization,cluster,parentname,user,share,priority,grpjobs,\
@@ -286,6 +289,9 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
         Some("wckeys") => settings.table(&WCKEY, "wckey,cluster,user", &conditions, &[])?,
         Some("runawayjobs") => runaway::run(session, settings, &conditions).await?,
         Some("configuration") => configuration(session).await?,
+        Some("events") => events::run(session, settings, &conditions).await?,
+        Some("problems") => health::problems(session, settings, &conditions).await?,
+        Some("stats") => health::statistics(session).await?,
         Some(other) => return Err(Bare(format!(" {other}: not supported by Spur: {NOT_KEPT}")).into()),
         None => {
             return Err(Bare(

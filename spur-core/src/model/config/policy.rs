@@ -118,8 +118,7 @@ impl MpiDefault {
     }
 }
 
-/// `private_data`: what may be hidden, by Slurm's names. Of events nothing is shown to anybody, and there are no nodes in
-/// clouds.
+/// `private_data`: what may be hidden, by Slurm's names. There are no nodes in clouds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Private {

@@ -9,9 +9,10 @@ use sqlx::{Arguments, ConnectOptions, Connection, QueryBuilder, Row};
 use tokio::sync::Mutex;
 use tokio_stream::StreamExt;
 
+use super::events;
 use super::rows::Insert;
 use super::{StoreError, create, failed, from_sql, read_options, schema, sql_int, write_options};
-use crate::store::accounting::{Closing, JobRow, Page, Query, StepRow};
+use crate::store::accounting::{Closing, EventQuery, JobRow, NodeChange, NodeEvent, Page, Query, StepRow};
 
 /// Connections for readers.
 const READERS: u32 = 4;
@@ -208,6 +209,31 @@ impl Database {
                 Err(self.failed("write to", error))
             }
         }
+    }
+
+    pub(in crate::store) async fn change_nodes(&self, changes: &[NodeChange]) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.connection(&self.inner.path).await?;
+        let write = async {
+            let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+            events::change(&mut transaction, changes).await?;
+            transaction.commit().await
+        };
+        if let Err(error) = write.await {
+            guard.fail().await;
+            return Err(self.failed("write to", error));
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) async fn node_events(
+        &self,
+        query: &EventQuery,
+    ) -> Result<Vec<NodeEvent>, StoreError> {
+        let mut sql = events::select(query);
+        let rows = sql.build().persistent(false).fetch_all(&self.inner.readers).await;
+        let rows = rows.and_then(|rows| rows.iter().map(events::read).collect());
+        rows.map_err(|error| self.failed("read", error))
     }
 
     pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {

@@ -6,6 +6,7 @@
 pub(super) mod accounting;
 mod checkpoint;
 mod compact;
+mod events;
 mod lock;
 mod mark;
 mod open;

@@ -23,6 +23,7 @@ pub(super) const ACCOUNTING: Versions = &[
     ("usage", include_str!("migrations/accounting/0002_usage.sql")),
     ("signals and memory", include_str!("migrations/accounting/0003_signals_and_memory.sql")),
     ("who cancelled a step", include_str!("migrations/accounting/0004_step_cancelled_by.sql")),
+    ("events of nodes", include_str!("migrations/accounting/0005_node_events.sql")),
 ];
 
 /// Brings the database at `path` to the newest version. One that is newer still is refused and left as it is.

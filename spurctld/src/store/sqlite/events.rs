@@ -1,0 +1,65 @@
+//! Events of nodes in the accounting database.
+
+use sqlx::sqlite::{Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Row};
+
+use crate::store::accounting::{EventQuery, NodeChange, NodeEvent, Query};
+
+/// Ends the open event of a node. A change that is written once more ends an event that it has opened again.
+const END: &str = "UPDATE node_event SET ended = max(?, started) WHERE node = ? AND ended IS NULL";
+const BEGIN: &str = "INSERT INTO node_event (node, started, ended, state, reason, user) VALUES (?, ?, NULL, ?, ?, ?) \
+                     ON CONFLICT (node, started, state) DO UPDATE SET ended = NULL, reason = excluded.reason, \
+                     user = excluded.user";
+const IS_OPEN: &str = "SELECT count(*) FROM node_event WHERE node = ? AND ended IS NULL";
+
+/// Writes changes in their order.
+pub(super) async fn change(writer: &mut SqliteConnection, changes: &[NodeChange]) -> Result<(), sqlx::Error> {
+    for NodeChange { node, at, outage, is_new } in changes {
+        if *is_new {
+            sqlx::query(END).bind(at).bind(node).execute(&mut *writer).await?;
+        } else {
+            let open = sqlx::query(IS_OPEN).bind(node).fetch_one(&mut *writer).await?;
+            if open.try_get::<i64, _>(0)? > 0 {
+                continue;
+            }
+        }
+        if let Some(outage) = outage {
+            let begin = sqlx::query(BEGIN).bind(node).bind(at);
+            begin.bind(&outage.state).bind(&outage.reason).bind(&outage.user).execute(&mut *writer).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The statement that reads a page of events.
+pub(super) fn select(query: &EventQuery) -> QueryBuilder<Sqlite> {
+    let mut sql =
+        QueryBuilder::new("SELECT node, started, ended, state, reason, user FROM node_event WHERE 1");
+    if let Some(time) = query.not_before {
+        sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
+    }
+    if let Some(time) = query.before {
+        sql.push(" AND started < ").push_bind(time);
+    }
+    if query.open {
+        sql.push(" AND ended IS NULL");
+    }
+    if let Some((started, node, state)) = &query.after {
+        sql.push(" AND (started, node, state) > (").push_bind(*started);
+        sql.push(", ").push_bind(node.clone()).push(", ").push_bind(state.clone()).push(")");
+    }
+    sql.push(" ORDER BY started, node, state LIMIT ").push_bind(Query::PAGE);
+    sql
+}
+
+/// One event of a row.
+pub(super) fn read(row: &sqlx::sqlite::SqliteRow) -> Result<NodeEvent, sqlx::Error> {
+    Ok(NodeEvent {
+        node: row.try_get("node")?,
+        started: row.try_get("started")?,
+        ended: row.try_get("ended")?,
+        state: row.try_get("state")?,
+        reason: row.try_get("reason")?,
+        user: row.try_get("user")?,
+    })
+}

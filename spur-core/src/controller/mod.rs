@@ -11,6 +11,7 @@ pub mod effect;
 mod ending;
 pub mod environment;
 mod handle;
+pub mod lease;
 mod mail;
 mod power;
 mod react;

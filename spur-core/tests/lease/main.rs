@@ -1,0 +1,350 @@
+//! Two or three controllers and one database that share a lease, under a seed: pauses, kills, lost and late statements,
+//! a database that is away, and clocks that are set. `SPUR_LEASE_SEEDS` says how many seeds are tried.
+
+use std::collections::BTreeSet;
+
+use spur_chance::Chance;
+use spur_core::controller::lease::{End, Fence, Lease, Outcome, Row, Statement, Step};
+
+const LEASE_MS: i64 = 3_000;
+const LIMIT_MS: i64 = 2_000;
+const TICK_MS: i64 = 10;
+const FAULTS_END_MS: i64 = 60_000;
+const END_MS: i64 = 80_000;
+
+/// The database: the row, what was written, and a clock that may be set.
+struct Database {
+    row: Row,
+    renewed: i64,
+    /// The batches that were written.
+    written: BTreeSet<u64>,
+    clock_ahead: i64,
+    away_until: i64,
+}
+
+impl Database {
+    fn new() -> Database {
+        let row = Row {
+            epoch: 0,
+            holder: None,
+            seq: 0,
+            version: 0,
+            commits: 0,
+            released: true,
+            lasts_ms: LEASE_MS,
+        };
+        Database { row, renewed: 0, written: BTreeSet::new(), clock_ahead: 0, away_until: 0 }
+    }
+
+    fn is(&self, fence: &Fence, holder: u128) -> bool {
+        let row = &self.row;
+        row.holder == Some(holder)
+            && !row.released
+            && (row.epoch, row.seq, row.commits) == (fence.epoch, fence.seq, fence.commits)
+    }
+
+    fn carry_out(&mut self, now: i64, holder: u128, batch: u64, statement: &Statement) -> Outcome {
+        let clock = now + self.clock_ahead;
+        let written = match statement {
+            Statement::Look | Statement::Judge => return Outcome::Read(self.row.clone()),
+            Statement::Take { seen, whatever_its_clock_says } => {
+                let is_good = (self.renewed..self.renewed + LEASE_MS).contains(&clock);
+                if self.row != *seen || (is_good && !whatever_its_clock_says) {
+                    return Outcome::Refused;
+                }
+                let (epoch, version, commits) =
+                    (self.row.epoch + 1, self.row.version + 1, self.row.commits + 1);
+                self.row = Row { epoch, holder: Some(holder), version, commits, released: false, ..self.row };
+                self.renewed = clock;
+                return Outcome::Taken(Fence { epoch, seq: self.row.seq, commits });
+            }
+            Statement::Commit { fence, to } if self.is(fence, holder) => {
+                assert!(self.written.insert(batch), "batch {batch} is written twice");
+                (self.row.seq, self.row.commits) = (*to, self.row.commits + 1);
+                true
+            }
+            Statement::Renew { fence } => self.is(fence, holder),
+            Statement::Release { fence } if self.is(fence, holder) => {
+                self.row.released = true;
+                true
+            }
+            Statement::Commit { .. } | Statement::Release { .. } => false,
+        };
+        if !written {
+            return Outcome::Refused;
+        }
+        (self.row.version, self.renewed) = (self.row.version + 1, clock);
+        Outcome::Confirmed
+    }
+}
+
+/// A statement on its way, and what is known of it.
+struct Flight {
+    statement: Statement,
+    batch: u64,
+    sent: i64,
+    arrives: Option<i64>,
+    answered: Option<(i64, Outcome)>,
+}
+
+struct Controller {
+    lease: Lease,
+    holder: u128,
+    /// What this host's clock is ahead of the world's.
+    clock_ahead: i64,
+    paused_until: i64,
+    flight: Option<Flight>,
+    /// The batch that waits: its number and its last entry.
+    offered: Option<(u64, u64)>,
+    /// It gives the lease up, and takes no more batches.
+    resigning: bool,
+}
+
+struct World {
+    seed: u64,
+    chance: Chance,
+    now: i64,
+    database: Database,
+    controllers: Vec<Controller>,
+    /// Statements whose sender waits for them no longer, and which may still be carried out.
+    late: Vec<(i64, u128, u64, Statement)>,
+    names: u128,
+    batches: u64,
+    /// The last entry that anybody was told is durable.
+    acknowledged: u64,
+    commits: u64,
+    takings: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut world = World {
+            seed,
+            chance: Chance::new(seed),
+            now: 0,
+            database: Database::new(),
+            controllers: Vec::new(),
+            late: Vec::new(),
+            names: 0,
+            batches: 0,
+            acknowledged: 0,
+            commits: 0,
+            takings: 0,
+        };
+        for _ in 0..world.chance.between(2, 3) {
+            let controller = world.start();
+            world.controllers.push(controller);
+        }
+        world
+    }
+
+    fn start(&mut self) -> Controller {
+        self.names += 1;
+        Controller {
+            lease: Lease::new(self.names, LEASE_MS),
+            holder: self.names,
+            clock_ahead: i64::try_from(self.chance.below(1_000_000)).unwrap(),
+            paused_until: self.now,
+            flight: None,
+            offered: None,
+            resigning: false,
+        }
+    }
+
+    fn run(&mut self) {
+        while self.now < END_MS {
+            self.now += TICK_MS;
+            if self.now < FAULTS_END_MS {
+                self.fault();
+            }
+            self.deliver();
+            for number in 0..self.controllers.len() {
+                self.turn(number);
+            }
+            self.check();
+        }
+        let leaders = self.controllers.iter().filter(|controller| self.answers(controller)).count();
+        assert_eq!(leaders, 1, "seed {}: somebody leads at the end", self.seed);
+    }
+
+    /// Another process in the place of one that has ended, whose last statement may still be carried out.
+    fn replace(&mut self, number: usize) {
+        let started = self.start();
+        let ended = std::mem::replace(&mut self.controllers[number], started);
+        if let Some(Flight { arrives: Some(arrives), statement, batch, .. }) = ended.flight {
+            let arrives = arrives + i64::try_from(self.chance.below(2_000)).unwrap();
+            self.late.push((arrives, ended.holder, batch, statement));
+        }
+    }
+
+    fn fault(&mut self) {
+        let pause = i64::try_from(self.chance.between(50, 8_000)).unwrap();
+        let victim = usize::try_from(self.chance.below(self.controllers.len() as u64)).unwrap();
+        match self.chance.below(4_000) {
+            0..=3 => self.controllers[victim].paused_until = self.now + pause,
+            4..=6 => self.replace(victim),
+            7..=8 => self.database.away_until = self.now + pause,
+            9 => self.database.clock_ahead += 3_600_000,
+            10 => self.database.clock_ahead -= 3_600_000,
+            11 => {
+                self.controllers[victim].lease.resign();
+                self.controllers[victim].resigning = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Carries out what has arrived.
+    fn deliver(&mut self) {
+        let (now, away) = (self.now, self.now < self.database.away_until);
+        let database = &mut self.database;
+        self.late.retain(|(arrives, holder, batch, statement)| {
+            let due = *arrives <= now && !away;
+            if due {
+                let _ = database.carry_out(now, *holder, *batch, statement);
+            }
+            !due
+        });
+        for controller in &mut self.controllers {
+            let Some(flight) = &mut controller.flight else { continue };
+            if flight.answered.is_none() && flight.arrives.is_some_and(|arrives| arrives <= now) && !away {
+                let outcome = database.carry_out(now, controller.holder, flight.batch, &flight.statement);
+                flight.arrives = None;
+                // Some answers get lost, and some statements fail by themselves.
+                if now >= FAULTS_END_MS || !self.chance.percent(3) {
+                    flight.answered =
+                        Some((now + i64::try_from(self.chance.between(1, 60)).unwrap(), outcome));
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, number: usize) {
+        let now = self.now;
+        let Self { controllers, chance, .. } = self;
+        let controller = &mut controllers[number];
+        if now < controller.paused_until {
+            return;
+        }
+        let clock = now + controller.clock_ahead;
+        if let Some(flight) = &controller.flight {
+            let answer =
+                flight.answered.as_ref().filter(|(at, _)| *at <= now).map(|(_, outcome)| outcome.clone());
+            let outcome = match answer {
+                Some(outcome) => outcome,
+                None if clock - flight.sent >= LIMIT_MS => Outcome::Lost,
+                None => return,
+            };
+            let flight = controller.flight.take().expect("it was there");
+            if outcome == Outcome::Lost
+                && let Some(arrives) = flight.arrives
+            {
+                // It may be carried out when nobody counts on it any more.
+                let arrives = arrives.max(now) + i64::try_from(chance.below(4_000)).unwrap();
+                self.late.push((arrives, controller.holder, flight.batch, flight.statement.clone()));
+            }
+            let taken = matches!(outcome, Outcome::Taken(_));
+            self.takings += u64::from(taken);
+            if controller.lease.note(flight.sent, clock, &flight.statement, outcome) {
+                let (batch, last) = controller.offered.take().expect("a batch was offered");
+                assert!(
+                    self.database.written.contains(&batch),
+                    "seed {}: batch {batch} is not written",
+                    self.seed
+                );
+                self.acknowledged = self.acknowledged.max(last);
+                self.commits += 1;
+            }
+        }
+        if let Some(durable) = controller.lease.durable()
+            && controller.offered.is_none()
+            && !controller.resigning
+            && chance.percent(20)
+        {
+            self.batches += 1;
+            // Some batches have no entries.
+            controller.offered = Some((self.batches, durable + chance.between(0, 5)));
+        }
+        match controller.lease.next(clock, controller.offered.map(|(_, last)| last)) {
+            Step::Send(statement) => {
+                let batch = controller.offered.map_or(0, |(batch, _)| batch);
+                let lost = now < FAULTS_END_MS && chance.percent(2);
+                let arrives = (!lost).then(|| now + i64::try_from(chance.between(1, 40)).unwrap());
+                controller.flight = Some(Flight { statement, batch, sent: clock, arrives, answered: None });
+            }
+            Step::Wait { .. } => {}
+            Step::End(end) => {
+                assert!(!matches!(end, End::WentBack { .. }), "seed {}: {end:?}", self.seed);
+                self.replace(number);
+            }
+        }
+    }
+
+    fn answers(&self, controller: &Controller) -> bool {
+        self.now >= controller.paused_until
+            && self.now + controller.clock_ahead < controller.lease.answers_until()
+    }
+
+    /// Whoever answers knows everything that anybody was told is durable, and nobody else does.
+    fn check(&self) {
+        let answering: Vec<&Controller> =
+            self.controllers.iter().filter(|controller| self.answers(controller)).collect();
+        assert!(
+            answering.len() <= 1,
+            "seed {}: {} controllers answer at {}",
+            self.seed,
+            answering.len(),
+            self.now
+        );
+        for controller in answering {
+            let durable = controller.lease.durable().unwrap();
+            assert!(durable >= self.acknowledged, "seed {}: an old answer at {}", self.seed, self.now);
+        }
+        let last = self.database.row.seq;
+        assert!(last >= self.acknowledged, "seed {}: acknowledged entries are gone", self.seed);
+    }
+}
+
+#[test]
+fn one_controller_commits_and_only_a_leader_answers() {
+    let seeds = std::env::var("SPUR_LEASE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let (mut commits, mut takings) = (0, 0);
+    for seed in 1..=seeds {
+        let mut world = World::new(seed);
+        world.run();
+        (commits, takings) = (commits + world.commits, takings + world.takings);
+    }
+    assert!(
+        commits > 100 * seeds && takings > 3 * seeds,
+        "{commits} commits and {takings} takings are too few"
+    );
+}
+
+/// A database that was replaced by an older copy of itself.
+#[test]
+fn a_leader_of_a_database_that_went_back_ends() {
+    let fence = |seq, commits| Fence { epoch: 1, seq, commits };
+    let mut lease = Lease::new(7, LEASE_MS);
+    let free =
+        Row { epoch: 0, holder: None, seq: 4, version: 0, commits: 0, released: true, lasts_ms: LEASE_MS };
+    lease.note(0, 1, &Statement::Look, Outcome::Read(free.clone()));
+    let Step::Send(take) = lease.next(2, None) else { panic!("a free lease is taken") };
+    lease.note(2, 3, &take, Outcome::Taken(fence(4, 1)));
+    let commit = Statement::Commit { fence: fence(4, 1), to: 9 };
+    assert_eq!(lease.next(4, Some(9)), Step::Send(commit.clone()));
+    assert!(lease.note(4, 5, &commit, Outcome::Confirmed));
+    lease.note(6, 7, &Statement::Renew { fence: fence(9, 2) }, Outcome::Refused);
+    assert_eq!(lease.next(8, None), Step::Send(Statement::Judge));
+    let back = Row {
+        epoch: 1,
+        holder: Some(7),
+        seq: 4,
+        version: 1,
+        commits: 1,
+        released: false,
+        lasts_ms: LEASE_MS,
+    };
+    lease.note(8, 9, &Statement::Judge, Outcome::Read(back));
+    assert_eq!(lease.next(10, None), Step::End(End::WentBack { confirmed: 9, found: 4 }));
+    assert!(lease.answers_until() < 10);
+}

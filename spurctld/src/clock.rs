@@ -51,8 +51,8 @@ fn wall_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Time that the machine slept counts.
-fn since_boot_ms() -> i64 {
+/// Milliseconds since this host was booted. Time that the machine slept counts.
+pub(crate) fn since_boot_ms() -> i64 {
     let since = rustix::time::clock_gettime(ClockId::Boottime);
     since.tv_sec * 1_000 + since.tv_nsec / 1_000_000
 }

@@ -54,7 +54,8 @@ pub enum NoSpace {
 
 /// See the module.
 pub(crate) struct DiskSpace {
-    path: PathBuf,
+    /// The journal's database; `None` for one on another machine, whose disk nobody here can measure.
+    path: Option<PathBuf>,
     /// What was handed to the journal: the entry it ends with, and the bytes it will take.
     handed: VecDeque<(u64, u64)>,
     measured: Option<Measured>,
@@ -69,9 +70,9 @@ struct Measured {
 }
 
 impl DiskSpace {
-    /// The space beside the journal at `path`.
-    pub(crate) fn beside(path: &Path) -> Self {
-        Self { path: path.to_owned(), handed: VecDeque::new(), measured: None, shares: None }
+    /// The space beside the journal at `path`, or without limit for a database elsewhere.
+    pub(crate) fn of(path: Option<&Path>) -> Self {
+        Self { path: path.map(Path::to_owned), handed: VecDeque::new(), measured: None, shares: None }
     }
 
     /// Takes space for a submission of so many bytes. A disk that cannot be measured has space: the journal will say what is
@@ -87,7 +88,7 @@ impl DiskSpace {
         let needed = COPIES * (bytes + RECORD_BYTES);
         let free = left.saturating_sub(reserve);
         if free < needed {
-            let path = self.path.display().to_string();
+            let path = self.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
             return Err(NoSpace::Reserve { path, left: left >> 20, reserve: reserve.div_ceil(1 << 20) });
         }
         if free < SCARCE {
@@ -128,7 +129,7 @@ impl DiskSpace {
         if self.measured.is_none() {
             self.forget(committed);
             let under_way: u64 = self.handed.iter().map(|(_, bytes)| bytes).sum();
-            let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty());
+            let directory = self.path.as_ref()?.parent().filter(|path| !path.as_os_str().is_empty());
             let disk = rustix::fs::statvfs(directory.unwrap_or(Path::new("."))).ok()?;
             // Some file systems do not say how large they are.
             if disk.f_blocks == 0 {
@@ -176,7 +177,7 @@ mod tests {
 
     fn space(left: u64) -> DiskSpace {
         let measured = Some(Measured { left, reserve: 1 << 20 });
-        DiskSpace { measured, ..DiskSpace::beside(Path::new("/nowhere/spur.db")) }
+        DiskSpace { measured, ..DiskSpace::of(Some(Path::new("/nowhere/spur.db"))) }
     }
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn what_is_under_way_is_not_there_any_more() {
         let directory = std::env::temp_dir();
-        let mut space = DiskSpace::beside(&directory.join("spur.db"));
+        let mut space = DiskSpace::of(Some(&directory.join("spur.db")));
         let all = space.measure(0).unwrap().left;
         space.hand_over(0, 7, 1 << 30);
         space.measure_again();

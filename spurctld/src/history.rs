@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -13,7 +12,7 @@ use spur_core::id::{HistoryId, JobId};
 use crate::clock;
 use crate::recover;
 use crate::store::accounting::Accounting;
-use crate::store::{Batch, Journal};
+use crate::store::{Batch, Journal, Place};
 
 /// Has the cluster's own clock go on from where it was; the entries that takes.
 ///
@@ -53,16 +52,18 @@ pub(crate) fn begin(
 /// # Errors
 /// A journal that another controller has, that cannot be read, or that is new without there being a history to adopt;
 /// and what the disk refuses. Nothing has changed then.
-pub(crate) async fn renew(path: &Path, adopted: Option<HistoryId>) -> anyhow::Result<String> {
-    anyhow::ensure!(
-        path.exists() || adopted.is_some(),
-        "there is no journal at {}: is its file system mounted? A lost one is followed with --new-history --adopt HISTORY",
-        path.display()
-    );
-    let (journal, recovered) = Journal::open_shortened(path).await?;
+pub(crate) async fn renew(place: &Place, adopted: Option<HistoryId>) -> anyhow::Result<String> {
+    if let Place::File(path) = place {
+        anyhow::ensure!(
+            path.exists() || adopted.is_some(),
+            "there is no journal at {}: is its file system mounted? A lost one is followed with --new-history --adopt HISTORY",
+            path.display()
+        );
+    }
+    let (journal, recovered) = Journal::open_shortened(place).await?;
     let last = recovered.last_seq;
     let mut cluster = recover::recover(recovered).await?.cluster;
-    let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;
+    let accounting = Accounting::open(place.accounting()).await?;
     let parent = cluster.history().map(|history| history.id);
     let history = HistoryId(random()?);
     let input = Input::NewHistory { history, adopted, last_job: JobId(accounting.last_job().await?) };

@@ -1,6 +1,6 @@
 //! `spurctld`: reads the command line and the configuration, runs the controller, and listens to the system.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Beside this a detached controller writes its log whose state is in PostgreSQL.
+const STATE_DIRECTORY: &str = "/var/lib/spur/state";
 /// How long the controller may take to end.
 const LONGEST_END: Duration = Duration::from_secs(30);
 
@@ -67,10 +69,10 @@ fn run(args: Args) -> anyhow::Result<()> {
     fault::log_panics();
     detach::leave_terminal()?;
     allow_many_files();
-    let journal = config.local.controller.state.clone();
+    let state = config.local.controller.state.file().unwrap_or(Path::new(STATE_DIRECTORY)).to_owned();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.split('.').next().unwrap_or_default();
-    let beside = || detach::is_detached().then(|| journal.with_file_name("spurctld.log"));
+    let beside = || detach::is_detached().then(|| state.with_file_name("spurctld.log"));
     let log_file = config.local.log.file_of("spurctld", host).or_else(beside);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let server = Server::start(config, file).await?;

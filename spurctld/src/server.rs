@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -61,7 +61,7 @@ use crate::rpc::turns::Turns;
 use crate::statistics::{Counted, Statistics};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
-use crate::store::{Batch, Journal};
+use crate::store::{Batch, Journal, Place};
 use crate::wall;
 use crate::watchers::Watchers;
 
@@ -112,7 +112,7 @@ impl Server {
     pub async fn start(config: Config, config_file: ConfigFile) -> anyhow::Result<Self> {
         let Config { policy, local } = config;
         let keyring = keyring_of(&local, &policy.cluster_name)?;
-        let recovered = recover(&state_file(&local)?, policy).await?;
+        let recovered = recover(&state_place(&local)?, policy).await?;
         let listener = bind("listen_addr", &local.controller.listen_addr).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let window = Window::take(&local.auth.socket)?;
@@ -207,7 +207,7 @@ impl Server {
 /// # Errors
 /// Why nothing was changed.
 pub async fn new_history(local: &Local, adopted: Option<HistoryId>) -> anyhow::Result<String> {
-    history::renew(&state_file(local)?, adopted).await
+    history::renew(&state_place(local)?, adopted).await
 }
 
 /// Listens where a key of `[controller]` says.
@@ -254,24 +254,26 @@ fn keyring_of(local: &Local, cluster: &str) -> anyhow::Result<Option<Keyring>> {
     }
 }
 
-/// The database of the journal, in a directory that exists.
-fn state_file(local: &Local) -> anyhow::Result<PathBuf> {
-    let path = local.controller.state.clone();
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+/// Where the journal is; the directory of a file exists.
+fn state_place(local: &Local) -> anyhow::Result<Place> {
+    let state = &local.controller.state;
+    let directory = state.file().and_then(Path::parent).filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory {
         // What users have asked for is in there.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.with_context(|| format!("[controller] state: cannot create {}", directory.display()))?;
     }
-    Ok(path)
+    let addresses: Vec<String> = local.controller.addresses.iter().map(ToString::to_string).collect();
+    Ok(Place::of(state, &addresses.join(","))?)
 }
 
 /// Reads what there is on the disk, and puts the configured policy in force, durably.
-async fn recover(path: &Path, policy: spur_core::model::config::Policy) -> anyhow::Result<Recovered> {
+async fn recover(place: &Place, policy: spur_core::model::config::Policy) -> anyhow::Result<Recovered> {
     let begun = std::time::Instant::now();
-    let (journal, recovered) = Journal::open(path).await?;
+    let (journal, recovered) = Journal::open(place).await?;
     let snapshot = recovered.snapshot_seq;
     let History { mut cluster, base, mut entries } = recover::recover(recovered).await?;
-    let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;
+    let accounting = Accounting::open(place.accounting()).await?;
     let reached = accounting.reached().await?;
     let known = (reached, JobId(accounting.last_job().await?));
     let mut first = history::resume_clock(&mut cluster, journal.epoch())?;
@@ -379,7 +381,7 @@ impl Machine {
             inbox: inbox.clone(),
             outbox,
             blobs: blobs.clone(),
-            disk_space: DiskSpace::beside(&local.controller.state),
+            disk_space: DiskSpace::of(local.controller.state.file()),
             alarm,
             effort: statistics.effort.owner.clone(),
             runtime: tokio::runtime::Handle::current(),

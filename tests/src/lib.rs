@@ -3,6 +3,8 @@
 //! `scripts` (what the controller decides), `sim` (a whole cluster in one thread), `journal` (old journals are read for ever),
 //! `e2e` (real daemons), `tidy` (what a machine can check of the code), and the crate `powerloss`.
 
+pub mod postgres;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -60,7 +60,7 @@ pub fn local_settings(local: &Local) -> Vec<v1::KeyValue> {
         ("controller.listen_addr", controller.listen_addr.to_string()),
         ("controller.addr", joined(&controller.addresses)),
         ("controller.metrics_addr", or_null(controller.metrics_addr.as_ref())),
-        ("controller.state", controller.state.display().to_string()),
+        ("controller.state", controller.state.to_string()),
         ("controller.mail_prog", or_null(controller.mail_prog.as_ref().map(|path| path.display()))),
         ("auth.method", method.to_owned()),
         ("auth.key_file", auth.key_file.display().to_string()),

@@ -4,12 +4,16 @@
 //! sequence number they reach become durable together, so after a restart the feed goes on exactly where it ended:
 //! no row is lost and none is written from the same entry twice.
 
-use std::path::Path;
+mod query;
 
-use super::{StoreError, sqlite};
+use serde::{Deserialize, Serialize};
+
+pub(super) use query::{LIST, restrict, restrict_events, runs};
+
+use super::{Place, StoreError, postgres, sqlite};
 
 /// One run of a job: from its submission or requeue to its end. Times are seconds since the epoch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// Job id. With `restarts` it is the key of the row.
     pub job_id: u32,
@@ -114,7 +118,7 @@ pub struct JobRow {
 }
 
 /// One step of one run of a job.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRow {
     /// Job id. With `restarts` and `step_id` it is the key of the row.
     pub job_id: u32,
@@ -202,7 +206,7 @@ pub struct NodeChange {
 }
 
 /// A time during which a node was out of service.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEvent {
     /// The name of the node.
     pub node: String,
@@ -316,16 +320,38 @@ impl JobRow {
 /// The accounting database. Clones share it.
 #[derive(Clone)]
 pub struct Accounting {
-    database: sqlite::accounting::Database,
+    database: Database,
+}
+
+#[derive(Clone)]
+enum Database {
+    Sqlite(sqlite::accounting::Database),
+    Postgres(postgres::accounting::Database),
+}
+
+/// Asks whichever database there is.
+macro_rules! ask {
+    ($accounting:expr, $database:ident => $question:expr) => {
+        match &$accounting.database {
+            Database::Sqlite($database) => $question.await,
+            Database::Postgres($database) => $question.await,
+        }
+    };
 }
 
 impl Accounting {
-    /// Opens the database at `path`, which is created if need be.
+    /// Opens the database at `place`, whose file is created if need be.
     ///
     /// # Errors
-    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`], and what the disk refuses.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { database: sqlite::accounting::Database::open(path).await? })
+    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`], and what the disk or the database refuses.
+    pub async fn open(place: impl Into<Place>) -> Result<Self, StoreError> {
+        let database = match place.into() {
+            Place::File(path) => Database::Sqlite(sqlite::accounting::Database::open(&path).await?),
+            Place::Database { database, .. } => {
+                Database::Postgres(postgres::accounting::Database::open(database).await?)
+            }
+        };
+        Ok(Self { database })
     }
 
     /// The last entry of the journal that the rows take account of; 0 in a new database. It is durable.
@@ -333,7 +359,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses.
     pub async fn reached(&self) -> Result<u64, StoreError> {
-        self.database.reached().await
+        ask!(self, database => database.reached())
     }
 
     /// The largest job number in it; 0 without one.
@@ -341,7 +367,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses.
     pub async fn last_job(&self) -> Result<u32, StoreError> {
-        self.database.last_job().await
+        ask!(self, database => database.last_job())
     }
 
     /// Follows a journal that ends at entry `last` and is an old copy of the one that the rows are from; all rows stay. One
@@ -350,7 +376,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses.
     pub async fn rewind(&self, last: u64) -> Result<(), StoreError> {
-        self.database.rewind(last).await
+        ask!(self, database => database.rewind(last))
     }
 
     /// Writes rows, each in the place of the one with its key, and the entry they reach, at once and durably.
@@ -364,7 +390,7 @@ impl Accounting {
         jobs: Vec<JobRow>,
         steps: Vec<StepRow>,
     ) -> Result<(), StoreError> {
-        self.database.write(reached, jobs, steps).await
+        ask!(self, database => database.write(reached, jobs, steps))
     }
 
     /// Gives runs that have no end, and their steps that have none, the one that is said. Others stay as they are.
@@ -373,7 +399,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses. Nothing is written then.
     pub async fn close_runs(&self, closings: &[Closing]) -> Result<u64, StoreError> {
-        self.database.close_runs(closings).await
+        ask!(self, database => database.close_runs(closings))
     }
 
     /// Ends the open event of each node and begins a new one where the node is out of service, in the order given.
@@ -381,7 +407,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses. Nothing is written then.
     pub async fn change_nodes(&self, changes: &[NodeChange]) -> Result<(), StoreError> {
-        self.database.change_nodes(changes).await
+        ask!(self, database => database.change_nodes(changes))
     }
 
     /// At most [`Query::PAGE`] events of nodes.
@@ -389,7 +415,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses.
     pub async fn node_events(&self, query: &EventQuery) -> Result<Vec<NodeEvent>, StoreError> {
-        self.database.node_events(query).await
+        ask!(self, database => database.node_events(query))
     }
 
     /// A page of jobs: as many as the limit says, or as fill it.
@@ -397,7 +423,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses.
     pub async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
-        self.database.jobs(query).await
+        ask!(self, database => database.jobs(query))
     }
 
     /// The steps of the given runs (job id, restarts), in ascending order of run and step.
@@ -405,7 +431,7 @@ impl Accounting {
     /// # Errors
     /// What the database refuses.
     pub async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
-        self.database.steps(runs).await
+        ask!(self, database => database.steps(runs))
     }
 
     /// Closes the database for all clones: what is asked later gets [`StoreError::Stopped`] or what the database says.
@@ -413,6 +439,6 @@ impl Accounting {
     /// # Errors
     /// What the database refuses. All that was written is durable nevertheless.
     pub async fn close(&self) -> Result<(), StoreError> {
-        self.database.close().await
+        ask!(self, database => database.close())
     }
 }

@@ -17,10 +17,49 @@ pub enum StoreError {
         path.display(), holder(*pid)
     )]
     InUse {
-        /// The database.
+        /// The database: its file, or its URL.
         path: PathBuf,
         /// The process that holds the lock, where it left its number.
         pid: Option<u32>,
+    },
+    /// Another controller holds the lease of a database.
+    #[error(
+        "{} is in use by another controller (at {address}): stop that one, or give this one a state of its own", path.display()
+    )]
+    Leased {
+        /// The database.
+        path: PathBuf,
+        /// Where the other controller is reached.
+        address: String,
+    },
+    /// Another controller has taken the lease of the database.
+    #[error("another controller leads {} (epoch {epoch}): this one commits and answers nothing more", path.display())]
+    Fenced {
+        /// The database.
+        path: PathBuf,
+        /// The other's epoch.
+        epoch: u64,
+    },
+    /// The database has become an older copy of itself.
+    #[error(
+        "{} ends at entry {found}, and entry {confirmed} was confirmed: it was restored, or failed over to a replica \
+         that lacked the end", path.display()
+    )]
+    WentBack {
+        /// The database.
+        path: PathBuf,
+        /// The last entry that was confirmed.
+        confirmed: u64,
+        /// The last entry that is there.
+        found: u64,
+    },
+    /// The database cannot keep the store's promises.
+    #[error("{} cannot hold the state: {what}", path.display())]
+    Unsafe {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
     },
     /// The schema is one that this program does not know.
     #[error(

@@ -8,8 +8,11 @@ use std::task::{Context, Poll};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::sqlite::{self, Compaction, Reader, Recovery, Submission};
-use super::{Batch, Committed, Entry, Request, RequestId, SnapshotChunk, SnapshotWriter, StoreError};
+use super::backend::{Compaction, Opened, Reader, Recovery, Submission};
+use super::{
+    Batch, Committed, Condition, Entry, Place, Request, RequestId, SnapshotChunk, SnapshotWriter, StoreError,
+    postgres, sqlite,
+};
 
 /// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped and all
 /// that was handed in is durable.
@@ -32,6 +35,8 @@ struct Shared {
     /// Changes to true when the writer has ended and the lock is free.
     ended: watch::Receiver<bool>,
     reader: Reader,
+    /// The lease of a journal that several controllers share.
+    lease: Option<postgres::Shared>,
 }
 
 /// A batch on its way to the disk: resolves once it is durable, or with the reason why it never will be.
@@ -89,16 +94,20 @@ pub struct Recovered {
 }
 
 impl Journal {
-    /// Opens the journal at `path`, which is created if need be, and begins a new epoch.
+    /// Opens the journal at `place`, which is created if need be, and begins a new epoch. Waits while the lease of a
+    /// database is not free yet.
     ///
     /// # Errors
     /// [`StoreError::InUse`] while another controller has it, [`StoreError::NewerSchema`], [`StoreError::Damaged`],
-    /// and what the disk refuses.
-    pub async fn open(path: &Path) -> Result<(Self, Recovered), StoreError> {
-        Self::open_with(path, Tuning::default()).await
+    /// and what the disk or the database refuses.
+    pub async fn open(place: impl Into<Place>) -> Result<(Self, Recovered), StoreError> {
+        match place.into() {
+            Place::File(path) => Self::open_with(&path, Tuning::default()).await,
+            Place::Database { database, address } => Self::opened(postgres::open(database, address).await?),
+        }
     }
 
-    /// [`Journal::open`] with other than the usual sizes.
+    /// [`Journal::open`] of a SQLite database with other than the usual sizes.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -110,11 +119,14 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::open`], but for [`StoreError::Shortened`] and a database that is gone.
-    pub async fn open_shortened(path: &Path) -> Result<(Self, Recovered), StoreError> {
-        Self::opened(sqlite::open(path, Tuning::default(), true).await?)
+    pub async fn open_shortened(place: impl Into<Place>) -> Result<(Self, Recovered), StoreError> {
+        match place.into() {
+            Place::File(path) => Self::opened(sqlite::open(&path, Tuning::default(), true).await?),
+            place => Self::open(place).await,
+        }
     }
 
-    fn opened(opened: sqlite::Opened) -> Result<(Self, Recovered), StoreError> {
+    fn opened(opened: Opened) -> Result<(Self, Recovered), StoreError> {
         let recovered = Recovered {
             epoch: opened.epoch,
             last_seq: opened.last_seq,
@@ -131,6 +143,7 @@ impl Journal {
             failure: opened.failure,
             ended: opened.ended,
             reader: opened.reader,
+            lease: opened.lease,
         };
         Ok((Self { shared: Arc::new(shared) }, recovered))
     }
@@ -138,6 +151,24 @@ impl Journal {
     /// The epoch of this opening; every entry must carry it.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch
+    }
+
+    /// Whether an answer may leave this controller now: a controller whose lease has run out may not know what another one
+    /// has acknowledged.
+    pub fn may_answer(&self) -> bool {
+        self.shared.lease.as_ref().is_none_or(postgres::Shared::may_answer)
+    }
+
+    /// Whether the database answers; always well for a database on this host's disk.
+    pub fn condition(&self) -> Condition {
+        self.shared.lease.as_ref().map_or(Condition::Well, |lease| lease.condition().borrow().clone())
+    }
+
+    /// From now on keeps beside the lease what the cluster's own clock shows: `base_ms` beyond the milliseconds since boot.
+    pub fn follow_clock(&self, base_ms: i64) {
+        if let Some(lease) = &self.shared.lease {
+            lease.follow_clock(base_ms);
+        }
     }
 
     /// Hands a batch in and returns as soon as it is queued, so that the next one can be prepared while this one
@@ -215,13 +246,9 @@ impl Journal {
         if seq > committed {
             return Err(StoreError::SnapshotAhead { asked: seq, committed });
         }
-        SnapshotWriter::begin(
-            self.shared.reader.path(),
-            &self.shared.cluster,
-            seq,
-            self.shared.snapshot.clone(),
-        )
-        .await
+        let published = self.shared.snapshot.clone();
+        SnapshotWriter::begin(&self.shared.reader, &self.shared.cluster, self.shared.epoch, seq, published)
+            .await
     }
 
     /// Deletes what is not needed any more, in small steps between commits. Returns when all of it is gone.

@@ -5,22 +5,29 @@
 //! * A [`Commit`] resolves only after everything in its [`Batch`] has been synced to the disk; batches become
 //!   durable whole and in the order in which they were handed in.
 //! * The sequence numbers of recovered entries have no gap, and no entry that was reported as committed is missing.
-//! * One controller at a time: [`Journal::open`] holds an operating-system lock for as long as the journal is open.
+//! * One controller at a time: in SQLite, [`Journal::open`] holds an operating-system lock for as long as the journal is
+//!   open; in PostgreSQL, every commit states which lease it is made under.
 //! * Nothing slow holds the lock that a commit needs: snapshots are files of their own, compaction runs in small
 //!   steps between commits, and checkpoints copy pages on a connection of their own.
-//! * After a failed write every further commit fails. The owner must end the process: recovery decides what happened.
+//! * After a failed write every further commit fails. The owner must end the process: recovery decides what happened. A
+//!   database that is away is no failure: commits wait until it is back, and [`Journal::condition`] says so.
 //!
 //! The store knows nothing of the meaning of entries, blobs, replies and snapshot chunks: they are bytes with a
-//! few columns. SQL is spoken in [`sqlite`] only; another backend stands beside it, behind the same types.
+//! few columns. SQL is spoken in [`sqlite`] and [`postgres`] only, behind the same types.
 
 pub mod accounting;
+mod backend;
 mod batch;
 mod error;
 mod journal;
+mod place;
+mod postgres;
 mod snapshot;
 mod sqlite;
 
 pub use batch::{Batch, Blob, Committed, Entry, MAX_BLOB_BYTES, MAX_BLOB_ID, Request, RequestId};
 pub use error::StoreError;
 pub use journal::{Commit, Compacted, Journal, Recovered, Retention, Tuning};
+pub use place::{Condition, Place};
+pub use postgres::Database;
 pub use snapshot::{SnapshotChunk, SnapshotWriter};

@@ -1,10 +1,10 @@
 //! Accounting: rows written with the entry they reach, and found again.
 
-use crate::fixture::directory;
-use spurctld::store::StoreError;
+use crate::fixture::on_both;
 use spurctld::store::accounting::{
     Accounting, EventQuery, JobRow, NodeChange, NodeEvent, Outage, Query, StepRow,
 };
+use spurctld::store::{Place, StoreError};
 
 /// A job of user 1000 + `job_id` % 3 that ran for a minute, an hour after the one before.
 fn job(job_id: u32) -> JobRow {
@@ -38,195 +38,197 @@ async fn found(accounting: &Accounting, query: Query) -> Vec<u32> {
     accounting.jobs(&query).await.expect("the query is answered").rows.iter().map(|row| row.job_id).collect()
 }
 
-#[tokio::test]
-async fn rows_and_the_entry_they_reach_are_kept_together() {
-    let path = directory("accounting-rows").join("acct.db");
-    let accounting = Accounting::open(&path).await.unwrap();
-    assert_eq!(accounting.reached().await.unwrap(), 0);
-    let mut running = job(7);
-    running.state = "RUNNING".to_owned();
-    running.ended = None;
-    accounting.write(10, vec![running.clone(), job(8)], Vec::new()).await.unwrap();
-    assert_eq!(accounting.jobs(&Query::default()).await.unwrap().rows, [running, job(8)]);
-    let step = StepRow {
-        job_id: 7,
-        step_id: -1,
-        name: "batch".to_owned(),
-        cancelled_by: Some(1000),
-        max_rss_bytes: 1 << 33,
-        ..StepRow::default()
-    };
-    accounting
-        .write(12, vec![job(7)], vec![step.clone(), StepRow { step_id: 0, ..step.clone() }])
-        .await
-        .unwrap();
-    let backwards = accounting.write(11, vec![JobRow::default()], Vec::new()).await.unwrap_err();
-    assert!(matches!(backwards, StoreError::OutOfOrder { expected: 12, found: 11 }), "{backwards}");
-    accounting.close().await.unwrap();
-    assert!(matches!(accounting.write(13, Vec::new(), Vec::new()).await, Err(StoreError::Stopped)));
-
-    let accounting = Accounting::open(&path).await.unwrap();
-    assert_eq!(accounting.reached().await.unwrap(), 12);
-    assert_eq!(accounting.jobs(&Query::default()).await.unwrap().rows, [job(7), job(8)]);
-    let steps = accounting.steps(&[(8, 0), (7, 0), (7, 1)]).await.unwrap();
-    assert_eq!(steps, [step.clone(), StepRow { step_id: 0, ..step }]);
-    assert_eq!(accounting.steps(&[]).await.unwrap(), []);
-}
-
-#[tokio::test]
-async fn queries_find_what_they_ask_for() {
-    let path = directory("accounting-queries").join("acct.db");
-    let accounting = Accounting::open(&path).await.unwrap();
-    let mut rows: Vec<JobRow> = (1..=12).map(job).collect();
-    rows[2].array_job_id = Some(3);
-    rows[3].array_job_id = Some(3);
-    rows[5].het_job_id = Some(6);
-    rows[6].het_job_id = Some(6);
-    rows[8].state = "FAILED".to_owned();
-    rows[9].state = "RUNNING".to_owned();
-    rows[9].ended = None;
-    let requeued = JobRow { state: "NODE_FAIL".to_owned(), ..rows[11].clone() };
-    rows[11].restarts = 1;
-    rows.push(requeued);
-    accounting.write(1, rows, Vec::new()).await.unwrap();
-
-    let strings = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-    let all = Query::default();
-    for (query, expected) in [
-        (Query { job_ids: vec![3, 5, 99], ..all.clone() }, &[3, 4, 5][..]),
-        (Query { job_ids: vec![6], ..all.clone() }, &[6, 7]),
-        (Query { uids: vec![1001], before: Some(8 * 3600), ..all.clone() }, &[1, 4, 7]),
-        (Query { users: strings(&["user0", "nobody"]), last_run_only: true, ..all.clone() }, &[3, 6, 9, 12]),
-        (Query { partitions: strings(&["gpu"]), before: Some(6 * 3600), ..all.clone() }, &[1, 3, 5]),
-        (Query { states: strings(&["FAILED", "NODE_FAIL"]), ..all.clone() }, &[9, 12]),
-        (Query { names: strings(&["name-1"]), not_before: Some(9 * 3600), ..all.clone() }, &[9, 11]),
-        (Query { accounts: strings(&["chemistry"]), ..all.clone() }, &[]),
-        (Query { qos: strings(&["normal"]), limit: 2, ..all.clone() }, &[1, 2]),
-        (Query { not_before: Some(10 * 3600 + 71), ..all.clone() }, &[10, 11, 12, 12]),
-        (Query { not_before: Some(11 * 3600), before: Some(12 * 3600), ..all.clone() }, &[10, 11]),
-    ] {
-        assert_eq!(found(&accounting, query.clone()).await, expected, "{query:?}");
-    }
-}
-
-#[tokio::test]
-async fn states_are_those_of_the_window() {
-    let accounting = Accounting::open(&directory("accounting-states").join("acct.db")).await.unwrap();
-    let mut rows: Vec<JobRow> = (1..=7).map(job).collect();
-    rows[1].state = "FAILED".to_owned();
-    (rows[2].state, rows[2].ended) = ("RUNNING".to_owned(), None);
-    (rows[3].state, rows[3].started, rows[3].ended) = ("PENDING".to_owned(), None, None);
-    // Cancelled before it began.
-    (rows[4].state, rows[4].started) = ("CANCELLED".to_owned(), None);
-    (rows[5].state, rows[5].ended) = ("SUSPENDED".to_owned(), None);
-    // Held.
-    (rows[6].state, rows[6].eligible) = ("PENDING".to_owned(), None);
-    (rows[6].started, rows[6].ended) = (None, None);
-    accounting.write(1, rows, Vec::new()).await.unwrap();
-    let hour = |hours: i64| hours * 3600;
-    for (state, from, to, expected) in [
-        ("RUNNING", hour(1), hour(7), &[1, 2, 3][..]),
-        ("RUNNING", hour(1) + 10, hour(1) + 10, &[1]),
-        ("RUNNING", hour(1) + 71, hour(2), &[]),
-        ("RUNNING", hour(9), hour(9), &[3]),
-        ("PENDING", hour(1), hour(9), &[1, 2, 3, 4, 5, 6]),
-        ("PENDING", hour(2) + 5, hour(2) + 5, &[2]),
-        ("PENDING", hour(5) + 70, hour(5) + 70, &[4, 5]),
-        ("FAILED", hour(1), hour(7), &[2]),
-        ("FAILED", hour(3), hour(7), &[]),
-        ("CANCELLED", hour(5), hour(5) + 70, &[5]),
-        ("SUSPENDED", hour(7), hour(7), &[6]),
-        ("SUSPENDED", hour(1), hour(5), &[]),
-    ] {
-        let query = Query {
-            states: vec![state.to_owned()],
-            not_before: Some(from),
-            before: Some(to),
-            ..Query::default()
+on_both! {
+    async fn rows_and_the_entry_they_reach_are_kept_together(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        assert_eq!(accounting.reached().await.unwrap(), 0);
+        let mut running = job(7);
+        running.state = "RUNNING".to_owned();
+        running.ended = None;
+        accounting.write(10, vec![running.clone(), job(8)], Vec::new()).await.unwrap();
+        assert_eq!(accounting.jobs(&Query::default()).await.unwrap().rows, [running, job(8)]);
+        let step = StepRow {
+            job_id: 7,
+            step_id: -1,
+            name: "batch".to_owned(),
+            cancelled_by: Some(1000),
+            max_rss_bytes: 1 << 33,
+            ..StepRow::default()
         };
-        assert_eq!(found(&accounting, query).await, expected, "{state} {from} {to}");
+        accounting
+            .write(12, vec![job(7)], vec![step.clone(), StepRow { step_id: 0, ..step.clone() }])
+            .await
+            .unwrap();
+        let backwards = accounting.write(11, vec![JobRow::default()], Vec::new()).await.unwrap_err();
+        assert!(matches!(backwards, StoreError::OutOfOrder { expected: 12, found: 11 }), "{backwards}");
+        accounting.close().await.unwrap();
+        assert!(matches!(accounting.write(13, Vec::new(), Vec::new()).await, Err(StoreError::Stopped)));
+
+        let accounting = Accounting::open(place).await.unwrap();
+        assert_eq!(accounting.reached().await.unwrap(), 12);
+        assert_eq!(accounting.jobs(&Query::default()).await.unwrap().rows, [job(7), job(8)]);
+        let steps = accounting.steps(&[(8, 0), (7, 0), (7, 1)]).await.unwrap();
+        assert_eq!(steps, [step.clone(), StepRow { step_id: 0, ..step }]);
+        assert_eq!(accounting.steps(&[]).await.unwrap(), []);
     }
-    let now = Query { states: vec!["RUNNING".to_owned()], ..Query::default() };
-    assert_eq!(found(&accounting, now).await, [3]);
 }
 
-#[tokio::test]
-async fn pages_follow_each_other_without_gap_or_repetition() {
-    let path = directory("accounting-pages").join("acct.db");
-    let accounting = Accounting::open(&path).await.unwrap();
-    let runs = |id| [job(id), JobRow { restarts: 1, ..job(id) }];
-    let rows: Vec<JobRow> = (1..=150).flat_map(runs).collect();
-    let expected = ids(&rows);
-    accounting.write(1, rows, Vec::new()).await.unwrap();
-    for limit in [0, 1, 77, 300] {
-        let mut query = Query { limit, ..Query::default() };
-        let size = if limit == 0 { Query::PAGE } else { limit } as usize;
-        let mut seen = Vec::new();
-        loop {
-            let page = accounting.jobs(&query).await.unwrap();
-            seen.extend(ids(&page.rows));
-            query.after = seen.last().copied();
-            if !page.more {
-                break;
-            }
+on_both! {
+    async fn queries_find_what_they_ask_for(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        let mut rows: Vec<JobRow> = (1..=12).map(job).collect();
+        rows[2].array_job_id = Some(3);
+        rows[3].array_job_id = Some(3);
+        rows[5].het_job_id = Some(6);
+        rows[6].het_job_id = Some(6);
+        rows[8].state = "FAILED".to_owned();
+        rows[9].state = "RUNNING".to_owned();
+        rows[9].ended = None;
+        let requeued = JobRow { state: "NODE_FAIL".to_owned(), ..rows[11].clone() };
+        rows[11].restarts = 1;
+        rows.push(requeued);
+        accounting.write(1, rows, Vec::new()).await.unwrap();
+
+        let strings = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let all = Query::default();
+        for (query, expected) in [
+            (Query { job_ids: vec![3, 5, 99], ..all.clone() }, &[3, 4, 5][..]),
+            (Query { job_ids: vec![6], ..all.clone() }, &[6, 7]),
+            (Query { uids: vec![1001], before: Some(8 * 3600), ..all.clone() }, &[1, 4, 7]),
+            (Query { users: strings(&["user0", "nobody"]), last_run_only: true, ..all.clone() }, &[3, 6, 9, 12]),
+            (Query { partitions: strings(&["gpu"]), before: Some(6 * 3600), ..all.clone() }, &[1, 3, 5]),
+            (Query { states: strings(&["FAILED", "NODE_FAIL"]), ..all.clone() }, &[9, 12]),
+            (Query { names: strings(&["name-1"]), not_before: Some(9 * 3600), ..all.clone() }, &[9, 11]),
+            (Query { accounts: strings(&["chemistry"]), ..all.clone() }, &[]),
+            (Query { qos: strings(&["normal"]), limit: 2, ..all.clone() }, &[1, 2]),
+            (Query { not_before: Some(10 * 3600 + 71), ..all.clone() }, &[10, 11, 12, 12]),
+            (Query { not_before: Some(11 * 3600), before: Some(12 * 3600), ..all.clone() }, &[10, 11]),
+        ] {
+            assert_eq!(found(&accounting, query.clone()).await, expected, "{query:?}");
         }
-        assert_eq!(seen, expected, "pages of {size}");
     }
 }
 
-#[tokio::test]
-async fn a_page_is_full_by_bytes_too() {
-    let accounting = Accounting::open(&directory("accounting-bytes").join("acct.db")).await.unwrap();
-    let rows = (1..=5).map(|id| JobRow { comment: "x".repeat(3 << 20), ..job(id) });
-    accounting.write(1, rows.collect(), Vec::new()).await.unwrap();
-    let page = accounting.jobs(&Query::default()).await.unwrap();
-    assert_eq!((page.rows.len(), page.more), (2, true));
-    let rest = Query { after: Some((4, 0)), ..Query::default() };
-    assert_eq!(accounting.jobs(&rest).await.map(|page| (page.rows.len(), page.more)).ok(), Some((1, false)));
+on_both! {
+    async fn states_are_those_of_the_window(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        let mut rows: Vec<JobRow> = (1..=7).map(job).collect();
+        rows[1].state = "FAILED".to_owned();
+        (rows[2].state, rows[2].ended) = ("RUNNING".to_owned(), None);
+        (rows[3].state, rows[3].started, rows[3].ended) = ("PENDING".to_owned(), None, None);
+        // Cancelled before it began.
+        (rows[4].state, rows[4].started) = ("CANCELLED".to_owned(), None);
+        (rows[5].state, rows[5].ended) = ("SUSPENDED".to_owned(), None);
+        // Held.
+        (rows[6].state, rows[6].eligible) = ("PENDING".to_owned(), None);
+        (rows[6].started, rows[6].ended) = (None, None);
+        accounting.write(1, rows, Vec::new()).await.unwrap();
+        let hour = |hours: i64| hours * 3600;
+        for (state, from, to, expected) in [
+            ("RUNNING", hour(1), hour(7), &[1, 2, 3][..]),
+            ("RUNNING", hour(1) + 10, hour(1) + 10, &[1]),
+            ("RUNNING", hour(1) + 71, hour(2), &[]),
+            ("RUNNING", hour(9), hour(9), &[3]),
+            ("PENDING", hour(1), hour(9), &[1, 2, 3, 4, 5, 6]),
+            ("PENDING", hour(2) + 5, hour(2) + 5, &[2]),
+            ("PENDING", hour(5) + 70, hour(5) + 70, &[4, 5]),
+            ("FAILED", hour(1), hour(7), &[2]),
+            ("FAILED", hour(3), hour(7), &[]),
+            ("CANCELLED", hour(5), hour(5) + 70, &[5]),
+            ("SUSPENDED", hour(7), hour(7), &[6]),
+            ("SUSPENDED", hour(1), hour(5), &[]),
+        ] {
+            let query = Query {
+                states: vec![state.to_owned()],
+                not_before: Some(from),
+                before: Some(to),
+                ..Query::default()
+            };
+            assert_eq!(found(&accounting, query).await, expected, "{state} {from} {to}");
+        }
+        let now = Query { states: vec!["RUNNING".to_owned()], ..Query::default() };
+        assert_eq!(found(&accounting, now).await, [3]);
+    }
 }
 
-#[tokio::test]
-async fn events_of_nodes_begin_and_end_in_their_order() {
-    let path = directory("accounting-events").join("acct.db");
-    let accounting = Accounting::open(&path).await.unwrap();
-    let outage = |state: &str, reason: &str| Outage {
-        state: state.to_owned(),
-        reason: reason.to_owned(),
-        user: "root".to_owned(),
-    };
-    let change = |node: &str, at, outage, is_new| NodeChange { node: node.to_owned(), at, outage, is_new };
-    let changes = [
-        change("n1", 100, Some(outage("DRAIN", "fan")), true),
-        change("n2", 100, Some(outage("DOWN*", "silent")), true),
-        change("n1", 150, Some(outage("DOWN", "fan")), true),
-        change("n1", 200, None, true),
-        // What is known at a start counts only where nothing is open.
-        change("n2", 90, Some(outage("DOWN*", "silent")), false),
-        change("n3", 90, Some(outage("DRAIN", "disk")), false),
-    ];
-    accounting.change_nodes(&changes).await.unwrap();
-    let found = async |query: EventQuery| {
-        let events = accounting.node_events(&query).await.unwrap();
-        let shown = |e: &NodeEvent| (e.node.clone(), e.started, e.ended, e.state.clone());
-        events.iter().map(shown).collect::<Vec<_>>()
-    };
-    let event = |node: &str, started, ended, state: &str| (node.to_owned(), started, ended, state.to_owned());
-    let all = [
-        event("n3", 90, None, "DRAIN"),
-        event("n1", 100, Some(150), "DRAIN"),
-        event("n2", 100, None, "DOWN*"),
-        event("n1", 150, Some(200), "DOWN"),
-    ];
-    assert_eq!(found(EventQuery::default()).await, all);
-    // Entries may be read once more after a start.
-    accounting.change_nodes(&changes).await.unwrap();
-    assert_eq!(found(EventQuery::default()).await, all);
-    assert_eq!(
-        found(EventQuery { open: true, ..EventQuery::default() }).await,
-        [all[0].clone(), all[2].clone()]
-    );
-    let window = EventQuery { not_before: Some(160), before: Some(120), ..EventQuery::default() };
-    assert_eq!(found(window).await, [all[0].clone(), all[2].clone()]);
-    let after = Some((100, "n1".to_owned(), "DRAIN".to_owned()));
-    assert_eq!(found(EventQuery { after, ..EventQuery::default() }).await, all[2..]);
+on_both! {
+    async fn pages_follow_each_other_without_gap_or_repetition(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        let runs = |id| [job(id), JobRow { restarts: 1, ..job(id) }];
+        let rows: Vec<JobRow> = (1..=150).flat_map(runs).collect();
+        let expected = ids(&rows);
+        accounting.write(1, rows, Vec::new()).await.unwrap();
+        for limit in [0, 1, 77, 300] {
+            let mut query = Query { limit, ..Query::default() };
+            let size = if limit == 0 { Query::PAGE } else { limit } as usize;
+            let mut seen = Vec::new();
+            loop {
+                let page = accounting.jobs(&query).await.unwrap();
+                seen.extend(ids(&page.rows));
+                query.after = seen.last().copied();
+                if !page.more {
+                    break;
+                }
+            }
+            assert_eq!(seen, expected, "pages of {size}");
+        }
+    }
+}
+
+on_both! {
+    async fn a_page_is_full_by_bytes_too(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        let rows = (1..=5).map(|id| JobRow { comment: "x".repeat(3 << 20), ..job(id) });
+        accounting.write(1, rows.collect(), Vec::new()).await.unwrap();
+        let page = accounting.jobs(&Query::default()).await.unwrap();
+        assert_eq!((page.rows.len(), page.more), (2, true));
+        let rest = Query { after: Some((4, 0)), ..Query::default() };
+        assert_eq!(accounting.jobs(&rest).await.map(|page| (page.rows.len(), page.more)).ok(), Some((1, false)));
+    }
+}
+
+on_both! {
+    async fn events_of_nodes_begin_and_end_in_their_order(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        let outage = |state: &str, reason: &str| Outage {
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+            user: "root".to_owned(),
+        };
+        let change = |node: &str, at, outage, is_new| NodeChange { node: node.to_owned(), at, outage, is_new };
+        let changes = [
+            change("n1", 100, Some(outage("DRAIN", "fan")), true),
+            change("n2", 100, Some(outage("DOWN*", "silent")), true),
+            change("n1", 150, Some(outage("DOWN", "fan")), true),
+            change("n1", 200, None, true),
+            // What is known at a start counts only where nothing is open.
+            change("n2", 90, Some(outage("DOWN*", "silent")), false),
+            change("n3", 90, Some(outage("DRAIN", "disk")), false),
+        ];
+        accounting.change_nodes(&changes).await.unwrap();
+        let found = async |query: EventQuery| {
+            let events = accounting.node_events(&query).await.unwrap();
+            let shown = |e: &NodeEvent| (e.node.clone(), e.started, e.ended, e.state.clone());
+            events.iter().map(shown).collect::<Vec<_>>()
+        };
+        let event = |node: &str, started, ended, state: &str| (node.to_owned(), started, ended, state.to_owned());
+        let all = [
+            event("n3", 90, None, "DRAIN"),
+            event("n1", 100, Some(150), "DRAIN"),
+            event("n2", 100, None, "DOWN*"),
+            event("n1", 150, Some(200), "DOWN"),
+        ];
+        assert_eq!(found(EventQuery::default()).await, all);
+        // Entries may be read once more after a start.
+        accounting.change_nodes(&changes).await.unwrap();
+        assert_eq!(found(EventQuery::default()).await, all);
+        assert_eq!(
+            found(EventQuery { open: true, ..EventQuery::default() }).await,
+            [all[0].clone(), all[2].clone()]
+        );
+        let window = EventQuery { not_before: Some(160), before: Some(120), ..EventQuery::default() };
+        assert_eq!(found(window).await, [all[0].clone(), all[2].clone()]);
+        let after = Some((100, "n1".to_owned(), "DRAIN".to_owned()));
+        assert_eq!(found(EventQuery { after, ..EventQuery::default() }).await, all[2..]);
+    }
 }

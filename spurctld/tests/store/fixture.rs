@@ -3,7 +3,52 @@
 use std::fs;
 use std::path::PathBuf;
 
-use spurctld::store::{Batch, Blob, Entry, Journal, Recovered, Request};
+use spur_core::model::config::{DatabaseUrl, PostgresState, State};
+use spur_core::text::time::Seconds;
+use spur_tests::postgres::Postgres;
+use spurctld::store::{Batch, Blob, Entry, Journal, Place, Recovered, Request};
+
+/// A test that runs over both backends, each with an empty place; over PostgreSQL where that is installed.
+macro_rules! on_both {
+    ($(#[$documented:meta])* async fn $name:ident($place:ident) $body:block) => {
+        $(#[$documented])*
+        mod $name {
+            use super::*;
+
+            async fn run($place: &Place) $body
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn sqlite() {
+                run(&$crate::fixture::file(stringify!($name))).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn postgres() {
+                if let Some(place) = $crate::fixture::database(stringify!($name)) {
+                    run(&place).await;
+                }
+            }
+        }
+    };
+}
+pub(crate) use on_both;
+
+/// A file for a journal in a fresh directory.
+pub(crate) fn file(name: &str) -> Place {
+    Place::File(directory(name).join("spur.db"))
+}
+
+/// A new database on the server that all tests share.
+pub(crate) fn database(name: &str) -> Option<Place> {
+    Some(place_at(&Postgres::shared()?.create(name)))
+}
+
+/// The place at a URL, with a lease that lasts a second.
+pub(crate) fn place_at(url: &str) -> Place {
+    let urls = vec![DatabaseUrl::parse(url).expect("a test's URL is good")];
+    let state = PostgresState { urls, password_file: None, lease: Seconds(1) };
+    Place::of(&State::Postgres(state), "127.0.0.1:6817").expect("a test's URL is good")
+}
 
 /// A fresh, empty directory on the disk that holds the build.
 pub(crate) fn directory(name: &str) -> PathBuf {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::fixture::{batch, body, directory, drain, request_id, script};
-use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Retention, StoreError};
+use crate::fixture::{batch, body, directory, drain, on_both, request_id, script};
+use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Place, Retention, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 
@@ -17,34 +17,34 @@ async fn tamper(path: &std::path::Path, sql: &'static str) {
     conn.close().await.expect("a database that was opened can be closed");
 }
 
-#[tokio::test]
-async fn pipelined_batches_become_durable_in_order() {
-    let path = directory("pipelined").join("spur.db");
-    let (journal, recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!((recovered.epoch, recovered.last_seq, recovered.snapshot_seq), (1, 0, 0));
-    let mut commits = Vec::new();
-    let mut next = 1;
-    for count in (0..100).map(|n| n % 7 * 11) {
-        commits.push((next + count - 1, journal.submit(batch(&journal, next, count)).await.unwrap()));
-        next += count;
-    }
-    let mut durable = 0;
-    for (last, commit) in commits {
-        let committed = commit.await.unwrap().seq;
-        assert!(committed >= last && committed >= durable);
-        assert!(*journal.committed().borrow() >= last);
-        durable = committed;
-    }
-    assert_eq!(durable, next - 1);
-    journal.close().await;
+on_both! {
+    async fn pipelined_batches_become_durable_in_order(place) {
+        let (journal, recovered) = Journal::open(place).await.unwrap();
+        assert_eq!((recovered.epoch, recovered.last_seq, recovered.snapshot_seq), (1, 0, 0));
+        let mut commits = Vec::new();
+        let mut next = 1;
+        for count in (0..100).map(|n| n % 7 * 11) {
+            commits.push((next + count - 1, journal.submit(batch(&journal, next, count)).await.unwrap()));
+            next += count;
+        }
+        let mut durable = 0;
+        for (last, commit) in commits {
+            let committed = commit.await.unwrap().seq;
+            assert!(committed >= last && committed >= durable);
+            assert!(*journal.committed().borrow() >= last);
+            durable = committed;
+        }
+        assert_eq!(durable, next - 1);
+        journal.close().await;
 
-    let (journal, mut recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!((recovered.epoch, recovered.last_seq), (2, next - 1));
-    assert_eq!(recovered.next_chunk().await.unwrap(), None);
-    assert_eq!(drain(&mut recovered).await, Some((1, next - 1)));
-    let page = journal.entries(41).await.unwrap();
-    assert_eq!((page[0].seq, page[0].epoch), (42, 1));
-    assert_eq!(journal.entries(next - 1).await.unwrap(), Vec::new());
+        let (journal, mut recovered) = Journal::open(place).await.unwrap();
+        assert_eq!((recovered.epoch, recovered.last_seq), (2, next - 1));
+        assert_eq!(recovered.next_chunk().await.unwrap(), None);
+        assert_eq!(drain(&mut recovered).await, Some((1, next - 1)));
+        let page = journal.entries(41).await.unwrap();
+        assert_eq!((page[0].seq, page[0].epoch), (42, 1));
+        assert_eq!(journal.entries(next - 1).await.unwrap(), Vec::new());
+    }
 }
 
 #[test]
@@ -58,86 +58,86 @@ fn a_thread_without_a_runtime_can_commit() {
     assert!(first.wait_blocking().unwrap().seq >= 3);
 }
 
-#[tokio::test]
-async fn a_request_is_remembered_until_it_expires() {
-    let path = directory("requests").join("spur.db");
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    journal.commit(batch(&journal, 1, 700)).await.unwrap();
-    journal.close().await;
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    let found = journal.request(request_id(300)).await.unwrap().unwrap();
-    assert_eq!((found.uid, found.seq, found.at, found.reply), (1000, 300, 300, b"300".to_vec()));
-    assert_eq!(journal.request(request_id(701)).await.unwrap(), None);
-
-    let deleted = journal.compact(Retention { entries_through: 0, requests_before: 301 }).await.unwrap();
-    assert_eq!(deleted, Compacted { entries: 0, requests: 300, blobs: 0 });
-    assert_eq!(journal.request(request_id(300)).await.unwrap(), None);
-    assert!(journal.request(request_id(301)).await.unwrap().is_some());
-}
-
-#[tokio::test]
-async fn an_id_made_up_twice_keeps_its_first_answer() {
-    let path = directory("duplicate").join("spur.db");
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    journal.commit(batch(&journal, 1, 1)).await.unwrap();
-    let mut again = batch(&journal, 2, 1);
-    again.requests[0].id = request_id(1);
-    journal.commit(again).await.unwrap();
-    let kept = journal.request(request_id(1)).await.unwrap().unwrap();
-    assert_eq!((kept.seq, kept.reply), (1, b"1".to_vec()));
-    let mut blob = batch(&journal, 3, 1);
-    blob.blobs[0].id = 1;
-    let refused = journal.commit(blob).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Duplicate { what: "blob id" }), "{refused}");
-    let stopped = journal.commit(batch(&journal, 3, 1)).await.unwrap_err();
-    assert!(matches!(stopped, StoreError::Duplicate { .. }), "the reason is kept: {stopped}");
-    assert!(matches!(journal.ended().await, StoreError::Duplicate { .. }));
-    journal.close().await;
-    let (_journal, recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!(recovered.last_seq, 2, "nothing of the refused batch is left");
-}
-
-#[tokio::test]
-async fn blobs_of_every_size_come_back() {
-    let path = directory("blobs").join("spur.db");
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    let sizes = [0, 1, 4096, 65_535, 65_536, 65_537, 8 << 20, 16 << 20];
-    for (id, size) in (1..).zip(sizes) {
-        let body: Vec<u8> = (0..size).map(|byte: usize| (byte * 31 + size) as u8).collect();
-        let blobs = vec![Blob { id, body: body.clone().into() }];
-        journal.commit(Batch { blobs, ..Batch::default() }).await.unwrap();
-        assert!(journal.blob(id).await.unwrap() == Some(body), "{size} bytes");
-    }
-    assert_eq!(journal.blob(99).await.unwrap(), None);
-    let blobs = vec![Blob { id: 100, body: vec![0; (16 << 20) + 1].into() }];
-    let refused = journal.commit(Batch { blobs, ..Batch::default() }).await.unwrap_err();
-    assert_eq!(refused.to_string(), "blob 100 has 16777217 bytes, at most 16777216 can be kept");
-
-    journal.commit(Batch { released: vec![2, 8, 99], ..Batch::default() }).await.unwrap();
-    assert_eq!(journal.compact(DAY).await.unwrap().blobs, 3);
-    assert_eq!(journal.blob(2).await.unwrap(), None);
-    assert_eq!(journal.blob(8).await.unwrap(), None);
-    assert_eq!(journal.blob(7).await.unwrap().unwrap().len(), 8 << 20);
-}
-
-#[tokio::test]
-async fn entries_that_do_not_continue_the_journal_are_refused() {
-    let path = directory("order").join("spur.db");
-    for (tamper, message) in [
-        (3, "entry 4 was handed in where entry 2 comes next"),
-        (0, "entry 2 carries epoch 9, the journal is open in epoch 2"),
-    ] {
-        let (journal, recovered) = Journal::open(&path).await.unwrap();
-        if recovered.last_seq == 0 {
-            journal.commit(batch(&journal, 1, 1)).await.unwrap();
-        }
-        let mut wrong = batch(&journal, 2, 2);
-        match tamper {
-            0 => wrong.entries[0].epoch = 9,
-            _ => drop(wrong.entries.splice(..1, [Entry { seq: 4, epoch: 1, at: 0, body: body(4) }])),
-        }
-        assert_eq!(journal.commit(wrong).await.unwrap_err().to_string(), message);
+on_both! {
+    async fn a_request_is_remembered_until_it_expires(place) {
+        let (journal, _) = Journal::open(place).await.unwrap();
+        journal.commit(batch(&journal, 1, 700)).await.unwrap();
         journal.close().await;
+        let (journal, _) = Journal::open(place).await.unwrap();
+        let found = journal.request(request_id(300)).await.unwrap().unwrap();
+        assert_eq!((found.uid, found.seq, found.at, found.reply), (1000, 300, 300, b"300".to_vec()));
+        assert_eq!(journal.request(request_id(701)).await.unwrap(), None);
+
+        let deleted = journal.compact(Retention { entries_through: 0, requests_before: 301 }).await.unwrap();
+        assert_eq!(deleted, Compacted { entries: 0, requests: 300, blobs: 0 });
+        assert_eq!(journal.request(request_id(300)).await.unwrap(), None);
+        assert!(journal.request(request_id(301)).await.unwrap().is_some());
+    }
+}
+
+on_both! {
+    async fn an_id_made_up_twice_keeps_its_first_answer(place) {
+        let (journal, _) = Journal::open(place).await.unwrap();
+        journal.commit(batch(&journal, 1, 1)).await.unwrap();
+        let mut again = batch(&journal, 2, 1);
+        again.requests[0].id = request_id(1);
+        journal.commit(again).await.unwrap();
+        let kept = journal.request(request_id(1)).await.unwrap().unwrap();
+        assert_eq!((kept.seq, kept.reply), (1, b"1".to_vec()));
+        let mut blob = batch(&journal, 3, 1);
+        blob.blobs[0].id = 1;
+        let refused = journal.commit(blob).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Duplicate { what: "blob id" }), "{refused}");
+        let stopped = journal.commit(batch(&journal, 3, 1)).await.unwrap_err();
+        assert!(matches!(stopped, StoreError::Duplicate { .. }), "the reason is kept: {stopped}");
+        assert!(matches!(journal.ended().await, StoreError::Duplicate { .. }));
+        journal.close().await;
+        let (_journal, recovered) = Journal::open(place).await.unwrap();
+        assert_eq!(recovered.last_seq, 2, "nothing of the refused batch is left");
+    }
+}
+
+on_both! {
+    async fn blobs_of_every_size_come_back(place) {
+        let (journal, _) = Journal::open(place).await.unwrap();
+        let sizes = [0, 1, 4096, 65_535, 65_536, 65_537, 8 << 20, 16 << 20];
+        for (id, size) in (1..).zip(sizes) {
+            let body: Vec<u8> = (0..size).map(|byte: usize| (byte * 31 + size) as u8).collect();
+            let blobs = vec![Blob { id, body: body.clone().into() }];
+            journal.commit(Batch { blobs, ..Batch::default() }).await.unwrap();
+            assert!(journal.blob(id).await.unwrap() == Some(body), "{size} bytes");
+        }
+        assert_eq!(journal.blob(99).await.unwrap(), None);
+        let blobs = vec![Blob { id: 100, body: vec![0; (16 << 20) + 1].into() }];
+        let refused = journal.commit(Batch { blobs, ..Batch::default() }).await.unwrap_err();
+        assert_eq!(refused.to_string(), "blob 100 has 16777217 bytes, at most 16777216 can be kept");
+
+        journal.commit(Batch { released: vec![2, 8, 99], ..Batch::default() }).await.unwrap();
+        assert_eq!(journal.compact(DAY).await.unwrap().blobs, 3);
+        assert_eq!(journal.blob(2).await.unwrap(), None);
+        assert_eq!(journal.blob(8).await.unwrap(), None);
+        assert_eq!(journal.blob(7).await.unwrap().unwrap().len(), 8 << 20);
+    }
+}
+
+on_both! {
+    async fn entries_that_do_not_continue_the_journal_are_refused(place) {
+        for (tamper, message) in [
+            (3, "entry 4 was handed in where entry 2 comes next"),
+            (0, "entry 2 carries epoch 9, the journal is open in epoch 2"),
+        ] {
+            let (journal, recovered) = Journal::open(place).await.unwrap();
+            if recovered.last_seq == 0 {
+                journal.commit(batch(&journal, 1, 1)).await.unwrap();
+            }
+            let mut wrong = batch(&journal, 2, 2);
+            match tamper {
+                0 => wrong.entries[0].epoch = 9,
+                _ => drop(wrong.entries.splice(..1, [Entry { seq: 4, epoch: 1, at: 0, body: body(4) }])),
+            }
+            assert_eq!(journal.commit(wrong).await.unwrap_err().to_string(), message);
+            journal.close().await;
+        }
     }
 }
 
@@ -276,62 +276,65 @@ async fn a_file_that_is_no_database_is_refused() {
     assert!(refused.to_string().ends_with("is damaged: file is not a database"), "{refused:?}");
 }
 
-#[tokio::test]
-async fn a_snapshot_stands_for_the_entries_it_covers() {
-    let path = directory("snapshot").join("spur.db");
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    journal.commit(batch(&journal, 1, 1000)).await.unwrap();
-    assert_eq!(journal.compact(DAY).await.unwrap().entries, 0, "no snapshot covers them yet");
-    let ahead = journal.begin_snapshot(1001).await.err().unwrap();
-    assert!(matches!(ahead, StoreError::SnapshotAhead { asked: 1001, committed: 1000 }));
+on_both! {
+    async fn a_snapshot_stands_for_the_entries_it_covers(place) {
+        let (journal, _) = Journal::open(place).await.unwrap();
+        journal.commit(batch(&journal, 1, 1000)).await.unwrap();
+        assert_eq!(journal.compact(DAY).await.unwrap().entries, 0, "no snapshot covers them yet");
+        let ahead = journal.begin_snapshot(1001).await.err().unwrap();
+        assert!(matches!(ahead, StoreError::SnapshotAhead { asked: 1001, committed: 1000 }));
 
-    for seq in [400, 900] {
-        let mut snapshot = journal.begin_snapshot(seq).await.unwrap();
-        for number in 0..100u64 {
-            snapshot.chunk("job", vec![number as u8; 100_000]).await.unwrap();
+        for seq in [400, 900] {
+            let mut snapshot = journal.begin_snapshot(seq).await.unwrap();
+            for number in 0..100u64 {
+                snapshot.chunk("job", vec![number as u8; 100_000]).await.unwrap();
+            }
+            snapshot.chunk("end", seq.to_string().into_bytes()).await.unwrap();
+            snapshot.finish().await.unwrap();
         }
-        snapshot.chunk("end", seq.to_string().into_bytes()).await.unwrap();
-        snapshot.finish().await.unwrap();
-    }
-    let retention = Retention { entries_through: 950, ..DAY };
-    assert_eq!(journal.compact(retention).await.unwrap().entries, 900);
-    assert!(matches!(journal.entries(899).await, Err(StoreError::Compacted { wanted: 900, first: 901 })));
-    journal.close().await;
+        let retention = Retention { entries_through: 950, ..DAY };
+        assert_eq!(journal.compact(retention).await.unwrap().entries, 900);
+        assert!(matches!(journal.entries(899).await, Err(StoreError::Compacted { wanted: 900, first: 901 })));
+        journal.close().await;
 
-    let (_journal, mut recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!((recovered.snapshot_seq, recovered.last_seq), (900, 1000));
-    let mut chunks = 0;
-    while let Some(chunk) = recovered.next_chunk().await.unwrap() {
-        match chunk.kind.as_str() {
-            "job" => assert!(chunk.body == [chunks as u8; 100_000]),
-            _ => assert_eq!((chunk.kind.as_str(), chunk.body), ("end", b"900".to_vec())),
+        let (_journal, mut recovered) = Journal::open(place).await.unwrap();
+        assert_eq!((recovered.snapshot_seq, recovered.last_seq), (900, 1000));
+        let mut chunks = 0;
+        while let Some(chunk) = recovered.next_chunk().await.unwrap() {
+            match chunk.kind.as_str() {
+                "job" => assert!(chunk.body == [chunks as u8; 100_000]),
+                _ => assert_eq!((chunk.kind.as_str(), chunk.body), ("end", b"900".to_vec())),
+            }
+            chunks += 1;
         }
-        chunks += 1;
+        assert_eq!(chunks, 101);
+        assert_eq!(drain(&mut recovered).await, Some((901, 1000)));
+        if let Place::File(path) = place {
+            assert!(!path.with_file_name("spur.db.snapshot-400").exists(), "older snapshots are gone");
+        }
     }
-    assert_eq!(chunks, 101);
-    assert_eq!(drain(&mut recovered).await, Some((901, 1000)));
-    assert!(!path.with_file_name("spur.db.snapshot-400").exists(), "older snapshots are gone");
 }
 
-#[tokio::test]
-async fn the_journal_goes_on_after_all_of_it_was_compacted() {
-    let path = directory("emptied").join("spur.db");
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    journal.commit(batch(&journal, 1, 10)).await.unwrap();
-    journal.begin_snapshot(10).await.unwrap().finish().await.unwrap();
-    assert_eq!(journal.compact(DAY).await.unwrap().entries, 10);
-    assert!(matches!(journal.entries(3).await, Err(StoreError::Compacted { wanted: 4, first: 11 })));
-    journal.close().await;
-    let (journal, mut recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!((recovered.snapshot_seq, recovered.last_seq), (10, 10));
-    assert_eq!(drain(&mut recovered).await, None);
-    journal.commit(batch(&journal, 11, 1)).await.unwrap();
-    journal.close().await;
+on_both! {
+    async fn the_journal_goes_on_after_all_of_it_was_compacted(place) {
+        let (journal, _) = Journal::open(place).await.unwrap();
+        journal.commit(batch(&journal, 1, 10)).await.unwrap();
+        journal.begin_snapshot(10).await.unwrap().finish().await.unwrap();
+        assert_eq!(journal.compact(DAY).await.unwrap().entries, 10);
+        assert!(matches!(journal.entries(3).await, Err(StoreError::Compacted { wanted: 4, first: 11 })));
+        journal.close().await;
+        let (journal, mut recovered) = Journal::open(place).await.unwrap();
+        assert_eq!((recovered.snapshot_seq, recovered.last_seq), (10, 10));
+        assert_eq!(drain(&mut recovered).await, None);
+        journal.commit(batch(&journal, 11, 1)).await.unwrap();
+        journal.close().await;
 
-    fs::remove_file(path.with_file_name("spur.db.snapshot-10")).unwrap();
-    let (_journal, mut recovered) = Journal::open(&path).await.unwrap();
-    let refused = recovered.next_entries().await.unwrap_err().to_string();
-    assert!(refused.ends_with("is damaged: entry 1 is missing, entry 11 follows"), "{refused}");
+        let Place::File(path) = place else { return };
+        fs::remove_file(path.with_file_name("spur.db.snapshot-10")).unwrap();
+        let (_journal, mut recovered) = Journal::open(place).await.unwrap();
+        let refused = recovered.next_entries().await.unwrap_err().to_string();
+        assert!(refused.ends_with("is damaged: entry 1 is missing, entry 11 follows"), "{refused}");
+    }
 }
 
 #[tokio::test]
@@ -373,59 +376,59 @@ async fn a_snapshot_of_another_cluster_is_refused() {
     );
 }
 
-/// Commits, snapshots and compaction at the same time; what is left must be whole.
-#[tokio::test(flavor = "multi_thread")]
-async fn compaction_and_snapshots_run_beside_commits() {
-    const LAST: u64 = 20_000;
-    let path = directory("beside").join("spur.db");
-    let (journal, _) = Journal::open(&path).await.unwrap();
-    let housekeeper = tokio::spawn({
-        let journal = journal.clone();
-        async move {
-            let mut seen = journal.committed();
-            let mut deleted = Compacted::default();
-            for through in [3_000, 9_000, 15_000] {
-                seen.wait_for(|&seq| seq >= through).await.unwrap();
-                let mut snapshot = journal.begin_snapshot(through).await.unwrap();
-                for number in 0..64u8 {
-                    snapshot.chunk("job", vec![number; 64 << 10]).await.unwrap();
+on_both! {
+    /// Commits, snapshots and compaction at the same time; what is left must be whole.
+    async fn compaction_and_snapshots_run_beside_commits(place) {
+        const LAST: u64 = 20_000;
+        let (journal, _) = Journal::open(place).await.unwrap();
+        let housekeeper = tokio::spawn({
+            let journal = journal.clone();
+            async move {
+                let mut seen = journal.committed();
+                let mut deleted = Compacted::default();
+                for through in [3_000, 9_000, 15_000] {
+                    seen.wait_for(|&seq| seq >= through).await.unwrap();
+                    let mut snapshot = journal.begin_snapshot(through).await.unwrap();
+                    for number in 0..64u8 {
+                        snapshot.chunk("job", vec![number; 64 << 10]).await.unwrap();
+                    }
+                    snapshot.finish().await.unwrap();
+                    let retention = Retention { entries_through: through - 500, requests_before: through as i64 };
+                    let step = journal.compact(retention).await.unwrap();
+                    deleted.entries += step.entries;
+                    deleted.requests += step.requests;
+                    deleted.blobs += step.blobs;
                 }
-                snapshot.finish().await.unwrap();
-                let retention = Retention { entries_through: through - 500, requests_before: through as i64 };
-                let step = journal.compact(retention).await.unwrap();
-                deleted.entries += step.entries;
-                deleted.requests += step.requests;
-                deleted.blobs += step.blobs;
+                deleted
             }
-            deleted
+        });
+        let mut commits = std::collections::VecDeque::new();
+        let mut next = 1;
+        while next <= LAST {
+            let mut more = batch(&journal, next, 50);
+            more.released =
+                (next..next + 50).filter(|id| id % 2 == 0 && *id > 1000).map(|id| id - 1000).collect();
+            commits.push_back(journal.submit(more).await.unwrap());
+            next += 50;
+            if commits.len() > 8 {
+                commits.pop_front().unwrap().await.unwrap();
+            }
         }
-    });
-    let mut commits = std::collections::VecDeque::new();
-    let mut next = 1;
-    while next <= LAST {
-        let mut more = batch(&journal, next, 50);
-        more.released =
-            (next..next + 50).filter(|id| id % 2 == 0 && *id > 1000).map(|id| id - 1000).collect();
-        commits.push_back(journal.submit(more).await.unwrap());
-        next += 50;
-        if commits.len() > 8 {
-            commits.pop_front().unwrap().await.unwrap();
+        for commit in commits {
+            commit.await.unwrap();
         }
-    }
-    for commit in commits {
-        commit.await.unwrap();
-    }
-    let deleted = housekeeper.await.unwrap();
-    assert_eq!((deleted.entries, deleted.requests), (14_500, 14_999));
-    let rest = journal.compact(Retention { entries_through: 0, ..DAY }).await.unwrap();
-    assert_eq!(rest.blobs + deleted.blobs, (LAST - 1000) / 2);
-    journal.close().await;
-    let (journal, mut recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!((recovered.snapshot_seq, recovered.last_seq), (15_000, LAST));
-    assert_eq!(drain(&mut recovered).await, Some((15_001, LAST)));
-    assert_eq!(journal.entries(14_600).await.unwrap()[0].seq, 14_601);
-    for id in [1, 19_000, 19_001, LAST] {
-        let kept = (id % 2 == 1 || id > LAST - 1000).then(|| script(id));
-        assert_eq!(journal.blob(id).await.unwrap(), kept, "blob {id}");
+        let deleted = housekeeper.await.unwrap();
+        assert_eq!((deleted.entries, deleted.requests), (14_500, 14_999));
+        let rest = journal.compact(Retention { entries_through: 0, ..DAY }).await.unwrap();
+        assert_eq!(rest.blobs + deleted.blobs, (LAST - 1000) / 2);
+        journal.close().await;
+        let (journal, mut recovered) = Journal::open(place).await.unwrap();
+        assert_eq!((recovered.snapshot_seq, recovered.last_seq), (15_000, LAST));
+        assert_eq!(drain(&mut recovered).await, Some((15_001, LAST)));
+        assert_eq!(journal.entries(14_600).await.unwrap()[0].seq, 14_601);
+        for id in [1, 19_000, 19_001, LAST] {
+            let kept = (id % 2 == 1 || id > LAST - 1000).then(|| script(id));
+            assert_eq!(journal.blob(id).await.unwrap(), kept, "blob {id}");
+        }
     }
 }

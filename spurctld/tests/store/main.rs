@@ -4,3 +4,4 @@ mod accounting;
 mod crash;
 mod fixture;
 mod journal;
+mod postgres;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::State;
 use crate::model::idset::IdSet;
 use crate::text::address::HostPort;
 use crate::text::hostlist::HostList;
@@ -53,8 +54,8 @@ pub struct ControllerLocal {
     pub addresses: Vec<HostPort>,
     /// `metrics_addr`: where `/metrics` is served, if it is.
     pub metrics_addr: Option<HostPort>,
-    /// `state`.
-    pub state: PathBuf,
+    /// `state`, and for a database `password_file` and `lease`.
+    pub state: State,
     /// What one user may ask at a time.
     pub shares: UserShares,
     /// `mail_prog`: what sends mail, called with `-s SUBJECT USER`; none: no mail is sent.
@@ -351,7 +352,7 @@ impl Default for ControllerLocal {
             listen_addr,
             metrics_addr: None,
             shares: UserShares::default(),
-            state: "/var/lib/spur/spur.db".into(),
+            state: State::Sqlite("/var/lib/spur/spur.db".into()),
             mail_prog: None,
         }
     }

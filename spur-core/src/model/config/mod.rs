@@ -13,6 +13,7 @@ mod parse;
 mod policy;
 mod qos;
 mod specialized;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ pub use limit::Limit;
 pub use local::*;
 pub use policy::*;
 pub use qos::QosConfig;
+pub use state::{DatabaseUrl, DatabaseUrlError, PostgresState, State};
 
 /// One configuration file, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]

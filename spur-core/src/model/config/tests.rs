@@ -154,13 +154,29 @@ fn an_empty_file_has_defaults() {
 }
 
 #[test]
-fn the_state_is_a_file() {
-    let state = |text: &str| {
-        let text = format!("[controller]\nstate = \"{text}\"\n");
-        Config::parse(&text, "spur.toml").unwrap().local.controller.state
+fn the_state_is_a_file_or_a_database() {
+    let read = |text: &str| Config::parse(&format!("[controller]\n{text}\n"), "spur.toml");
+    let file = |text: &str| read(text).unwrap().local.controller.state.file().map(Path::to_owned);
+    assert_eq!(file("state = \"sqlite:///a/b.db\"").as_deref(), Some(Path::new("/a/b.db")));
+    assert_eq!(file("state = \"/a/b\"").as_deref(), Some(Path::new("/a/b/spur.db")));
+    let database = |text: &str| match read(text).unwrap().local.controller.state {
+        State::Postgres(database) => {
+            (database.urls.len(), database.lease.0, database.password_file.is_some())
+        }
+        State::Sqlite(path) => panic!("{}", path.display()),
     };
-    assert_eq!(state("sqlite:///a/b.db"), Path::new("/a/b.db"));
-    assert_eq!(state("/a/b"), Path::new("/a/b/spur.db"));
+    assert_eq!(database("state = \"postgres://spur@db1/spur\""), (1, 3, false));
+    let two = "state = [\"postgres://spur@db1/spur\", \"postgres://spur@db2/spur\"]\nlease = \"5s\"\npassword_file = \"/p\"";
+    assert_eq!(database(two), (2, 5, true));
+    for (text, said) in [
+        ("state = \"postgres://spur:secret@db1/spur\"", "password_file"),
+        ("state = [\"postgres://spur@db1/spur\", \"/var/lib/spur\"]", "postgres://USER@HOST/DATABASE"),
+        ("state = \"/var/lib/spur\"\nlease = \"3s\"", "state only"),
+        ("state = \"mysql://db1/spur\"", "no place"),
+    ] {
+        let refused = read(text).unwrap_err().to_string();
+        assert!(refused.contains(said) && !refused.contains("secret"), "{text}: {refused}");
+    }
 }
 
 #[test]

@@ -12,7 +12,9 @@ use tokio_stream::StreamExt;
 use super::events;
 use super::rows::Insert;
 use super::{StoreError, create, failed, from_sql, read_options, schema, sql_int, write_options};
-use crate::store::accounting::{Closing, EventQuery, JobRow, NodeChange, NodeEvent, Page, Query, StepRow};
+use crate::store::accounting::{
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict, runs,
+};
 
 /// Connections for readers.
 const READERS: u32 = 4;
@@ -22,8 +24,6 @@ const CLOSE_RUN: &str = "UPDATE job SET state = ?, ended = max(?, submitted, coa
 /// Ends what is left of its steps.
 const CLOSE_STEPS: &str = "UPDATE step SET state = 'CANCELLED', ended = max(?, coalesce(started, 0)) \
                            WHERE job_id = ? AND restarts = ? AND ended IS NULL";
-/// Values in one list of a query at most; a longer list is asked for in pieces by the one who has it.
-const LIST: usize = 8192;
 /// Pages in the log after which it is copied into the database.
 const CHECKPOINT_PAGES: &str = "4096";
 
@@ -238,7 +238,7 @@ impl Database {
 
     pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
         let mut sql = select("job", JobRow::COLUMNS);
-        sql.push(" WHERE 1");
+        sql.push(" WHERE true");
         restrict(&mut sql, query);
         let limit = if query.limit == 0 { Query::PAGE } else { query.limit };
         sql.push(" ORDER BY job_id, restarts LIMIT ").push_bind(limit);
@@ -255,14 +255,12 @@ impl Database {
         Ok(Page { more: rows.len() >= limit as usize, rows })
     }
 
-    pub(in crate::store) async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
+    pub(in crate::store) async fn steps(&self, of: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
         let mut steps = Vec::new();
-        for some in runs.chunks(LIST) {
+        for some in of.chunks(LIST) {
             let mut sql = select("step", StepRow::COLUMNS);
             sql.push(" WHERE (job_id, restarts) IN ");
-            sql.push_tuples(some, |mut tuple, &(job_id, restarts)| {
-                tuple.push_bind(job_id).push_bind(restarts);
-            });
+            runs(&mut sql, some);
             let rows = sql.build().persistent(false).fetch_all(&self.inner.readers).await;
             for row in rows.map_err(|error| self.failed("read", error))? {
                 steps.push(StepRow::read(&row).map_err(|error| self.failed("read", error))?);
@@ -301,103 +299,4 @@ fn select(table: &str, columns: &[&str]) -> QueryBuilder<Sqlite> {
 /// The columns between commas; one of them is a word of SQL.
 fn quoted(columns: &[&str]) -> String {
     columns.iter().map(|column| format!("\"{column}\"")).collect::<Vec<_>>().join(", ")
-}
-
-fn restrict(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
-    if !query.job_ids.is_empty() {
-        sql.push(" AND (job_id IN ");
-        list(sql, &query.job_ids);
-        sql.push(" OR array_job_id IN ");
-        list(sql, &query.job_ids);
-        sql.push(" OR het_job_id IN ");
-        list(sql, &query.job_ids);
-        sql.push(")");
-    }
-    if query.uids.is_empty() || query.users.is_empty() {
-        one_of(sql, "uid", &query.uids);
-        one_of(sql, "user", &query.users);
-    } else {
-        sql.push(" AND (uid IN ");
-        list(sql, &query.uids);
-        sql.push(" OR \"user\" IN ");
-        list(sql, &query.users);
-        sql.push(")");
-    }
-    if let Some(uid) = query.only {
-        sql.push(" AND uid = ").push_bind(uid);
-    }
-    one_of(sql, "account", &query.accounts);
-    one_of(sql, "partition", &query.partitions);
-    one_of(sql, "qos", &query.qos);
-    one_of(sql, "name", &query.names);
-    restrict_time(sql, query);
-    if let Some((job_id, restarts)) = query.after {
-        sql.push(" AND (job_id, restarts) > (").push_bind(job_id).push(", ").push_bind(restarts).push(")");
-    }
-    if query.open {
-        sql.push(" AND ended IS NULL");
-    }
-    if query.last_run_only {
-        sql.push(" AND restarts = (SELECT max(restarts) FROM job AS run WHERE run.job_id = job.job_id)");
-    }
-}
-
-/// Restricts to what was there within the window, and in one of the states at some time of it.
-fn restrict_time(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
-    if query.states.is_empty() || (query.not_before, query.before) == (None, None) {
-        one_of(sql, "state", &query.states);
-        if let Some(time) = query.not_before {
-            sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
-        }
-        if let Some(time) = query.before {
-            sql.push(" AND coalesce(eligible, started) < ").push_bind(time);
-        }
-        return;
-    }
-    let (from, to) = (query.not_before.unwrap_or(i64::MIN), query.before.unwrap_or(i64::MAX));
-    sql.push(" AND (0");
-    for state in &query.states {
-        match state.as_str() {
-            "PENDING" => {
-                sql.push(" OR (coalesce(eligible, started) <= ").push_bind(to);
-                sql.push(" AND coalesce(started, ended, ").push_bind(i64::MAX).push(") >= ").push_bind(from);
-                sql.push(")");
-            }
-            "RUNNING" => {
-                sql.push(" OR (started <= ").push_bind(to);
-                sql.push(" AND (ended >= ").push_bind(from);
-                sql.push(" OR ended IS NULL AND state <> 'SUSPENDED'))");
-            }
-            "SUSPENDED" => {
-                sql.push(" OR (state = 'SUSPENDED' AND started <= ").push_bind(to).push(")");
-            }
-            _ => {
-                sql.push(" OR (state = ").push_bind(state.clone());
-                sql.push(" AND ended BETWEEN ").push_bind(from).push(" AND ").push_bind(to).push(")");
-            }
-        }
-    }
-    sql.push(")");
-}
-
-fn one_of<T>(sql: &mut QueryBuilder<Sqlite>, column: &str, values: &[T])
-where
-    T: Clone + for<'q> sqlx::Encode<'q, Sqlite> + sqlx::Type<Sqlite>,
-{
-    if !values.is_empty() {
-        sql.push(format!(" AND \"{column}\" IN "));
-        list(sql, values);
-    }
-}
-
-fn list<T>(sql: &mut QueryBuilder<Sqlite>, values: &[T])
-where
-    T: Clone + for<'q> sqlx::Encode<'q, Sqlite> + sqlx::Type<Sqlite>,
-{
-    sql.push("(");
-    let mut values_sql = sql.separated(", ");
-    for value in values {
-        values_sql.push_bind(value.clone());
-    }
-    sql.push(")");
 }

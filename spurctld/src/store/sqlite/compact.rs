@@ -6,8 +6,9 @@
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Compaction, sql_int};
+use super::sql_int;
 use crate::store::Compacted;
+use crate::store::backend::Compaction;
 
 /// Entries, requests and parts of blobs deleted in one step, of each at most.
 const STEP: i64 = 256;

@@ -3,7 +3,7 @@
 use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, Row};
 
-use crate::store::accounting::{EventQuery, NodeChange, NodeEvent, Query};
+use crate::store::accounting::{EventQuery, NodeChange, NodeEvent, restrict_events};
 
 /// Ends the open event of a node. A change that is written once more ends an event that it has opened again.
 const END: &str = "UPDATE node_event SET ended = max(?, started) WHERE node = ? AND ended IS NULL";
@@ -34,21 +34,8 @@ pub(super) async fn change(writer: &mut SqliteConnection, changes: &[NodeChange]
 /// The statement that reads a page of events.
 pub(super) fn select(query: &EventQuery) -> QueryBuilder<Sqlite> {
     let mut sql =
-        QueryBuilder::new("SELECT node, started, ended, state, reason, user FROM node_event WHERE 1");
-    if let Some(time) = query.not_before {
-        sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
-    }
-    if let Some(time) = query.before {
-        sql.push(" AND started < ").push_bind(time);
-    }
-    if query.open {
-        sql.push(" AND ended IS NULL");
-    }
-    if let Some((started, node, state)) = &query.after {
-        sql.push(" AND (started, node, state) > (").push_bind(*started);
-        sql.push(", ").push_bind(node.clone()).push(", ").push_bind(state.clone()).push(")");
-    }
-    sql.push(" ORDER BY started, node, state LIMIT ").push_bind(Query::PAGE);
+        QueryBuilder::new("SELECT node, started, ended, state, reason, user FROM node_event WHERE true");
+    restrict_events(&mut sql, query);
     sql
 }
 

@@ -1,4 +1,4 @@
-//! The SQLite backend: the only place that speaks SQL.
+//! The SQLite backend.
 //!
 //! Files beside the database `spur.db`: `spur.db-wal` and `spur.db-shm` are SQLite's, `spur.db.lock` keeps a second
 //! controller out, `spur.db.snapshot-N` is the snapshot at entry N, the same with `.part` one being written.
@@ -26,9 +26,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use super::StoreError;
 
-pub(super) use open::{Opened, open};
-pub(super) use read::{Reader, Recovery};
-pub(super) use writer::{Compaction, Submission};
+pub(super) use open::open;
+pub(super) use read::Reader;
 
 /// Low bits of a blob part's key that count the parts of one blob.
 const BLOB_PART_BITS: u32 = 8;

@@ -13,29 +13,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::writer::{self, Writer};
 use super::{
-    Compaction, Reader, Recovery, StoreError, Submission, beside, create, failed, from_sql, journal_options,
-    lock, mark, read_options, schema, snapshot,
+    Reader, StoreError, beside, create, failed, from_sql, journal_options, lock, mark, read_options, schema,
+    snapshot,
 };
 use crate::store::Tuning;
-
-/// Batches that may wait for the commit under way. Those that wait together are committed together.
-const QUEUED_BATCHES: usize = 64;
-
-/// An open journal, taken apart for the handle that the rest of the controller holds.
-pub(in crate::store) struct Opened {
-    pub(in crate::store) epoch: u64,
-    pub(in crate::store) cluster: String,
-    pub(in crate::store) last_seq: u64,
-    pub(in crate::store) snapshot_seq: u64,
-    pub(in crate::store) recovery: Recovery,
-    pub(in crate::store) reader: Reader,
-    pub(in crate::store) batches: mpsc::Sender<Submission>,
-    pub(in crate::store) compactions: mpsc::Sender<Compaction>,
-    pub(in crate::store) committed: watch::Receiver<u64>,
-    pub(in crate::store) snapshot: watch::Sender<u64>,
-    pub(in crate::store) failure: Arc<OnceLock<StoreError>>,
-    pub(in crate::store) ended: watch::Receiver<bool>,
-}
+use crate::store::backend::{self, Chunks, Opened, QUEUED_BATCHES, Queues, Recovery};
 
 /// Opens the journal at `path`; see [`Journal::open`](crate::store::Journal::open). `shortened`: it is known that entries
 /// are missing at its end.
@@ -61,9 +43,9 @@ pub(in crate::store) async fn open(
     let cluster = name(&mut conn).await.map_err(|error| failed("read", path, error))?;
     let epoch = begin_epoch(&mut conn).await.map_err(|error| failed("begin an epoch in", path, error))?;
     let mark = mark::Mark::open(path, &cluster, last_seq)?;
-    let reader = Reader::open(path).await?;
+    let reader = backend::Reader::Sqlite(Reader::open(path).await?);
     let chunks = match newest {
-        Some(found) => Some(snapshot::Reader::open(&found, &cluster).await?),
+        Some(found) => Some(Chunks::Sqlite(snapshot::Reader::open(&found, &cluster).await?)),
         None => None,
     };
     let recovery = Recovery::new(reader.clone(), chunks, snapshot_seq, last_seq);
@@ -73,7 +55,7 @@ pub(in crate::store) async fn open(
     let (committed_sender, committed) = watch::channel(last_seq);
     let (snapshot, snapshot_seen) = watch::channel(snapshot_seq);
     let (ended_sender, ended) = watch::channel(false);
-    let queues = writer::Queues { batches: batch_queue, compactions: compaction_queue };
+    let queues = Queues { batches: batch_queue, compactions: compaction_queue };
     let writer = Writer::new(conn, path, tuning, epoch, last_seq, committed_sender, snapshot_seen, mark);
     let failure = Arc::new(OnceLock::new());
     let failure_seen = Arc::clone(&failure);
@@ -106,6 +88,7 @@ pub(in crate::store) async fn open(
         snapshot,
         failure: failure_seen,
         ended,
+        lease: None,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Reading the journal: pages of entries, blobs, request ids, and recovery. On read-only connections, in short
+//! Reading the journal: pages of entries, blobs and request ids. On read-only connections, in short
 //! transactions, so that readers hold up neither commits nor the reuse of the write-ahead log.
 
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use sqlx::Row;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions, SqliteRow};
 use tokio_stream::StreamExt;
 
-use super::{BLOB_PART_BITS, StoreError, failed, from_sql, read_options, snapshot, sql_int};
-use crate::store::{Entry, Request, RequestId, SnapshotChunk};
+use super::{BLOB_PART_BITS, StoreError, failed, from_sql, read_options, sql_int};
+use crate::store::{Entry, Request, RequestId};
 
 /// Connections for readers.
 const READERS: u32 = 4;
@@ -37,16 +37,8 @@ impl Reader {
         &self.path
     }
 
-    /// See [`Journal::entries`](crate::store::Journal::entries).
-    pub(in crate::store) async fn entries(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
-        let page = self.page(after).await?;
-        match page.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
-            Some(gap) => Err(StoreError::damaged(&self.path, format!("entry {} is missing", gap[0].seq + 1))),
-            None => Ok(page),
-        }
-    }
-
-    async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
+    /// The entries after `after`, about a megabyte of them.
+    pub(in crate::store) async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
         let mut rows = sqlx::query(
             "SELECT seq, epoch, at, body, sum FROM journal WHERE seq > ? ORDER BY seq LIMIT 8192",
         )
@@ -134,65 +126,4 @@ fn request(id: RequestId, row: &SqliteRow) -> Result<Request, sqlx::Error> {
         at: row.try_get(2)?,
         reply: row.try_get(3)?,
     })
-}
-
-/// Recovery under way: first the snapshot, then the entries after it, each of them checked to follow the last.
-pub(in crate::store) struct Recovery {
-    reader: Reader,
-    chunks: Option<snapshot::Reader>,
-    /// Last entry given out, or covered by the snapshot.
-    seq: u64,
-    /// Epoch of that entry.
-    epoch: u64,
-    /// Last entry of the journal when it was opened.
-    last: u64,
-}
-
-impl Recovery {
-    pub(super) fn new(
-        reader: Reader,
-        chunks: Option<snapshot::Reader>,
-        snapshot_seq: u64,
-        last: u64,
-    ) -> Self {
-        Self { reader, chunks, seq: snapshot_seq, epoch: 0, last }
-    }
-
-    /// See [`Recovered::next_chunk`](crate::store::Recovered::next_chunk).
-    pub(in crate::store) async fn next_chunk(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
-        match &mut self.chunks {
-            Some(chunks) => chunks.next().await,
-            None => Ok(None),
-        }
-    }
-
-    /// See [`Recovered::next_entries`](crate::store::Recovered::next_entries).
-    pub(in crate::store) async fn next_entries(&mut self) -> Result<Vec<Entry>, StoreError> {
-        if self.seq >= self.last {
-            return Ok(Vec::new());
-        }
-        let page = self.reader.page(self.seq).await?;
-        if page.is_empty() {
-            return Err(self.damaged(format!("entry {} is missing", self.seq + 1)));
-        }
-        for entry in &page {
-            if entry.seq != self.seq + 1 {
-                let what = format!("entry {} is missing, entry {} follows", self.seq + 1, entry.seq);
-                return Err(self.damaged(what));
-            }
-            if entry.epoch < self.epoch {
-                let what = format!(
-                    "entry {} is of epoch {}, the one before of {}",
-                    entry.seq, entry.epoch, self.epoch
-                );
-                return Err(self.damaged(what));
-            }
-            (self.seq, self.epoch) = (entry.seq, entry.epoch);
-        }
-        Ok(page)
-    }
-
-    fn damaged(&self, what: String) -> StoreError {
-        StoreError::damaged(&self.reader.path, what)
-    }
 }

@@ -171,7 +171,7 @@ impl Drop for Writer {
 }
 
 /// Reads a whole snapshot, chunk by chunk.
-pub(super) struct Reader {
+pub(in crate::store) struct Reader {
     conn: SqliteConnection,
     path: PathBuf,
     chunks: i64,
@@ -197,7 +197,7 @@ impl Reader {
         Ok(Self { conn, path, chunks: facts.chunks, read: 0 })
     }
 
-    pub(super) async fn next(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
+    pub(in crate::store) async fn next(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
         if self.read == self.chunks {
             return Ok(None);
         }

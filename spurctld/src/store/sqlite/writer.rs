@@ -9,36 +9,15 @@ use std::sync::OnceLock;
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
 use super::checkpoint::Checkpoints;
 use super::compact::{self, Progress};
 use super::mark::Mark;
 use super::transaction::Transaction;
 use super::{StoreError, failed};
-use crate::store::{Batch, Committed, Compacted, Entry, Retention, Tuning};
-
-/// Batches that wait are added to a transaction until it has this many bytes of content: half of it costs 2 us a job more
-/// of a stream, twice as much saves nothing.
-const GROUP_BYTES: usize = 1 << 20;
-
-/// A batch and the one who waits for it.
-pub(in crate::store) struct Submission {
-    pub(in crate::store) batch: Batch,
-    pub(in crate::store) done: oneshot::Sender<Result<Committed, StoreError>>,
-}
-
-/// An order to compact and the one who waits for it.
-pub(in crate::store) struct Compaction {
-    pub(in crate::store) retention: Retention,
-    pub(in crate::store) done: oneshot::Sender<Compacted>,
-}
-
-/// What the writer is fed from. It ends when the batches do.
-pub(super) struct Queues {
-    pub(super) batches: mpsc::Receiver<Submission>,
-    pub(super) compactions: mpsc::Receiver<Compaction>,
-}
+use crate::store::backend::{Queues, Submission, check_order, gather, refuse};
+use crate::store::{Batch, Committed, Tuning};
 
 /// The one connection that writes, and how far it has written.
 pub(super) struct Writer {
@@ -61,14 +40,7 @@ pub(super) async fn serve(mut writer: Writer, mut queues: Queues, failure: &Once
         return;
     };
     let error = failure.get_or_init(|| error);
-    queues.batches.close();
-    while let Ok(submission) = queues.batches.try_recv() {
-        group.push(submission);
-    }
-    for submission in group {
-        // Whoever does not wait any more need not be told.
-        let _ = submission.done.send(Err(error.clone()));
-    }
+    refuse(&mut queues.batches, group, error);
 }
 
 impl Writer {
@@ -124,7 +96,8 @@ impl Writer {
         if batches.iter().all(Batch::is_empty) {
             return Ok(0);
         }
-        let last_seq = self.check_order(batches.iter().flat_map(|batch| &batch.entries))?;
+        let last_seq =
+            check_order(self.last_seq, self.epoch, batches.iter().flat_map(|batch| &batch.entries))?;
         let bytes = batches.iter().map(Batch::size).sum();
         let transaction = Transaction::of(self.last_seq + 1, self.epoch, &batches);
         transaction.commit(&mut self.conn).await.map_err(|error| self.refused(error))?;
@@ -138,21 +111,6 @@ impl Writer {
         Ok(bytes)
     }
 
-    fn check_order<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Result<u64, StoreError> {
-        let mut last = self.last_seq;
-        for entry in entries {
-            if entry.seq != last + 1 {
-                return Err(StoreError::OutOfOrder { expected: last + 1, found: entry.seq });
-            }
-            if entry.epoch != self.epoch {
-                let (seq, found) = (entry.seq, entry.epoch);
-                return Err(StoreError::WrongEpoch { seq, expected: self.epoch, found });
-            }
-            last = entry.seq;
-        }
-        Ok(last)
-    }
-
     /// What a commit that failed means. Entries have been checked, and requests and releases may come again, so what was
     /// there already can only be a blob.
     fn refused(&self, error: sqlx::Error) -> StoreError {
@@ -160,16 +118,5 @@ impl Writer {
             Some(database) if database.is_unique_violation() => StoreError::Duplicate { what: "blob id" },
             _ => failed("write to", &self.path, error),
         }
-    }
-}
-
-/// Puts those together that wait together.
-fn gather(first: Submission, queue: &mut mpsc::Receiver<Submission>, group: &mut Vec<Submission>) {
-    let mut bytes = first.batch.size();
-    group.push(first);
-    while bytes < GROUP_BYTES {
-        let Ok(next) = queue.try_recv() else { return };
-        bytes += next.batch.size();
-        group.push(next);
     }
 }

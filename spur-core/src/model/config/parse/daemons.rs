@@ -6,8 +6,8 @@ use super::nodes::Nodes;
 use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
-    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DeviceFiles, HealthState, LogFormat,
-    LogLevel, LogLocal, TlsListener, TlsLocal,
+    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DatabaseUrl, DeviceFiles, HealthState,
+    LogFormat, LogLevel, LogLocal, PostgresState, State, TlsListener, TlsLocal,
 };
 use crate::model::idset::IdSet;
 use crate::model::node::SHARD;
@@ -37,14 +37,41 @@ fn addresses(section: &mut Section<'_>) -> Option<Vec<HostPort>> {
     HostPort::parse_list(text).map_err(|e| section.refuse("addr", e)).ok()
 }
 
-/// The file of the state. A refusal never repeats what is written: it may hold a password.
-fn state(section: &mut Section<'_>) -> Option<PathBuf> {
-    let text = section.name("state")?;
+/// Where the state is. A refusal never repeats what is written: it may hold a password.
+fn state(section: &mut Section<'_>) -> Option<State> {
+    let password_file = path(section, "password_file");
+    let lease = section.duration("lease", 1..=60);
+    let texts: Vec<&str> = match section.is_string("state") || !section.has("state") {
+        true => section.name("state").into_iter().collect(),
+        false => section.strings("state").into_iter().map(|(_, text)| text).collect(),
+    };
+    let state = match texts[..] {
+        [] => None,
+        [text] if !text.starts_with("postgres") || !text.contains("://") => {
+            Some(State::Sqlite(file(section, text)?))
+        }
+        _ => {
+            let parsed: Result<_, _> = texts.iter().map(|text| DatabaseUrl::parse(text)).collect();
+            let urls = parsed.map_err(|error| section.refuse("state", error)).ok()?;
+            let lease = lease.unwrap_or(PostgresState::DEFAULT_LEASE);
+            return Some(State::Postgres(PostgresState { urls, password_file, lease }));
+        }
+    };
+    for (key, is_there) in [("password_file", password_file.is_some()), ("lease", lease.is_some())] {
+        if is_there {
+            section.refuse(key, "it has a meaning for a `postgres://` state only");
+        }
+    }
+    state
+}
+
+/// The file of a state in SQLite.
+fn file(section: &mut Section<'_>, text: &str) -> Option<PathBuf> {
     match text.split_once("://") {
         None => Some(PathBuf::from(text).join(STATE_FILE)),
         Some(("sqlite", path)) if !path.is_empty() => Some(PathBuf::from(path)),
         Some((scheme, _)) => {
-            let help = "write `sqlite://FILE` or a plain directory";
+            let help = "write `sqlite://FILE`, a plain directory, or `postgres://USER@HOST/DATABASE`";
             section.refuse("state", format_args!("`{scheme}://` is no place for the state; {help}"));
             None
         }

@@ -1,0 +1,294 @@
+//! Accounting in PostgreSQL, in tables of its own beside the journal's.
+//!
+//! Rows go to the database and come back as JSON, whose names are the columns: a statement has the same text however many
+//! rows there are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sqlx::postgres::{PgConnection, Postgres};
+use sqlx::{Connection, QueryBuilder, Row};
+use tokio::sync::Mutex;
+
+use super::connect::{Database as Server, limited, limited_by};
+use super::read::Reader;
+use super::{StoreError, from_sql, schema, sql_int};
+use crate::store::accounting::{
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict, restrict_events, runs,
+};
+
+/// How long a write may take: thousands of rows may come at once.
+const WRITE_LIMIT: Duration = Duration::from_secs(30);
+/// How long a list may take to be found.
+const FIND_LIMIT: Duration = Duration::from_secs(30);
+/// Ends a run, not before what is known of it, and what is left of its steps.
+const CLOSE: &str = "WITH closing AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS c (job_id, restarts, state, ended)
+), runs AS (
+    UPDATE job SET state = c.state, ended = greatest(c.ended, submitted, coalesce(eligible, 0), coalesce(started, 0))
+    FROM closing c WHERE job.job_id = c.job_id AND job.restarts = c.restarts AND job.ended IS NULL
+    RETURNING c.job_id, c.restarts, c.ended
+), steps AS (
+    UPDATE step SET state = 'CANCELLED', ended = greatest(runs.ended, coalesce(started, 0))
+    FROM runs WHERE step.job_id = runs.job_id AND step.restarts = runs.restarts AND step.ended IS NULL
+)
+SELECT count(*) FROM runs";
+
+/// Ends the open event of a node. A change that is written once more ends an event that it has opened again.
+const END_EVENT: &str = "UPDATE node_event SET ended = greatest($1, started) WHERE node = $2 AND ended IS NULL";
+const BEGIN_EVENT: &str = "INSERT INTO node_event (node, started, ended, state, reason, \"user\")
+    VALUES ($1, $2, NULL, $3, $4, $5) ON CONFLICT (node, started, state)
+    DO UPDATE SET ended = NULL, reason = excluded.reason, \"user\" = excluded.\"user\"";
+const HAS_OPEN_EVENT: &str = "SELECT count(*) FROM node_event WHERE node = $1 AND ended IS NULL";
+
+/// The open database.
+#[derive(Clone)]
+pub(in crate::store) struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: Server,
+    reader: Reader,
+    writer: Mutex<Writer>,
+    /// The statement that writes rows and the entry they reach.
+    write: String,
+}
+
+/// The connection that writes.
+enum Writer {
+    Open(PgConnection),
+    /// A write has failed on it: the next write opens another one.
+    Failed,
+    Closed,
+}
+
+impl Database {
+    pub(in crate::store) async fn open(server: Server) -> Result<Self, StoreError> {
+        let mut connection = server.connect().await?;
+        schema::migrate(&mut connection, &server).await?;
+        let reader = Reader::new(server.clone());
+        let writer = Mutex::new(Writer::Open(connection));
+        Ok(Self { inner: Arc::new(Inner { server, reader, writer, write: write_statement() }) })
+    }
+
+    pub(in crate::store) async fn reached(&self) -> Result<u64, StoreError> {
+        self.number("SELECT seq FROM reached").await.map(from_sql)
+    }
+
+    pub(in crate::store) async fn last_job(&self) -> Result<u32, StoreError> {
+        let last = self.number("SELECT coalesce(max(job_id), 0) FROM job").await?;
+        Ok(u32::try_from(last).unwrap_or(u32::MAX))
+    }
+
+    async fn number(&self, sql: &'static str) -> Result<i64, StoreError> {
+        let mut borrowed = self.inner.reader.borrow().await?;
+        let row = limited(sqlx::query(sql).fetch_one(&mut borrowed.connection)).await;
+        let number = row.and_then(|row| row.try_get(0)).map_err(|error| self.failed("read", error))?;
+        self.inner.reader.give_back(borrowed);
+        Ok(number)
+    }
+
+    pub(in crate::store) async fn rewind(&self, last: u64) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = self.writer(&mut guard).await?;
+        let rewound = sqlx::query("UPDATE reached SET seq = least(seq, $1)").bind(sql_int(last));
+        let rewound = limited(rewound.execute(writer)).await;
+        rewound.map(drop).map_err(|error| self.write_failed(&mut guard, error))
+    }
+
+    pub(in crate::store) async fn write(
+        &self,
+        reached: u64,
+        jobs: Vec<JobRow>,
+        steps: Vec<StepRow>,
+    ) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let (jobs, steps) = (last_of_each(&jobs, 2), last_of_each(&steps, 3));
+        let writer = self.writer(&mut guard).await?;
+        let sql = sqlx::query(sqlx::AssertSqlSafe(self.inner.write.clone()));
+        let write = sql.bind(sql_int(reached)).bind(jobs).bind(steps);
+        match limited_by(WRITE_LIMIT, write.fetch_optional(writer)).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => {
+                drop(guard);
+                Err(StoreError::OutOfOrder { expected: self.reached().await?, found: reached })
+            }
+            Err(error) => Err(self.write_failed(&mut guard, error)),
+        }
+    }
+
+    pub(in crate::store) async fn close_runs(&self, closings: &[Closing]) -> Result<u64, StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = self.writer(&mut guard).await?;
+        let numbers = |number: &dyn Fn(&Closing) -> i64| closings.iter().map(number).collect::<Vec<i64>>();
+        let close = sqlx::query(CLOSE)
+            .bind(numbers(&|closing| closing.job_id.into()))
+            .bind(numbers(&|closing| closing.restarts.into()))
+            .bind(closings.iter().map(|closing| closing.state).collect::<Vec<&str>>())
+            .bind(numbers(&|closing| closing.ended));
+        let row = limited_by(WRITE_LIMIT, close.fetch_one(writer)).await;
+        let count =
+            row.and_then(|row| row.try_get(0)).map_err(|error| self.write_failed(&mut guard, error))?;
+        Ok(from_sql(count))
+    }
+
+    pub(in crate::store) async fn change_nodes(&self, changes: &[NodeChange]) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = self.writer(&mut guard).await?;
+        let written = limited_by(WRITE_LIMIT, change_nodes(writer, changes)).await;
+        written.map_err(|error| self.write_failed(&mut guard, error))
+    }
+
+    pub(in crate::store) async fn node_events(
+        &self,
+        query: &EventQuery,
+    ) -> Result<Vec<NodeEvent>, StoreError> {
+        let mut sql = QueryBuilder::new("SELECT to_json(node_event)::text FROM node_event WHERE true");
+        restrict_events(&mut sql, query);
+        self.find(sql).await
+    }
+
+    pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
+        let limit = if query.limit == 0 { Query::PAGE } else { query.limit };
+        let mut sql = QueryBuilder::new("SELECT to_json(job)::text FROM job WHERE true");
+        restrict(&mut sql, query);
+        sql.push(" ORDER BY job_id, restarts LIMIT ").push_bind(i64::from(limit));
+        let found: Vec<JobRow> = self.find(sql).await?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        for row in found {
+            bytes += row.text_bytes();
+            rows.push(row);
+            if bytes >= Query::PAGE_BYTES {
+                return Ok(Page { rows, more: true });
+            }
+        }
+        Ok(Page { more: rows.len() >= limit as usize, rows })
+    }
+
+    pub(in crate::store) async fn steps(&self, of: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
+        let mut steps: Vec<StepRow> = Vec::new();
+        for some in of.chunks(LIST) {
+            let mut sql =
+                QueryBuilder::new("SELECT to_json(step)::text FROM step WHERE (job_id, restarts) IN ");
+            runs(&mut sql, some);
+            steps.extend(self.find::<StepRow>(sql).await?);
+        }
+        steps.sort_unstable_by_key(|step| (step.job_id, step.restarts, step.step_id));
+        Ok(steps)
+    }
+
+    async fn find<T: DeserializeOwned>(&self, mut sql: QueryBuilder<Postgres>) -> Result<Vec<T>, StoreError> {
+        let mut borrowed = self.inner.reader.borrow().await?;
+        let query = sql.build().persistent(false);
+        let rows = limited_by(FIND_LIMIT, query.fetch_all(&mut borrowed.connection)).await;
+        let rows = rows.map_err(|error| self.failed("read", error))?;
+        self.inner.reader.give_back(borrowed);
+        let read = |row: &sqlx::postgres::PgRow| {
+            let text: &str = row.try_get(0)?;
+            serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
+        };
+        rows.iter().map(|row| read(row).map_err(|error| self.failed("read", error))).collect()
+    }
+
+    pub(in crate::store) async fn close(&self) -> Result<(), StoreError> {
+        self.inner.reader.close().await;
+        if let Writer::Open(writer) = std::mem::replace(&mut *self.inner.writer.lock().await, Writer::Closed)
+        {
+            // Every write that was answered is durable; whoever opened this connection may be gone with its runtime.
+            let _ = limited(writer.close()).await;
+        }
+        Ok(())
+    }
+
+    /// The connection that writes, opened if need be.
+    async fn writer<'a>(&self, writer: &'a mut Writer) -> Result<&'a mut PgConnection, StoreError> {
+        if let Writer::Failed = writer {
+            *writer = Writer::Open(self.inner.server.connect().await?);
+        }
+        match writer {
+            Writer::Open(connection) => Ok(connection),
+            Writer::Failed | Writer::Closed => Err(StoreError::Stopped),
+        }
+    }
+
+    fn write_failed(&self, writer: &mut Writer, error: sqlx::Error) -> StoreError {
+        *writer = Writer::Failed;
+        self.failed("write to", error)
+    }
+
+    fn failed(&self, action: &'static str, error: sqlx::Error) -> StoreError {
+        self.inner.reader.failed(action, error)
+    }
+}
+
+/// Writes changes in their order, in one transaction. Nothing but accounting waits for its locks.
+async fn change_nodes(writer: &mut PgConnection, changes: &[NodeChange]) -> Result<(), sqlx::Error> {
+    let mut transaction = writer.begin().await?;
+    for NodeChange { node, at, outage, is_new } in changes {
+        if *is_new {
+            sqlx::query(END_EVENT).bind(at).bind(node).execute(&mut *transaction).await?;
+        } else {
+            let open = sqlx::query(HAS_OPEN_EVENT).bind(node).fetch_one(&mut *transaction).await?;
+            if open.try_get::<i64, _>(0)? > 0 {
+                continue;
+            }
+        }
+        if let Some(outage) = outage {
+            // PostgreSQL takes no NUL in a text.
+            let text = |text: &str| text.replace('\0', "");
+            let begin = sqlx::query(BEGIN_EVENT).bind(node).bind(at).bind(&outage.state);
+            let begin = begin.bind(text(&outage.reason)).bind(text(&outage.user));
+            begin.execute(&mut *transaction).await?;
+        }
+    }
+    transaction.commit().await
+}
+
+/// Rows as a JSON array. PostgreSQL takes no NUL in a text, and one statement writes a row once: of rows with one key,
+/// which their first `key` columns are, the last counts.
+fn last_of_each<T: Serialize>(rows: &[T], key: usize) -> String {
+    let mut seen = std::collections::HashSet::new();
+    let mut values: Vec<Value> = Vec::with_capacity(rows.len());
+    for row in rows.iter().rev() {
+        let mut value = serde_json::to_value(row).expect("a row holds nothing that JSON cannot");
+        let Value::Object(columns) = &mut value else { continue };
+        for text in columns.values_mut() {
+            if let Value::String(text) = text {
+                text.retain(|character| character != '\0');
+            }
+        }
+        let names = ["job_id", "restarts", "step_id"];
+        let name: Vec<Option<i64>> = names[..key].iter().map(|name| columns.get(*name)?.as_i64()).collect();
+        if seen.insert(name) {
+            values.push(value);
+        }
+    }
+    Value::Array(values).to_string()
+}
+
+/// Writes rows, each in the place of the one with its key, and the entry they reach, unless that lies before what has been
+/// reached.
+fn write_statement() -> String {
+    let rows = |table: &str, argument: &str, key: &[&str], example: serde_json::Result<Value>| {
+        let Ok(Value::Object(columns)) = example else { unreachable!("a row is a JSON object") };
+        let rest = columns.keys().filter(|column| !key.contains(&column.as_str()));
+        let set: Vec<String> = rest.map(|column| format!("\"{column}\" = excluded.\"{column}\"")).collect();
+        format!(
+            "INSERT INTO {table} SELECT r.* FROM moved, json_populate_recordset(NULL::{table}, {argument}::json) AS r
+             ON CONFLICT ({}) DO UPDATE SET {}",
+            key.join(", "),
+            set.join(", ")
+        )
+    };
+    let jobs = rows("job", "$2", &["job_id", "restarts"], serde_json::to_value(JobRow::default()));
+    let steps =
+        rows("step", "$3", &["job_id", "restarts", "step_id"], serde_json::to_value(StepRow::default()));
+    format!(
+        "WITH moved AS (UPDATE reached SET seq = $1 WHERE seq <= $1 RETURNING seq), jobs AS ({jobs}), steps AS ({steps})
+         SELECT seq FROM moved"
+    )
+}

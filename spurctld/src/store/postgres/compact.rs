@@ -1,0 +1,78 @@
+//! Compaction: deleting what is not needed any more, some rows at a time, beside the commits.
+
+use std::time::Duration;
+
+use sqlx::Row;
+use tokio::sync::{mpsc, watch};
+
+use super::connect::limited;
+use super::read::Reader;
+use super::{StoreError, sql_int};
+use crate::store::backend::Compaction;
+use crate::store::{Compacted, Retention};
+
+/// Rows of each kind deleted in one step at most.
+const STEP: i64 = 1024;
+/// How long a database that refuses is left alone.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Entries go when the newest snapshot and every standby have passed them. A standby that was not heard of for ten minutes
+/// holds nothing up: it begins from the snapshot.
+const ENTRIES: &str = "DELETE FROM journal WHERE seq < (SELECT min(seq) FROM journal) + $1
+    AND seq <= least($2, (SELECT min(seq) FROM standby WHERE seen > clock_timestamp() - interval '10 minutes'))";
+const REQUESTS: &str = "DELETE FROM request WHERE line < (SELECT min(line) FROM request) + $1 AND at < $2";
+const BLOBS: &str = "WITH gone AS (
+        DELETE FROM released WHERE id IN (SELECT id FROM released LIMIT $1) RETURNING id
+    ), bodies AS (DELETE FROM blob USING gone WHERE blob.id = gone.id)
+    SELECT count(*) FROM gone";
+
+/// Carries out orders until nobody can give any more. `snapshot` is the last entry that a durable snapshot covers.
+pub(super) async fn serve(
+    reader: Reader,
+    mut orders: mpsc::Receiver<Compaction>,
+    snapshot: watch::Receiver<u64>,
+) {
+    while let Some(Compaction { retention, done }) = orders.recv().await {
+        let mut deleted = Compacted::default();
+        loop {
+            let covered = *snapshot.borrow();
+            match step(&reader, retention, covered, &mut deleted).await {
+                Ok(false) => break,
+                Ok(true) => {}
+                Err(StoreError::Stopped) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the journal is not compacted now");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+        // Whoever does not wait any more need not be told.
+        let _ = done.send(deleted);
+    }
+}
+
+/// Takes one step; says whether it deleted anything.
+async fn step(
+    reader: &Reader,
+    retention: Retention,
+    covered: u64,
+    deleted: &mut Compacted,
+) -> Result<bool, StoreError> {
+    let mut borrowed = reader.borrow().await?;
+    let connection = &mut borrowed.connection;
+    let through = sql_int(retention.entries_through.min(covered));
+    let taken = async {
+        let entries =
+            limited(sqlx::query(ENTRIES).bind(STEP).bind(through).execute(&mut *connection)).await?;
+        let requests = sqlx::query(REQUESTS).bind(STEP).bind(retention.requests_before);
+        let requests = limited(requests.execute(&mut *connection)).await?;
+        let blobs = limited(sqlx::query(BLOBS).bind(STEP).fetch_one(&mut *connection)).await?;
+        Ok((entries.rows_affected(), requests.rows_affected(), super::from_sql(blobs.try_get(0)?)))
+    };
+    let (entries, requests, blobs) = taken.await.map_err(|error| reader.failed("compact", error))?;
+    reader.give_back(borrowed);
+    deleted.entries += entries;
+    deleted.requests += requests;
+    deleted.blobs += blobs;
+    Ok(entries + requests + blobs > 0)
+}

@@ -1,0 +1,214 @@
+//! Connections: which server, how the controller proves itself, and what is checked before the database is trusted.
+
+use std::fmt;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use spur_core::model::config::PostgresState;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{ConnectOptions, Connection, Row};
+
+use super::{StoreError, failed, timed_out};
+
+/// How long a connection may take to come up.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// How long a statement may take that reads or writes a bounded number of rows.
+pub(super) const STATEMENT_LIMIT: Duration = Duration::from_secs(3);
+/// How long a session waits for a lock: less than a statement may take, so that the session outlives the wait.
+const LOCK_TIMEOUT: &str = "2s";
+/// The oldest version of PostgreSQL that is supported, as `server_version_num` says it.
+const OLDEST_VERSION: i32 = 130_000;
+
+/// A PostgreSQL database that one of several servers holds. Clones share what is known of the servers.
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    servers: Vec<Server>,
+    password_file: Option<PathBuf>,
+    lease: Duration,
+    /// The server that was connected to last.
+    current: AtomicUsize,
+}
+
+struct Server {
+    options: PgConnectOptions,
+    /// The URL, which holds no password.
+    place: PathBuf,
+}
+
+impl fmt::Debug for Database {
+    /// The URLs alone: what the options hold may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.inner.servers.iter().map(|server| &server.place)).finish()
+    }
+}
+
+impl Database {
+    /// The database of a configuration. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// A URL that cannot be used.
+    pub fn new(state: &PostgresState) -> Result<Self, StoreError> {
+        let mut servers = Vec::new();
+        for url in &state.urls {
+            let place = PathBuf::from(url.as_str());
+            let options = PgConnectOptions::from_str(url.as_str());
+            let mut options = options.map_err(|error| failed("use the URL", &place, error))?;
+            if !url.is_local() {
+                options = options.ssl_mode(PgSslMode::VerifyFull);
+            } else if !url.has_mode() {
+                options = options.ssl_mode(PgSslMode::Disable);
+            }
+            options = options
+                .application_name("spurctld")
+                .options([
+                    ("search_path", "spur"),
+                    ("synchronous_commit", "on"),
+                    ("lock_timeout", LOCK_TIMEOUT),
+                    ("statement_timeout", "0"),
+                    ("default_transaction_isolation", "read committed"),
+                    ("default_transaction_read_only", "off"),
+                    // A backend whose controller is gone ends by itself.
+                    ("tcp_keepalives_idle", "5"),
+                    ("tcp_keepalives_interval", "2"),
+                    ("tcp_keepalives_count", "3"),
+                ])
+                .disable_statement_logging();
+            servers.push(Server { options, place });
+        }
+        let inner = Inner {
+            servers,
+            password_file: state.password_file.clone(),
+            lease: Duration::from_secs(state.lease.0),
+            current: AtomicUsize::new(0),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// How long a leader leads without renewing its lease.
+    pub(super) fn lease(&self) -> Duration {
+        self.inner.lease
+    }
+
+    /// The server that was connected to last, by its URL.
+    pub(super) fn place(&self) -> &Path {
+        &self.inner.servers[self.inner.current.load(Ordering::Relaxed)].place
+    }
+
+    /// Connects to the first server that is not in recovery; tries the one of before first.
+    pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
+        let (count, current) = (self.inner.servers.len(), self.inner.current.load(Ordering::Relaxed));
+        let mut first_error = None;
+        for number in (current..count).chain(0..current) {
+            let server = &self.inner.servers[number];
+            match limited_by(CONNECT_LIMIT, self.connect_to(server)).await {
+                Ok(connection) => {
+                    self.inner.current.store(number, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => {
+                    let error = match error {
+                        Trouble::Password(error) => error,
+                        Trouble::Sql(error) => failed("connect to", &server.place, error),
+                    };
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        Err(first_error.unwrap_or(StoreError::Stopped))
+    }
+
+    async fn connect_to(&self, server: &Server) -> Result<PgConnection, Trouble> {
+        let mut options = server.options.clone();
+        if let Some(path) = &self.inner.password_file {
+            // Read each time: a site may change it while the controller runs.
+            let text = tokio::fs::read_to_string(path).await;
+            let text = text.map_err(|error| Trouble::Password(StoreError::io("read", path, error)))?;
+            options = options.password(text.lines().next().unwrap_or_default());
+        }
+        let mut connection = options.connect().await?;
+        let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(&mut connection).await?;
+        if row.try_get(0)? {
+            let _ = connection.close().await;
+            let standby = std::io::Error::other("this server is in recovery: it is a replica");
+            return Err(sqlx::Error::Io(standby).into());
+        }
+        Ok(connection)
+    }
+
+    /// Refuses a server whose acknowledgements are worth nothing, and warns of one whose failover can lose them.
+    pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        let read = "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+                           current_setting('fsync'), current_setting('full_page_writes'),
+                           current_setting('synchronous_commit'),
+                           (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'),
+                           (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";
+        let place = self.place().to_owned();
+        let row = limited(sqlx::query(read).fetch_one(connection)).await;
+        let read = row.and_then(|row| {
+            let settings: [String; 3] = [row.try_get(2)?, row.try_get(3)?, row.try_get(4)?];
+            Ok((
+                row.try_get(0)?,
+                row.try_get::<String, _>(1)?,
+                settings,
+                row.try_get::<i64, _>(5)?,
+                row.try_get::<i64, _>(6)?,
+            ))
+        });
+        let (number, version, settings, replicas, synchronous): (i32, _, _, _, _) =
+            read.map_err(|error| failed("read the settings of", &place, error))?;
+        if number < OLDEST_VERSION {
+            return Err(StoreError::Unsafe {
+                path: place,
+                what: format!("it is PostgreSQL {version}, and 13 is the oldest that works"),
+            });
+        }
+        for (name, value) in ["fsync", "full_page_writes", "synchronous_commit"].iter().zip(&settings) {
+            if value == "off" {
+                let what = format!(
+                    "{name} is off, so a crash of the server can lose what it has acknowledged; set {name} = on"
+                );
+                return Err(StoreError::Unsafe { path: place, what });
+            }
+        }
+        if replicas > 0 && synchronous == 0 {
+            tracing::warn!(
+                replicas,
+                "no replica of the database is synchronous: a failover of the database can lose acknowledged jobs"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no connection.
+enum Trouble {
+    Password(StoreError),
+    Sql(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Trouble {
+    fn from(error: sqlx::Error) -> Self {
+        Trouble::Sql(error)
+    }
+}
+
+/// What `work` gives, unless it takes longer than a statement may.
+pub(super) async fn limited<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    limited_by(STATEMENT_LIMIT, work).await
+}
+
+/// What `work` gives, unless it takes longer than that.
+pub(super) async fn limited_by<T, E: From<sqlx::Error>>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(timed_out().into()))
+}

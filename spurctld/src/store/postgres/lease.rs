@@ -1,0 +1,183 @@
+//! One controller's way to the lease: a connection, the machine that decides ([`Lease`]), and what is known of the row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use spur_core::controller::lease::{End, Holder, Lease, Outcome, Statement};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+use tokio::sync::watch;
+
+use super::connect::Database;
+use super::statements::{self, Beside, Names, outcome_of};
+use super::{StoreError, failed};
+use crate::clock;
+use crate::store::{Batch, Condition};
+
+/// No time: the cluster's own clock is not known yet.
+const NO_TIME: i64 = i64::MIN;
+
+/// What the rest of the controller sees of the lease, and says to it. Clones share it.
+#[derive(Clone)]
+pub(in crate::store) struct Shared {
+    /// Until when answers may leave, in milliseconds since boot.
+    answers_until: Arc<AtomicI64>,
+    /// What the cluster's own clock shows beyond the milliseconds since boot.
+    own_base_ms: Arc<AtomicI64>,
+    condition: watch::Sender<Condition>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let (answers_until, own_base_ms) =
+            (Arc::new(AtomicI64::new(NO_TIME)), Arc::new(AtomicI64::new(NO_TIME)));
+        Self { answers_until, own_base_ms, condition: watch::Sender::new(Condition::Well) }
+    }
+
+    pub(in crate::store) fn may_answer(&self) -> bool {
+        clock::since_boot_ms() < self.answers_until.load(Ordering::Acquire)
+    }
+
+    pub(in crate::store) fn follow_clock(&self, base_ms: i64) {
+        self.own_base_ms.store(base_ms, Ordering::Relaxed);
+    }
+
+    pub(in crate::store) fn condition(&self) -> watch::Receiver<Condition> {
+        self.condition.subscribe()
+    }
+
+    /// What the own clock shows now.
+    fn own_ms(&self) -> Option<i64> {
+        let base = self.own_base_ms.load(Ordering::Relaxed);
+        (base != NO_TIME).then(|| base.saturating_add(clock::since_boot_ms()))
+    }
+}
+
+/// See the module.
+pub(super) struct Session {
+    pub(super) database: Database,
+    pub(super) names: Names,
+    pub(super) lease: Lease,
+    pub(super) shared: Shared,
+    /// What stood beside the row when it was read last.
+    pub(super) beside: Beside,
+    connection: Option<PgConnection>,
+}
+
+impl Session {
+    /// A session on a database that has the schema.
+    pub(super) async fn begin(
+        database: Database,
+        mut connection: PgConnection,
+        address: String,
+    ) -> Result<Self, StoreError> {
+        let lasts_ms = i64::try_from(database.lease().as_millis()).unwrap_or(i64::MAX);
+        let holder = random().map_err(|error| StoreError::io("read", "/dev/urandom".as_ref(), error))?;
+        let mut names = Names { history: String::new(), holder, address, lasts_ms };
+        let looked = statements::send(&mut connection, &names, &Statement::Look, &[], None).await;
+        let (_, beside) = looked.map_err(|error| failed("read the lease of", database.place(), error))?;
+        let beside = beside.unwrap_or_else(|| unreachable!("a look reads the row"));
+        names.history.clone_from(&beside.history);
+        let lease = Lease::new(holder, lasts_ms);
+        Ok(Self { database, names, lease, shared: Shared::new(), beside, connection: Some(connection) })
+    }
+
+    /// Sends a statement and notes what came of it. Returns whether the batches that were offered are durable.
+    ///
+    /// # Errors
+    /// What no repetition mends.
+    pub(super) async fn send(
+        &mut self,
+        statement: &Statement,
+        batches: &[Batch],
+    ) -> Result<bool, StoreError> {
+        let sent = clock::since_boot_ms();
+        let outcome = match self.try_send(statement, batches).await {
+            Ok(outcome) => {
+                self.shared.condition.send_if_modified(|condition| {
+                    let was_away = *condition != Condition::Well;
+                    if was_away {
+                        tracing::info!("the database is back");
+                        *condition = Condition::Well;
+                    }
+                    was_away
+                });
+                outcome
+            }
+            Err(error) => {
+                let failed = outcome_of(error, self.database.place())?;
+                self.fail(failed.outcome == Outcome::Lost, &failed.error.to_string()).await;
+                failed.outcome
+            }
+        };
+        let durable = self.lease.note(sent, clock::since_boot_ms(), statement, outcome);
+        self.shared.answers_until.store(self.lease.answers_until(), Ordering::Release);
+        Ok(durable)
+    }
+
+    async fn try_send(&mut self, statement: &Statement, batches: &[Batch]) -> Result<Outcome, sqlx::Error> {
+        if self.connection.is_none() {
+            let connected = self.database.connect().await;
+            // The database's refusals of a connection may end: its password may be changed, and its server be replaced.
+            let connected =
+                connected.map_err(|error| sqlx::Error::Io(std::io::Error::other(chain(&error))))?;
+            self.connection = Some(connected);
+        }
+        let Some(connection) = &mut self.connection else { return Err(sqlx::Error::PoolClosed) };
+        let own_ms = self.shared.own_ms();
+        let (outcome, beside) = statements::send(connection, &self.names, statement, batches, own_ms).await?;
+        if let Some(beside) = beside {
+            self.beside = beside;
+        }
+        Ok(outcome)
+    }
+
+    /// Notes that the database is away, and leaves the connection if it is lost.
+    async fn fail(&mut self, lost: bool, why: &str) {
+        if lost && let Some(connection) = self.connection.take() {
+            // It is lost already. Without a goodbye, which could wait as long as the statement.
+            drop(connection.close_hard());
+        }
+        self.shared.condition.send_if_modified(|condition| {
+            let was_well = *condition == Condition::Well;
+            if was_well {
+                tracing::error!("the database is away, and is asked again until it is back: {why}");
+                *condition = Condition::Away { since: clock::wall(), why: why.into() };
+            }
+            was_well
+        });
+    }
+
+    /// Why a session ends whose lease is over.
+    pub(super) fn ended(&self, end: End) -> StoreError {
+        let path = self.database.place().to_owned();
+        match end {
+            End::Released => StoreError::Stopped,
+            End::Fenced { epoch } => StoreError::Fenced { path, epoch },
+            End::WentBack { confirmed, found } => StoreError::WentBack { path, confirmed, found },
+        }
+    }
+
+    /// Says goodbye to the database; the next statement connects again.
+    pub(super) async fn disconnect(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // All that was confirmed is durable.
+            let _ = super::connect::limited(connection.close()).await;
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+fn random() -> std::io::Result<Holder> {
+    use std::io::Read as _;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(Holder::from_ne_bytes(bytes))
+}

@@ -1,0 +1,225 @@
+//! Reading the journal: pages of entries, blobs, request ids and snapshots. On a few connections of their own; a reading
+//! whose connection breaks is made once more.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Connection, Row};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_stream::StreamExt;
+
+use super::connect::{Database, limited_by};
+use super::{Failure, StoreError, failed, failure, from_sql, sql_int};
+use crate::store::{Entry, Request, RequestId, SnapshotChunk};
+
+/// Connections for readers.
+const READERS: usize = 4;
+/// Bytes of entries in one page, give or take the last entry.
+const PAGE_BYTES: usize = 1 << 20;
+/// How long a reading may take: the largest is a blob of 16 MiB.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// Reads the committed journal. Clones share the connections.
+#[derive(Clone)]
+pub(in crate::store) struct Reader {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    database: Database,
+    /// The URL of the server when the journal was opened.
+    place: std::path::PathBuf,
+    idle: Mutex<Vec<PgConnection>>,
+    places: Semaphore,
+}
+
+/// A connection that is used; it is closed unless it is given back.
+pub(super) struct Borrowed<'a> {
+    pub(super) connection: PgConnection,
+    _place: SemaphorePermit<'a>,
+}
+
+/// Reads with a connection, once more with a new one if it breaks.
+macro_rules! read {
+    ($reader:expr, $action:literal, |$connection:ident| $read:expr) => {{
+        let mut again = true;
+        loop {
+            let mut borrowed = $reader.borrow().await?;
+            let $connection = &mut borrowed.connection;
+            match limited_by(READ_LIMIT, async { $read }).await {
+                Ok(read) => {
+                    $reader.give_back(borrowed);
+                    break Ok(read);
+                }
+                Err(error) if again && failure(&error) == Failure::Lost => again = false,
+                Err(error) => break Err($reader.failed($action, error)),
+            }
+        }
+    }};
+}
+
+impl Reader {
+    pub(super) fn new(database: Database) -> Self {
+        let place = database.place().to_owned();
+        let (idle, places) = (Mutex::default(), Semaphore::new(READERS));
+        Self { shared: Arc::new(Shared { database, place, idle, places }) }
+    }
+
+    /// The database, for messages.
+    pub(in crate::store) fn place(&self) -> &Path {
+        &self.shared.place
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.shared.database
+    }
+
+    pub(super) fn failed(&self, action: &'static str, error: sqlx::Error) -> StoreError {
+        failed(action, self.place(), error)
+    }
+
+    /// A connection, once one of the few is free.
+    pub(super) async fn borrow(&self) -> Result<Borrowed<'_>, StoreError> {
+        let place = self.shared.places.acquire().await.map_err(|_| StoreError::Stopped)?;
+        let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.shared.database.connect().await?,
+        };
+        Ok(Borrowed { connection, _place: place })
+    }
+
+    pub(super) fn give_back(&self, borrowed: Borrowed<'_>) {
+        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(borrowed.connection);
+    }
+
+    /// The entries after `after`, about a megabyte of them.
+    pub(in crate::store) async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
+        let page: Vec<(Entry, i64)> = read!(self, "read entries of", |connection| {
+            let sql = "SELECT seq, epoch, at, body, sum FROM journal WHERE seq > $1 ORDER BY seq LIMIT 2048";
+            let mut rows = sqlx::query(sql).bind(sql_int(after)).fetch(connection);
+            let (mut page, mut bytes) = (Vec::new(), 0);
+            // The rest of the rows must be read for the connection to be used again.
+            while let Some(row) = rows.next().await.transpose()? {
+                if bytes < PAGE_BYTES {
+                    let (entry, sum) = entry(&row)?;
+                    bytes += entry.body.len();
+                    page.push((entry, sum));
+                }
+            }
+            Ok(page)
+        })?;
+        if let Some((entry, _)) = page.iter().find(|(entry, sum)| *sum != i64::from(entry.checksum())) {
+            let what = format!("entry {} is not what was written: its checksum is another", entry.seq);
+            return Err(StoreError::damaged(self.place(), what));
+        }
+        Ok(page.into_iter().map(|(entry, _)| entry).collect())
+    }
+
+    /// See [`Journal::blob`](crate::store::Journal::blob).
+    pub(in crate::store) async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        read!(self, "read a blob of", |connection| {
+            let row = sqlx::query("SELECT body FROM blob WHERE id = $1").bind(sql_int(id));
+            row.fetch_optional(connection).await?.map(|row| row.try_get(0)).transpose()
+        })
+    }
+
+    /// See [`Journal::request`](crate::store::Journal::request).
+    pub(in crate::store) async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        read!(self, "read a request of", |connection| {
+            let row = sqlx::query("SELECT uid, seq, at, reply FROM request WHERE id = $1").bind(&id[..]);
+            row.fetch_optional(connection).await?.map(|row| request(id, &row)).transpose()
+        })
+    }
+
+    /// The last entry; `None` if there is none.
+    pub(super) async fn last_entry(&self) -> Result<Option<u64>, StoreError> {
+        read!(self, "read the end of", |connection| {
+            let row = sqlx::query("SELECT max(seq) FROM journal").fetch_one(connection).await?;
+            Ok(row.try_get::<Option<i64>, _>(0)?.map(from_sql))
+        })
+    }
+
+    /// The newest whole snapshot: its entry and the epoch of whoever wrote it.
+    pub(super) async fn newest_snapshot(&self) -> Result<Option<(u64, u64)>, StoreError> {
+        read!(self, "look for snapshots in", |connection| {
+            let sql = "SELECT seq, epoch FROM snapshot WHERE chunks IS NOT NULL ORDER BY seq DESC, epoch DESC LIMIT 1";
+            let row = sqlx::query(sql).fetch_optional(connection).await?;
+            row.map(|row| Ok((from_sql(row.try_get(0)?), from_sql(row.try_get(1)?)))).transpose()
+        })
+    }
+
+    /// Closes the connections.
+    pub(in crate::store) async fn close(&self) {
+        self.shared.places.close();
+        let idle = std::mem::take(&mut *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in idle {
+            // Readers leave nothing behind.
+            let _ = limited_by(READ_LIMIT, connection.close()).await;
+        }
+    }
+}
+
+fn entry(row: &PgRow) -> Result<(Entry, i64), sqlx::Error> {
+    let entry = Entry {
+        seq: from_sql(row.try_get(0)?),
+        epoch: from_sql(row.try_get(1)?),
+        at: row.try_get(2)?,
+        body: row.try_get(3)?,
+    };
+    Ok((entry, row.try_get(4)?))
+}
+
+fn request(id: RequestId, row: &PgRow) -> Result<Request, sqlx::Error> {
+    Ok(Request {
+        id,
+        uid: u32::try_from(row.try_get::<i64, _>(0)?).unwrap_or(u32::MAX),
+        seq: from_sql(row.try_get(1)?),
+        at: row.try_get(2)?,
+        reply: row.try_get(3)?,
+    })
+}
+
+/// Reads a whole snapshot, chunk by chunk.
+pub(in crate::store) struct Chunks {
+    reader: Reader,
+    /// The snapshot: its entry and the epoch of whoever wrote it.
+    of: (u64, u64),
+    chunks: i64,
+    read: i64,
+}
+
+impl Chunks {
+    pub(super) async fn open(reader: Reader, of: (u64, u64)) -> Result<Self, StoreError> {
+        let chunks = read!(reader, "read a snapshot of", |connection| {
+            let row = sqlx::query("SELECT chunks FROM snapshot WHERE seq = $1 AND epoch = $2");
+            let row = row.bind(sql_int(of.0)).bind(sql_int(of.1)).fetch_one(connection).await?;
+            Ok(row.try_get::<Option<i64>, _>(0)?.unwrap_or(0))
+        })?;
+        Ok(Self { reader, of, chunks, read: 0 })
+    }
+
+    pub(in crate::store) async fn next(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
+        if self.read == self.chunks {
+            return Ok(None);
+        }
+        self.read += 1;
+        let ((seq, epoch), number) = (self.of, self.read);
+        let chunk = read!(self.reader, "read a snapshot of", |connection| {
+            let row =
+                sqlx::query("SELECT kind, body FROM chunk WHERE seq = $1 AND epoch = $2 AND number = $3");
+            let row =
+                row.bind(sql_int(seq)).bind(sql_int(epoch)).bind(number).fetch_optional(connection).await?;
+            row.map(|row| Ok(SnapshotChunk { kind: row.try_get(0)?, body: row.try_get(1)? })).transpose()
+        })?;
+        if chunk.is_none() {
+            let what =
+                format!("chunk {} of {} of its snapshot at entry {seq} is missing", self.read, self.chunks);
+            return Err(StoreError::damaged(self.reader.place(), what));
+        }
+        Ok(chunk)
+    }
+}

@@ -14,6 +14,7 @@ use rustls::pki_types::ServerName;
 use spur_core::text::address::HostPort;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -35,6 +36,11 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer that.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long one of several controllers is dialled before the next is dialled as well.
+const NEXT_DIAL: Duration = Duration::from_millis(300);
+/// The two above where one of several controllers may have to be found again.
+const KEEP_ALIVE_AMONG: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(3));
 
 /// What one stream may send ahead of its reader, in bytes: some two hundred jobs of the usual size.
 pub const STREAM_WINDOW: u32 = 1 << 20;
@@ -61,6 +67,8 @@ pub struct Dialer {
     tls: Option<Arc<ClientConfig>>,
     /// Who is asked for.
     name: ServerName<'static>,
+    /// Whether there are others that may answer in the place of the one that is connected to.
+    among_several: bool,
 }
 
 /// Why there is no connection.
@@ -83,18 +91,18 @@ pub enum DialError {
 impl Dialer {
     /// Believes whoever answers, on loopback alone: for clusters that use no keys.
     pub fn believing() -> Dialer {
-        Dialer { tls: None, name: server_name("loopback.spur".to_owned()) }
+        Dialer { tls: None, name: server_name("loopback.spur".to_owned()), among_several: false }
     }
 
     /// Expects one of these keys, and shows its own if it has one.
     pub fn expecting(keys: &[PublicKey], own: Option<RoleKey>) -> Dialer {
         let name = keys.first().map_or("none.spur".to_owned(), PublicKey::server_name);
-        Dialer { tls: Some(tls::client(keys.to_vec(), own)), name: server_name(name) }
+        Dialer { tls: Some(tls::client(keys.to_vec(), own)), name: server_name(name), among_several: false }
     }
 
     /// Expects a certificate, as `config` says; `name` is the name that is asked for.
     pub fn certified(config: Arc<ClientConfig>, name: &str) -> Dialer {
-        Dialer { tls: Some(config), name: server_name(name.to_owned()) }
+        Dialer { tls: Some(config), name: server_name(name.to_owned()), among_several: false }
     }
 
     /// Connects. The other end may still refuse: whoever has an answer knows that it has not.
@@ -105,6 +113,47 @@ impl Dialer {
         let (endpoint, connector) = (self.endpoint(address)?, self.connector(address));
         let connected = endpoint.connect_with_connector(connector).await;
         connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
+    }
+
+    /// Connects to one of several controllers: to the one with the number `first`, unless another one answers sooner that is
+    /// dialled 300 ms later, or as soon as a dial has failed. Returns the number of the one that answered.
+    ///
+    /// # Errors
+    /// What the last dial came to, if all of them failed.
+    pub async fn connect_to_any(
+        &self,
+        addresses: &[HostPort],
+        first: usize,
+    ) -> Result<(usize, Channel), DialError> {
+        if let [address] = addresses {
+            return self.connect(address).await.map(|channel| (0, channel));
+        }
+        let mut next = (first..addresses.len()).chain(0..first);
+        let (mut dials, mut failed) = (JoinSet::new(), None);
+        let mut dial = |dials: &mut JoinSet<_>| {
+            let number = next.next()?;
+            let (dialer, address) =
+                (Dialer { among_several: true, ..self.clone() }, addresses[number].clone());
+            dials.spawn(async move { (number, dialer.connect(&address).await) });
+            Some(())
+        };
+        let mut more = dial(&mut dials).is_some();
+        loop {
+            tokio::select! {
+                ended = dials.join_next() => match ended {
+                    Some(Ok((number, Ok(channel)))) => return Ok((number, channel)),
+                    Some(Ok((_, Err(error)))) => {
+                        failed = Some(error);
+                        more = more && dial(&mut dials).is_some();
+                    }
+                    Some(Err(_)) => {}
+                    None => {
+                        return Err(failed.unwrap_or_else(|| DialError::Unreachable("no address".to_owned())));
+                    }
+                },
+                () = tokio::time::sleep(NEXT_DIAL), if more => more = dial(&mut dials).is_some(),
+            }
+        }
     }
 
     /// Connects when something is asked for the first time.
@@ -119,8 +168,14 @@ impl Dialer {
         if self.tls.is_none() && !address.is_loopback() {
             return Err(DialError::Afar(address.clone()));
         }
-        let endpoint = Endpoint::from_shared(format!("http://{address}"));
-        endpoint.map(settings).map_err(|_| AddressError(address.to_string()).into())
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map(settings);
+        let endpoint = endpoint.map(|endpoint| match (self.among_several, KEEP_ALIVE_AMONG) {
+            (true, (interval, timeout)) => {
+                endpoint.http2_keep_alive_interval(interval).keep_alive_timeout(timeout)
+            }
+            (false, _) => endpoint,
+        });
+        endpoint.map_err(|_| AddressError(address.to_string()).into())
     }
 
     fn connector(

@@ -39,6 +39,9 @@ use crate::v1::{MintTokenRequest, TokenClaims};
 /// For how long a controller that cannot be reached, or is busy, is asked again.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same where there are several controllers, of which another one may have to take over first.
+pub const PATIENCE_AMONG: Duration = Duration::from_secs(60);
+
 /// Jobs that a command names in one request: many more than these are asked for in several, between which others are
 /// served.
 pub const JOBS_AT_ONCE: usize = 1000;
@@ -93,6 +96,17 @@ pub enum CallError {
     /// The controller is there but cannot take requests now.
     #[error("Slurm controller is busy: {0}")]
     Busy(String),
+    /// The controller is there, and its database does not answer.
+    #[error("Slurm controller is busy: {0}")]
+    Away(String),
+    /// The controller that was asked does not lead.
+    #[error("Unable to contact slurm controller (connect failure): {message}")]
+    Standby {
+        /// Where the leader is, as far as the standby knows.
+        leader: Option<String>,
+        /// The standby's sentence.
+        message: String,
+    },
     /// There is no connection.
     #[error("Unable to contact slurm controller (connect failure) at {address}")]
     Unreachable {
@@ -141,9 +155,14 @@ impl CallError {
 
     /// What a failed call to `address` means.
     pub fn from_status(status: &Status, address: &str) -> CallError {
+        if let Some(leader) = refusal::leader_of(status) {
+            let (leader, message) = (leader.map(str::to_owned), status.message().to_owned());
+            return CallError::Standby { leader, message };
+        }
         if let Some(error) = refusal::error_of(status) {
             return match status.code() {
                 _ if error.code == refusal::BUSY => CallError::Busy(error.message),
+                _ if error.code == refusal::AWAY => CallError::Away(error.message),
                 Code::Unavailable => CallError::Broken { address: address.to_owned(), detail: error.message },
                 _ => CallError::Refused { code: error.code, message: error.message },
             };
@@ -161,6 +180,8 @@ impl CallError {
     pub fn is_transient(&self) -> bool {
         match self {
             CallError::Busy(_)
+            | CallError::Away(_)
+            | CallError::Standby { .. }
             | CallError::Unreachable { .. }
             | CallError::Broken { .. }
             | CallError::NoToken { .. } => true,
@@ -223,6 +244,7 @@ mutations!(
 #[derive(Clone, Debug)]
 pub struct Introduction {
     authorization: MetadataValue<tonic::metadata::Ascii>,
+    takes_old: bool,
 }
 
 impl Introduction {
@@ -231,7 +253,13 @@ impl Introduction {
     /// # Errors
     /// A token with characters that no token has.
     pub fn new(token: &str) -> Result<Introduction, tonic::metadata::errors::InvalidMetadataValue> {
-        Ok(Introduction { authorization: format!("{}{token}", auth::SCHEME).parse()? })
+        Ok(Introduction { authorization: format!("{}{token}", auth::SCHEME).parse()?, takes_old: false })
+    }
+
+    /// The same, taking an old answer of a controller whose database does not answer.
+    #[must_use]
+    pub fn taking_old_answers(self) -> Introduction {
+        Introduction { takes_old: true, ..self }
     }
 }
 
@@ -240,6 +268,9 @@ impl Interceptor for Introduction {
         let metadata = request.metadata_mut();
         metadata.insert("authorization", self.authorization.clone());
         metadata.insert(refusal::VERSION_KEY, MetadataValue::from_static(refusal::PROTOCOL));
+        if self.takes_old {
+            metadata.insert(refusal::STALE_KEY, MetadataValue::from_static("1"));
+        }
         Ok(request)
     }
 }
@@ -256,6 +287,10 @@ pub struct Connection {
     patience: Duration,
     /// Whom to tell that somebody is waited for.
     notice: Option<Notice>,
+    /// Whether old answers are taken: no controller leads, and the database of one is away.
+    takes_old: bool,
+    /// Since when answers may be old, in seconds since the Unix epoch, where one said so.
+    old_since: Option<i64>,
 }
 
 /// Is told why something takes long.
@@ -284,8 +319,19 @@ impl Connection {
         if controllers.is_empty() {
             return Err(AddressError(String::new()).into());
         }
-        let controllers = controllers.iter().map(|address| (address.to_string(), address.clone())).collect();
-        Ok(Connection { controllers, current: 0, identity, open: None, patience: PATIENCE, notice: None })
+        let controllers: Vec<_> =
+            controllers.iter().map(|address| (address.to_string(), address.clone())).collect();
+        let patience = if controllers.len() > 1 { PATIENCE_AMONG } else { PATIENCE };
+        Ok(Connection {
+            controllers,
+            current: 0,
+            identity,
+            open: None,
+            patience,
+            notice: None,
+            takes_old: false,
+            old_since: None,
+        })
     }
 
     /// The same with another patience; none at all asks every controller once.
@@ -302,6 +348,12 @@ impl Connection {
     /// cannot be reached, and goes on waiting.
     pub fn set_notice(&mut self, notice: impl Fn(&CallError) + Send + Sync + 'static) {
         self.notice = Some(Arc::new(notice));
+    }
+
+    /// Since when what was read may be old, in seconds since the Unix epoch: the controller's database was away. `None` where
+    /// everything is as it was when it was asked for.
+    pub fn old_since(&self) -> Option<i64> {
+        self.old_since
     }
 
     /// How many hosts the controller may be on.
@@ -323,7 +375,7 @@ impl Connection {
         request: Q,
         call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, CallError> {
-        self.repeat(Some(CALL_TIMEOUT), |_| request.clone(), call).await
+        self.repeat((Some(CALL_TIMEOUT), true), |_| request.clone(), call).await
     }
 
     /// Asks for a list, and reads it to its end. One that breaks off is asked for anew for as long as patience lasts.
@@ -361,7 +413,7 @@ impl Connection {
         request: Q,
         call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, CallError> {
-        self.repeat(Some(CALL_TIMEOUT), identified(request), call).await
+        self.repeat((Some(CALL_TIMEOUT), false), identified(request), call).await
     }
 
     /// Like [`Connection::change`] for what may have to wait for others; only a lost connection ends it.
@@ -373,7 +425,7 @@ impl Connection {
         request: Q,
         call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, CallError> {
-        self.repeat(None, identified(request), call).await
+        self.repeat((None, false), identified(request), call).await
     }
 
     /// The next message of a stream, `None` at its end.
@@ -386,16 +438,18 @@ impl Connection {
 
     async fn repeat<Q, A>(
         &mut self,
-        limit: Option<Duration>,
+        (limit, reads): (Option<Duration>, bool),
         request: impl Fn(bool) -> Q,
         call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, CallError> {
         let mut pause = FIRST_PAUSE;
         let mut give_up = Instant::now() + self.patience;
         let busy_until = Instant::now() + BUSY_PATIENCE;
-        let mut attempt = 0_usize;
+        // `tried` counts the controllers that were asked since the last pause.
+        let (mut attempt, mut tried) = (0_usize, 0_usize);
         let notice = self.notice.clone().filter(|_| !self.patience.is_zero());
         let mut wait = Wait { notice, tell_at: Instant::now() + TELL_AFTER };
+        let mut away = false;
         loop {
             let (begun, known) = (Instant::now(), self.open.is_some());
             let error = match self.attempt(limit, request(attempt > 0), &call, &mut wait).await {
@@ -412,7 +466,9 @@ impl Connection {
                 self.open = None;
                 return Err(error);
             }
-            if matches!(error, CallError::Busy(_)) && !self.patience.is_zero() {
+            away |= matches!(error, CallError::Away(_));
+            let waits = matches!(error, CallError::Busy(_)) || matches!(error, CallError::Away(_)) && !reads;
+            if waits && !self.patience.is_zero() {
                 // It is there, and serves others or us: its time will come.
                 let wait = pause.min(busy_until.saturating_duration_since(Instant::now()));
                 if wait.is_zero() {
@@ -428,11 +484,18 @@ impl Connection {
                 // It was there until a moment ago: the time of the call itself is no time spent in vain.
                 give_up += begun.elapsed();
             }
-            self.current = (self.current + 1) % self.controllers.len();
             attempt += 1;
-            if attempt < self.controllers.len() {
+            tried += 1;
+            self.current = self.leader_of(&error).unwrap_or((self.current + 1) % self.controllers.len());
+            if tried < self.controllers.len() {
                 continue;
             }
+            // Nobody leads: an old answer is better than none.
+            if reads && away && !self.takes_old {
+                (self.takes_old, tried) = (true, 0);
+                continue;
+            }
+            tried = 0;
             if Instant::now() + pause > give_up {
                 return Err(error);
             }
@@ -442,6 +505,12 @@ impl Connection {
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// The number of the controller that leads, where a standby has said so.
+    fn leader_of(&self, error: &CallError) -> Option<usize> {
+        let CallError::Standby { leader: Some(leader), .. } = error else { return None };
+        self.controllers.iter().position(|(address, _)| address == leader)
     }
 
     async fn attempt<Q, A>(
@@ -469,7 +538,11 @@ impl Connection {
                 .await
                 .map_err(|_| CallError::TimedOut { address: self.address().to_owned(), waited: limit })?,
         };
-        answer.map(Response::into_inner).map_err(|status| CallError::from_status(&status, self.address()))
+        let answer = answer.map_err(|status| CallError::from_status(&status, self.address()))?;
+        let since = answer.metadata().get(refusal::STALE_KEY).and_then(|since| since.to_str().ok());
+        self.old_since = since.and_then(|since| since.parse().ok());
+        self.takes_old &= self.old_since.is_some();
+        Ok(answer.into_inner())
     }
 
     async fn controller(&mut self) -> Result<Controller, CallError> {
@@ -482,20 +555,25 @@ impl Connection {
         let channel = match way {
             Way::Open(channel) => channel,
             Way::Dial(dialer) => {
-                let connected = dialer.connect(&self.controllers[self.current].1).await;
-                connected.map_err(|error| match error {
+                let addresses: Vec<HostPort> =
+                    self.controllers.iter().map(|(_, address)| address.clone()).collect();
+                let connected = dialer.connect_to_any(&addresses, self.current).await;
+                let connected = connected.map_err(|error| match error {
                     DialError::Address(error) => CallError::Address(error),
                     error @ DialError::Afar(_) => CallError::Afar(error),
                     error @ DialError::Unreachable(_) => {
                         CallError::Unreachable { address: self.address().to_owned(), source: error.into() }
                     }
-                })?
+                })?;
+                self.current = connected.0;
+                connected.1
             }
         };
         let introduction = Introduction::new(&token).map_err(|_| CallError::Refused {
             code: auth::BAD_TOKEN.into(),
             message: "the token that this host's daemon gave out is malformed".into(),
         })?;
+        let introduction = if self.takes_old { introduction.taking_old_answers() } else { introduction };
         let controller = ControllerClient::with_interceptor(channel, introduction)
             .max_decoding_message_size(MAX_REPLY)
             .max_encoding_message_size(MAX_MESSAGE);

@@ -18,6 +18,17 @@ pub const BUSY: &str = "EAGAIN";
 /// The code of a refusal because the other end speaks another protocol.
 pub const WRONG_VERSION: &str = "SLURM_PROTOCOL_VERSION_ERROR";
 
+/// The code of a refusal because the controller that was asked does not lead.
+pub const STANDBY: &str = "SPUR_STANDBY";
+/// The metadata key under which a standby says where the leader is.
+pub const LEADER_KEY: &str = "spur-leader";
+
+/// The code of a refusal because the controller's database does not answer.
+pub const AWAY: &str = "SPUR_DATABASE_AWAY";
+/// The metadata key by which a client takes an old answer, and by which a controller says since when, in seconds since the
+/// Unix epoch, its answers may be old.
+pub const STALE_KEY: &str = "spur-stale";
+
 /// Bytes of a sentence in the details of a status, which travel in base64.
 const MOST_DETAILS: usize = 6 << 10;
 /// Bytes of a sentence in the message of a status, of which some travel as three.
@@ -55,6 +66,33 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 /// The status of a server whose queue is full.
 pub fn busy(message: &str) -> Status {
     status(Code::ResourceExhausted, &Error::new(BUSY, message))
+}
+
+/// The status of a controller that stands by on `host`. `leader` is where the leader is reached, empty if nobody leads;
+/// `away` says why the database cannot be asked.
+pub fn standby(host: &str, leader: &str, away: Option<&str>) -> Status {
+    let message = match (leader, away) {
+        (_, Some(why)) => format!("the controller on {host} stands by, and the database is away: {why}"),
+        ("", None) => format!("the controller on {host} stands by, and nobody leads yet"),
+        (leader, None) => format!("the controller on {host} stands by; the controller at {leader} leads"),
+    };
+    let mut status = status(Code::Unavailable, &Error::new(STANDBY, message));
+    if let Ok(leader) = leader.parse() {
+        status.metadata_mut().insert(LEADER_KEY, leader);
+    }
+    status
+}
+
+/// The status of a controller whose database does not answer.
+pub fn away(message: &str) -> Status {
+    status(Code::ResourceExhausted, &Error::new(AWAY, message))
+}
+
+/// Where the leader is, if a status is that of a standby: `Some(None)` if nobody leads.
+pub fn leader_of(status: &Status) -> Option<Option<&str>> {
+    let is_standby = error_of(status).is_some_and(|error| error.code == STANDBY);
+    let leader = status.metadata().get(LEADER_KEY).and_then(|leader| leader.to_str().ok());
+    is_standby.then_some(leader.filter(|leader| !leader.is_empty()))
 }
 
 /// What a status carries, if it is a refusal of ours and not a failure of the transport.

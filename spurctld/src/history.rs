@@ -14,12 +14,21 @@ use crate::recover;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal, Place};
 
-/// Has the cluster's own clock go on from where it was; the entries that takes.
+/// Has the cluster's own clock go on from where it was; the entries that takes. `own_ms` is what the clock shows by a
+/// database that has kept it, in milliseconds.
 ///
 /// # Errors
 /// What a clock is never refused for.
-pub(crate) fn resume_clock(cluster: &mut Cluster, epoch: u64) -> anyhow::Result<Vec<Arc<Entry>>> {
-    let resumed = cluster.clock().resumed(cluster.at(), &clock::shown());
+pub(crate) fn resume_clock(
+    cluster: &mut Cluster,
+    epoch: u64,
+    own_ms: Option<i64>,
+) -> anyhow::Result<Vec<Arc<Entry>>> {
+    let (last, shown) = (cluster.at(), clock::shown());
+    let resumed = match own_ms {
+        Some(own_ms) => cluster.clock().continued(last, own_ms, &shown),
+        None => cluster.clock().resumed(last, &shown),
+    };
     if resumed == *cluster.clock() {
         return Ok(Vec::new());
     }
@@ -67,7 +76,7 @@ pub(crate) async fn renew(place: &Place, adopted: Option<HistoryId>) -> anyhow::
     let parent = cluster.history().map(|history| history.id);
     let history = HistoryId(random()?);
     let input = Input::NewHistory { history, adopted, last_job: JobId(accounting.last_job().await?) };
-    let resumed = resume_clock(&mut cluster, journal.epoch())?;
+    let resumed = resume_clock(&mut cluster, journal.epoch(), None)?;
     let now = clock::now(&cluster);
     let outcome = controller::handle(&mut cluster, journal.epoch(), now, input);
     outcome.answer.context("no history can begin")?;

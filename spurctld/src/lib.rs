@@ -32,6 +32,7 @@ pub mod reload;
 pub mod replica;
 mod rpc;
 pub mod server;
+mod standby;
 mod statistics;
 pub mod stop;
 pub mod store;

@@ -75,12 +75,22 @@ fn run(args: Args) -> anyhow::Result<()> {
     let beside = || detach::is_detached().then(|| state.with_file_name("spurctld.log"));
     let log_file = config.local.log.file_of("spurctld", host).or_else(beside);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
-        let server = Server::start(config, file).await?;
+        let be_ready = || {
+            detach::say_ready();
+            log_file.as_deref().inspect(|path| log::write_to(path));
+            notify(&[NotifyState::Ready]);
+        };
+        let mut stood_by = false;
+        let started = Server::start(config, file, || {
+            stood_by = true;
+            be_ready();
+        });
+        let Some(server) = started.await? else { return Ok(()) };
         tracing::info!(address = %server.address(), version = env!("CARGO_PKG_VERSION"), "ready");
         let signals = tokio::spawn(obey_signals(server.stop(), server.reload(), log_file.clone()));
-        detach::say_ready();
-        log_file.as_deref().inspect(|path| log::write_to(path));
-        notify(&[NotifyState::Ready]);
+        if !stood_by {
+            be_ready();
+        }
         let ended = server.run().await;
         signals.abort();
         ended

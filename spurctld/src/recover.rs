@@ -1,10 +1,12 @@
 //! From what is on the disk to the cluster of before, and how entries and snapshots are written there.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
+pub(crate) use spur_core::cluster::Names;
 use spur_core::cluster::snapshot::{Record, Restore};
-use spur_core::cluster::{Cluster, Entry, Event, Names, Record as JobRecord};
+use spur_core::cluster::{Cluster, Entry, Event, Record as JobRecord};
 use spur_core::text::time::Time;
 
 use crate::store::{self, Recovered};
@@ -47,14 +49,50 @@ pub(crate) struct History {
     /// At the snapshot, if there was one.
     pub(crate) base: Cluster,
     /// From the snapshot to the end.
-    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) entries: VecDeque<Arc<Entry>>,
+}
+
+impl History {
+    /// Applies entries that follow the last one; returns them.
+    ///
+    /// # Errors
+    /// An event that this release does not know.
+    pub(crate) fn follow(
+        &mut self,
+        page: Vec<store::Entry>,
+        names: &mut Names,
+    ) -> anyhow::Result<Vec<Arc<Entry>>> {
+        let mut followed = Vec::with_capacity(page.len());
+        for kept in page {
+            let mut entry = from_store(&kept)?;
+            if let Event::JobSubmitted { spec, .. } | Event::JobUpdated { spec, .. } = &mut entry.event {
+                names.share(spec);
+            }
+            if let Event::HetJobSubmitted { specs, .. } = &mut entry.event {
+                specs.iter_mut().for_each(|spec| names.share(spec));
+            }
+            let entry = Arc::new(entry);
+            self.cluster.apply(&entry);
+            self.entries.push_back(Arc::clone(&entry));
+            followed.push(entry);
+        }
+        Ok(followed)
+    }
 }
 
 /// Reads the last snapshot and the entries after it.
 ///
 /// # Errors
 /// What the disk refuses, and what cannot be read.
-pub(crate) async fn recover(mut recovered: Recovered) -> anyhow::Result<History> {
+pub(crate) async fn recover(recovered: Recovered) -> anyhow::Result<History> {
+    recover_with(recovered, &mut Names::default()).await
+}
+
+/// [`recover`] with names that entries which are read later share, too.
+///
+/// # Errors
+/// As [`recover`].
+pub(crate) async fn recover_with(mut recovered: Recovered, names: &mut Names) -> anyhow::Result<History> {
     let mut restore = Restore::default();
     let mut restored = false;
     while let Some(chunk) = recovered.next_chunk().await? {
@@ -66,25 +104,12 @@ pub(crate) async fn recover(mut recovered: Recovered) -> anyhow::Result<History>
         restored = true;
     }
     let base = if restored { restore.finish() } else { Cluster::default() };
-    let mut cluster = base.clone();
-    let (mut entries, mut names) = (Vec::new(), Names::default());
+    let mut history = History { cluster: base.clone(), base, entries: VecDeque::new() };
     loop {
         let page = recovered.next_entries().await?;
         if page.is_empty() {
-            break;
+            return Ok(history);
         }
-        for kept in page {
-            let mut entry = from_store(&kept)?;
-            if let Event::JobSubmitted { spec, .. } | Event::JobUpdated { spec, .. } = &mut entry.event {
-                names.share(spec);
-            }
-            if let Event::HetJobSubmitted { specs, .. } = &mut entry.event {
-                specs.iter_mut().for_each(|spec| names.share(spec));
-            }
-            let entry = Arc::new(entry);
-            cluster.apply(&entry);
-            entries.push(entry);
-        }
+        history.follow(page, names)?;
     }
-    Ok(History { cluster, base, entries })
 }

@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use spur_core::cluster::{Cluster, Entry};
 use spur_core::controller::Reject;
 use spur_core::id::{HistoryId, JobId};
-use spur_core::model::config::{AuthMethod, Config, Local};
+use spur_core::model::config::{AuthMethod, Config, Local, Policy};
 use spur_core::text::address::HostPort;
 use spur_proto::arrival::Arrival;
 use spur_proto::channel::{
@@ -56,8 +56,10 @@ use crate::reload::Reload;
 use crate::replica::Replica;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
+use crate::rpc::leased::Leased;
 use crate::rpc::quota::Quotas;
 use crate::rpc::turns::Turns;
+use crate::standby::{self, Taken};
 use crate::statistics::{Counted, Statistics};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
@@ -68,7 +70,7 @@ use crate::watchers::Watchers;
 /// How long calls under way may take when the controller stops.
 const GRACE: Duration = Duration::from_secs(5);
 /// Connections at a time, if so many files may be open: some 27 KiB each.
-const CONNECTIONS: usize = 65_536;
+pub(crate) const CONNECTIONS: usize = 65_536;
 /// Calls under way at a time on one connection.
 const CALLS: u32 = 256;
 /// What large requests may take that are on their way, in bytes.
@@ -105,15 +107,46 @@ struct Recovered {
 }
 
 impl Server {
-    /// Recovers what was, puts the configured policy in force, and listens.
+    /// Recovers what was, puts the configured policy in force, and listens. Where several controllers share a database, it
+    /// stands by until this one leads; `on_standby` is called when another one is seen to lead. `None` if it was told to end
+    /// while it stood by.
     ///
     /// # Errors
     /// A configuration that cannot be honoured, a state that cannot be read or is in use, an address that is.
-    pub async fn start(config: Config, config_file: ConfigFile) -> anyhow::Result<Self> {
+    pub async fn start(
+        config: Config,
+        config_file: ConfigFile,
+        on_standby: impl FnOnce(),
+    ) -> anyhow::Result<Option<Self>> {
         let Config { policy, local } = config;
         let keyring = keyring_of(&local, &policy.cluster_name)?;
-        let recovered = recover(&state_place(&local)?, policy).await?;
-        let listener = bind("listen_addr", &local.controller.listen_addr).await?;
+        let address = standby::own_address(&local).await.to_string();
+        let (recovered, listener) = match Place::of(&local.controller.state, &address)? {
+            Place::File(path) => {
+                make_directory(&path)?;
+                let recovered = recover(&Place::File(path), policy).await?;
+                (recovered, bind("listen_addr", &local.controller.listen_addr).await?)
+            }
+            place @ Place::Database { .. } => {
+                let listener = bind("listen_addr", &local.controller.listen_addr).await?;
+                let file = config_file.clone();
+                let led =
+                    lead(&place, policy, &local, file, (&listener, keyring.clone()), on_standby).await?;
+                let Some(recovered) = led else { return Ok(None) };
+                (recovered, listener)
+            }
+        };
+        Self::begin(recovered, listener, local, config_file, keyring).await.map(Some)
+    }
+
+    /// Starts everything on what was recovered.
+    async fn begin(
+        recovered: Recovered,
+        listener: TcpListener,
+        local: Local,
+        config_file: ConfigFile,
+        keyring: Option<Keyring>,
+    ) -> anyhow::Result<Self> {
         let address = listener.local_addr().context("the listening socket has no address")?;
         let window = Window::take(&local.auth.socket)?;
         let metrics = match &local.controller.metrics_addr {
@@ -221,7 +254,7 @@ async fn bind_for(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
 }
 
 /// What carries the services, with all of Spur's settings.
-fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> {
+pub(crate) fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> {
     tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -233,12 +266,12 @@ fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> {
 }
 
 /// The service for commands.
-fn controller_service(desk: Desk) -> Counted<ControllerServer<Desk>> {
-    let statistics = desk.statistics.clone();
+fn controller_service(desk: Desk) -> Leased<Counted<ControllerServer<Desk>>> {
+    let (statistics, journal) = (desk.statistics.clone(), desk.journal.clone());
     let inner = ControllerServer::new(desk)
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_REPLY);
-    Counted { inner, statistics }
+    Leased { inner: Counted { inner, statistics }, journal }
 }
 
 /// The cluster's keys, if it uses any.
@@ -256,28 +289,78 @@ fn keyring_of(local: &Local, cluster: &str) -> anyhow::Result<Option<Keyring>> {
 
 /// Where the journal is; the directory of a file exists.
 fn state_place(local: &Local) -> anyhow::Result<Place> {
-    let state = &local.controller.state;
-    let directory = state.file().and_then(Path::parent).filter(|directory| !directory.as_os_str().is_empty());
-    if let Some(directory) = directory {
-        // What users have asked for is in there.
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.with_context(|| format!("[controller] state: cannot create {}", directory.display()))?;
+    if let Some(path) = local.controller.state.file() {
+        make_directory(path)?;
     }
     let addresses: Vec<String> = local.controller.addresses.iter().map(ToString::to_string).collect();
-    Ok(Place::of(state, &addresses.join(","))?)
+    Ok(Place::of(&local.controller.state, &addresses.join(","))?)
+}
+
+/// Makes the directory of the journal's file.
+fn make_directory(path: &Path) -> anyhow::Result<()> {
+    let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    // What users have asked for is in there.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.with_context(|| format!("[controller] state: cannot create {}", directory.display()))
+}
+
+/// Another handle of the same listening socket.
+pub(crate) fn cloned(listener: &TcpListener) -> anyhow::Result<TcpListener> {
+    let cloned =
+        rustix::io::fcntl_dupfd_cloexec(listener, 0).context("the listening socket cannot be shared")?;
+    Ok(TcpListener::from_std(std::net::TcpListener::from(cloned))?)
 }
 
 /// Reads what there is on the disk, and puts the configured policy in force, durably.
-async fn recover(place: &Place, policy: spur_core::model::config::Policy) -> anyhow::Result<Recovered> {
-    let begun = std::time::Instant::now();
+async fn recover(place: &Place, policy: Policy) -> anyhow::Result<Recovered> {
+    let begun = Instant::now();
     let (journal, recovered) = Journal::open(place).await?;
     let snapshot = recovered.snapshot_seq;
-    let History { mut cluster, base, mut entries } = recover::recover(recovered).await?;
+    let history = recover::recover(recovered).await?;
+    reign(place, Taken { journal, history, snapshot, own_ms: None }, Some(policy), begun).await
+}
+
+/// Stands by until this controller leads, and begins its reign. The policy of the journal stays in force, which the file's
+/// is only in a new one. `None` if it was told to end.
+async fn lead(
+    place: &Place,
+    policy: Policy,
+    local: &Local,
+    config_file: ConfigFile,
+    (listener, keyring): (&TcpListener, Option<Keyring>),
+    on_standby: impl FnOnce(),
+) -> anyhow::Result<Option<Recovered>> {
+    let Place::Database { database, address } = place else { bail!("no database is shared") };
+    let taken = standby::follow(database, address, local, config_file, listener, keyring, on_standby).await?;
+    let Some(taken) = taken else { return Ok(None) };
+    let begun = Instant::now();
+    let differs = standby::differences(&taken.history.cluster, policy.clone());
+    if !differs.is_empty() {
+        tracing::warn!(
+            "the policy of the journal stays in force until scontrol reconfigure; the file changes: {differs}"
+        );
+    }
+    let first = taken.history.cluster.seq() == 0;
+    reign(place, taken, first.then_some(policy), begun).await.map(Some)
+}
+
+/// Begins a reign on a journal: what it writes first is durable.
+async fn reign(
+    place: &Place,
+    taken: Taken,
+    policy: Option<Policy>,
+    begun: Instant,
+) -> anyhow::Result<Recovered> {
+    let Taken { journal, history, snapshot, own_ms } = taken;
+    let History { mut cluster, base, mut entries } = history;
     let accounting = Accounting::open(place.accounting()).await?;
     let reached = accounting.reached().await?;
     let known = (reached, JobId(accounting.last_job().await?));
-    let mut first = history::resume_clock(&mut cluster, journal.epoch())?;
+    let mut first = history::resume_clock(&mut cluster, journal.epoch(), own_ms)?;
     wall::say(cluster.clock());
+    journal.follow_clock(cluster.clock().base_ms);
     first.extend(history::begin(&mut cluster, journal.epoch(), known)?);
     if let Some(doubt) = cluster.doubt() {
         tracing::error!("{}", Reject::OldCopy(Arc::clone(&doubt.why)));
@@ -285,10 +368,12 @@ async fn recover(place: &Place, policy: spur_core::model::config::Policy) -> any
     if reached < snapshot {
         tracing::warn!(reached, snapshot, "accounting lacks entries that the journal no longer has");
     }
-    let now = clock::now(&cluster);
-    let changed = owner::reconfigure_first(&mut cluster, journal.epoch(), now, policy.into())
-        .context("the configured policy cannot be put in force")?;
-    first.extend(changed);
+    if let Some(policy) = policy {
+        let now = clock::now(&cluster);
+        let changed = owner::reconfigure_first(&mut cluster, journal.epoch(), now, policy.into())
+            .context("the configured policy cannot be put in force")?;
+        first.extend(changed);
+    }
     let batch =
         Batch { entries: first.iter().map(|entry| recover::to_store(entry)).collect(), ..Batch::default() };
     journal.commit(batch).await?;
@@ -300,7 +385,7 @@ async fn recover(place: &Place, policy: spur_core::model::config::Policy) -> any
         milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         "recovered"
     );
-    Ok(Recovered { journal, accounting, base, entries, cluster, reached, snapshot })
+    Ok(Recovered { journal, accounting, base, entries: entries.into(), cluster, reached, snapshot })
 }
 
 /// What runs.
@@ -377,7 +462,7 @@ impl Machine {
         self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, (&post, &programs))?))?;
         let owner = Owner {
             cluster,
-            journal,
+            journal: journal.clone(),
             inbox: inbox.clone(),
             outbox,
             blobs: blobs.clone(),
@@ -391,6 +476,7 @@ impl Machine {
         fault::vital("wall", wall::run(replica.clone(), inbox.clone()));
         fault::vital("silence", agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
         Ok(Desk {
+            journal,
             inbox,
             replica,
             overlay,

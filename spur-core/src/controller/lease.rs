@@ -238,6 +238,13 @@ impl Lease {
         }
     }
 
+    /// Has a standby read the row before anything else: somebody may have written it.
+    pub fn look_now(&mut self) {
+        if let State::Following(following) = &mut self.state {
+            following.next_look = i64::MIN;
+        }
+    }
+
     /// Whether this controller leads, and in which epoch.
     #[must_use]
     pub fn leads(&self) -> Option<u64> {

@@ -72,6 +72,16 @@ impl Clock {
         resumed.corrected(shown).unwrap_or(resumed)
     }
 
+    /// The clock of a controller that takes over from another host, where the own clock shows `own_ms` now, on a journal
+    /// whose last entry is of `last`. The own clock never goes back.
+    #[must_use]
+    pub fn continued(&self, last: Time, own_ms: i64, shown: &Shown) -> Clock {
+        let own_ms = own_ms.max(last.0.saturating_mul(1_000));
+        let base_ms = own_ms.saturating_sub(shown.since_boot_ms);
+        let continued = Clock { base_ms, boot: Arc::clone(&shown.boot), ahead: self.ahead };
+        continued.corrected(shown).unwrap_or(continued)
+    }
+
     /// The same clock after somebody has set the wall's, if somebody has.
     #[must_use]
     pub fn corrected(&self, shown: &Shown) -> Option<Clock> {
@@ -131,6 +141,17 @@ mod tests {
         // A machine that was set back to an earlier state has the boot, and less time since.
         let set_back = clock.resumed(last, &shown("a", 2_000, 9 * HOUR + 20_000));
         assert_eq!((set_back.own_ms(2_000), set_back.ahead), (9 * HOUR + 20_000, 0));
+    }
+
+    #[test]
+    fn a_taker_goes_on_whatever_its_own_host_says() {
+        let clock = Clock::default().resumed(Time(0), &shown("a", 0, 9 * HOUR));
+        let last = Time(9 * 3600 + 10);
+        // The taker's wall clock is an hour ahead, and nothing ages by that.
+        let taken = clock.continued(last, 9 * HOUR + 14_000, &shown("b", 77_000, 10 * HOUR + 14_000));
+        assert_eq!((taken.own_ms(77_000), taken.ahead), (9 * HOUR + 14_000, 3_600));
+        let not_back = clock.continued(last, 9 * HOUR, &shown("b", 77_000, 9 * HOUR));
+        assert_eq!(not_back.own_ms(77_000), 9 * HOUR + 10_000);
     }
 
     #[test]

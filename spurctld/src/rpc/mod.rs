@@ -11,6 +11,7 @@ mod filter;
 mod foretell;
 mod gone;
 mod jobs;
+pub(crate) mod leased;
 mod lists;
 pub(crate) mod quota;
 mod slices;
@@ -54,6 +55,7 @@ use crate::reload::Reload;
 use crate::replica::Replica;
 use crate::statistics::Statistics;
 use crate::stop::Stop;
+use crate::store::Journal;
 use crate::store::accounting::Accounting;
 use crate::watchers::Watchers;
 use access::caller_of;
@@ -63,6 +65,7 @@ use turns::Turns;
 /// Everything the service needs. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Desk {
+    pub(crate) journal: Journal,
     pub(crate) inbox: Inbox,
     pub(crate) replica: Replica,
     pub(crate) overlay: Overlay,

@@ -126,13 +126,8 @@ impl Journal {
         }
     }
 
-    fn opened(opened: Opened) -> Result<(Self, Recovered), StoreError> {
-        let recovered = Recovered {
-            epoch: opened.epoch,
-            last_seq: opened.last_seq,
-            snapshot_seq: opened.snapshot_seq,
-            source: opened.recovery,
-        };
+    pub(super) fn opened(opened: Opened) -> Result<(Self, Recovered), StoreError> {
+        let recovered = Recovered::of(opened.epoch, opened.last_seq, opened.snapshot_seq, opened.recovery);
         let shared = Shared {
             epoch: opened.epoch,
             cluster: opened.cluster,
@@ -310,6 +305,10 @@ impl Future for Commit {
 }
 
 impl Recovered {
+    pub(super) fn of(epoch: u64, last_seq: u64, snapshot_seq: u64, source: Recovery) -> Self {
+        Self { epoch, last_seq, snapshot_seq, source }
+    }
+
     /// The next chunk of the snapshot, in the order in which they were written; `None` after the last.
     ///
     /// # Errors

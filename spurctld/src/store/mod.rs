@@ -29,5 +29,5 @@ pub use batch::{Batch, Blob, Committed, Entry, MAX_BLOB_BYTES, MAX_BLOB_ID, Requ
 pub use error::StoreError;
 pub use journal::{Commit, Compacted, Journal, Recovered, Retention, Tuning};
 pub use place::{Condition, Place};
-pub use postgres::Database;
+pub use postgres::{Database, Follower, Turn};
 pub use snapshot::{SnapshotChunk, SnapshotWriter};

@@ -115,7 +115,7 @@ impl Controller {
         }
         let keys = ClusterKeys::read(&key_file, "test").unwrap();
         let config = Config::parse(text, "spur.toml").unwrap();
-        let server = Server::start(config, ConfigFile::find(Some(path))).await.unwrap();
+        let server = Server::start(config, ConfigFile::find(Some(path)), || {}).await.unwrap().unwrap();
         let (address, stop) = (server.address().to_string().parse().unwrap(), server.stop());
         Self { address, keys, stop, running: tokio::spawn(server.run()), directory }
     }

@@ -17,7 +17,7 @@ use spur_proto::channel::{DialError, Dialer};
 use spur_proto::client::Introduction;
 use spur_proto::convert::{BadField, agent};
 use spur_proto::keys::Role;
-use spur_proto::refusal::PROTOCOL;
+use spur_proto::refusal::{self, PROTOCOL};
 use spur_proto::v1;
 use spur_proto::v1::agents_client::AgentsClient;
 use spur_proto::v1::node_message::Message as Up;
@@ -35,6 +35,8 @@ use crate::spool::Spool;
 
 /// The first pause before the controller is tried again, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// The longest pause where there are several controllers, of which another one may have taken over.
+const LONGEST_AMONG: Duration = Duration::from_secs(1);
 /// How long the controller may take to answer a registration.
 const WELCOME: Duration = Duration::from_secs(60);
 
@@ -86,41 +88,65 @@ impl From<tonic::Status> for StreamError {
     }
 }
 
+impl StreamError {
+    /// The number of the controller that leads, where a standby has said so.
+    fn leader(&self, controllers: &[HostPort]) -> Option<usize> {
+        let StreamError::Broken(status) = self else { return None };
+        let leader = refusal::leader_of(status)??;
+        controllers.iter().position(|controller| controller.to_string() == leader)
+    }
+}
+
+/// Which controller is attended, and what has come of it.
+struct Attended {
+    /// Its number in the configuration.
+    number: usize,
+    /// Whether it has welcomed this node.
+    welcomed: bool,
+}
+
 impl Registrar {
     /// Keeps a stream to one of the controllers until one of them, or the end of the owner, ends the daemon.
     pub(crate) async fn run(mut self, mut asked: mpsc::Receiver<StandingWanted>) {
         let mut pause = PAUSES.0;
         // The same trouble with a controller is told once.
         let mut said: BTreeMap<HostPort, String> = BTreeMap::new();
-        'settings: loop {
+        // The number of the controller that is dialled next, and how many were tried since the last pause.
+        let (mut next, mut tried) = (0, 0);
+        loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
-            for controller in &settings.controllers {
-                let mut welcomed = false;
-                let ended = self.attend(&settings, controller, &mut welcomed, &mut asked).await;
-                if welcomed {
-                    pause = PAUSES.0;
+            let count = settings.controllers.len();
+            let longest = if count > 1 { LONGEST_AMONG } else { PAUSES.1 };
+            let mut attended = Attended { number: next % count, welcomed: false };
+            let ended = self.attend(&settings, &mut attended, &mut asked).await;
+            let controller = &settings.controllers[attended.number];
+            if attended.welcomed {
+                (pause, tried) = (PAUSES.0, 0);
+            }
+            match ended {
+                Ok(()) => {
+                    tracing::info!("registering again with the new configuration");
+                    continue;
                 }
-                match ended {
-                    Ok(()) => {
-                        tracing::info!("registering again with the new configuration");
-                        continue 'settings;
+                Err(StreamError::Stopping) => return,
+                Err(StreamError::Dismissed) => {
+                    tracing::info!("controller {controller} tells this node to shut down");
+                    return;
+                }
+                Err(error) => {
+                    next = error.leader(&settings.controllers).unwrap_or((attended.number + 1) % count);
+                    let complaint = error.to_string();
+                    if attended.welcomed || said.get(controller) != Some(&complaint) {
+                        tracing::warn!("controller {controller} {complaint}");
                     }
-                    Err(StreamError::Stopping) => return,
-                    Err(StreamError::Dismissed) => {
-                        tracing::info!("controller {controller} tells this node to shut down");
-                        return;
-                    }
-                    Err(error) => {
-                        let complaint = error.to_string();
-                        if welcomed || said.get(controller) != Some(&complaint) {
-                            tracing::warn!("controller {controller} {complaint}");
-                        }
-                        said.insert(controller.clone(), complaint);
-                    }
+                    said.insert(controller.clone(), complaint);
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
+            tried += 1;
+            if tried >= count {
+                tokio::time::sleep(pause).await;
+                (pause, tried) = ((pause * 2).min(longest), 0);
+            }
         }
     }
 
@@ -128,11 +154,13 @@ impl Registrar {
     async fn attend(
         &self,
         settings: &Settings,
-        controller: &HostPort,
-        welcomed: &mut bool,
+        attended: &mut Attended,
         asked: &mut mpsc::Receiver<StandingWanted>,
     ) -> Result<(), StreamError> {
-        let channel = dialer(settings).connect(controller).await?;
+        let dialled = dialer(settings).connect_to_any(&settings.controllers, attended.number).await?;
+        let channel = dialled.1;
+        attended.number = dialled.0;
+        let controller = &settings.controllers[attended.number];
         let introduction = Introduction::new(&token(settings)).map_err(|_| StreamError::Ended)?;
         let mut client = AgentsClient::with_interceptor(channel, introduction)
             .max_decoding_message_size(spur_proto::channel::MAX_MESSAGE);
@@ -153,7 +181,7 @@ impl Registrar {
         let (mut orders, first) =
             tokio::time::timeout(WELCOME, opening).await.map_err(|_| StreamError::Silent)??;
         let welcome = self.welcomed(first)?;
-        *welcomed = true;
+        attended.welcomed = true;
         let (mut news, mut condition) = (self.settings.clone(), self.spool.news());
         tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
         let mut standing_wanted: Option<StandingWanted> = None;

@@ -125,14 +125,22 @@ impl Database {
         Err(first_error.unwrap_or(StoreError::Stopped))
     }
 
+    /// How the server that was connected to last is reached, with the password.
+    pub(super) async fn options(&self) -> Result<PgConnectOptions, StoreError> {
+        self.options_of(&self.inner.servers[self.inner.current.load(Ordering::Relaxed)]).await
+    }
+
+    async fn options_of(&self, server: &Server) -> Result<PgConnectOptions, StoreError> {
+        let options = server.options.clone();
+        let Some(path) = &self.inner.password_file else { return Ok(options) };
+        // Read each time: a site may change it while the controller runs.
+        let text = tokio::fs::read_to_string(path).await;
+        let text = text.map_err(|error| StoreError::io("read", path, error))?;
+        Ok(options.password(text.lines().next().unwrap_or_default()))
+    }
+
     async fn connect_to(&self, server: &Server) -> Result<PgConnection, Trouble> {
-        let mut options = server.options.clone();
-        if let Some(path) = &self.inner.password_file {
-            // Read each time: a site may change it while the controller runs.
-            let text = tokio::fs::read_to_string(path).await;
-            let text = text.map_err(|error| Trouble::Password(StoreError::io("read", path, error)))?;
-            options = options.password(text.lines().next().unwrap_or_default());
-        }
+        let options = self.options_of(server).await.map_err(Trouble::Password)?;
         let mut connection = options.connect().await?;
         let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(&mut connection).await?;
         if row.try_get(0)? {

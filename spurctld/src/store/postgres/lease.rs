@@ -61,6 +61,8 @@ pub(super) struct Session {
     pub(super) shared: Shared,
     /// What stood beside the row when it was read last.
     pub(super) beside: Beside,
+    /// When that was, in milliseconds since boot.
+    pub(super) read_at: i64,
     connection: Option<PgConnection>,
 }
 
@@ -79,7 +81,8 @@ impl Session {
         let beside = beside.unwrap_or_else(|| unreachable!("a look reads the row"));
         names.history.clone_from(&beside.history);
         let lease = Lease::new(holder, lasts_ms);
-        Ok(Self { database, names, lease, shared: Shared::new(), beside, connection: Some(connection) })
+        let (shared, read_at) = (Shared::new(), clock::since_boot_ms());
+        Ok(Self { database, names, lease, shared, beside, read_at, connection: Some(connection) })
     }
 
     /// Sends a statement and notes what came of it. Returns whether the batches that were offered are durable.
@@ -127,7 +130,7 @@ impl Session {
         let own_ms = self.shared.own_ms();
         let (outcome, beside) = statements::send(connection, &self.names, statement, batches, own_ms).await?;
         if let Some(beside) = beside {
-            self.beside = beside;
+            (self.beside, self.read_at) = (beside, clock::since_boot_ms());
         }
         Ok(outcome)
     }

@@ -7,6 +7,7 @@
 pub(super) mod accounting;
 mod compact;
 mod connect;
+mod follow;
 mod lease;
 mod open;
 mod read;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use super::StoreError;
 
 pub use connect::Database;
+pub use follow::{Follower, Turn};
 pub(super) use lease::Shared;
 pub(super) use open::open;
 pub(super) use read::{Chunks, Reader};

@@ -53,7 +53,7 @@ pub(in crate::store) async fn open(database: Database, address: String) -> Resul
 }
 
 /// Waits until then, in milliseconds since boot.
-async fn rest(until: i64) {
+pub(super) async fn rest(until: i64) {
     let rest = u64::try_from(until - clock::since_boot_ms()).unwrap_or(0);
     tokio::time::sleep(Duration::from_millis(rest)).await;
 }

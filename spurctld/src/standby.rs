@@ -1,0 +1,368 @@
+//! A controller that does not lead: follows the journal, tells whoever asks where the leader is, and takes over.
+//!
+//! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from that policy is
+//! told in the log and in the row that the standby keeps in the database.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use spur_core::cluster::{Cluster, Event};
+use spur_core::controller::{self, Command, Input, Reply};
+use spur_core::model::config::{Local, Policy};
+use spur_core::text::address::HostPort;
+use spur_proto::channel::is_local;
+use spur_proto::identity::{Services, Window};
+use spur_proto::keys::{Keyring, Role};
+use spur_proto::listen::{Incoming, Limits};
+use spur_proto::refusal;
+use spur_proto::tls;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::server::NamedService;
+
+use crate::agents::Attendance;
+use crate::clock;
+use crate::config_file::ConfigFile;
+use crate::owner;
+use crate::recover::{self, History, Names};
+use crate::rpc::Desk;
+use crate::server::{self, CONNECTIONS};
+use crate::stop::Stop;
+use crate::store::{Condition, Database, Follower, Journal, StoreError, Turn};
+
+/// How often a standby notes in the database how far it has come.
+const REPORT: Duration = Duration::from_secs(1);
+/// How often it looks for a newer snapshot, from which on it keeps entries.
+const LOOK_FOR_SNAPSHOT: Duration = Duration::from_secs(10);
+
+/// What a standby knows of the journal.
+pub(crate) struct Standby {
+    follower: Follower,
+    /// Where this controller is reached, which is its name in the database.
+    name: String,
+    history: History,
+    names: Names,
+    /// The entry of the snapshot at which `history` begins.
+    snapshot: u64,
+    /// In what the configuration of this host differs from the policy in force.
+    differs: String,
+    config_file: ConfigFile,
+}
+
+/// What a leader begins with.
+pub(crate) struct Taken {
+    pub(crate) journal: Journal,
+    pub(crate) history: History,
+    pub(crate) snapshot: u64,
+    /// What the cluster's own clock shows, in milliseconds; `None` if no leader has said.
+    pub(crate) own_ms: Option<i64>,
+}
+
+/// Follows the journal until this controller leads; `None` if it was told to stop. `tell` is called once somebody else is
+/// seen to lead. `address` is where this controller is reached.
+#[expect(clippy::too_many_lines, reason = "one loop, each turn of which is a few lines")]
+pub(crate) async fn follow(
+    database: &Database,
+    address: &str,
+    local: &Local,
+    config_file: ConfigFile,
+    listener: &TcpListener,
+    keyring: Option<Keyring>,
+    tell: impl FnOnce(),
+) -> anyhow::Result<Option<Taken>> {
+    let name = address.to_owned();
+    let mut follower = Follower::open(database, address).await?;
+    let recovered = follower.recover().await?;
+    let snapshot = recovered.snapshot_seq;
+    let mut names = Names::default();
+    let history = recover::recover_with(recovered, &mut names).await?;
+    let mut standby =
+        Standby { follower, name, history, names, snapshot, differs: String::new(), config_file };
+    let doors = Doors::open(local, listener, keyring)?;
+    let mut signals = Signals::new()?;
+    let mut tell = Some(tell);
+    let (mut reported, mut looked, mut seen) = (None::<Instant>, Instant::now(), None::<u64>);
+    loop {
+        let turn = tokio::select! {
+            turn = standby.follower.turn() => turn?,
+            stop = signals.next() => match stop {
+                true => {
+                    doors.close().await;
+                    return Ok(None);
+                }
+                false => {
+                    standby.compare();
+                    continue;
+                }
+            },
+        };
+        let Turn::Follows { last } = turn else { break };
+        standby.catch_up(last).await?;
+        doors.lead_to(standby.follower.leader(), &standby.follower.condition().borrow());
+        if reported.is_none_or(|at| at.elapsed() >= REPORT) {
+            if reported.is_none() {
+                standby.compare();
+            }
+            // A lease whose holder renews it is somebody's who lives.
+            let version = standby.follower.version();
+            if seen.is_some_and(|seen| Some(seen) != version)
+                && let Some(tell) = tell.take()
+            {
+                tracing::info!(leader = standby.follower.leader(), "standing by");
+                tell();
+            }
+            (reported, seen) = (Some(Instant::now()), version);
+            standby.report().await;
+        }
+        if looked.elapsed() >= LOOK_FOR_SNAPSHOT {
+            looked = Instant::now();
+            standby.forget_before_snapshot().await;
+        }
+    }
+    doors.close().await;
+    standby.lead().await.map(Some)
+}
+
+impl Standby {
+    /// Reads and applies the entries up to `last`.
+    async fn catch_up(&mut self, last: u64) -> anyhow::Result<()> {
+        let reached = self.history.cluster.seq();
+        ensure!(
+            last >= reached,
+            "the database ends at entry {last}, and entry {reached} was read from it: it was restored, or failed over to \
+             a replica that lacked the end; this controller begins anew"
+        );
+        let mut policy_changed = false;
+        while self.history.cluster.seq() < last {
+            let page = match self.follower.entries(self.history.cluster.seq()).await {
+                Ok(page) => page,
+                Err(error @ (StoreError::Damaged { .. } | StoreError::Compacted { .. })) => {
+                    return Err(error.into());
+                }
+                // The next turn asks again.
+                Err(error) => {
+                    tracing::debug!(%error, "the journal cannot be read now");
+                    break;
+                }
+            };
+            if page.is_empty() {
+                break;
+            }
+            for entry in self.history.follow(page, &mut self.names)? {
+                policy_changed |= matches!(entry.event, Event::PolicyChanged { .. });
+            }
+        }
+        if policy_changed {
+            self.compare();
+        }
+        Ok(())
+    }
+
+    /// Compares the configuration of this host with the policy in force, and says in the log in what they differ.
+    fn compare(&mut self) {
+        let differs = match self.config_file.read() {
+            Ok(config) => differences(&self.history.cluster, config.policy),
+            Err(error) => format!("{error:#}"),
+        };
+        if differs != self.differs && !differs.is_empty() {
+            tracing::warn!("the configuration of this host is not what is in force: {differs}");
+        }
+        self.differs = differs;
+    }
+
+    async fn report(&self) {
+        let reported = self.follower.report(&self.name, self.history.cluster.seq(), &self.differs).await;
+        if let Err(error) = reported {
+            tracing::debug!(%error, "this standby cannot say how far it has come");
+        }
+    }
+
+    /// Keeps no entries that the newest snapshot covers.
+    async fn forget_before_snapshot(&mut self) {
+        match self.follower.snapshot().await {
+            Ok(snapshot) if snapshot > self.snapshot && snapshot <= self.history.cluster.seq() => {
+                let History { base, entries, .. } = &mut self.history;
+                while entries.front().is_some_and(|entry| entry.seq <= snapshot) {
+                    if let Some(entry) = entries.pop_front() {
+                        base.apply(&entry);
+                    }
+                }
+                self.snapshot = snapshot;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "snapshots cannot be looked for now"),
+        }
+    }
+
+    /// Leads: reads what the leader before has written last.
+    async fn lead(mut self) -> anyhow::Result<Taken> {
+        let own_ms = self.follower.own_ms();
+        let (journal, recovered) = self.follower.lead(&self.name).await?;
+        while self.history.cluster.seq() < recovered.last_seq {
+            let page = journal.entries(self.history.cluster.seq()).await?;
+            ensure!(!page.is_empty(), "entry {} is missing", self.history.cluster.seq() + 1);
+            self.history.follow(page, &mut self.names)?;
+        }
+        Ok(Taken { journal, history: self.history, snapshot: self.snapshot, own_ms })
+    }
+}
+
+/// What `scontrol reconfigure` would change.
+pub(crate) fn differences(cluster: &Cluster, policy: Policy) -> String {
+    if cluster.seq() == 0 {
+        return String::new();
+    }
+    let mut trial = cluster.clone();
+    let input = Input::Command {
+        caller: owner::daemon(),
+        request: None,
+        command: Command::Reconfigure(policy.into()),
+    };
+    let now = clock::now(&trial).max(trial.at());
+    match controller::handle(&mut trial, 0, now, input).answer {
+        Ok(Reply::Reconfigured { changes }) => changes.join("; "),
+        Ok(_) => String::new(),
+        Err(refused) => refused.to_string(),
+    }
+}
+
+/// The address of the configuration at which this controller is reached: of several, the one that is this host's with the
+/// port that is listened on.
+pub(crate) async fn own_address(local: &Local) -> HostPort {
+    let (listen, addresses) = (&local.controller.listen_addr, &local.controller.addresses);
+    if addresses.contains(listen) {
+        return listen.clone();
+    }
+    for address in addresses {
+        if address.port == listen.port && is_local(address).await {
+            return address.clone();
+        }
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    HostPort { host, port: listen.port }
+}
+
+/// What a standby serves: the way to the leader, and tokens for the people of its host.
+struct Doors {
+    leader: Leader,
+    stop: Stop,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+/// What whoever asks a standby is told. Clones share it.
+#[derive(Clone, Default)]
+struct Leader(Arc<Mutex<(String, Option<String>)>>);
+
+impl Doors {
+    fn open(local: &Local, listener: &TcpListener, keyring: Option<Keyring>) -> anyhow::Result<Doors> {
+        let (leader, stop) = (Leader::default(), Stop::default());
+        let mut tasks = tokio::task::JoinSet::new();
+        let incoming = Incoming::tcp(
+            server::cloned(listener)?,
+            keyring.as_ref().map(|keyring| tls::server(keyring, Role::Controller)),
+            Limits::for_process(CONNECTIONS),
+        );
+        let router = server::transport()
+            .add_service(Redirect::<spur_proto::v1::controller_server::ControllerServer<Desk>>::to(&leader))
+            .add_service(Redirect::<spur_proto::v1::agents_server::AgentsServer<Attendance>>::to(&leader));
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            // Without a service nobody is redirected; the lease is what counts.
+            if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped.wished()).await {
+                tracing::error!(%error, "whoever asks this standby is not answered");
+            }
+        });
+        let (stopped, socket) = (stop.clone(), local.auth.socket.clone());
+        tasks.spawn(async move {
+            match Window::open(&socket).await {
+                Ok(window) => {
+                    Window::hand_out(window, &socket, Services::tokens(keyring), stopped.wished()).await;
+                }
+                Err(error) => tracing::warn!(%error, "this standby hands out no tokens"),
+            }
+        });
+        Ok(Doors { leader, stop, tasks })
+    }
+
+    fn lead_to(&self, leader: &str, condition: &Condition) {
+        let away = match condition {
+            Condition::Well => None,
+            Condition::Away { why, .. } => Some(why.to_string()),
+        };
+        *self.leader.0.lock().unwrap_or_else(PoisonError::into_inner) = (leader.to_owned(), away);
+    }
+
+    async fn close(mut self) {
+        self.stop.wish();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Answers every call of a service with the way to the leader.
+struct Redirect<T> {
+    leader: Leader,
+    service: PhantomData<fn() -> T>,
+}
+
+impl<T> Redirect<T> {
+    fn to(leader: &Leader) -> Self {
+        Self { leader: leader.clone(), service: PhantomData }
+    }
+}
+
+impl<T> Clone for Redirect<T> {
+    fn clone(&self) -> Self {
+        Self::to(&self.leader)
+    }
+}
+
+impl<T: NamedService> NamedService for Redirect<T> {
+    const NAME: &'static str = T::NAME;
+}
+
+impl<T> Service<http::Request<Body>> for Redirect<T> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        let (leader, away) = self.leader.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        ready(Ok(refusal::standby(&host, &leader, away.as_deref()).into_http()))
+    }
+}
+
+/// What the system tells a standby.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Signals> {
+        let listen = |kind| signal(kind).context("signals cannot be received");
+        let (terminate, interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        Ok(Signals { terminate, interrupt, hang_up: listen(SignalKind::hangup())? })
+    }
+
+    /// Whether the next signal says that the process should end; otherwise the configuration is to be read again.
+    async fn next(&mut self) -> bool {
+        tokio::select! {
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            _ = self.hang_up.recv() => false,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A standby: follows the journal of whoever leads, and takes the lease when nobody does.
+
+use std::time::Duration;
+
+use spur_core::controller::lease::Step;
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::sync::{mpsc, watch};
+
+use super::connect::{Database, limited};
+use super::lease::{Session, Shared};
+use super::open::{self, prepare};
+use super::read::{Chunks, Reader};
+use super::{StoreError, sql_int};
+use crate::clock;
+use crate::store::backend::{self, Recovery};
+use crate::store::{Entry, Journal, Recovered};
+
+/// How long a listener waits after its connection broke.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+/// A journal that this controller follows and does not lead yet.
+pub struct Follower {
+    session: Session,
+    reader: Reader,
+    /// Says that somebody has committed. A hint: the row that is read is what counts.
+    hints: mpsc::Receiver<()>,
+}
+
+/// What came of a turn of a [`Follower`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Whoever leads has committed entries up to this one.
+    Follows {
+        /// The last entry.
+        last: u64,
+    },
+    /// This controller leads from now on.
+    Leads,
+}
+
+impl Follower {
+    /// Follows the journal in a database, which gets the schema if need be. `address` is where clients and nodes reach this
+    /// controller.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`], [`StoreError::Unsafe`], and what the database refuses.
+    pub async fn open(database: &Database, address: &str) -> Result<Self, StoreError> {
+        let session = prepare(database.clone(), address.to_owned()).await?;
+        let reader = Reader::new(database.clone());
+        let (hint, hints) = mpsc::channel(1);
+        tokio::spawn(listen(database.clone(), hint));
+        Ok(Self { session, reader, hints })
+    }
+
+    /// The newest snapshot and the entries after it.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
+        let newest = self.reader.newest_snapshot().await?;
+        let snapshot_seq = newest.map_or(0, |(seq, _)| seq);
+        let last_seq = self.reader.last_entry().await?.unwrap_or(snapshot_seq);
+        let chunks = match newest {
+            Some(of) => Some(backend::Chunks::Postgres(Chunks::open(self.reader.clone(), of).await?)),
+            None => None,
+        };
+        let source =
+            Recovery::new(backend::Reader::Postgres(self.reader.clone()), chunks, snapshot_seq, last_seq);
+        Ok(Recovered::of(0, last_seq, snapshot_seq, source))
+    }
+
+    /// The entry that the newest whole snapshot covers; 0 without one.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn snapshot(&self) -> Result<u64, StoreError> {
+        Ok(self.reader.newest_snapshot().await?.map_or(0, |(seq, _)| seq))
+    }
+
+    /// The entries after `after`, about a megabyte of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if one is missing, [`StoreError::Compacted`] if they have been deleted.
+    pub async fn entries(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
+        let page = backend::Reader::Postgres(self.reader.clone()).entries(after).await?;
+        match page.first() {
+            Some(first) if first.seq > after + 1 => {
+                Err(StoreError::Compacted { wanted: after + 1, first: first.seq })
+            }
+            _ => Ok(page),
+        }
+    }
+
+    /// Waits until it is time to look at the lease, or somebody has committed, and looks.
+    ///
+    /// # Errors
+    /// What no repetition mends. A database that is away is none.
+    pub async fn turn(&mut self) -> Result<Turn, StoreError> {
+        loop {
+            match self.session.lease.next(clock::since_boot_ms(), None) {
+                Step::Send(statement) => {
+                    self.session.send(&statement, &[]).await?;
+                    if self.session.lease.leads().is_some() {
+                        return Ok(Turn::Leads);
+                    }
+                    if let Some(row) = self.session.lease.seen() {
+                        return Ok(Turn::Follows { last: row.seq });
+                    }
+                }
+                Step::Wait { until } => {
+                    tokio::select! {
+                        () = open::rest(until) => {}
+                        Some(()) = self.hints.recv() => self.session.lease.look_now(),
+                    }
+                }
+                Step::End(end) => return Err(self.session.ended(end)),
+            }
+        }
+    }
+
+    /// Where whoever leads is reached, with commas between several addresses; empty if nobody leads.
+    #[must_use]
+    pub fn leader(&self) -> &str {
+        match self.session.lease.seen() {
+            Some(row) if !row.released && row.holder.is_some() => &self.session.beside.address,
+            _ => "",
+        }
+    }
+
+    /// The version of the lease row that was read last.
+    #[must_use]
+    pub fn version(&self) -> Option<u64> {
+        self.session.lease.seen().map(|row| row.version)
+    }
+
+    /// What is seen of the database from outside this task.
+    #[must_use]
+    pub fn condition(&self) -> watch::Receiver<crate::store::Condition> {
+        Shared::condition(&self.session.shared)
+    }
+
+    /// What the cluster's own clock shows now by the lease row and the database's clock; `None` if no leader has said.
+    #[must_use]
+    pub fn own_ms(&self) -> Option<i64> {
+        let beside = &self.session.beside;
+        let since_read = clock::since_boot_ms() - self.session.read_at;
+        Some(beside.own_ms?.saturating_add(beside.age_ms.max(0)).saturating_add(since_read))
+    }
+
+    /// Notes how far this standby has come, so that compaction leaves what it needs, and in what its configuration differs.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn report(&self, name: &str, seq: u64, differs: &str) -> Result<(), StoreError> {
+        let mut borrowed = self.reader.borrow().await?;
+        let sql = "INSERT INTO standby (name, address, seq, seen, differs) VALUES ($1, $2, $3, clock_timestamp(), $4)
+            ON CONFLICT (name) DO UPDATE SET address = $2, seq = $3, seen = clock_timestamp(), differs = $4";
+        let report =
+            sqlx::query(sql).bind(name).bind(&self.session.names.address).bind(sql_int(seq)).bind(differs);
+        let reported = limited(report.execute(&mut borrowed.connection)).await;
+        reported.map_err(|error| self.reader.failed("write to", error))?;
+        self.reader.give_back(borrowed);
+        Ok(())
+    }
+
+    /// The journal of a follower that leads. The row of the standby that it was is removed.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`], and what the database refuses.
+    pub async fn lead(self, name: &str) -> Result<(Journal, Recovered), StoreError> {
+        let mut borrowed = self.reader.borrow().await?;
+        let gone = sqlx::query("DELETE FROM standby WHERE name = $1").bind(name);
+        // A row that stays is forgotten after ten minutes.
+        if limited(gone.execute(&mut borrowed.connection)).await.is_ok() {
+            self.reader.give_back(borrowed);
+        } else {
+            drop(borrowed);
+        }
+        Journal::opened(open::lead(self.session).await?)
+    }
+}
+
+/// Gives a hint for every notification, for as long as somebody takes them.
+async fn listen(database: Database, hint: mpsc::Sender<()>) {
+    while !hint.is_closed() {
+        let listened = async {
+            let options =
+                database.options().await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
+            let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.listen("spur").await?;
+            while !hint.is_closed() && listener.try_recv().await?.is_some() {
+                // One hint that waits says as much as many.
+                let _ = hint.try_send(());
+            }
+            Ok::<_, sqlx::Error>(())
+        };
+        tokio::select! {
+            // What is wrong with the database is said where it matters.
+            _ = listened => {}
+            () = hint.closed() => return,
+        }
+        tokio::time::sleep(LISTEN_AGAIN).await;
+    }
+}

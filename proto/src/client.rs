@@ -291,7 +291,12 @@ pub struct Connection {
     takes_old: bool,
     /// Since when answers may be old, in seconds since the Unix epoch, where one said so.
     old_since: Option<i64>,
+    /// Whom to tell that an answer is old, once.
+    old_notice: Option<OldNotice>,
 }
+
+/// Is told since when an answer may be old, in seconds since the Unix epoch.
+type OldNotice = Arc<dyn Fn(i64) + Send + Sync>;
 
 /// Is told why something takes long.
 type Notice = Arc<dyn Fn(&CallError) + Send + Sync>;
@@ -331,6 +336,7 @@ impl Connection {
             notice: None,
             takes_old: false,
             old_since: None,
+            old_notice: None,
         })
     }
 
@@ -348,6 +354,11 @@ impl Connection {
     /// cannot be reached, and goes on waiting.
     pub fn set_notice(&mut self, notice: impl Fn(&CallError) + Send + Sync + 'static) {
         self.notice = Some(Arc::new(notice));
+    }
+
+    /// From now on tells, once, that an answer may be old, and since when, in seconds since the Unix epoch.
+    pub fn set_old_notice(&mut self, notice: impl Fn(i64) + Send + Sync + 'static) {
+        self.old_notice = Some(Arc::new(notice));
     }
 
     /// Since when what was read may be old, in seconds since the Unix epoch: the controller's database was away. `None` where
@@ -541,7 +552,15 @@ impl Connection {
         let answer = answer.map_err(|status| CallError::from_status(&status, self.address()))?;
         let since = answer.metadata().get(refusal::STALE_KEY).and_then(|since| since.to_str().ok());
         self.old_since = since.and_then(|since| since.parse().ok());
-        self.takes_old &= self.old_since.is_some();
+        if let Some(since) = self.old_since
+            && let Some(notice) = self.old_notice.take()
+        {
+            notice(since);
+        }
+        if self.takes_old && self.old_since.is_none() {
+            // The next call asks for what is so now, with another introduction.
+            (self.takes_old, self.open) = (false, None);
+        }
         Ok(answer.into_inner())
     }
 

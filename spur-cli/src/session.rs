@@ -115,6 +115,13 @@ impl Session {
                 let end = if std::io::stderr().is_terminal() { "\r" } else { "" };
                 let _ = writeln!(std::io::stderr(), "{unanswered}: {why}; trying again{end}");
             });
+            let (name, show) = (self.name, crate::commands::query::show(&|name| self.env(name)).ok());
+            connection.set_old_notice(move |since| {
+                let since = show.as_ref().map(|show| crate::format::value::time(Some(since), "", show));
+                let since = since.unwrap_or_default();
+                let since = since.rsplit('T').next().unwrap_or_default();
+                let _ = writeln!(std::io::stderr(), "{name}: warning: as of {since}, the database is away");
+            });
             self.connection = Some(connection);
         }
         Ok(self.connection.as_mut().expect("it was made above"))

@@ -165,6 +165,29 @@ impl Cluster {
         self.start_daemon("spurctld", self.controller(Command::new(program("spurctld"))));
     }
 
+    /// Lets two controllers, `ctl1` and `ctl2`, keep their state in the database at `url`. Each has a configuration of its
+    /// own; that of all others names both.
+    pub(crate) fn share_state(&mut self, url: &str) {
+        let text = fs::read_to_string(self.path("spur.toml")).expect("it was made with the directory");
+        let first = format!("listen_addr = \"127.0.0.1:{}\"", self.port);
+        let (other, port) = (free_port(), self.port);
+        let addresses = format!("addr = \"127.0.0.1:{port},127.0.0.1:{other}\"");
+        let state = format!("state = \"{}/state\"", self.directory.path().display());
+        let text = text.replace(&state, &format!("state = \"{url}\"\n{addresses}"));
+        let second = text.replace(&first, &format!("listen_addr = \"127.0.0.1:{other}\""));
+        for (name, text) in [("spur", &text), ("ctl1", &text), ("ctl2", &second)] {
+            let text = text.replace("/auth.sock", &format!("/{name}.sock"));
+            fs::write(self.path(&format!("{name}.toml")), text).expect("the directory is ours");
+        }
+    }
+
+    /// Starts a controller of a pair, and waits until it leads or another one is seen to lead.
+    pub(crate) fn start_controller_of_pair(&mut self, name: &str) {
+        let mut command = Command::new(program("spurctld"));
+        command.arg("-D").arg("-f").arg(self.path(&format!("{name}.toml")));
+        self.start_daemon(name, command);
+    }
+
     /// The same under a command that runs the rest of its line, such as a recorder.
     pub(crate) fn start_controller_under(&mut self, mut command: Command) {
         command.arg(program("spurctld"));

@@ -30,6 +30,7 @@ mod mpi;
 mod no_kill;
 mod nodes;
 mod order;
+mod pair;
 mod pipes;
 mod power;
 mod power_saving;

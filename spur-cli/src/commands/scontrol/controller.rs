@@ -1,7 +1,7 @@
 //! `scontrol` about the controller itself: whether it is there, what it reads, how much it says, that it ends.
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use spur_proto::client::{CallError, Controller};
@@ -15,6 +15,9 @@ use crate::session::Session;
 
 /// For how long another controller may take to take over.
 const TAKEOVER: Duration = Duration::from_secs(60);
+
+/// How long a controller that is told to end is left alone before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Asks the controller whether it is there: what it says of itself.
 ///
@@ -134,12 +137,19 @@ pub(super) async fn take_over(session: &mut Session, index: Option<&str>) -> any
     let before = ping(session).await?;
     end(session, true).await?;
     session.connection()?.set_patience(TAKEOVER);
-    let now = ping(session).await?;
-    if (&now.hostname, now.pid) == (&before.hostname, before.pid) {
-        return Err(Failure::new(format!("{} is still in charge", now.hostname)).into());
+    let give_up = Instant::now() + TAKEOVER;
+    loop {
+        let now = ping(session).await?;
+        if (&now.hostname, now.pid) != (&before.hostname, before.pid) {
+            session.inform(&is_up(&now));
+            return Ok(0);
+        }
+        // It answers until it has ended.
+        if Instant::now() >= give_up {
+            return Err(Failure::new(format!("{} is still in charge", now.hostname)).into());
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
-    session.inform(&is_up(&now));
-    Ok(0)
 }
 
 /// Slurm's levels, by their numbers.

@@ -1,0 +1,146 @@
+//! Two controllers that share a database: one leads, the other takes over when the first is killed, stands still or hands
+//! over. Nothing that was acknowledged is lost or run twice, and an srun under way goes on.
+
+use std::fs;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use spur_tests::postgres::Postgres;
+
+use crate::cluster::{Cluster, Setup};
+
+/// A cluster with two controllers, `ctl1` and `ctl2`, and four nodes; `None` without PostgreSQL.
+fn pair(name: &str) -> Option<(Cluster, &'static Postgres)> {
+    let server = Postgres::shared()?;
+    let mut cluster = Cluster::prepare(&Setup { nodes: 4, ..Setup::default() });
+    cluster.share_state(&server.create(name));
+    cluster.start_controller_of_pair("ctl1");
+    cluster.start_controller_of_pair("ctl2");
+    for node in ["n1", "n2", "n3", "n4"] {
+        cluster.start_node(node);
+    }
+    for node in ["n1", "n2", "n3", "n4"] {
+        cluster.wait_for_log(node, &format!("registered as {node}"));
+    }
+    Some((cluster, server))
+}
+
+/// Who leads, by the lease row, and who does not.
+fn roles(cluster: &Cluster, server: &Postgres, name: &str) -> (&'static str, &'static str) {
+    let address = server.sql(name, "SELECT address FROM spur.lease");
+    let is_first = address == format!("127.0.0.1:{}", cluster.port());
+    if is_first { ("ctl1", "ctl2") } else { ("ctl2", "ctl1") }
+}
+
+/// Submits jobs that each leave a line, and returns their names.
+fn submit(cluster: &Cluster, round: &str, count: usize) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("{round}-{number}")).collect();
+    for name in &names {
+        cluster.ok(&["sbatch", "-J", name, "-o", "/dev/null", "--wrap", &format!("echo ran >> ran.{name}")]);
+    }
+    names
+}
+
+#[test]
+fn a_standby_takes_over_from_one_that_dies_stands_still_or_hands_over() {
+    let Some((mut cluster, server)) = pair("takes_over") else { return };
+    let mut jobs = submit(&cluster, "first", 3);
+    let mut sleeper =
+        cluster.command(&["srun", "sh", "-c", "while [ ! -e go ]; do sleep 0.1; done; echo through"]);
+    let sleeper = sleeper.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h", "-t", "R"]).contains("sh"));
+    for round in ["killed", "paused", "handed"] {
+        let (leader, other) = roles(&cluster, server, "takes_over");
+        jobs.extend(submit(&cluster, &format!("{round}-before"), 3));
+        match round {
+            "killed" => cluster.kill(leader),
+            "paused" => cluster.signal(leader, Signal::STOP),
+            _ => drop(cluster.ok(&["scontrol", "takeover"])),
+        }
+        jobs.extend(submit(&cluster, &format!("{round}-after"), 3));
+        assert_eq!(roles(&cluster, server, "takes_over").0, other, "{round}: the other one leads");
+        if round == "paused" {
+            cluster.signal(leader, Signal::CONT);
+            let ended = cluster.wait_for_end(leader);
+            assert!(
+                !ended.success(),
+                "a controller that was paused ends, so that it is started as a standby"
+            );
+            assert!(cluster.log(leader).contains("another controller leads"), "{}", cluster.log(leader));
+        }
+        if round == "handed" {
+            cluster.wait_for_end(leader);
+        }
+        cluster.start_controller_of_pair(leader);
+    }
+    fs::write(cluster.work("go"), "").unwrap();
+    let said = sleeper.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.success(), "the srun goes on: {errors}");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "through\n");
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+    for job in &jobs {
+        assert_eq!(cluster.read(&format!("ran.{job}")), "ran\n", "{job} ran once");
+    }
+    let rows = cluster.ok(&["sacct", "-n", "-X", "-o", "JobName%30,State"]);
+    for job in &jobs {
+        let row = rows.lines().find(|row| row.split_whitespace().next() == Some(job));
+        assert!(row.is_some_and(|row| row.contains("COMPLETED")), "{job} in\n{rows}");
+    }
+}
+
+#[test]
+fn what_one_controller_has_in_force_stays_when_the_other_takes_over() {
+    let Some((mut cluster, server)) = pair("policy") else { return };
+    let (leader, other) = roles(&cluster, server, "policy");
+    cluster.ok(&["scontrol", "update", "PartitionName=main", "MaxTime=30"]);
+    let conf = cluster.path(&format!("{other}.toml"));
+    let text = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, text.replace("kill_wait = \"1s\"", "kill_wait = \"7s\"")).unwrap();
+    cluster.signal(other, Signal::HUP);
+    cluster.wait_for_log(other, "the configuration of this host is not what is in force");
+    cluster.kill(leader);
+    let shown = cluster.ok(&["scontrol", "show", "config"]);
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("KillWait").contains("1 sec"), "{}", line("KillWait"));
+    assert!(cluster.ok(&["scontrol", "show", "partition", "main"]).contains("MaxTime=00:30:00"));
+    cluster.ok(&["scontrol", "reconfigure"]);
+    let shown = cluster.ok(&["scontrol", "show", "config"]);
+    assert!(shown.lines().any(|line| line.starts_with("KillWait") && line.contains("7 sec")), "{shown}");
+}
+
+#[test]
+fn a_database_that_is_away_is_waited_for() {
+    let Some(mut server) = Postgres::start() else { return };
+    let mut cluster = Cluster::prepare(&Setup::default());
+    cluster.share_state(&server.create("away"));
+    cluster.start_controller_of_pair("ctl1");
+    cluster.start_node("n1");
+    cluster.wait_for_log("n1", "registered as n1");
+    let runs = cluster.ok(&[
+        "sbatch",
+        "--parsable",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "while [ ! -e end ]; do sleep 0.1; done",
+    ]);
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h", "-t", "R"]).contains(runs.trim()));
+    server.kill();
+    cluster.wait_for_log("ctl1", "the database is away");
+    let waits = cluster
+        .command(&["sbatch", "-o", "/dev/null", "--wrap", "true"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    cluster.wait_until(|cluster| {
+        let said = cluster.run(&["squeue", "-h", "-o", "%i"]);
+        said.code == Some(0) && said.out == runs && said.err.contains("the database is away")
+    });
+    fs::write(cluster.work("end"), "").unwrap();
+    server.restart();
+    let said = waits.wait_with_output().unwrap();
+    assert!(said.status.success());
+    assert!(String::from_utf8_lossy(&said.stdout).starts_with("Submitted batch job"));
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+}

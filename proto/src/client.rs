@@ -372,6 +372,17 @@ impl Connection {
         self.controllers.len()
     }
 
+    /// A connection to each of these hosts alone.
+    pub fn each(&self) -> Vec<Connection> {
+        let alone = |controller: &(String, HostPort)| Connection {
+            controllers: vec![controller.clone()],
+            current: 0,
+            open: None,
+            ..self.clone()
+        };
+        self.controllers.iter().map(alone).collect()
+    }
+
     /// The address of the controller that is asked.
     pub fn address(&self) -> &str {
         &self.controllers[self.current].0

@@ -22,6 +22,7 @@ mod holders;
 pub mod inbox;
 pub mod log;
 mod metrics;
+pub mod moving;
 mod outbox;
 mod owner;
 pub mod planner;

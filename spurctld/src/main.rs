@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -15,7 +15,7 @@ use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
 use spurctld::server::{self, Server};
 use spurctld::stop::Stop;
-use spurctld::{detach, fault, log};
+use spurctld::{detach, fault, log, moving};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A pass of the planner makes and forgets some twenty small records for each job; this allocator is faster at that than
@@ -40,6 +40,9 @@ fn main() -> ExitCode {
     };
     let ended = match args {
         Args { new_history: true, .. } => renew(args),
+        Args { migrate: Some(_), .. } | Args { backup: Some(_), .. } | Args { restore: Some(_), .. } => {
+            move_journal(args)
+        }
         Args { foreground: true, .. } => run(args),
         _ => detach::spawn(std::env::args_os().skip(1)),
     };
@@ -57,6 +60,22 @@ fn renew(args: Args) -> anyhow::Result<()> {
     let config = ConfigFile::find(args.config).read()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let told = runtime.block_on(server::new_history(&config.local, args.adopt))?;
+    println!("spurctld: {told}");
+    Ok(())
+}
+
+/// `--migrate`, `--backup` and `--restore`.
+fn move_journal(args: Args) -> anyhow::Result<()> {
+    let local = ConfigFile::find(args.config).read()?.local;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let told = runtime.block_on(async {
+        match (args.migrate, args.backup, args.restore) {
+            (Some(from), _, _) => moving::migrate(&from, &local).await,
+            (_, Some(to), _) => moving::backup(&local, &to).await,
+            (_, _, Some(from)) => moving::put_back(&local, &from),
+            _ => Ok(String::new()),
+        }
+    })?;
     println!("spurctld: {told}");
     Ok(())
 }
@@ -91,9 +110,13 @@ fn run(args: Args) -> anyhow::Result<()> {
         if !stood_by {
             be_ready();
         }
+        let stop = server.stop();
         let ended = server.run().await;
         signals.abort();
-        ended
+        ended?;
+        // A failure, so that the service manager starts this controller again.
+        ensure!(!stop.hands_over(), "the lease is handed over: started again, this controller stands by");
+        Ok(())
     })
 }
 

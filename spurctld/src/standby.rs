@@ -67,7 +67,6 @@ pub(crate) struct Taken {
 
 /// Follows the journal until this controller leads; `None` if it was told to stop. `tell` is called once somebody else is
 /// seen to lead. `address` is where this controller is reached.
-#[expect(clippy::too_many_lines, reason = "one loop, each turn of which is a few lines")]
 pub(crate) async fn follow(
     database: &Database,
     address: &str,

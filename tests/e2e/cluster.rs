@@ -175,8 +175,10 @@ impl Cluster {
         let state = format!("state = \"{}/state\"", self.directory.path().display());
         let text = text.replace(&state, &format!("state = \"{url}\"\n{addresses}"));
         let second = text.replace(&first, &format!("listen_addr = \"127.0.0.1:{other}\""));
-        for (name, text) in [("spur", &text), ("ctl1", &text), ("ctl2", &second)] {
-            let text = text.replace("/auth.sock", &format!("/{name}.sock"));
+        for (name, text, socket) in
+            [("spur", &text, "auth"), ("ctl1", &text, "ctl1"), ("ctl2", &second, "ctl2")]
+        {
+            let text = text.replace("/auth.sock", &format!("/{socket}.sock"));
             fs::write(self.path(&format!("{name}.toml")), text).expect("the directory is ours");
         }
     }

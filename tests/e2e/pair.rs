@@ -2,12 +2,12 @@
 //! over. Nothing that was acknowledged is lost or run twice, and an srun under way goes on.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use spur_tests::postgres::Postgres;
 
-use crate::cluster::{Cluster, Setup};
+use crate::cluster::{Cluster, Said, Setup, program, said};
 
 /// A cluster with two controllers, `ctl1` and `ctl2`, and four nodes; `None` without PostgreSQL.
 fn pair(name: &str) -> Option<(Cluster, &'static Postgres)> {
@@ -142,5 +142,75 @@ fn a_database_that_is_away_is_waited_for() {
     let said = waits.wait_with_output().unwrap();
     assert!(said.status.success());
     assert!(String::from_utf8_lossy(&said.stdout).starts_with("Submitted batch job"));
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+}
+
+/// Runs `spurctld` with options that end it at once.
+fn spurctld(cluster: &Cluster, options: &[&str]) -> Said {
+    let mut command = Command::new(program("spurctld"));
+    command.args(options).arg("-f").arg(cluster.path("spur.toml"));
+    said(command.output().unwrap())
+}
+
+#[test]
+fn a_cluster_moves_from_sqlite_into_a_database() {
+    let Some(server) = Postgres::shared() else { return };
+    let mut cluster = Cluster::start(&Setup::default());
+    cluster.ok(&["sbatch", "-W", "-J", "over", "-o", "/dev/null", "--wrap", "true"]);
+    let held = cluster.ok(&[
+        "sbatch",
+        "--parsable",
+        "-H",
+        "-J",
+        "held",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "echo ran > ran",
+    ]);
+    let queue = ["squeue", "-h", "-o", "%i %j %T %V"];
+    let history = ["sacct", "-n", "-P", "-o", "JobID,JobName,State,Submit,Start,End,ExitCode"];
+    let before = (cluster.ok(&queue), cluster.ok(&history));
+    cluster.stop("spurctld");
+    cluster.share_state(&server.create("moved"));
+    let file = cluster.path("state/spur.db");
+    let moved = spurctld(&cluster, &["--migrate", file.to_str().unwrap()]);
+    assert!(moved.code == Some(0) && moved.out.contains("2 jobs, 2 scripts, 2 request ids"), "{moved:?}");
+    let again = spurctld(&cluster, &["--migrate", file.to_str().unwrap()]);
+    assert!(again.code == Some(1) && again.err.contains("is not empty"), "{again:?}");
+    cluster.start_controller_of_pair("ctl1");
+    assert_eq!((cluster.ok(&queue), cluster.ok(&history)), before);
+    cluster.ok(&["scontrol", "release", held.trim()]);
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+    assert_eq!(cluster.read("ran"), "ran\n");
+    let backup = spurctld(&cluster, &["--backup", "/nowhere"]);
+    assert!(backup.code == Some(1) && backup.err.contains("pg_dump"), "{backup:?}");
+}
+
+#[test]
+fn a_backup_that_is_restored_is_an_old_copy() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let first = cluster.ok(&["sbatch", "--parsable", "-H", "--wrap", "true"]);
+    let (state, backup) = (cluster.path("state"), cluster.path("backup"));
+    let said = spurctld(&cluster, &["--backup", backup.to_str().unwrap()]);
+    assert!(said.code == Some(0) && said.out.contains("holds the journal up to entry"), "{said:?}");
+    let again = spurctld(&cluster, &["--backup", backup.to_str().unwrap()]);
+    assert!(again.code == Some(1) && again.err.contains("is not empty"), "{again:?}");
+    let in_use = spurctld(&cluster, &["--restore", backup.to_str().unwrap()]);
+    assert!(in_use.code == Some(1) && in_use.err.contains("in use by another controller"), "{in_use:?}");
+    cluster.ok(&["sbatch", "-W", "-o", "/dev/null", "--wrap", "true"]);
+    cluster.stop("spurctld");
+    fs::rename(&state, cluster.path("state.bad")).unwrap();
+    fs::create_dir(&state).unwrap();
+    let restored = spurctld(&cluster, &["--restore", backup.to_str().unwrap()]);
+    assert!(restored.code == Some(0) && restored.out.contains("--new-history"), "{restored:?}");
+    cluster.start_controller();
+    assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%i"]), first);
+    cluster.wait_until(|cluster| cluster.ok(&["scontrol", "ping"]).contains("old copy"));
+    cluster.stop("spurctld");
+    let renewed = spurctld(&cluster, &["--new-history"]);
+    assert!(renewed.code == Some(0), "{renewed:?}");
+    cluster.start_controller();
+    cluster.ok(&["scontrol", "release", first.trim()]);
     cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
 }

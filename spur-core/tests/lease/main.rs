@@ -1,5 +1,6 @@
 //! Two or three controllers and one database that share a lease, under a seed: pauses, kills, lost and late statements,
 //! a database that is away, and clocks that are set. `SPUR_LEASE_SEEDS` says how many seeds are tried.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
 

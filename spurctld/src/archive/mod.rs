@@ -242,17 +242,26 @@ impl Archive {
 
     async fn write_snapshot(&self, seq: u64) -> Result<(), StoreError> {
         let mut writer = self.journal.begin_snapshot(seq).await?;
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        for record in snapshot::records(&self.cluster) {
-            serde_json::to_writer(&mut chunk, &record).expect("a record holds nothing that JSON cannot");
-            chunk.push(b'\n');
-            if chunk.len() >= CHUNK_BYTES {
-                writer.chunk(CHUNK, std::mem::take(&mut chunk)).await?;
-            }
+        for chunk in chunks(&self.cluster) {
+            writer.chunk(CHUNK, chunk).await?;
         }
-        writer.chunk(CHUNK, chunk).await?;
         writer.finish().await
     }
+}
+
+/// A cluster as the chunks of a snapshot: records, one on each line.
+pub(crate) fn chunks(cluster: &Cluster) -> impl Iterator<Item = Vec<u8>> {
+    let mut records = snapshot::records(cluster);
+    std::iter::from_fn(move || {
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        while chunk.len() < CHUNK_BYTES
+            && let Some(record) = records.next()
+        {
+            serde_json::to_writer(&mut chunk, &record).expect("a record holds nothing that JSON cannot");
+            chunk.push(b'\n');
+        }
+        (!chunk.is_empty()).then_some(chunk)
+    })
 }
 
 #[cfg(test)]

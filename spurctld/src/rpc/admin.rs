@@ -250,7 +250,10 @@ impl Desk {
         if nodes_too && tokio::time::timeout(FAREWELL, self.agents.dismiss()).await.is_err() {
             tracing::warn!("some nodes were told to shut down and have not");
         }
-        self.stop.wish();
+        match request.hand_over {
+            true => self.stop.hand_over(),
+            false => self.stop.wish(),
+        }
         Ok(v1::ShutdownResponse {})
     }
 }

@@ -53,6 +53,12 @@ pub enum StoreError {
         /// The last entry that is there.
         found: u64,
     },
+    /// Something is where a journal or a copy is to be written.
+    #[error("{} is not empty: nothing is written over; name another place, or remove what is there", path.display())]
+    NotEmpty {
+        /// The database or directory.
+        path: PathBuf,
+    },
     /// The database cannot keep the store's promises.
     #[error("{} cannot hold the state: {what}", path.display())]
     Unsafe {

@@ -29,5 +29,6 @@ pub use batch::{Batch, Blob, Committed, Entry, MAX_BLOB_BYTES, MAX_BLOB_ID, Requ
 pub use error::StoreError;
 pub use journal::{Commit, Compacted, Journal, Recovered, Retention, Tuning};
 pub use place::{Condition, Place};
-pub use postgres::{Database, Follower, Turn};
+pub use postgres::{Database, Follower, Import, Imported, Turn};
 pub use snapshot::{SnapshotChunk, SnapshotWriter};
+pub use sqlite::{Export, back_up, restore};

@@ -1,4 +1,5 @@
-//! The durable store from outside, on a real disk.
+//! The durable store from outside, on a real disk and in a real database.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accounting;
 mod crash;

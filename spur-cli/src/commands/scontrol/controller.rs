@@ -49,47 +49,84 @@ pub(super) fn is_up(answer: &PingResponse) -> String {
     format!("Slurmctld(primary) at {} is UP{but}{clock}", answer.hostname)
 }
 
-/// Says whether the controller is there; fails if it is not.
-pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyhow::Result<u8> {
-    session.connection()?.set_patience(Duration::ZERO);
-    let answer = match ping(session).await {
-        Err(error) if !error.is::<CallError>() => return Err(error),
-        other => other,
-    };
-    let address = session.connection()?.address().to_owned();
-    let text = match (&answer, wish) {
-        (Ok(answer), Some(wish)) => {
-            let mut show = query::show(&|name| session.env(name))?;
-            show.cluster.clone_from(&answer.cluster_name);
-            let ping = pinged(&answer.hostname, Some(answer), wish.spur);
-            wish.listing(&show, "pings", [&ping], std::iter::once(ping.clone()))
-        }
-        (Ok(answer), None) => format!("{}\n", is_up(answer)),
-        (Err(_), Some(wish)) => {
-            let show = query::show(&|name| session.env(name))?;
-            let ping = pinged(&address, None, wish.spur);
-            wish.listing(&show, "pings", [&ping], std::iter::once(ping.clone()))
-        }
-        (Err(_), None) => format!("Slurmctld(primary) at {address} is DOWN\n"),
-    };
-    write!(session.out, "{text}")?;
-    answer.map(|_| 0)
+/// One controller, as it was found.
+struct Found {
+    host: String,
+    /// Whether the controller leads, or would lead if it were there.
+    is_primary: bool,
+    is_up: bool,
+    /// What the leader says of itself.
+    answer: Option<PingResponse>,
 }
 
-/// What `ping` found, under Slurm's names, and what the controller says of itself.
-fn pinged(host: &str, answer: Option<&PingResponse>, own: bool) -> serde_json::Value {
-    let mut found = json!({
-        "hostname": host,
-        "pinged": if answer.is_some() { "UP" } else { "DOWN" },
-        "responding": answer.is_some(),
-        "mode": "primary",
-        "primary": true,
+/// Says which controllers are there; fails if none leads.
+pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyhow::Result<u8> {
+    let mut found = Vec::new();
+    let mut failed = None;
+    for mut connection in session.connection()?.each() {
+        connection.set_patience(Duration::ZERO);
+        let address = connection.address().to_owned();
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
+        let call = async |mut controller: Controller, request| controller.ping(request).await;
+        found.push(match connection.read(PingRequest {}, call).await {
+            Ok(answer) => {
+                let host = answer.hostname.clone();
+                Found { host, is_primary: true, is_up: true, answer: Some(answer) }
+            }
+            Err(error) => {
+                let is_up = matches!(error, CallError::Standby { .. });
+                if !is_up || failed.is_none() {
+                    failed = Some(error);
+                }
+                let host = if is_up { host } else { address };
+                Found { host, is_primary: false, is_up, answer: None }
+            }
+        });
+    }
+    let leads = found.iter().any(|one| one.is_primary);
+    if !leads && let Some(first) = found.first_mut() {
+        first.is_primary = !first.is_up;
+    }
+    let text = match wish {
+        Some(wish) => {
+            let mut show = query::show(&|name| session.env(name))?;
+            if let Some(answer) = found.iter().find_map(|one| one.answer.as_ref()) {
+                show.cluster.clone_from(&answer.cluster_name);
+            }
+            let pings: Vec<_> = found.iter().map(|one| pinged(one, wish.spur)).collect();
+            wish.listing(&show, "pings", &pings, pings.iter().cloned())
+        }
+        None => found.iter().map(|one| format!("{}\n", in_words(one))).collect(),
+    };
+    write!(session.out, "{text}")?;
+    match failed.filter(|_| !leads) {
+        Some(error) => Err(error.into()),
+        None => Ok(0),
+    }
+}
+
+fn in_words(found: &Found) -> String {
+    if let Some(answer) = &found.answer {
+        return is_up(answer);
+    }
+    let role = if found.is_primary { "primary" } else { "backup" };
+    format!("Slurmctld({role}) at {} is {}", found.host, if found.is_up { "UP" } else { "DOWN" })
+}
+
+/// What `ping` found, under Slurm's names, and what the leader says of itself.
+fn pinged(found: &Found, own: bool) -> serde_json::Value {
+    let mut ping = json!({
+        "hostname": found.host,
+        "pinged": if found.is_up { "UP" } else { "DOWN" },
+        "responding": found.is_up,
+        "mode": if found.is_primary { "primary" } else { "backup" },
+        "primary": found.is_primary,
         "latency": 0,
     });
-    if let Some(answer) = answer.filter(|_| own) {
-        found["controller"] = json::to_value(answer);
+    if let Some(answer) = found.answer.as_ref().filter(|_| own) {
+        ping["controller"] = json::to_value(answer);
     }
-    found
+    ping
 }
 
 /// Has the configuration read again and tells what that has changed.
@@ -113,13 +150,13 @@ pub(super) async fn shut_down(session: &mut Session, whose: Option<&str>) -> any
             return Err(bare(message).into());
         }
     };
-    end(session, controller_only).await?;
+    end(session, ShutdownRequest { controller_only, hand_over: false }).await?;
     Ok(0)
 }
 
-async fn end(session: &mut Session, controller_only: bool) -> Result<(), anyhow::Error> {
+async fn end(session: &mut Session, request: ShutdownRequest) -> Result<(), anyhow::Error> {
     let call = async |mut controller: Controller, request| controller.shutdown(request).await;
-    session.connection()?.read(ShutdownRequest { controller_only }, call).await?;
+    session.connection()?.read(request, call).await?;
     Ok(())
 }
 
@@ -135,7 +172,7 @@ pub(super) async fn take_over(session: &mut Session, index: Option<&str>) -> any
         return Err(bare(text).into());
     }
     let before = ping(session).await?;
-    end(session, true).await?;
+    end(session, ShutdownRequest { controller_only: true, hand_over: true }).await?;
     session.connection()?.set_patience(TAKEOVER);
     let give_up = Instant::now() + TAKEOVER;
     loop {

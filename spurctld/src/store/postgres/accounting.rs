@@ -17,7 +17,8 @@ use super::connect::{Database as Server, limited, limited_by};
 use super::read::Reader;
 use super::{StoreError, from_sql, schema, sql_int};
 use crate::store::accounting::{
-    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict, restrict_events, runs,
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict,
+    restrict_events, runs,
 };
 
 /// How long a write may take: thousands of rows may come at once.
@@ -38,7 +39,8 @@ const CLOSE: &str = "WITH closing AS (
 SELECT count(*) FROM runs";
 
 /// Ends the open event of a node. A change that is written once more ends an event that it has opened again.
-const END_EVENT: &str = "UPDATE node_event SET ended = greatest($1, started) WHERE node = $2 AND ended IS NULL";
+const END_EVENT: &str =
+    "UPDATE node_event SET ended = greatest($1, started) WHERE node = $2 AND ended IS NULL";
 const BEGIN_EVENT: &str = "INSERT INTO node_event (node, started, ended, state, reason, \"user\")
     VALUES ($1, $2, NULL, $3, $4, $5) ON CONFLICT (node, started, state)
     DO UPDATE SET ended = NULL, reason = excluded.reason, \"user\" = excluded.\"user\"";

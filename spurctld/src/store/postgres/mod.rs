@@ -8,6 +8,7 @@ pub(super) mod accounting;
 mod compact;
 mod connect;
 mod follow;
+mod import;
 mod lease;
 mod open;
 mod read;
@@ -23,6 +24,7 @@ use super::StoreError;
 
 pub use connect::Database;
 pub use follow::{Follower, Turn};
+pub use import::{Import, Imported};
 pub(super) use lease::Shared;
 pub(super) use open::open;
 pub(super) use read::{Chunks, Reader};

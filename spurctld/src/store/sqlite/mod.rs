@@ -6,6 +6,7 @@
 pub(super) mod accounting;
 mod checkpoint;
 mod compact;
+mod copy;
 mod events;
 mod lock;
 mod mark;
@@ -26,6 +27,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use super::StoreError;
 
+pub use copy::{Export, back_up, restore};
 pub(super) use open::open;
 pub(super) use read::Reader;
 

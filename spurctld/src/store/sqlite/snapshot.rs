@@ -27,6 +27,18 @@ pub(super) struct Found {
     pub(super) seq: u64,
 }
 
+impl Found {
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Finds the newest whole snapshot of a journal, which a controller may be using.
+pub(super) fn newest_whole(journal: &Path) -> Result<Option<Found>, StoreError> {
+    Ok(scan(journal)?.whole.into_iter().max_by_key(|found| found.seq))
+}
+
 /// Finds the newest whole snapshot of a journal, and removes all that was interrupted.
 pub(super) fn newest(journal: &Path) -> Result<Option<Found>, StoreError> {
     let found = scan(journal)?;

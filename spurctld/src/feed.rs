@@ -34,7 +34,7 @@ impl Feed {
         self.replica.apply(&entries);
         self.watchers.tell(&self.replica.read(), &entries);
         self.holders.tell(&self.replica.read(), &entries);
-        self.statistics.note(&entries);
+        self.statistics.note(&self.replica.read(), &entries);
         // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.
         let _ = self.planner.send(Arc::clone(&entries));
         let _ = self.archive.send(entries);

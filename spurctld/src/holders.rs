@@ -100,6 +100,11 @@ impl Holders {
         Hold { holders: self.clone(), job, messages }
     }
 
+    /// How many allocations are held by a command.
+    pub(crate) fn held(&self) -> usize {
+        self.jobs().values().filter(|holding| matches!(holding, Holding::By(_))).count()
+    }
+
     /// Says something to the commands that hold an allocation; nobody waits for it.
     pub(crate) fn say(&self, job: JobId, message: &str) {
         if let Some(Holding::By(commands)) = self.jobs().get(&job) {

@@ -37,5 +37,6 @@ mod standby;
 mod statistics;
 pub mod stop;
 pub mod store;
+mod tally;
 mod wall;
 pub mod watchers;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
 use spur_core::cluster::{Entry, Event};
 use spur_core::controller::Effect;
@@ -32,11 +33,17 @@ pub(crate) struct Held {
 
 /// The owner's end.
 pub(crate) struct Outbox {
-    sender: Sender<(Option<Commit>, Held)>,
+    sender: Sender<(Option<Under>, Held)>,
 }
 
 /// The other end.
-pub(crate) type Queue = Receiver<(Option<Commit>, Held)>;
+pub(crate) type Queue = Receiver<(Option<Under>, Held)>;
+
+/// A commit under way, with the time at which the journal got its batch.
+pub(crate) struct Under {
+    commit: Commit,
+    since: Instant,
+}
 
 impl Outbox {
     /// The owner's end, and the other one for [`run`]. The journal's own queue bounds what lies between.
@@ -48,7 +55,8 @@ impl Outbox {
     /// Holds something until `commit`, and all before it, is durable.
     pub(crate) fn put(&self, commit: Option<Commit>, held: Held) {
         // The other end is gone only after a failed commit, which ends the process.
-        let _ = self.sender.send((commit, held));
+        let under = commit.map(|commit| Under { commit, since: Instant::now() });
+        let _ = self.sender.send((under, held));
     }
 }
 
@@ -71,8 +79,9 @@ pub(crate) fn run(
     (post, programs): (&Post, &Programs),
 ) -> Result<(), StoreError> {
     while let Ok((commit, held)) = queue.recv() {
-        if let Some(commit) = commit {
+        if let Some(Under { commit, since }) = commit {
             commit.wait_blocking()?;
+            feed.statistics.meters.commit(since.elapsed());
         }
         let Held { entries, replies, effects } = held;
         fault::point("outbox", entries.iter().filter_map(|entry| submitted(entry)));

@@ -18,7 +18,7 @@ use spur_core::model::job::Job;
 use spur_core::model::node::Health;
 use spur_core::model::phase::Phase;
 use spur_core::model::reason::Reason;
-use spur_core::sched::plan::{Preemption, Start, Waiting};
+use spur_core::sched::plan::{Preemption, Report, Start, Waiting};
 use spur_core::sched::{Pass, Planner, Progress, Remembered, Subject};
 use spur_core::text::time::Time;
 
@@ -26,6 +26,8 @@ use crate::clock;
 use crate::fault;
 use crate::feed::Entries;
 use crate::inbox::{Inbox, NoAnswer};
+use crate::metrics::{Decision, strategy_of};
+use crate::replica::Replica;
 use crate::statistics::{Cycle, Statistics};
 use crate::watchers::Watchers;
 
@@ -39,6 +41,8 @@ const LIGHT_WORK: Duration = Duration::from_micros(500);
 const DEEP_REST: u32 = 3;
 /// Failures in a row of one kind of planning that end the process.
 const MOST_FAILURES: u32 = 3;
+/// Reasons that the replica's counts take over at once, while entries wait to be applied.
+const AT_ONCE: usize = 256;
 /// How long after the start nodes that were up are waited for: those that are there try again every three seconds.
 const GATHERING: Duration = Duration::from_secs(4);
 /// Priorities grow with age, so the queue is looked at this often even when nothing happens.
@@ -49,6 +53,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub struct Overlay {
     last: Arc<RwLock<Arc<Outlooks>>>,
     watchers: Watchers,
+    /// Whose counts follow the reasons.
+    replica: Replica,
 }
 
 /// What one pass said.
@@ -66,8 +72,8 @@ pub struct Outlooks {
 
 impl Overlay {
     /// Nothing has been said yet; those who watch a job are woken when its reason is another.
-    pub(crate) fn new(watchers: Watchers) -> Self {
-        Self { last: Arc::default(), watchers }
+    pub(crate) fn new(watchers: Watchers, replica: Replica) -> Self {
+        Self { last: Arc::default(), watchers, replica }
     }
 
     /// What the last pass said.
@@ -82,6 +88,9 @@ impl Overlay {
         // Whoever is woken may look at once.
         drop(last);
         self.watchers.tell_where(|job| old.reason(job) != new.reason(job));
+        for part in new.changes_since(&old).chunks(AT_ONCE) {
+            self.replica.tally().explain(part);
+        }
     }
 }
 
@@ -102,6 +111,14 @@ impl Outlooks {
     fn find(&self, job: JobId) -> Option<&Waiting> {
         let at = self.waiting.binary_search_by_key(&job, |waiting| waiting.job).ok()?;
         Some(&self.waiting[at])
+    }
+
+    /// The jobs of which it says another reason than `old`, or nothing any more.
+    fn changes_since(&self, old: &Self) -> Vec<(JobId, Option<Reason>)> {
+        let reasons = self.waiting.iter().map(|waiting| (waiting.job, Some(waiting.reason)));
+        let changed = reasons.filter(|(job, reason)| old.reason(*job) != *reason);
+        let jobs = old.waiting.iter().map(|waiting| waiting.job);
+        changed.chain(jobs.filter(|job| self.find(*job).is_none()).map(|job| (job, None))).collect()
     }
 
     fn reason(&self, job: JobId) -> Option<Reason> {
@@ -195,6 +212,7 @@ impl Planning {
         self.failed[work as usize] += 1;
         let job = self.planner.subject().job();
         tracing::error!(?work, ?job, "planning has failed; it begins anew, and the job is held");
+        self.statistics.meters.fail();
         if let Some(job) = job {
             self.put(Input::PlanFailed { job })?;
         }
@@ -270,7 +288,7 @@ impl Planning {
             })?;
             let Some(plan) = plan else { return Ok(()) };
             self.worked = begun.elapsed();
-            self.statistics.quick(self.cycle(self.worked, plan.report.considered, now));
+            self.statistics.quick(self.cycle(self.worked, plan.report, now));
             return self.propose(plan.starts, plan.preemptions, plan.promise);
         }
         if begun < self.deep_from {
@@ -284,21 +302,35 @@ impl Planning {
         let Some(Slice { starts, preemptions, promise, done }) = slice else { return Ok(()) };
         self.passed += begun.elapsed();
         self.statistics.backfilled(starts.len(), starts.iter().map(|start| start.rest.len()).sum());
-        if let Some((outlooks, considered)) = done {
+        if let Some((outlooks, report)) = done {
             let passed = std::mem::take(&mut self.passed);
-            self.statistics.deep(self.cycle(passed, considered, now));
+            self.statistics.deep(self.cycle(passed, report, now));
+            outlooks.waiting.iter().for_each(|waiting| self.decide(waiting.job, Decision::Waiting));
             self.overlay.publish(outlooks);
         }
         self.propose(starts, preemptions, promise)
     }
 
-    fn cycle(&self, took: Duration, depth: u32, at: Time) -> Cycle {
+    /// Counts what came of looking for a place for a job.
+    fn decide(&self, job: JobId, decision: Decision) {
+        self.statistics.meters.decide(self.strategy_of(job, None), decision);
+    }
+
+    /// The rule by which a job is placed, in a partition or else in the first that it asks for.
+    fn strategy_of(&self, job: JobId, partition: Option<&str>) -> &'static str {
+        let Some(job) = self.cluster.job(job) else { return "none" };
+        let asked = || job.spec.partitions.first().map(|name| &**name);
+        strategy_of(&self.cluster, &job.spec, partition.or_else(asked).unwrap_or_default())
+    }
+
+    fn cycle(&self, took: Duration, report: Report, at: Time) -> Cycle {
         let at = self.cluster.clock().wall(at);
-        Cycle { took, depth, queue: self.cluster.jobs().pending_count(), at }
+        Cycle { took, report, queue: self.cluster.jobs().pending_count(), at }
     }
 
     /// A slice of the deep pass under way, or of a new one.
     fn slice(&mut self, now: Time) -> Slice {
+        self.statistics.backfills();
         let mut pass = self.pass.take().unwrap_or_else(|| self.planner.begin(&self.cluster, now));
         fail_at(&self.cluster, &self.planner.subject(), "deep");
         let progress = pass.advance(SLICE);
@@ -313,7 +345,7 @@ impl Planning {
                 let plan = self.planner.finish(pass);
                 let remembered = self.planner.remembered(&self.cluster);
                 let outlooks = Outlooks::new(made, plan.waiting, remembered);
-                let done = Some((outlooks, plan.report.considered));
+                let done = Some((outlooks, plan.report));
                 Slice { starts, preemptions, promise: plan.promise, done }
             }
         }
@@ -328,19 +360,32 @@ impl Planning {
     ) -> Result<(), NoAnswer> {
         let mut answers = Vec::with_capacity(starts.len() + preemptions.len());
         for start in starts {
-            answers.push(self.inbox.propose(Input::Start(Box::new(start)))?);
+            let strategy = self.strategy_of(start.attempt.job, Some(&start.partition));
+            let exact = start.all().all(|start| start.why.exact);
+            let decision = if exact { Decision::Exact } else { Decision::Inexact };
+            answers.push((self.inbox.propose(Input::Start(Box::new(start)))?, Some((strategy, decision))));
         }
         for preemption in preemptions {
-            answers.push(self.inbox.propose(Input::Preempt(Box::new(preemption)))?);
+            let start = &preemption.start;
+            let strategy = self.strategy_of(start.attempt.job, Some(&start.partition));
+            let input = Input::Preempt(Box::new(preemption));
+            answers.push((self.inbox.propose(input)?, Some((strategy, Decision::Preempting))));
         }
         if let Some((job, start)) = promise {
-            answers.push(self.inbox.propose(Input::Promise { job, start })?);
+            answers.push((self.inbox.propose(Input::Promise { job, start })?, None));
         }
-        for answer in answers {
+        for (answer, placed) in answers {
             let answered = answer.blocking_recv().map_err(|_| NoAnswer::Stopping)?;
             self.floor = self.floor.max(answered.seq);
-            if let Err(refused) = answered.answer {
-                tracing::debug!(?refused, "a proposal was not taken");
+            match (answered.answer, placed) {
+                (Ok(_), Some((strategy, decision))) => self.statistics.meters.decide(strategy, decision),
+                (Ok(_), None) => {}
+                (Err(refused), placed) => {
+                    tracing::debug!(?refused, "a proposal was not taken");
+                    if let Some((strategy, _)) = placed {
+                        self.statistics.meters.refuse(strategy, &refused);
+                    }
+                }
             }
         }
         Ok(())
@@ -385,6 +430,9 @@ impl Planning {
             self.quick_due |= news >= News::Room;
             self.deep_due |= news >= News::Order;
             if news == News::Ground {
+                if self.pass.is_some() {
+                    self.statistics.abandon();
+                }
                 (self.pass, self.passed) = (None, Duration::ZERO);
             }
         }
@@ -425,7 +473,7 @@ struct Slice {
     preemptions: Vec<Preemption>,
     promise: Option<(JobId, Time)>,
     /// What is said of those who wait and how many were looked at, at the end of the pass.
-    done: Option<(Outlooks, u32)>,
+    done: Option<(Outlooks, Report)>,
 }
 
 /// Where a test makes planning fail; see [`fault::point`].

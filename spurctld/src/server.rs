@@ -169,8 +169,8 @@ impl Server {
         let desk = machine.begin(recovered, &local, config_file, (keyring.clone(), certificate), &stop)?;
         let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
         if let Some(metrics) = metrics {
-            let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };
-            machine.tasks.spawn(numbers.serve(metrics, stop.clone()));
+            let pages = Metrics::new(&desk.sources(), desk.started.0);
+            machine.tasks.spawn(pages.serve(metrics, stop.clone()));
         }
         if let Some((listener, certificate)) = certified {
             let gate = Gate::for_people(keyring.clone());
@@ -416,12 +416,13 @@ impl Machine {
         let (copies, copied) = mpsc::channel(1);
         let (accounts, wanted) = Accounts::new();
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
-        let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
+        let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone(), replica.clone()));
         let (holders, epoch) = (Holders::of(&cluster), journal.epoch());
         let config_path = config_file.path().to_owned();
         let reload =
             Reload::new(inbox.clone(), config_file, Arc::clone(local), (keyring.clone(), certificate));
 
+        let statistics = Statistics::new(clock::wall());
         let archive = Archive {
             cluster: base,
             journal: journal.clone(),
@@ -432,6 +433,7 @@ impl Machine {
             snapshot,
             refused: Default::default(),
             snapshot_refused: Default::default(),
+            statistics: statistics.clone(),
         };
         // The queue is new and its other end is here: it takes them.
         let _ = to_archive.send(entries.into());
@@ -440,7 +442,6 @@ impl Machine {
             runtime.block_on(archive.run(for_archive, copied, wanted));
             Ok(())
         })?;
-        let statistics = Statistics::new(clock::wall());
         let planning =
             Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone(), statistics.clone());
         self.thread("planner", move || {

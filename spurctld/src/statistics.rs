@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use spur_core::cluster::{Entry, Event};
+use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::model::phase::EndState;
+use spur_core::sched::plan::Report;
 use spur_core::text::time::Time;
 use spur_proto::v1;
 use tonic::body::Body;
@@ -17,6 +19,7 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 
 use crate::effort::Effort;
+use crate::metrics::{Meters, PassKind};
 use crate::rpc::access::Identified;
 
 /// Slurm's numbers of the messages that requests are, by their names here; the others have none.
@@ -72,6 +75,12 @@ pub(crate) struct Statistics {
     figures: Arc<Mutex<Figures>>,
     /// The largest pieces of work.
     pub(crate) effort: Effort,
+    /// What grows from the controller's start on, for Prometheus.
+    pub(crate) meters: Meters,
+    /// Whether a deep pass is under way.
+    backfills: Arc<AtomicBool>,
+    /// The entry up to which accounting has everything.
+    accounted: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,6 +130,8 @@ struct Cycles {
     last_queue: u64,
     queue_sum: u64,
     last_when: Option<Time>,
+    truncated: u64,
+    abandoned: u64,
 }
 
 /// One cycle of the planner.
@@ -128,8 +139,8 @@ struct Cycles {
 pub(crate) struct Cycle {
     /// What it took.
     pub(crate) took: Duration,
-    /// Jobs looked at.
-    pub(crate) depth: u32,
+    /// What it did.
+    pub(crate) report: Report,
     /// Jobs that waited.
     pub(crate) queue: usize,
     /// When it ended.
@@ -138,7 +149,8 @@ pub(crate) struct Cycle {
 
 impl Cycles {
     fn add(&mut self, cycle: Cycle) {
-        let (depth, queue) = (u64::from(cycle.depth), cycle.queue as u64);
+        let (depth, queue) = (u64::from(cycle.report.considered), cycle.queue as u64);
+        self.truncated += u64::from(cycle.report.truncated);
         self.count += 1;
         (self.last, self.last_depth, self.last_queue) = (cycle.took, depth, queue);
         self.max = self.max.max(cycle.took);
@@ -159,6 +171,8 @@ impl Cycles {
             last_queue: self.last_queue,
             queue_sum: self.queue_sum,
             last_when: self.last_when.map(|at| at.0),
+            truncated: self.truncated,
+            abandoned: self.abandoned,
         }
     }
 }
@@ -171,15 +185,16 @@ impl Statistics {
     /// Figures that begin now.
     pub(crate) fn new(now: Time) -> Self {
         let figures = Arc::new(Mutex::new(Figures { since: now, ..Figures::default() }));
-        Self { figures, effort: Effort::default() }
+        Self { figures, ..Self::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Figures> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what entries tell of jobs.
-    pub(crate) fn note(&self, entries: &[Arc<Entry>]) {
+    /// Counts what committed entries, which `cluster` has already, tell of jobs.
+    pub(crate) fn note(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
+        self.meters.note(cluster, entries);
         let mut figures = self.lock();
         for entry in entries {
             figures.jobs.note(&entry.event);
@@ -188,7 +203,29 @@ impl Statistics {
 
     /// A quick pass.
     pub(crate) fn quick(&self, cycle: Cycle) {
+        self.meters.pass(PassKind::Quick, cycle.took, &cycle.report);
         self.lock().main.add(cycle);
+    }
+
+    /// A deep pass begins or goes on.
+    pub(crate) fn backfills(&self) {
+        self.backfills.store(true, Ordering::Relaxed);
+    }
+
+    /// The deep pass under way was given up.
+    pub(crate) fn abandon(&self) {
+        self.backfills.store(false, Ordering::Relaxed);
+        self.lock().backfill.abandoned += 1;
+    }
+
+    /// Accounting has everything up to this entry.
+    pub(crate) fn accounted(&self, seq: u64) {
+        self.accounted.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    /// Entries up to `seq` that accounting does not have.
+    pub(crate) fn unaccounted(&self, seq: u64) -> u64 {
+        seq.saturating_sub(self.accounted.load(Ordering::Relaxed))
     }
 
     /// A slice of a deep pass that starts so many jobs and components of het jobs.
@@ -201,10 +238,13 @@ impl Statistics {
 
     /// A deep pass.
     pub(crate) fn deep(&self, cycle: Cycle) {
+        self.backfills.store(false, Ordering::Relaxed);
+        self.meters.pass(PassKind::Deep, cycle.took, &cycle.report);
         self.lock().backfill.add(cycle);
     }
 
     fn request(&self, method: &str, caller: Option<(u32, Arc<str>)>, took: Duration) {
+        self.meters.request(method, took);
         let mut figures = self.lock();
         match figures.by_type.get_mut(method) {
             Some(count) => count.add(took),
@@ -243,6 +283,7 @@ impl Statistics {
             by_type: by_type(&figures.by_type),
             by_user: figures.by_user.iter().map(|(uid, (user, count))| shown(user, *uid, *count)).collect(),
             clock: clock_cost(),
+            backfill_active: self.backfills.load(Ordering::Relaxed),
             owner: Some(self.effort.owner.figures(reset)),
             lists: Some(self.effort.lists.figures(reset)),
             ..v1::GetStatisticsResponse::default()
@@ -412,12 +453,15 @@ mod tests {
     #[test]
     fn cycles_keep_last_largest_and_sum() {
         let statistics = Statistics::new(Time(0));
-        for (took, depth) in [(5, 2), (9, 4), (1, 0)] {
-            let took = Duration::from_micros(took);
-            statistics.deep(Cycle { took, depth, queue: 7, at: Time(3) });
+        for (took, considered, truncated) in [(5, 2, false), (9, 4, true), (1, 0, false)] {
+            let (took, report) =
+                (Duration::from_micros(took), Report { considered, truncated, ..Report::default() });
+            statistics.deep(Cycle { took, report, queue: 7, at: Time(3) });
         }
+        statistics.abandon();
         let cycles = statistics.figures(false, Time(1)).backfill.unwrap();
         assert_eq!((cycles.count, cycles.last, cycles.max, cycles.sum), (3, 1, 9, 15));
         assert_eq!((cycles.depth_sum, cycles.last_queue, cycles.last_when), (6, 7, Some(3)));
+        assert_eq!((cycles.truncated, cycles.abandoned), (1, 1));
     }
 }

@@ -75,6 +75,11 @@ impl Watchers {
         }
     }
 
+    /// How many jobs are watched.
+    pub(crate) fn count(&self) -> usize {
+        self.table().len()
+    }
+
     fn table(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<Arc<Bell>>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }

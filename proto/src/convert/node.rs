@@ -126,7 +126,7 @@ fn next_state(node: &Node) -> &'static str {
 }
 
 /// The reservation that has a node at a time: of several one for maintenance.
-fn reserved<'a>(cluster: &'a Cluster, node: &Node, now: Time) -> Option<&'a Reservation> {
+pub fn reserved<'a>(cluster: &'a Cluster, node: &Node, now: Time) -> Option<&'a Reservation> {
     let here = cluster.reservations().filter(|kept| kept.is_active(now) && kept.holds(node.id));
     here.max_by_key(|kept| kept.has(Flag::Maint)).map(|kept| &**kept)
 }

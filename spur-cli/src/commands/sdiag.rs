@@ -148,11 +148,14 @@ fn text(figures: &GetStatisticsResponse, zone: &TimeZone) -> Result<String, Fail
     let (now, since) = (moment(figures.time, zone)?, moment(figures.since, zone)?);
     let mut page = format!(
         "{RULE}\nsdiag output at {now}\nData since      {since}\n{RULE}\n\
-         Server thread count:  {}\nAgent queue size:     0\nAgent count:          0\nAgent thread count:   0\n\
-         DBD Agent queue size: 0\n\n\
+         Server thread count:  {}\nAgent queue size:     {}\nAgent count:          {}\nAgent thread count:   0\n\
+         DBD Agent queue size: {}\n\n\
          Jobs submitted: {}\nJobs started:   {}\nJobs completed: {}\nJobs canceled:  {}\nJobs failed:    {}\n\n\
          Job states ts:  {now}\nJobs pending:   {}\nJobs running:   {}\n",
         figures.threads,
+        figures.agent_queue_size,
+        figures.agent_count,
+        figures.accounting_queue_size,
         figures.jobs_submitted,
         figures.jobs_started,
         figures.jobs_completed,
@@ -204,6 +207,19 @@ fn main_cycles(page: &mut String, cycles: &Cycles, seconds: u64) {
         let _ = writeln!(page, "\tCycles per minute: {}", cycles.count / (seconds / 60));
     }
     let _ = writeln!(page, "\tLast queue length: {}", cycles.last_queue);
+    // No pass ends for a number of starts, licenses, requests or a time.
+    let _ = write!(
+        page,
+        "\nMain scheduler exit:\n\tEnd of job queue:{:>2}\n\tHit default_queue_depth:{:>2}\n\
+         \tHit sched_max_job_start: 0\n\tBlocked on licenses: 0\n\tHit max_rpc_cnt: 0\n\tTimeout (max_sched_time): 0\n",
+        whole(cycles),
+        cycles.truncated,
+    );
+}
+
+/// Cycles that looked at all jobs that they were to look at.
+fn whole(cycles: &Cycles) -> u64 {
+    cycles.count.saturating_sub(cycles.truncated)
 }
 
 fn backfill(page: &mut String, figures: &GetStatisticsResponse, zone: &TimeZone) -> Result<(), Failure> {
@@ -237,7 +253,31 @@ fn backfill(page: &mut String, figures: &GetStatisticsResponse, zone: &TimeZone)
     if cycles.count > 0 {
         let _ = writeln!(page, "\tQueue length mean: {}", mean(cycles.queue_sum, cycles.count));
     }
+    let _ = write!(
+        page,
+        "\nBackfill exit\n\tEnd of job queue:{:>2}\n\tHit bf_max_job_start: 0\n\tHit bf_max_job_test:{:>2}\n\
+         \tSystem state changed:{:>2}\n\tHit table size limit (bf_node_space_size): 0\n\tTimeout (bf_max_time): 0\n",
+        whole(&cycles),
+        cycles.truncated,
+        cycles.abandoned,
+    );
     Ok(())
+}
+
+/// The causes for which the main cycles ended.
+fn main_exit(cycles: &Cycles) -> Value {
+    json!({
+        "end_job_queue": whole(cycles), "default_queue_depth": cycles.truncated,
+        "max_job_start": 0, "max_rpc_cnt": 0, "max_sched_time": 0, "licenses": 0,
+    })
+}
+
+/// The causes for which backfilling cycles ended.
+fn backfill_exit(cycles: &Cycles) -> Value {
+    json!({
+        "end_job_queue": whole(cycles), "bf_max_job_test": cycles.truncated, "state_changed": cycles.abandoned,
+        "bf_max_job_start": 0, "bf_max_time": 0, "bf_node_space_size": 0,
+    })
 }
 
 /// The same under the names of Slurm's data parser.
@@ -262,7 +302,10 @@ fn statistics(figures: &GetStatisticsResponse) -> Value {
         "req_time": time(Some(figures.time)),
         "req_time_start": time(Some(figures.since)),
         "server_thread_count": figures.threads,
-        "agent_queue_size": 0, "agent_count": 0, "agent_thread_count": 0, "dbd_agent_queue_size": 0,
+        "agent_queue_size": figures.agent_queue_size,
+        "agent_count": figures.agent_count,
+        "agent_thread_count": 0,
+        "dbd_agent_queue_size": figures.accounting_queue_size,
         "gettimeofday_latency": figures.clock,
         "jobs_submitted": figures.jobs_submitted,
         "jobs_started": figures.jobs_started,
@@ -286,6 +329,9 @@ fn statistics(figures: &GetStatisticsResponse) -> Value {
         "schedule_cycle_per_minute": main.count.checked_div(minutes).unwrap_or(0),
         "schedule_cycle_depth": main.depth_sum,
         "schedule_queue_length": main.last_queue,
+        "schedule_exit": main_exit(&main),
+        "bf_active": figures.backfill_active,
+        "bf_exit": backfill_exit(&backfill),
         "bf_backfilled_jobs": figures.backfilled_ever,
         "bf_last_backfilled_jobs": figures.backfilled,
         "bf_backfilled_het_jobs": figures.backfilled_het,
@@ -314,11 +360,14 @@ mod tests {
 
     fn figures() -> GetStatisticsResponse {
         let count = |name: &str, id, count, sum| RequestCount { name: name.into(), id, count, sum };
-        let cycles = Cycles { count: 4, last: 16, max: 18, sum: 44, last_queue: 3, ..Cycles::default() };
+        let cycles =
+            Cycles { count: 4, last: 16, max: 18, sum: 44, last_queue: 3, truncated: 1, ..Cycles::default() };
         GetStatisticsResponse {
             time: 1_795_582_255,
             since: 1_795_581_814,
             threads: 3,
+            agent_queue_size: 5,
+            accounting_queue_size: 12,
             jobs_submitted: 7,
             main: Some(cycles),
             by_type: vec![
@@ -337,7 +386,11 @@ mod tests {
             "sdiag output at Wed Nov 25 04:50:55 2026 (1795582255)",
             "Data since      Wed Nov 25 04:43:34 2026 (1795581814)",
             "Server thread count:  3",
+            "Agent queue size:     5",
+            "DBD Agent queue size: 12",
             "Jobs submitted: 7",
+            "\tEnd of job queue: 3",
+            "\tHit default_queue_depth: 1",
             "\tMean cycle:   11",
             "\tLast cycle when: N/A",
             "\tREQUEST_PARTITION_INFO                  ( 2009) count:2      ave_time:4116   total_time:8232",

@@ -46,6 +46,32 @@ pub struct Jobs {
     arrays: BTreeMap<JobId, Array>,
     /// Tasks of arrays that have no record to themselves.
     unrecorded: usize,
+    changed: Changed,
+}
+
+/// The jobs that have changed since a reader last asked, for a reader that keeps figures of its own. It is no part of
+/// the state, so it tells no tables apart, and a copy of a table keeps no list.
+#[derive(Debug, Default)]
+struct Changed(Option<BTreeSet<JobId>>);
+
+impl Clone for Changed {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Changed {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Changed {
+    fn note(&mut self, id: JobId) {
+        if let Some(changed) = &mut self.0 {
+            changed.insert(id);
+        }
+    }
 }
 
 /// Which index a job belongs to.
@@ -307,9 +333,19 @@ impl Jobs {
         self.users.contains_key(reservation)
     }
 
+    /// The jobs that were inserted, changed or removed since the last call, in ascending order. The first call begins to
+    /// keep the list, and returns all jobs.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<JobId> {
+        match self.changed.0.replace(BTreeSet::new()) {
+            Some(changed) => changed,
+            None => self.all.keys().copied().collect(),
+        }
+    }
+
     /// Puts a job in or replaces it.
     pub(super) fn insert(&mut self, job: Arc<Job>) {
         self.remove(job.id);
+        self.changed.note(job.id);
         self.index(&job, true);
         self.all.insert(job.id, job);
     }
@@ -317,6 +353,7 @@ impl Jobs {
     /// Takes a job out.
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         let job = self.all.remove(&id)?;
+        self.changed.note(id);
         self.index(&job, false);
         Some(Arc::unwrap_or_clone(job))
     }
@@ -348,6 +385,7 @@ impl Jobs {
     /// Changes a job in place and keeps the indices right; nothing happens if there is no such job.
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
+        self.changed.note(id);
         let job = Arc::make_mut(job);
         let (before, was_due, had_licenses) = (shelf(job), due(job), licensed(job));
         let was_hopeless = hopeless(job);

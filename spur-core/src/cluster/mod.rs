@@ -257,6 +257,12 @@ impl Cluster {
         &self.jobs
     }
 
+    /// The jobs that have changed since the last call, in ascending order; a job that is gone is among them. The first
+    /// call returns all jobs. Until that call no list is kept.
+    pub fn take_changed_jobs(&mut self) -> BTreeSet<JobId> {
+        self.jobs.take_changed()
+    }
+
     /// One job.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Job> {

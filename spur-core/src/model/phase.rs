@@ -288,6 +288,18 @@ pub enum EndState {
 }
 
 impl EndState {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        EndState::Completed,
+        EndState::Cancelled,
+        EndState::Failed,
+        EndState::Timeout,
+        EndState::NodeFail,
+        EndState::Preempted,
+        EndState::OutOfMemory,
+        EndState::Deadline,
+    ];
+
     /// The long name, such as `COMPLETED`.
     #[must_use]
     pub fn name(self) -> &'static str {

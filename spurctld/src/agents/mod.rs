@@ -84,6 +84,17 @@ struct Slot {
     pulse: Pulse,
 }
 
+/// How many nodes are connected, and what is on its way to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Nodes with an open stream.
+    pub(crate) connected: u64,
+    /// Orders that wait for their node.
+    pub(crate) queued: u64,
+    /// Nodes for which orders wait.
+    pub(crate) busy: u64,
+}
+
 impl Agents {
     /// No node is connected yet; those that connect are named in the queue that is returned.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<NodeId>) {
@@ -95,6 +106,20 @@ impl Agents {
     /// What a node last said of itself.
     pub(crate) fn pulse(&self, node: NodeId) -> Pulse {
         self.table().nodes.get(&node).map(|slot| slot.pulse).unwrap_or_default()
+    }
+
+    /// What lies between the controller and the nodes.
+    pub(crate) fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        for orders in self.table().nodes.values().filter_map(|slot| slot.orders.as_ref()) {
+            if !orders.is_closed() {
+                let queued = (orders.max_capacity() - orders.capacity()) as u64;
+                figures.connected += 1;
+                figures.queued += queued;
+                figures.busy += u64::from(queued > 0);
+            }
+        }
+        figures
     }
 
     /// Puts an order in its node's queue.

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock;
 use crate::feed::Entries;
 use crate::recover::CHUNK;
+use crate::statistics::Statistics;
 use crate::store::accounting::Accounting;
 use crate::store::{Journal, Retention, StoreError};
 use accounts::Wanted;
@@ -60,6 +61,7 @@ pub(crate) struct Archive {
     pub(crate) refused: Refused,
     /// The last refusal of a snapshot.
     pub(crate) snapshot_refused: Refused,
+    pub(crate) statistics: Statistics,
 }
 
 /// When a disk is tried again that refused a write.
@@ -136,6 +138,11 @@ impl Archive {
                 self.write(&mut rows, Extent::All).await;
             }
             wanted.answer(self.written);
+            self.statistics.accounted(self.reached.max(if self.written == u64::MAX {
+                0
+            } else {
+                self.written
+            }));
             if rows.noted() >= NOTED {
                 self.write(&mut rows, Extent::Noted).await;
             }
@@ -323,6 +330,7 @@ mod tests {
             snapshot: reached,
             refused: Refused::default(),
             snapshot_refused: Refused::default(),
+            statistics: Statistics::default(),
         };
         let mut archive = archive_of(Cluster::default(), journal.clone(), 0);
         let mut rows = Rows::default();

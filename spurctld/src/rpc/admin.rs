@@ -16,7 +16,6 @@ use tonic::Status;
 
 use super::{Desk, Name, filter, no_answer, odd};
 use crate::answer::Answer;
-use crate::clock;
 use crate::log;
 use crate::reload::ReloadError;
 
@@ -170,12 +169,7 @@ impl Desk {
         if request.reset && !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
-        let mut figures = self.statistics.figures(request.reset, clock::wall());
-        let cluster = self.replica.read();
-        figures.queued = u32::try_from(self.inbox.waiting()).unwrap_or(u32::MAX);
-        figures.jobs_pending = u32::try_from(cluster.jobs().pending_count()).unwrap_or(u32::MAX);
-        figures.jobs_running = u32::try_from(cluster.jobs().active().count()).unwrap_or(u32::MAX);
-        Ok(figures)
+        Ok(self.sources().figures(request.reset))
     }
 
     /// Logs more or less, until the controller starts again.

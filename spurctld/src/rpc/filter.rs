@@ -100,18 +100,8 @@ const NEVER_ENTERED: [(&str, &str); 17] = [
 
 /// The long names of the states that jobs have, and the short ones.
 fn entered() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let ends = [
-        EndState::Completed,
-        EndState::Cancelled,
-        EndState::Failed,
-        EndState::Timeout,
-        EndState::NodeFail,
-        EndState::Preempted,
-        EndState::OutOfMemory,
-        EndState::Deadline,
-    ];
     let open = [("PENDING", "PD"), ("RUNNING", "R"), ("COMPLETING", "CG")];
-    open.into_iter().chain(ends.into_iter().map(|end| (end.name(), end.code())))
+    open.into_iter().chain(EndState::ALL.into_iter().map(|end| (end.name(), end.code())))
 }
 
 /// A state's long name, by either of its names.

@@ -50,6 +50,7 @@ use crate::blobs::Blobs;
 use crate::clock;
 use crate::holders::Holders;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
+use crate::metrics::Sources;
 use crate::planner::Overlay;
 use crate::reload::Reload;
 use crate::replica::Replica;
@@ -89,6 +90,22 @@ pub(crate) struct Desk {
     pub(crate) started: Time,
     /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
     pub(crate) copies: Arc<Mutex<mpsc::Sender<CopyWanted>>>,
+}
+
+impl Desk {
+    /// What figures and metrics are read from.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources {
+            replica: self.replica.clone(),
+            overlay: self.overlay.clone(),
+            agents: self.agents.clone(),
+            inbox: self.inbox.clone(),
+            watchers: self.watchers.clone(),
+            holders: self.holders.clone(),
+            statistics: self.statistics.clone(),
+            epoch: self.epoch,
+        }
+    }
 }
 
 /// Whoever answers nobody for so long is not up.

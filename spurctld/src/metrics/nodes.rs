@@ -1,0 +1,194 @@
+//! What metrics need to know of the nodes, taken from the replica a few nodes at a time.
+
+use std::sync::Arc;
+
+use spur_core::cluster::{Cluster, Node};
+use spur_core::id::NodeId;
+use spur_core::model::node::{Health, NodeShape, Power};
+use spur_core::model::reservation::Flag;
+use spur_core::text::time::Time;
+use spur_proto::convert::node;
+
+use super::Sources;
+use crate::clock;
+use crate::planner::Outlooks;
+
+/// Nodes looked at while the replica is held.
+const PAGE: usize = 512;
+
+/// What a node is, so that each counts once: Slurm's base states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    Allocated,
+    Down,
+    Idle,
+    Mixed,
+    Unknown,
+}
+
+/// What else it is, with the names of Slurm's metrics: for the cluster, and for partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Mark {
+    Completing,
+    Drained,
+    Draining,
+    Maintenance,
+    NotResponding,
+    Planned,
+    PowerDown,
+    PoweredDown,
+    PoweringDown,
+    PoweringUp,
+    RebootIssued,
+    RebootRequested,
+    Reserved,
+}
+
+/// How much of something there is, and how much jobs have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) total: u64,
+    pub(super) used: u64,
+}
+
+impl std::ops::AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        self.total += other.total;
+        self.used += other.used;
+    }
+}
+
+/// One configured node.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) id: NodeId,
+    pub(super) name: Arc<str>,
+    /// The state that `sinfo` shows.
+    pub(super) state: &'static str,
+    pub(super) base: Base,
+    marks: u32,
+    pub(super) standing: Standing,
+    /// CPUs that jobs can have.
+    pub(super) cpus: Amount,
+    /// CPUs that are kept for the system.
+    pub(super) specialized_cpus: u64,
+    pub(super) gpus: Amount,
+    /// Memory that jobs can have, MiB.
+    pub(super) memory_mb: Amount,
+    /// Memory that is kept for the system, MiB.
+    pub(super) specialized_memory_mb: u64,
+    /// Memory that processes could get, MiB, as the node last reported it.
+    pub(super) free_memory_mb: Option<u64>,
+}
+
+/// What a node means to its domains, as `sinfo --topology` counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Free,
+    Allocated,
+    Down,
+}
+
+impl Row {
+    fn of(sources: &Sources, cluster: &Cluster, outlooks: &Outlooks, found: &Node, now: Time) -> Self {
+        let state = node::state(cluster, found, outlooks.plans(found.id));
+        let reservation = node::reserved(cluster, found, now);
+        let mut row = Self {
+            id: found.id,
+            name: Arc::clone(found.name()),
+            state,
+            base: base(found),
+            marks: 0,
+            standing: standing(found),
+            cpus: cpus(found),
+            specialized_cpus: found.specialized.cpus.len().into(),
+            gpus: gpus(&found.shape, found),
+            memory_mb: Amount { total: found.shape.memory_mb, used: found.used.memory_mb },
+            specialized_memory_mb: found.specialized.memory_mb,
+            free_memory_mb: sources.agents.pulse(found.id).memory_free_mb,
+        };
+        let silent = matches!(found.health, Health::Unknown | Health::Down { silent: true, .. });
+        row.mark(Mark::Completing, state == "completing");
+        row.mark(Mark::Drained, state == "drained");
+        row.mark(Mark::Draining, state == "draining");
+        row.mark(Mark::Planned, state == "planned");
+        row.mark(Mark::NotResponding, silent || matches!(found.power, Some(Power::PoweringUp { .. })));
+        row.mark(Mark::Reserved, reservation.is_some());
+        row.mark(Mark::Maintenance, reservation.is_some_and(|kept| kept.has(Flag::Maint)));
+        if let Some(power) = &found.power {
+            row.mark(
+                match power {
+                    Power::Reboot(reboot) if reboot.issued.is_none() => Mark::RebootRequested,
+                    Power::Reboot(_) => Mark::RebootIssued,
+                    Power::PowerDown { .. } => Mark::PowerDown,
+                    Power::PoweringDown { .. } => Mark::PoweringDown,
+                    Power::PoweredDown { .. } => Mark::PoweredDown,
+                    Power::PoweringUp { .. } => Mark::PoweringUp,
+                },
+                true,
+            );
+        }
+        row
+    }
+
+    fn mark(&mut self, mark: Mark, set: bool) {
+        self.marks |= u32::from(set) << mark as u8;
+    }
+
+    /// Whether a node has a mark.
+    pub(super) fn has(&self, mark: Mark) -> bool {
+        self.marks & 1 << mark as u8 != 0
+    }
+}
+
+/// All configured nodes, by number.
+pub(super) fn rows(sources: &Sources) -> Vec<Row> {
+    let outlooks = sources.overlay.read();
+    let mut rows = Vec::new();
+    for first in (0..).step_by(PAGE) {
+        let cluster = sources.replica.read();
+        let now = clock::now(&cluster);
+        let page = cluster.nodes().iter().skip(first).take(PAGE);
+        if page.len() == 0 {
+            break;
+        }
+        let configured = page.filter(|node| node.configured);
+        rows.extend(configured.map(|node| Row::of(sources, &cluster, &outlooks, node, now)));
+    }
+    rows
+}
+
+fn base(node: &Node) -> Base {
+    match node.health {
+        Health::Down { .. } => Base::Down,
+        Health::Unknown => Base::Unknown,
+        Health::Up if node.idle() => Base::Idle,
+        Health::Up if cpus(node).used >= cpus(node).total => Base::Allocated,
+        Health::Up => Base::Mixed,
+    }
+}
+
+fn standing(node: &Node) -> Standing {
+    match (&node.health, node.available(), node.idle()) {
+        (Health::Down { .. } | Health::Unknown, _, _) | (Health::Up, false, true) => Standing::Down,
+        (Health::Up, _, false) => Standing::Allocated,
+        (Health::Up, true, true) => Standing::Free,
+    }
+}
+
+fn cpus(node: &Node) -> Amount {
+    let total = u64::from(node.shape.cpus);
+    let used = if node.exclusive.is_some() { total } else { u64::from(node.used.cpus.len()).min(total) };
+    Amount { total, used }
+}
+
+/// A GPU that jobs share counts as used while somebody has a part of it.
+fn gpus(shape: &NodeShape, node: &Node) -> Amount {
+    let used = node.used.gres.iter().enumerate().filter(|(entry, _)| shape.gres[*entry].is_gpu());
+    let used = used.map(|(entry, ids)| match shape.is_shared(entry) {
+        true => u64::from(!ids.is_empty()),
+        false => u64::from(ids.len()),
+    });
+    Amount { total: shape.gpus().into(), used: used.sum() }
+}

@@ -26,6 +26,7 @@ mod job_container;
 mod life;
 mod logs;
 mod matrix;
+mod metrics;
 mod mpi;
 mod no_kill;
 mod nodes;

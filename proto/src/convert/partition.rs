@@ -44,6 +44,7 @@ pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
         allow_accounts: config.allow_accounts.join(","),
         allow_qos: config.allow_qos.join(","),
         deny_qos: config.deny_qos.join(","),
+        qos: config.qos.as_deref().unwrap_or_default().to_owned(),
         preempt_mode: mode_name(mode).to_owned(),
         grace_time: config.grace_time.unwrap_or(cluster.policy().preempt.grace_time).0,
         default_memory_per_cpu_mb: config.def_mem_per_cpu,

@@ -3,19 +3,20 @@
 //! The tree changes by [`AccountChange`]s alone, each of which carries a whole record. Names of what is deleted stay
 //! known. What a record inherits is worked out when it is asked for.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::accounts::{
-    Account, AdminLevel, Association, AssociationId, Limits, NORMAL, Qos, ROOT, User,
+    Account, AdminLevel, Association, AssociationId, Charged, Limits, NORMAL, Qos, ROOT, User,
 };
 use crate::model::caller::Caller;
 use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
 
-use super::{Cluster, Derived};
+use super::{Cluster, Derived, Partition};
 
 /// A change of the policy tree. Each carries the result, never the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,8 @@ pub struct Accounts {
     users: BTreeMap<Arc<str>, Arc<User>>,
     associations: BTreeMap<AssociationId, Arc<Association>>,
     qos: BTreeMap<u32, Arc<Qos>>,
+    /// The number of each QOS.
+    qos_numbers: BTreeMap<Arc<str>, u32>,
     deleted_qos: BTreeSet<Arc<str>>,
     file_qos: Vec<QosConfig>,
     last_association: u32,
@@ -117,7 +120,15 @@ impl Accounts {
     /// A QOS by its name, without regard to case.
     #[must_use]
     pub fn qos_named(&self, name: &str) -> Option<&Arc<Qos>> {
-        self.qos.values().find(|qos| qos.name.eq_ignore_ascii_case(name))
+        let number = self.qos_numbers.get(name).copied();
+        let number = number.or_else(|| self.qos_numbers.get(&*name.to_ascii_lowercase()).copied());
+        self.qos_numbered(number?)
+    }
+
+    /// A QOS by its number.
+    #[must_use]
+    pub fn qos_numbered(&self, number: u32) -> Option<&Arc<Qos>> {
+        self.qos.get(&number)
     }
 
     /// The names of QOS that were deleted and not added again.
@@ -176,6 +187,21 @@ impl Accounts {
     #[must_use]
     pub fn find(&self, user: &str, account: &str, partition: &str) -> Option<&Arc<Association>> {
         self.exactly(user, account, Some(partition)).or_else(|| self.exactly(user, account, None))
+    }
+
+    /// The association that a job counts for in a partition: its user's with the account that the job names, or with his
+    /// default account if it names none; else that of the account, or of `root`, as whose child he counts.
+    #[must_use]
+    pub fn counts_for(&self, spec: &JobSpec, partition: &str) -> Option<&Arc<Association>> {
+        let user = &*spec.owner.user;
+        let default = || self.user(user).and_then(|user| user.default_account.as_deref());
+        let account = spec.account.as_deref().or_else(default).unwrap_or(ROOT);
+        let account = match account.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(account.to_lowercase()),
+            false => Cow::Borrowed(account),
+        };
+        let own = self.find(user, &account, partition);
+        own.or_else(|| self.of_account(&account)).or_else(|| self.of_account(ROOT))
     }
 
     /// The association right above another one; `None` above `root`.
@@ -317,9 +343,11 @@ impl Accounts {
             AccountChange::Qos(qos) => {
                 self.last_qos = self.last_qos.max(qos.id);
                 self.deleted_qos.remove(&qos.name);
+                self.qos_numbers.insert(Arc::clone(&qos.name), qos.id);
                 self.qos.insert(qos.id, Arc::clone(qos));
             }
             AccountChange::QosDeleted(name) => {
+                self.qos_numbers.remove(name);
                 self.qos.retain(|_, qos| qos.name != *name);
                 self.deleted_qos.insert(Arc::clone(name));
             }
@@ -431,6 +459,22 @@ impl Cluster {
     #[must_use]
     pub fn enforces(&self, word: AccountingEnforce) -> bool {
         self.accounts.has_begun() && self.policy.jobs.enforces(word)
+    }
+
+    /// The association and the QOS that a job counts for in a partition. A user who is not in the tree counts as a child of
+    /// the account that the job names, if the tree has that account, or else of `root`.
+    #[must_use]
+    pub fn charged(&self, spec: &JobSpec, partition: &Partition) -> Charged {
+        let tree = &*self.accounts;
+        if !tree.has_begun() {
+            return Charged::default();
+        }
+        let number = |name: &Arc<str>| tree.qos_named(name).map(|qos| qos.id);
+        Charged {
+            association: tree.counts_for(spec, partition.name()).map(|association| association.id),
+            qos: spec.qos.as_ref().and_then(number),
+            partition_qos: partition.config.qos.as_ref().and_then(number),
+        }
     }
 
     /// Whether a job has the association that it needs in a partition, if it needs one.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::accounts::Charged;
 use super::idset::IdSet;
 use crate::id::NodeId;
 use crate::text::time::TimeLimit;
@@ -20,6 +21,9 @@ pub struct Alloc {
     /// The time limit it was started with, if that is lower than what it asked for (`--time-min`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<TimeLimit>,
+    /// The association and the QOS that the job counts for. Nothing in entries that do not say so.
+    #[serde(default, skip_serializing_if = "Charged::is_nothing")]
+    pub charged: Charged,
     /// The nodes in rank order, which is fabric order.
     pub nodes: Parts,
     /// Whether nobody else may use these nodes meanwhile.

@@ -107,7 +107,7 @@ impl World {
             nodes,
             exclusive: start.exclusive,
             why: start.why.clone(),
-            lost: Box::default(),
+            ..Alloc::default()
         };
         let from = start.attempt.job;
         let job = self.cluster.job(from).unwrap();

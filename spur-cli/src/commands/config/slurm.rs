@@ -380,6 +380,7 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     say("Hidden", yes(partition.hidden));
     say("AllowQos", list(&partition.allow_qos));
     say("DenyQos", list(&partition.deny_qos));
+    say("QOS", partition.qos.as_ref().map(ToString::to_string));
     say("DefMemPerCPU", partition.def_mem_per_cpu.map(|mb| mb.to_string()));
     say("MaxMemPerCPU", partition.max_mem_per_cpu.map(|mb| mb.to_string()));
     say("DefMemPerNode", partition.def_mem_per_node.map(|mb| mb.to_string()));

@@ -264,7 +264,13 @@ impl One<'_, '_> {
         if let Some(pair) =
             self.entry.pair("QOS").filter(|pair| pair.value != "N/A" && !pair.value.is_empty())
         {
-            self.note(&pair, "the limits of a partition's QOS are in Slurm's database; limits here are max_time, max_nodes and max_wall of [[qos]]");
+            if is_layer_name(&pair.value) {
+                self.section.text("qos", &pair.value);
+                self.note(&pair, "the limits of the QOS are in Slurm's database (sacctmgr show qos); sacctmgr modify qos sets them here");
+                qos.push(pair.value);
+            } else {
+                self.note(&pair, "names consist of letters, digits, `_`, `-` and `.`");
+            }
         }
     }
 

@@ -31,7 +31,7 @@ fn record(partition: &Partition, settings: Settings) -> Record {
         r.more("Alternate", &partition.alternate);
     }
     r.more("Default", &yes(partition.is_default));
-    r.more("QoS", "N/A");
+    r.more("QoS", &or(&partition.qos, "N/A"));
     r.line([
         (
             "DefaultTime",

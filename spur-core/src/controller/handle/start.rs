@@ -87,6 +87,7 @@ fn alloc(
         partition: Arc::clone(partition.name()),
         reservation: start.reservation.clone(),
         time_limit: start.time_limit,
+        charged: cluster.charged(&start.spec, partition),
         nodes: nodes.into(),
         exclusive: start.exclusive,
         why: start.why.clone(),

@@ -134,6 +134,31 @@ impl Default for Association {
     }
 }
 
+/// The association and the QOS that a job counts for: in limits, in usage, in fair share. A started job keeps what it was
+/// started with, whatever becomes of the tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Charged {
+    /// The association of the job's user. If it is that of an account itself, the user is not in the tree there, and the
+    /// job counts for a child of that account with the user's name and one share. `None` if the tree has not begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub association: Option<AssociationId>,
+    /// The number of the job's QOS; `None` if the job has none that the tree knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<u32>,
+    /// The number of the QOS of the partition; `None` if the partition has none that the tree knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_qos: Option<u32>,
+}
+
+impl Charged {
+    /// Whether the job counts for nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Raw shares. Slurm's default is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shares {

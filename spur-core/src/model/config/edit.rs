@@ -148,9 +148,13 @@ fn set(config: &mut PartitionConfig, key: &str, value: &str, known: &Known<'_>) 
             config.alternate = of(name.into_iter().collect(), known.partitions, "partition")?.pop();
         }
         "Default" => config.default = flag(value)?,
-        "DefaultQos" | "QOS" => {
+        "DefaultQos" => {
             let name = (!is_nothing(value)).then(|| Arc::from(value));
             config.default_qos = of(name.into_iter().collect(), known.qos, "QOS")?.pop();
+        }
+        "QOS" => {
+            let name = (!is_nothing(value)).then(|| Arc::from(value));
+            config.qos = of(name.into_iter().collect(), known.qos, "QOS")?.pop();
         }
         "DefaultTime" => {
             config.default_time = if is_nothing(value) { None } else { Some(read::<TimeLimit>(value)?) }
@@ -439,6 +443,8 @@ mod tests {
             ("State=drain", PartitionConfig { state: PartitionState::Drain, ..base.clone() }),
             ("DefMemPerNode=2G", PartitionConfig { def_mem_per_node: Some(2048), ..base.clone() }),
             ("DefMemPerCPU=5 DefMemPerNode=UNLIMITED", base.clone()),
+            ("QOS=high", PartitionConfig { qos: Some("high".into()), ..base.clone() }),
+            ("DefaultQos=high", PartitionConfig { default_qos: Some("high".into()), ..base.clone() }),
             ("AllowQos=high", PartitionConfig { allow_qos: names("high"), ..base.clone() }),
             ("AllowAccounts=a,b AllowAccounts=ALL", base.clone()),
             ("Alternate=long", PartitionConfig { alternate: Some("long".into()), ..base.clone() }),

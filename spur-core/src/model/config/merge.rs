@@ -130,6 +130,7 @@ fn partition(
             allow_qos,
             deny_qos,
             default_qos,
+            qos,
             def_mem_per_cpu,
             max_mem_per_cpu,
             def_mem_per_node,

@@ -433,6 +433,8 @@ pub struct PartitionConfig {
     pub deny_qos: Vec<Arc<str>>,
     /// Overrides `[scheduler] default_qos`.
     pub default_qos: Option<Arc<str>>,
+    /// The QOS whose limits count for all jobs here, beside those of each job's own.
+    pub qos: Option<Arc<str>>,
     /// Memory for each CPU, MiB, of jobs that ask for none; `None`: not counted for them.
     pub def_mem_per_cpu: Option<u64>,
     /// Most memory for each CPU, MiB.
@@ -663,6 +665,7 @@ impl Default for PartitionConfig {
             allow_qos: Vec::new(),
             deny_qos: Vec::new(),
             default_qos: None,
+            qos: None,
             def_mem_per_cpu: None,
             max_mem_per_cpu: None,
             def_mem_per_node: None,

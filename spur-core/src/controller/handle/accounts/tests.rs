@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, snapshot};
 use crate::controller::{self, Command, Input, Reject, Reply};
+use crate::model::accounts::Charged;
 use crate::model::accounts::ask::{self, Ask, Entity, LoadLine, Word};
 use crate::model::caller::{Caller, Owner};
-use crate::model::config::{AccountingEnforce, Policy, QosConfig};
+use crate::model::config::{AccountingEnforce, PartitionConfig, Policy, QosConfig};
+use crate::model::job::{JobSpec, Shape};
 use crate::text::time::Time;
 
 fn caller(user: &str) -> Caller {
@@ -323,6 +325,54 @@ fn qos_mean_nothing_until_there_are_some() {
     assert!(!world.0.policy().knows_qos(Some("any")) && world.0.enforces(AccountingEnforce::Associations));
     world.ok("root", "add qos high");
     assert_eq!(world.0.policy().qos.len(), 2);
+}
+
+#[test]
+fn jobs_count_for_an_association_and_two_qos() {
+    let mut world = World::new(&[]);
+    let partition = |name: &str, qos: Option<&str>| PartitionConfig {
+        name: name.into(),
+        qos: qos.map(Into::into),
+        ..PartitionConfig::default()
+    };
+    let partitions = vec![partition("cpu", None), partition("gpu", Some("gpus"))];
+    world.reconfigure(Policy { cluster_name: "c".into(), partitions, ..Policy::default() });
+    for ask in [
+        "add qos gpus",
+        "add qos high",
+        "add account sci",
+        "add account chem parent=sci",
+        "add user alice account=chem",
+        "add user alice account=chem partition=gpu",
+    ] {
+        world.ok("root", ask);
+    }
+    let names = |charged: Charged| {
+        let tree = world.0.accounts();
+        let association = tree.association(charged.association?)?;
+        let qos = |number: Option<u32>| Some(Arc::clone(&tree.qos_numbered(number?)?.name));
+        let part = |name: Option<Arc<str>>| name.as_deref().unwrap_or("-").to_owned();
+        let place =
+            [Some(Arc::clone(&association.account)), association.user.clone(), association.partition.clone()];
+        let place = place.map(part).join(" ");
+        Some(format!("{place} | {} {}", part(qos(charged.qos)), part(qos(charged.partition_qos))))
+    };
+    for (user, account, qos, partition, wanted) in [
+        ("alice", Some("chem"), None, "cpu", "chem alice - | - -"),
+        ("alice", Some("CHEM"), Some("high"), "gpu", "chem alice gpu | high gpus"),
+        ("alice", None, Some("none"), "cpu", "chem alice - | - -"),
+        ("alice", Some("sci"), None, "cpu", "sci - - | - -"),
+        ("bob", Some("chem"), Some("normal"), "gpu", "chem - - | normal gpus"),
+        ("bob", Some("nowhere"), None, "cpu", "root - - | - -"),
+        ("bob", None, None, "cpu", "root - - | - -"),
+        ("root", None, None, "cpu", "root root - | - -"),
+    ] {
+        let (account, qos) = (account.map(Into::into), qos.map(Into::into));
+        let spec =
+            JobSpec { account, qos, ..JobSpec::plain("j".into(), caller(user).owner, Shape::default()) };
+        let partition = world.0.partition(partition).unwrap();
+        assert_eq!(names(world.0.charged(&spec, partition)).as_deref(), Some(wanted), "{user}");
+    }
 }
 
 #[test]

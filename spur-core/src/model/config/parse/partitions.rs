@@ -113,6 +113,7 @@ fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: 
     partition.allow_qos = qos::list(section, "allow_qos", known);
     partition.deny_qos = qos::list(section, "deny_qos", known);
     partition.default_qos = qos::one(section, "default_qos", known);
+    partition.qos = qos::one(section, "qos", known);
 }
 
 /// The names of the partition's nodes in the order of the node table, and whether it has all that there are.

@@ -34,6 +34,7 @@ pub mod sampling;
 pub mod signal;
 pub mod time;
 pub mod tres;
+pub mod weights;
 
 pub use error::ParseError;
 

@@ -4,8 +4,10 @@
 //! what is the business of the tree, `cluster::accounts`.
 
 pub mod ask;
+pub mod fair_tree;
 pub mod limits;
 pub mod qos;
+pub mod usage;
 
 use std::collections::BTreeSet;
 use std::fmt;

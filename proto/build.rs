@@ -5,7 +5,11 @@ use std::path::Path;
 use prost::Message;
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 20] = [
+const SHOWN: [&str; 24] = [
+    "AssociationRecord",
+    "LimitValue",
+    "TresShare",
+    "UsageRecord",
     "AllocatedNodes",
     "CoreAsk",
     "Job",

@@ -519,7 +519,8 @@ fn news(event: &Event) -> News {
             Scope::Journal | Scope::Node { .. } | Scope::Layout | Scope::Reservation | Scope::Accounts => {
                 News::Ground
             }
-            Scope::Queue(_) | Scope::Resources(_) => News::Room,
+            // Jobs may change places, and budgets may have room again.
+            Scope::Queue(_) | Scope::Resources(_) | Scope::Usage => News::Room,
             Scope::Progress(_) => News::Nothing,
         },
     }

@@ -109,14 +109,15 @@ pub(crate) fn event(event: &Event) -> String {
         Event::PrologEnded { job } => format!("PrologEnded {job}"),
         Event::EpilogEnded { job } => format!("EpilogEnded {job}"),
         Event::TimeUsed { job, percent } => format!("TimeUsed {job} {percent}%"),
-        Event::JobEnding { job, outcome: how, then, kill_at, epilog } => {
+        Event::JobEnding { job, outcome: how, then, kill_at, epilog, seen } => {
             let then = match then {
                 Then::End => String::new(),
                 Then::Requeue { hold } => format!(", requeue hold={hold:?}"),
             };
             let epilog = if *epilog { ", with epilog" } else { "" };
             let kill_at = kill_at.map(|at| at.0);
-            format!("JobEnding {job} {}{then}, kill at {kill_at:?}{epilog}", outcome(how))
+            let seen = seen.map(|at| format!(", seen at {}", at.0)).unwrap_or_default();
+            format!("JobEnding {job} {}{then}, kill at {kill_at:?}{epilog}{seen}", outcome(how))
         }
         Event::JobKilled { job } => format!("JobKilled {job}"),
         Event::JobEnded { job, outcome: how } => format!("JobEnded {job} {}", outcome(how)),
@@ -154,6 +155,11 @@ pub(crate) fn event(event: &Event) -> String {
         Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
         Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
+        Event::UsageRolled { until, periods, ratio, reset } => {
+            let reset = if *reset { ", reset" } else { "" };
+            format!("UsageRolled to {} by {periods} periods, ratio {:?}{reset}", until.0, ratio.0)
+        }
+        Event::ResetPlanned { at } => format!("ResetPlanned {:?}", at.map(|at| at.0)),
         Event::AccountsChanged { by, changes } => format!("AccountsChanged by {by}: {changes:?}"),
     }
 }

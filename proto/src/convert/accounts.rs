@@ -1,11 +1,14 @@
 //! Changes and records of the policy tree.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spur_core::cluster::{Accounts, Placed};
+use spur_core::cluster::usage::Payer;
+use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::controller::MOST_AT_ONCE;
 use spur_core::model::accounts::ask::{self, Ask, AssociationSet, Entity, LoadLine, Which, Word};
-use spur_core::model::accounts::{Account, Association, Limits, Qos, QosAccess, User};
+use spur_core::model::accounts::{Account, Association, AssociationId, Limits, Qos, QosAccess, Shares, User};
+use spur_core::text::tres::Tres;
 
 use crate::v1;
 
@@ -157,6 +160,39 @@ pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord
         limits: limits(&tree.limits_of(association)),
         own_limits: limits(&association.limits),
         is_default,
+        usage: None,
+    }
+}
+
+/// A user who shares without an association, as a child of an account.
+#[must_use]
+pub fn outsider(account: &Association, user: &str, depth: usize) -> v1::AssociationRecord {
+    v1::AssociationRecord {
+        account: account.account.to_string(),
+        user: user.to_owned(),
+        parent_id: account.id.0,
+        depth: u32::try_from(depth).unwrap_or(u32::MAX),
+        shares: Shares::default().to_string(),
+        ..v1::AssociationRecord::default()
+    }
+}
+
+/// The usage of an association or an outsider, and the place in fair share; `to_come` is what running jobs may still use.
+#[must_use]
+pub fn usage(cluster: &Cluster, payer: &Payer, to_come: &BTreeMap<Payer, Tres>) -> v1::UsageRecord {
+    let (usage, shares) = (cluster.usage(), cluster.fair_shares());
+    let raw = |payer: &Payer| usage.of(payer).map_or(0.0, |used| used.billing.real());
+    let root = raw(&Payer::Association(AssociationId(1)));
+    let standing = shares.standing(payer).copied().unwrap_or_default();
+    v1::UsageRecord {
+        raw: raw(payer),
+        norm_shares: standing.norm_shares,
+        norm_usage: if root == 0.0 { 0.0 } else { raw(payer) / root },
+        effective_usage: standing.effective_usage,
+        level: standing.level,
+        factor: (standing.rank > 0).then(|| shares.factor(payer)),
+        tres_seconds: usage.seconds(payer).to_string(),
+        tres_run_seconds: to_come.get(payer).cloned().unwrap_or_default().to_string(),
     }
 }
 

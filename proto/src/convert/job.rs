@@ -10,11 +10,12 @@ use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, S
 use spur_core::model::node::{Called, NodeShape};
 use spur_core::model::phase::{EndState, Pending, Phase};
 use spur_core::model::reason::Reason;
+pub use spur_core::model::tres::{least_cpus, least_nodes, least_tasks, requested_tres};
 use spur_core::sched;
 use spur_core::sched::plan::{RESERVED, UNAVAILABLE, Waiting};
 use spur_core::sched::precedence::exempt_until;
 use spur_core::text::array::ArraySpec;
-use spur_core::text::gres::{GresList, GresSpec};
+use spur_core::text::gres::GresList;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Civil, Time};
 use spur_core::text::tres::{Tres, TresKind};
@@ -251,85 +252,10 @@ fn describe_shape(shape: &Shape, message: &mut v1::Job) {
     .to_owned();
 }
 
-/// The fewest nodes the request can be given.
-pub fn least_nodes(shape: &Shape) -> u32 {
-    let stated = shape.nodes.as_ref().map(|nodes| nodes.min);
-    let spread = || Some(shape.tasks?.div_ceil(shape.tasks_per_node?));
-    stated.or_else(spread).unwrap_or(1)
-}
-
-/// The fewest tasks the request comes to.
-pub fn least_tasks(shape: &Shape) -> u32 {
-    let each = shape.tasks_per_node.unwrap_or(1);
-    shape.tasks.unwrap_or_else(|| least_nodes(shape).saturating_mul(each))
-}
-
-/// The fewest CPUs the request comes to.
-pub fn least_cpus(shape: &Shape) -> u32 {
-    least_tasks(shape).saturating_mul(shape.cpus_per_task.unwrap_or(1)).max(shape.min_cpus)
-}
-
-/// The trackable resources of a request, as far as they are known before it starts.
-pub fn requested_tres(shape: &Shape) -> Tres {
-    let (nodes, cpus) = (u64::from(least_nodes(shape)), u64::from(least_cpus(shape)));
-    let mut tres = Tres::default();
-    tres.set(TresKind::Cpu, cpus);
-    match shape.memory {
-        Some(MemoryNeed::PerNode(mb)) if mb > 0 => tres.set(TresKind::Mem, mb.saturating_mul(nodes)),
-        Some(MemoryNeed::PerCpu(mb)) if mb > 0 => tres.set(TresKind::Mem, mb.saturating_mul(cpus)),
-        Some(_) | None => {}
-    }
-    tres.set(TresKind::Node, nodes);
-    tres.set(TresKind::Billing, cpus);
-    let tasks = u64::from(least_tasks(shape));
-    // Those of tasks are among those of the nodes, or of the job.
-    let is_told = |each: &GresSpec| shape.gres.iter().chain(&shape.gpus).any(|gres| gres.may_be(each));
-    let of_tasks: Vec<GresSpec> = shape.gpus_per_task.iter().filter(|each| !is_told(each)).cloned().collect();
-    for (list, times) in [(&shape.gres, nodes), (&shape.gpus, 1), (&of_tasks, tasks)] {
-        for gres in list {
-            let typed = gres.kind.clone().map(Some);
-            for kind in [None].into_iter().chain(typed) {
-                let kind = TresKind::Gres { name: gres.name.clone(), kind };
-                let sum = tres.get(&kind).saturating_add(gres.count.saturating_mul(times));
-                tres.set(kind, sum);
-            }
-        }
-    }
-    tres
-}
-
 /// The trackable resources that an allocation holds, and what is charged for them.
-pub fn allocated_tres(cluster: &Cluster, parts: &[NodeAlloc]) -> Tres {
-    let mut tres = held_tres(cluster, parts);
-    tres.set(TresKind::Billing, tres.get(&TresKind::Cpu));
-    tres
-}
-
-/// The trackable resources that an allocation holds, or a part of it.
-pub fn held_tres(cluster: &Cluster, parts: &[NodeAlloc]) -> Tres {
-    let mut tres = Tres::default();
-    let cpus = parts.iter().map(|part| u64::from(part.cpus.len())).sum();
-    tres.set(TresKind::Cpu, cpus);
-    let memory: u64 = parts.iter().map(|part| part.memory_mb).sum();
-    if memory > 0 {
-        tres.set(TresKind::Mem, memory);
-    }
-    tres.set(TresKind::Node, u64::from(count(parts.len())));
-    for part in parts {
-        let Some(node) = cluster.node(part.node) else { continue };
-        for held in &part.gres {
-            let Some(held) = node.shape.called(held) else { continue };
-            let typed = (!held.kind.is_empty()).then(|| held.kind.to_owned());
-            let mut add = |kind| {
-                let kind = TresKind::Gres { name: held.name.to_owned(), kind };
-                tres.set(kind.clone(), tres.get(&kind) + u64::from(held.count));
-            };
-            add(None);
-            if typed.is_some() {
-                add(typed);
-            }
-        }
-    }
+pub fn allocated_tres(cluster: &Cluster, alloc: &Alloc) -> Tres {
+    let mut tres = cluster.held_tres(&alloc.nodes);
+    tres.set(TresKind::Billing, alloc.billed().count());
     tres
 }
 
@@ -493,7 +419,7 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.num_nodes = count(alloc.nodes.len());
     message.num_cpus = narrow(alloc.cpus());
     message.num_tasks = narrow(alloc.tasks());
-    message.alloc_tres = allocated_tres(cluster, &alloc.nodes).to_string();
+    message.alloc_tres = allocated_tres(cluster, alloc).to_string();
     message.cpus_per_node = repeated(alloc.nodes.iter().map(|part| part.cpus.len()));
     message.tasks_per_nodes = repeated(alloc.nodes.iter().map(|part| part.tasks));
     message.why.clone_from(&alloc.why.sentence);
@@ -556,6 +482,8 @@ pub fn span(layer: &str, count: u32) -> v1::Span {
 
 #[cfg(test)]
 mod tests {
+    use spur_core::text::gres::GresSpec;
+
     use super::*;
 
     #[test]

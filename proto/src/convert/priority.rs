@@ -7,6 +7,11 @@ use spur_core::text::time::Time;
 
 use crate::v1;
 
+/// The share of a resource.
+fn share(share: &sched::TresShare) -> v1::TresShare {
+    v1::TresShare { name: share.kind.to_string(), share: share.share, weight: share.weight }
+}
+
 /// What makes up the priority of a job that waits for room at `now`, in each of its partitions.
 pub fn render_all(cluster: &Cluster, job: &Job, now: Time) -> Vec<v1::PriorityFactors> {
     let render = |part: sched::PartPriority| {
@@ -22,6 +27,8 @@ pub fn render_all(cluster: &Cluster, job: &Job, now: Time) -> Vec<v1::PriorityFa
             job_size: factors.job_size,
             partition_factor: factors.partition,
             qos: factors.qos,
+            fair_share: factors.fair_share,
+            tres: part.tres.iter().map(share).collect(),
             nice: job.spec.nice,
             qos_name: job.spec.qos.as_deref().unwrap_or_default().to_owned(),
             account: job.spec.account.as_deref().unwrap_or_default().to_owned(),

@@ -15,7 +15,6 @@ use spur_core::text::length;
 use spur_core::text::memory;
 use spur_core::text::tres::Tres;
 
-use super::job::held_tres;
 use super::{BadField, boxed, cut, fits, narrow, read_if_set};
 use crate::v1;
 
@@ -166,5 +165,5 @@ pub fn tres_of_step(cluster: &Cluster, job: &Job, step: &Step) -> Tres {
         memory_mb: if part.memory_mb > 0 { part.memory_mb } else { of_job(part.node) },
         gres: part.gres.clone(),
     };
-    held_tres(cluster, &step.nodes.iter().map(part).collect::<Vec<_>>())
+    cluster.held_tres(&step.nodes.iter().map(part).collect::<Vec<_>>())
 }

@@ -163,8 +163,8 @@ impl Query {
         let meant = |job: &PriorityFactors| named.is_empty() || named.contains(&job.partition);
         let jobs = jobs.into_iter().filter(meant);
         let mut rows: Vec<Row> = match self.weights {
-            true => vec![Row { job: None, weights }],
-            false => jobs.map(|job| Row { job: Some(job), weights }).collect(),
+            true => vec![Row { job: None, weights: weights.clone() }],
+            false => jobs.map(|job| Row { job: Some(job), weights: weights.clone() }).collect(),
         };
         let sort = self.sort.as_deref().unwrap_or("i");
         Sort::parse(sort, &TABLE, None).map_err(Failure::new)?.apply(&mut rows, show);

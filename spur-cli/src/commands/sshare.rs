@@ -1,11 +1,21 @@
-//! `sshare`: the shares of associations. There are none here: priority knows no fair share yet.
+//! `sshare`: the shares of associations, what they have used, and their places in fair share.
 
+use std::collections::BTreeMap;
 use std::io::Write;
+
+use serde_json::{Value, json};
+use spur_core::text::tres::{Tres, TresKind};
+use spur_proto::client::{CallError, Controller};
+use spur_proto::v1::accounts_row::Row as Record;
+use spur_proto::v1::{AssociationRecord, ListAccountsRequest, UsageRecord};
 
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
+use crate::error::Failure;
+use crate::format::json::value::{number, unlimited};
 use crate::format::report::{Column, Layout, Report};
+use crate::format::{Show, json as shape};
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
@@ -14,6 +24,10 @@ use crate::session::Session;
 pub struct Settings {
     common: Common,
     format: Option<String>,
+    accounts: Vec<String>,
+    users: Vec<String>,
+    all: bool,
+    only_users: bool,
     long: bool,
     partition: bool,
     no_header: bool,
@@ -29,12 +43,15 @@ impl Listing for Settings {
 
 type SettingsOpt = Opt<Settings>;
 
-const NONE: &str = "there are no associations to choose among";
-
 const OPTIONS: &[SettingsOpt] = &[
-    SettingsOpt::value("accounts", Some('A'), "NAMES", "only these accounts", |_, _| Ok(()))
-        .without_effect(NONE),
-    SettingsOpt::flag("all", Some('a'), "all users", |_, _| Ok(())).without_effect(NONE),
+    SettingsOpt::value("accounts", Some('A'), "NAMES", "only these accounts", |settings, text| {
+        settings.accounts = query::list(text);
+        Ok(())
+    }),
+    SettingsOpt::flag("all", Some('a'), "all users", |settings, _| {
+        settings.all = true;
+        Ok(())
+    }),
     listing::clusters(),
     SettingsOpt::value("format", Some('o'), "FIELDS", "columns as name[%[-]width],…", |settings, text| {
         settings.format = Some(text.to_owned());
@@ -44,6 +61,7 @@ const OPTIONS: &[SettingsOpt] = &[
         settings.help_format = true;
         Ok(())
     }),
+    listing::json(),
     SettingsOpt::flag("long", Some('l'), "more columns", |settings, _| {
         settings.long = true;
         Ok(())
@@ -68,47 +86,94 @@ const OPTIONS: &[SettingsOpt] = &[
         settings.partition = true;
         Ok(())
     }),
-    SettingsOpt::value("users", Some('u'), "NAMES", "only these users", |_, _| Ok(()))
-        .or(&["uid"])
-        .without_effect(NONE),
-    SettingsOpt::flag("Users", Some('U'), "only users, no accounts", |_, _| Ok(())).without_effect(NONE),
+    SettingsOpt::value("users", Some('u'), "NAMES", "only these users", |settings, text| {
+        settings.users = query::list(text);
+        Ok(())
+    })
+    .or(&["uid"]),
+    SettingsOpt::flag("Users", Some('U'), "only users, no accounts", |settings, _| {
+        settings.only_users = true;
+        Ok(())
+    }),
     listing::verbose_in_vain(),
+    listing::yaml(),
 ];
 
 /// How it is called.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sshare",
     synopsis: "[OPTIONS]",
-    about: "Shows the shares of associations: none, for Spur keeps no associations, and priority knows no fair share.",
+    about: "Shows the shares of accounts and users, what they have used, and their places in fair share.",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &[],
     permute: true,
 };
 
-/// An association, of which there is none.
-struct Share;
+/// An association with its usage.
+struct Share {
+    cluster: String,
+    own: AssociationRecord,
+    usage: UsageRecord,
+}
 
-const fn blank(name: &'static str, width: isize) -> Column<Share> {
-    Column { name, header: name, width, text: |_, _| String::new() }
+impl Share {
+    fn is_root(&self) -> bool {
+        self.own.user.is_empty() && self.own.parent.is_empty()
+    }
+
+    /// A limit of the association itself.
+    fn limit(&self, name: &str) -> &str {
+        self.own.own_limits.iter().find(|limit| limit.name == name).map_or("", |limit| &limit.value)
+    }
+}
+
+/// What Slurm always counts, in its order.
+const ALWAYS: [&str; 8] = ["cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"];
+
+/// Counts of resources, those that Slurm always counts first, in minutes.
+fn minutes(seconds: &str) -> Vec<(String, u64)> {
+    let tres: Tres = seconds.parse().unwrap_or_default();
+    let counts: BTreeMap<String, u64> =
+        tres.0.iter().map(|(kind, count)| (kind.to_string(), count / 60)).collect();
+    let always = ALWAYS.iter().map(|name| ((*name).to_owned(), counts.get(*name).copied().unwrap_or(0)));
+    let others = counts.iter().filter(|(name, _)| !ALWAYS.contains(&name.as_str()));
+    always.chain(others.map(|(name, count)| (name.clone(), *count))).collect()
+}
+
+fn in_minutes(seconds: &str) -> String {
+    let all = minutes(seconds).into_iter().map(|(name, count)| format!("{name}={count}"));
+    all.collect::<Vec<_>>().join(",")
+}
+
+fn real(number: f64) -> String {
+    if number.is_infinite() { "inf".to_owned() } else { format!("{number:.6}") }
+}
+
+const fn field(name: &'static str, width: isize, text: fn(&Share, &Show) -> String) -> Column<Share> {
+    Column { name, header: name, width, text }
 }
 
 const FIELDS: [Column<Share>; 15] = [
-    blank("Account", -20),
-    blank("Cluster", 10),
-    blank("EffectvUsage", 13),
-    blank("FairShare", 10),
-    blank("GrpTRESMins", 30),
-    blank("GrpTRESRaw", 30),
-    blank("ID", 6),
-    blank("LevelFS", 10),
-    blank("NormShares", 11),
-    blank("NormUsage", 11),
-    blank("Partition", 12),
-    blank("RawShares", 10),
-    blank("RawUsage", 11),
-    blank("TRESRunMins", 30),
-    blank("User", 10),
+    field("Account", -20, |row, _| format!("{}{}", " ".repeat(row.own.depth as usize), row.own.account)),
+    field("Cluster", 10, |row, _| row.cluster.clone()),
+    field("EffectvUsage", 13, |row, _| real(row.usage.effective_usage)),
+    field("FairShare", 10, |row, _| row.usage.factor.map(real).unwrap_or_default()),
+    field("GrpTRESMins", 30, |row, _| row.limit("GrpTRESMins").to_owned()),
+    field("GrpTRESRaw", 30, |row, _| in_minutes(&row.usage.tres_seconds)),
+    field("ID", 6, |row, _| row.own.id.to_string()),
+    field("LevelFS", 10, |row, _| match row.own.shares.as_str() {
+        _ if row.is_root() => String::new(),
+        "parent" => String::new(),
+        _ => real(row.usage.level),
+    }),
+    field("NormShares", 11, |row, _| real(row.usage.norm_shares)),
+    field("NormUsage", 11, |row, _| if row.is_root() { String::new() } else { real(row.usage.norm_usage) }),
+    field("Partition", 12, |row, _| row.own.partition.clone()),
+    field("RawShares", 10, |row, _| if row.is_root() { String::new() } else { row.own.shares.clone() }),
+    field("RawUsage", 11, |row, _| format!("{}", row.usage.raw.trunc())),
+    field("TRESRunMins", 30, |row, _| in_minutes(&row.usage.tres_run_seconds)),
+    field("User", 10, |row, _| row.own.user.clone()),
 ];
 
 /// Runs `sshare`.
@@ -121,6 +186,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Ok(0);
     };
     query::no_operands(operands.into_iter())?;
+    if settings.common.wish.is_some_and(|wish| wish.list) {
+        write!(session.out, "{}", shape::Wish::list())?;
+        return Ok(0);
+    }
     if settings.help_format {
         for fields in FIELDS.chunks(4) {
             let line: String = fields.iter().map(|field| format!("{:<17} ", field.name)).collect();
@@ -129,14 +198,62 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Ok(0);
     }
     listing::check_clusters(session, &settings.common.clusters).await?;
-    // Whether there is a cluster at all is part of the answer.
-    query::cluster_name(session).await?;
-    write!(session.out, "{}", settings.text()?)?;
+    let mut show = query::show(&|name| session.env(name))?;
+    query::identify(session, &mut show).await?;
+    let rows = rows(session, &settings, &show.cluster).await?;
+    write!(session.out, "{}", settings.text(&rows, &show)?)?;
     Ok(0)
 }
 
+/// The associations that are asked for: all accounts, and of users those that are named, or the caller.
+async fn rows(session: &mut Session, settings: &Settings, cluster: &str) -> anyhow::Result<Vec<Share>> {
+    let accounts = match settings.accounts.as_slice() {
+        [] => Vec::new(),
+        names => vec![format!("Accounts={}", names.join(","))],
+    };
+    let request = ListAccountsRequest {
+        entity: "association".to_owned(),
+        conditions: accounts,
+        with_usage: true,
+        ..ListAccountsRequest::default()
+    };
+    let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
+    let pages = session.connection()?.list(request, call).await.map_err(|error| match error {
+        CallError::Refused { message, .. } => anyhow::Error::from(Failure::new(message)),
+        error => error.into(),
+    })?;
+    let mut users = settings.users.clone();
+    if users.is_empty() && !settings.all {
+        users.extend(nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name));
+    }
+    let is_shown = |own: &AssociationRecord| match own.user.as_str() {
+        "" => !settings.only_users,
+        _ if settings.all && settings.users.is_empty() => true,
+        user => users.iter().any(|name| name == user),
+    };
+    let records = pages.into_iter().flat_map(|page| page.rows).filter_map(|row| match row.row {
+        Some(Record::Association(own)) if is_shown(&own) => Some(own),
+        _ => None,
+    });
+    Ok(records
+        .map(|mut own| {
+            let usage = own.usage.take().unwrap_or_default();
+            Share { cluster: cluster.to_owned(), own, usage }
+        })
+        .collect())
+}
+
 impl Settings {
-    fn text(&self) -> anyhow::Result<String> {
+    fn text(&self, rows: &[Share], show: &Show) -> anyhow::Result<String> {
+        if let Some(wish) = self.common.wish {
+            if wish.spur {
+                let records: Vec<_> = rows.iter().map(|row| (&row.own, &row.usage)).collect();
+                return Ok(wish.own([("shares", shape::to_value(records))]));
+            }
+            let shares: Vec<Value> = rows.iter().map(as_json).collect();
+            let whole = json!({ "total_shares": shares.len(), "shares": shares });
+            return Ok(wish.slurm(show, [("shares", whole.into())]));
+        }
         let partition = if self.partition { "partition," } else { "" };
         let middle = match self.long {
             true => "normusage,effectvusage,fairshare,levelfs,grptresmins,tresrunmins",
@@ -148,24 +265,105 @@ impl Settings {
             None => Layout::Columns,
             Some(closed) => Layout::Delimited { delimiter: "|".to_owned(), closed },
         };
-        let show = query::show(&|_| None)?;
-        Ok(report.render(&[], &layout, !self.no_header, &show))
+        Ok(report.render(rows, &layout, !self.no_header, show))
     }
+}
+
+/// A share as Slurm's data parser writes it.
+fn as_json(row: &Share) -> Value {
+    let (own, usage) = (&row.own, &row.usage);
+    let is_user = !own.user.is_empty();
+    let each = |text: &str, scale: u64| -> Value {
+        let tres: Tres = text.parse().unwrap_or_default();
+        let one = |(kind, count): (&TresKind, &u64)| json!({ "name": kind.to_string(), "value": number(Some(count / scale)) });
+        tres.0.iter().map(one).collect()
+    };
+    let plain: Tres = usage.tres_seconds.parse().unwrap_or_default();
+    let used: Value =
+        plain.0.iter().map(|(kind, count)| json!({ "name": kind.to_string(), "value": count })).collect();
+    json!({
+        "id": own.id,
+        "cluster": row.cluster,
+        "name": if is_user { &own.user } else { &own.account },
+        "parent": if is_user { &own.account } else { &own.parent },
+        "partition": own.partition,
+        "shares_normalized": number(Some(usage.norm_shares)),
+        "shares": number(own.shares.parse::<u32>().ok().filter(|_| !row.is_root())),
+        "tres": {
+            "run_seconds": each(&usage.tres_run_seconds, 1),
+            "group_minutes": each(row.limit("GrpTRESMins"), 1),
+            "usage": used,
+        },
+        "effective_usage": number(Some(usage.effective_usage)),
+        "usage_normalized": number(Some(usage.norm_usage)),
+        "usage": usage.raw.trunc(),
+        "fairshare": {
+            "factor": number(usage.factor),
+            "level": unlimited(Some(usage.level).filter(|level| level.is_finite())),
+        },
+        "type": [if is_user { "USER" } else { "ASSOCIATION" }],
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rows() -> Vec<Share> {
+        let share = |account: &str, user: &str, depth, usage| Share {
+            cluster: "c".to_owned(),
+            own: AssociationRecord {
+                account: account.to_owned(),
+                user: user.to_owned(),
+                parent: if account == "root" || !user.is_empty() { "" } else { "root" }.to_owned(),
+                depth,
+                shares: "60".to_owned(),
+                ..AssociationRecord::default()
+            },
+            usage,
+        };
+        let root = UsageRecord { raw: 75.4, effective_usage: 1.0, ..UsageRecord::default() };
+        let user = UsageRecord {
+            raw: 75.4,
+            norm_shares: 0.25,
+            norm_usage: 1.0,
+            effective_usage: 1.0,
+            level: f64::INFINITY,
+            factor: Some(0.5),
+            tres_seconds: "cpu=120,billing=120".to_owned(),
+            tres_run_seconds: "cpu=600,gres/gpu=60,billing=600".to_owned(),
+        };
+        vec![share("root", "", 0, root), share("sci", "anna", 2, user)]
+    }
+
     #[test]
-    fn the_header_is_slurms() {
-        let text = Settings::default().text().unwrap();
-        let header =
-            "Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ";
-        assert_eq!(text.lines().next(), Some(header));
+    fn columns_are_slurms() {
+        let show = query::show(&|_| None).unwrap();
+        let text = Settings::default().text(&rows(), &show).unwrap();
+        let expected = [
+            "Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ",
+            "-------------------- ---------- ---------- ----------- ----------- ------------- ---------- ",
+            "root                                          0.000000          75      1.000000            ",
+            "  sci                      anna         60    0.250000          75      1.000000   0.500000 ",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+        let long = Settings {
+            parsable: Some(false),
+            no_header: true,
+            format: Some("user,levelfs,tresrunmins,grptresraw".into()),
+            ..Settings::default()
+        };
+        let long = long.text(&rows()[1..], &show).unwrap();
+        assert_eq!(
+            long,
+            "anna|inf|cpu=10,mem=0,energy=0,node=0,billing=10,fs/disk=0,vmem=0,pages=0,gres/gpu=1\
+             |cpu=2,mem=0,energy=0,node=0,billing=2,fs/disk=0,vmem=0,pages=0\n"
+        );
         let bare = Settings { no_header: true, parsable: Some(false), ..Settings::default() };
-        assert_eq!(bare.text().unwrap(), "");
+        assert_eq!(bare.text(&[], &show).unwrap(), "");
         let wrong = Settings { format: Some("foo".into()), ..Settings::default() };
-        assert!(wrong.text().unwrap_err().to_string().starts_with("Invalid field requested: \"foo\""));
+        assert!(
+            wrong.text(&[], &show).unwrap_err().to_string().starts_with("Invalid field requested: \"foo\"")
+        );
     }
 }

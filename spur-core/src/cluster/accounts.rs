@@ -37,6 +37,10 @@ pub enum AccountChange {
     Qos(Arc<Qos>),
     /// A QOS is deleted.
     QosDeleted(Arc<str>),
+    /// The usage of an association and of all below it is zero now.
+    UsageCleared(AssociationId),
+    /// The usage of a QOS is zero now, by the number of the QOS.
+    QosUsageCleared(u32),
     /// The sections `[[qos]]` of the configuration that the tree has taken over or that were compared with it last.
     FileQos(Vec<QosConfig>),
 }
@@ -352,6 +356,7 @@ impl Accounts {
                 self.deleted_qos.insert(Arc::clone(name));
             }
             AccountChange::FileQos(qos) => self.file_qos.clone_from(qos),
+            AccountChange::UsageCleared(_) | AccountChange::QosUsageCleared(_) => {}
         }
     }
 
@@ -408,8 +413,10 @@ impl Cluster {
 
     /// Applies changes of the policy tree. Where QOS change, so does what the planner goes by.
     pub(super) fn change_accounts(&mut self, changes: &[AccountChange]) {
-        let accounts = Arc::make_mut(&mut self.accounts);
-        changes.iter().for_each(|change| accounts.apply(change));
+        for change in changes {
+            self.change_usage(change);
+            Arc::make_mut(&mut self.accounts).apply(change);
+        }
         self.derived = Derived::default();
         if changes.iter().any(|change| matches!(change, AccountChange::Qos(_) | AccountChange::QosDeleted(_)))
         {

@@ -91,6 +91,8 @@ impl Cluster {
             Event::ReservationUpdated { reservation } => self.reserve(reservation),
             Event::ReservationDeleted { name } => self.unreserve(name),
             Event::AccountsChanged { changes, by: _ } => self.change_accounts(changes),
+            Event::UsageRolled { until, ratio, reset, periods: _ } => self.roll_usage(*until, *ratio, *reset),
+            Event::ResetPlanned { at } => self.plan_reset(*at),
         }
         self.note_idle(at);
     }
@@ -159,6 +161,7 @@ impl Cluster {
         self.mark.last_job = self.mark.last_job.max(id);
         let job = record.get_or_make(|| self.new_job(id, spec, at));
         self.jobs.insert(job);
+        self.meet(spec);
     }
 
     fn new_job(&self, id: JobId, spec: &Arc<JobSpec>, at: Time) -> Job {
@@ -283,6 +286,7 @@ impl Cluster {
             job.was_eligible = job.eligible();
             job.phase = Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses };
         });
+        self.begin_usage(id, alloc, at);
         self.settle_waiting_for(id, at);
     }
 
@@ -298,13 +302,14 @@ impl Cluster {
     }
 
     fn begin_end(&mut self, event: &Event, at: Time) {
-        let Event::JobEnding { job, outcome, then, kill_at, epilog } = event else { return };
+        let Event::JobEnding { job, outcome, then, kill_at, epilog, seen } = event else { return };
         self.give_up_cpus(*job);
         self.jobs.change(*job, |job| {
             begin_end(job, outcome, *then, *kill_at, at);
             job.configuring = Configuring::default();
             job.epilog |= *epilog;
         });
+        self.end_usage(*job, *seen, at);
     }
 
     fn release(&mut self, id: JobId, node: NodeId, lost: bool, at: Time) {

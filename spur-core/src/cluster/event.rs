@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accounts::AccountChange;
 use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
+use crate::model::accounts::usage::Ratio;
 use crate::model::alloc::{Alloc, Replacement, Why};
 use crate::model::clock::Clock;
 use crate::model::config::{NodeConfig, PartitionConfig, Policy};
@@ -279,6 +280,9 @@ pub enum Event {
         /// Whether the controller's epilog is run, which is said once for each attempt.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         epilog: bool,
+        /// When the node of the batch script saw it end, if that was before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<Time>,
     },
     /// What is left of an ending job was ordered to be killed.
     JobKilled {
@@ -510,6 +514,25 @@ pub enum Event {
         /// The records as they are now, in an order in which each may be applied.
         changes: Vec<AccountChange>,
     },
+    /// The usage of running jobs was counted up to a time, and all usage decayed.
+    UsageRolled {
+        /// The time up to which usage is counted: a multiple of the period.
+        until: Time,
+        /// How many periods have ended since usage was last rolled.
+        periods: u64,
+        /// What is left of all usage, with that which was counted just now.
+        #[serde(default)]
+        ratio: Ratio,
+        /// Whether usage is set to zero instead.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        reset: bool,
+    },
+    /// When usage is set to zero next.
+    ResetPlanned {
+        /// The time; `None` for never.
+        #[serde(default)]
+        at: Option<Time>,
+    },
 }
 
 impl Event {
@@ -588,6 +611,7 @@ impl Event {
             | Event::ReservationUpdated { .. }
             | Event::ReservationDeleted { .. } => Scope::Reservation,
             Event::AccountsChanged { .. } => Scope::Accounts,
+            Event::UsageRolled { .. } | Event::ResetPlanned { .. } => Scope::Usage,
         }
     }
 }
@@ -616,6 +640,8 @@ pub enum Scope<'e> {
     Reservation,
     /// The policy tree.
     Accounts,
+    /// The usage of associations and QOS.
+    Usage,
 }
 
 impl<'e> Scope<'e> {
@@ -626,7 +652,7 @@ impl<'e> Scope<'e> {
             | Scope::Resources(jobs)
             | Scope::Progress(jobs)
             | Scope::Node { jobs, .. } => jobs,
-            Scope::Journal | Scope::Layout | Scope::Reservation | Scope::Accounts => &[],
+            Scope::Journal | Scope::Layout | Scope::Reservation | Scope::Accounts | Scope::Usage => &[],
         }
     }
 }

@@ -10,6 +10,7 @@ mod arrays;
 mod dependency;
 pub(crate) mod dependents;
 pub mod event;
+pub mod fair_share;
 pub mod history;
 pub mod invariant;
 mod jobs;
@@ -23,7 +24,9 @@ mod policy;
 mod reserve;
 pub mod snapshot;
 mod suspend;
+mod tres;
 mod unheard;
+pub mod usage;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +46,7 @@ pub use partition::Partition;
 pub use suspend::ClaimOrder;
 
 use self::history::Lineage;
+use self::usage::Usage;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::NodeAlloc;
 use crate::model::config::Policy;
@@ -69,6 +73,7 @@ pub struct Cluster {
     topologies: Vec<Topology>,
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     accounts: Arc<Accounts>,
+    usage: Usage,
     jobs: Jobs,
     /// How often dependencies were looked at because something happened to another job: a figure, not part of the state.
     settled: u64,

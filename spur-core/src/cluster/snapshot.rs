@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accounts::AccountChange;
 use super::history::Lineage;
+use super::usage::UsageRecord;
 use super::{Cluster, EndedTasks, Mark, Names, Node, Partition};
 use crate::id::JobId;
 use crate::model::config::{PartitionConfig, PartitionState, Policy};
@@ -36,6 +37,8 @@ pub enum Record {
         /// The largest number of a QOS.
         qos: u32,
     },
+    /// A part of usage. Comes after the policy tree.
+    Usage(UsageRecord),
     /// A node.
     Node(Box<Node>),
     /// A partition. One of the policy's without a record is deleted, if there is a record of any.
@@ -85,6 +88,7 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
         .chain(lineage)
         .chain(accounts)
         .chain(numbers)
+        .chain(cluster.usage.records().map(Record::Usage))
         .chain(nodes)
         .chain(partitions)
         .chain(reservations)
@@ -114,6 +118,7 @@ impl Restore {
             Record::AccountNumbers { association, qos } => {
                 Arc::make_mut(&mut self.cluster.accounts).restore_numbers(association, qos);
             }
+            Record::Usage(record) => self.cluster.usage.restore(record),
             Record::Node(node) => {
                 self.cluster.names.insert(Arc::clone(node.name()), node.id);
                 self.cluster.powered.extend(node.power.is_some().then_some(node.id));

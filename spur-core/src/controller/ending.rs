@@ -64,7 +64,14 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     let epilog = ctx.cluster().policy().jobs.epilog_slurmctld.is_some();
     // Nothing can have been launched there.
     let awaited = job.configuring.nodes.clone();
-    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at), epilog });
+    ctx.emit(Event::JobEnding {
+        job: id,
+        outcome,
+        then,
+        kill_at: has_cpus.then_some(kill_at),
+        epilog,
+        seen: None,
+    });
     for part in &alloc.nodes {
         if awaited.contains(&part.node) {
             release(ctx, id, part.node, false);
@@ -120,6 +127,7 @@ fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId
                     then: Then::End,
                     kill_at,
                     epilog: false,
+                    seen: None,
                 });
             }
             _ => {}

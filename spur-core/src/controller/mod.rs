@@ -23,6 +23,7 @@ mod replenish;
 pub mod resume;
 mod tasks;
 pub mod timers;
+mod usage;
 
 use std::sync::Arc;
 

@@ -80,9 +80,12 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
             Scope::Node { node, .. } => News::Node(node),
             Scope::Layout | Scope::Reservation => News::Any,
             // The other events of jobs take nodes, or leave them as they are.
-            Scope::Journal | Scope::Queue(_) | Scope::Resources(_) | Scope::Progress(_) | Scope::Accounts => {
-                News::Nothing
-            }
+            Scope::Journal
+            | Scope::Queue(_)
+            | Scope::Resources(_)
+            | Scope::Progress(_)
+            | Scope::Accounts
+            | Scope::Usage => News::Nothing,
         },
     }
 }

@@ -30,6 +30,6 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
 fn bears_on_nodes(event: &Event) -> bool {
     match event.scope() {
         Scope::Resources(_) | Scope::Node { .. } | Scope::Layout | Scope::Reservation => true,
-        Scope::Journal | Scope::Queue(_) | Scope::Progress(_) | Scope::Accounts => false,
+        Scope::Journal | Scope::Queue(_) | Scope::Progress(_) | Scope::Accounts | Scope::Usage => false,
     }
 }

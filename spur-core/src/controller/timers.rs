@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::handle::reservation;
-use super::{Ctx, Reply, ending, power, reboot};
+use super::{Ctx, Reply, ending, power, reboot, usage};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::phase::{EndState, Phase, Then};
@@ -41,6 +41,7 @@ pub fn next_due(cluster: &Cluster) -> Option<Time> {
         .chain(reservation::next_end(cluster))
         .chain(reboot::next_deadline(cluster))
         .chain(power::next_deadline(cluster))
+        .chain(usage::next_roll(cluster))
         .min()
 }
 
@@ -57,6 +58,7 @@ pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     reservation::expire(ctx, now);
     reboot::expire(ctx, now);
     power::expire(ctx, now);
+    usage::roll(ctx, now);
     forget(ctx, now);
     Reply::Done
 }

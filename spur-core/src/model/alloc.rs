@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::accounts::Charged;
+use super::accounts::usage::Rate;
 use super::idset::IdSet;
 use crate::id::NodeId;
 use crate::text::time::TimeLimit;
@@ -24,6 +25,9 @@ pub struct Alloc {
     /// The association and the QOS that the job counts for. Nothing in entries that do not say so.
     #[serde(default, skip_serializing_if = "Charged::is_nothing")]
     pub charged: Charged,
+    /// What each second of the job is charged, in 2^-32; `None`, as in entries that do not say so: its CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Rate>,
     /// The nodes in rank order, which is fabric order.
     pub nodes: Parts,
     /// Whether nobody else may use these nodes meanwhile.
@@ -174,6 +178,12 @@ impl Alloc {
     #[must_use]
     pub fn cpus(&self) -> u64 {
         self.nodes.iter().map(|part| u64::from(part.cpus.len())).sum()
+    }
+
+    /// What each second of the job is charged.
+    #[must_use]
+    pub fn billed(&self) -> Rate {
+        self.billing.unwrap_or_else(|| Rate::whole(self.cpus()))
     }
 
     /// Tasks of the default step on all nodes together.

@@ -24,5 +24,6 @@ pub mod report;
 pub mod reservation;
 pub mod step;
 pub mod topology;
+pub mod tres;
 pub mod usage;
 pub mod waits;

@@ -36,6 +36,9 @@ const EPOCH: u64 = 1;
 /// Jobs that are over by the time finished ones are forgotten: what the controller forgets at once.
 const FORGET_AT_ONCE: u64 = 1_000;
 
+/// How often in a row usage may be rolled while nothing else happens before a simulation is over.
+const ROLLS: u32 = 100_000;
+
 /// How often windows of reservations may come and go while nothing runs before a simulation is over.
 const VAIN: u32 = 256;
 
@@ -169,6 +172,8 @@ pub struct World<W> {
     replan: Option<Time>,
     /// How often in a row nothing ran after something happened, while reservations come again.
     vain: u32,
+    /// The entry after which only usage has been rolled, and how often.
+    rolls: (u64, u32),
     /// Whether something happened since the last pass.
     stirred: bool,
     /// Jobs that are ending and will wait again.
@@ -215,6 +220,7 @@ impl<W: Watch> World<W> {
             waiting: Vec::new(),
             replan: None,
             vain: 0,
+            rolls: (0, 0),
             stirred: false,
             returning: BTreeSet::new(),
             over: Over::default(),
@@ -264,7 +270,7 @@ impl<W: Watch> World<W> {
     /// When something will happen by itself next; `None` if nothing will: reservations that come again for ever without
     /// anybody's starting are nothing.
     pub fn next(&self) -> Option<Time> {
-        if self.vain > VAIN {
+        if self.vain > VAIN || self.rolls.1 > ROLLS {
             return None;
         }
         let end = self.ends.first_key_value().map(|((at, _), _)| *at);
@@ -298,6 +304,11 @@ impl<W: Watch> World<W> {
             }
         }
         self.forget();
+        // An entry at a time is a roll and nothing else.
+        let (seen, rolls) = self.rolls;
+        let seq = self.cluster.seq();
+        let rolled = seq == seen + 1 && self.cluster.usage().rolled() == self.now;
+        self.rolls = (seq, if rolled { rolls + 1 } else { 0 });
         let waits =
             self.live.is_empty() && self.cluster.reservations().any(|reservation| reservation.repeats());
         self.vain = if waits { self.vain + 1 } else { 0 };

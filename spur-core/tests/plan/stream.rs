@@ -406,7 +406,14 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
             if let Some(job) = pick(running(world), *at) {
                 let kill_at = (*wait > 0).then(|| world.now + *wait);
                 let outcome = outcome(EndState::Failed);
-                world.apply(Event::JobEnding { job, outcome, then: Then::End, kill_at, epilog: false });
+                world.apply(Event::JobEnding {
+                    job,
+                    outcome,
+                    then: Then::End,
+                    kill_at,
+                    epilog: false,
+                    seen: None,
+                });
             }
         }
         Deed::Clear(at) => {
@@ -546,6 +553,7 @@ fn requeue(world: &mut World, job: JobId) {
         then,
         kill_at: None,
         epilog: false,
+        seen: None,
     });
     while clear(world, job) {}
 }

@@ -236,8 +236,14 @@ impl World {
             detail: None,
         };
         let alloc = Arc::clone(self.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
-        let ending =
-            Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None, epilog: false };
+        let ending = Event::JobEnding {
+            job,
+            outcome: outcome.clone(),
+            then: Then::End,
+            kill_at: None,
+            epilog: false,
+            seen: None,
+        };
         self.apply(ending);
         for part in &alloc.nodes {
             self.apply(Event::NodeReleased { job, node: part.node, lost: false });

@@ -158,7 +158,8 @@ impl Rows {
                 | Scope::Progress(_)
                 | Scope::Layout
                 | Scope::Reservation
-                | Scope::Accounts => {}
+                | Scope::Accounts
+                | Scope::Usage => {}
             },
         }
     }
@@ -273,7 +274,7 @@ impl Rows {
             ended: end.map(|(_, at)| cluster.clock().wall(own.map_or(at, |own| own.at)).0),
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
-            alloc_tres: convert::held_tres(cluster, std::slice::from_ref(first)).to_string(),
+            alloc_tres: cluster.held_tres(std::slice::from_ref(first)).to_string(),
             tasks: 1,
             suspended_secs: suspended(job, 0),
             node_list: HostList::from_names(cluster.names_of([first.node])).to_string(),
@@ -415,7 +416,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
         row.priority = alloc.why.priority;
         row.alloc_nodes = u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX);
         row.alloc_cpus = u32::try_from(alloc.cpus()).unwrap_or(u32::MAX);
-        row.alloc_tres = convert::allocated_tres(cluster, &alloc.nodes).to_string();
+        row.alloc_tres = convert::allocated_tres(cluster, alloc).to_string();
         let names = cluster.names_of(alloc.nodes.iter().map(|part| part.node));
         row.node_list = HostList::from_names(names).to_string();
     }

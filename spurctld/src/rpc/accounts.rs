@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use spur_core::cluster::usage::Payer;
 use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::controller::{self, Command, Reject};
 use spur_core::model::accounts::Association;
 use spur_core::model::accounts::ask::{Entity, Which};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
+use spur_core::text::time::Time;
 use spur_proto::convert::{accounts, reject};
 use spur_proto::v1;
 use spur_proto::v1::accounts_row::Row;
@@ -17,6 +19,7 @@ use tonic::Status;
 use super::lists::parts;
 use super::{Desk, Listing, Name, odd};
 use crate::answer::Answer;
+use crate::clock;
 
 impl Desk {
     /// Changes the tree, or tells what a change would do.
@@ -55,6 +58,9 @@ impl Desk {
             Entity::Account => view.accounts(request),
             Entity::User => view.users(request),
             Entity::Qos => view.qos(request.with_deleted),
+            Entity::Association | Entity::Coordinator | Entity::Cluster if request.with_usage => {
+                view.shares(&cluster, clock::now(&cluster))
+            }
             Entity::Association | Entity::Coordinator | Entity::Cluster => view.associations(),
         };
         drop(cluster);
@@ -154,6 +160,33 @@ impl View<'_> {
     fn associations(&self) -> Vec<Row> {
         let all = self.tree.walk().into_iter().filter(|placed| self.fits(placed.association));
         all.map(|placed| Row::Association(accounts::association(self.tree, placed))).collect()
+    }
+
+    /// Associations with their usage, and users who share without one behind the account that they count for.
+    fn shares(&self, cluster: &Cluster, now: Time) -> Vec<Row> {
+        let to_come = cluster.usage_to_come(now);
+        let mut rows = Vec::new();
+        for placed in self.tree.walk() {
+            let (own, depth) = (placed.association, placed.depth);
+            if self.fits(own) {
+                let usage = Some(accounts::usage(cluster, &Payer::Association(own.id), &to_come));
+                let record = accounts::association(self.tree, placed);
+                rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
+            }
+            let is_asked = !self.which.elsewhere && any(&self.which.accounts, Some(&own.account));
+            if own.user.is_some() || !is_asked || !self.sight.account(self.tree, &own.account) {
+                continue;
+            }
+            for (user, _) in cluster.usage().outsiders(own.id) {
+                if any(&self.which.users, Some(user)) && self.sight.user(self.tree, user) {
+                    let payer = Payer::Outsider { account: own.id, user: Arc::clone(user) };
+                    let usage = Some(accounts::usage(cluster, &payer, &to_come));
+                    let record = accounts::outsider(own, user, depth + 1);
+                    rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
+                }
+            }
+        }
+        rows
     }
 
     fn qos(&self, with_deleted: bool) -> Vec<Row> {

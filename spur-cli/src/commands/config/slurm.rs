@@ -37,13 +37,15 @@ enum Spelled {
     Flag,
     /// YES or NO.
     Yes,
+    /// As a number of minutes, rounded up.
+    InMinutes,
     /// As it is, where it is not Slurm's default: older releases do not know the key.
     Newer,
     /// In a line that says more than this setting.
     Elsewhere,
 }
 
-use Spelled::{Elsewhere, Flag, Newer, Plain, Seconds as InSeconds, Span, Yes};
+use Spelled::{Elsewhere, Flag, InMinutes, Newer, Plain, Seconds as InSeconds, Span, Yes};
 
 /// Settings, the key of `slurm.conf` that says the same, and how.
 const SETTINGS: &[(&str, &str, Spelled)] = &[
@@ -84,14 +86,19 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("scheduler.depth_per_partition", "SchedulerParameters", Elsewhere),
     ("scheduler.depth_per_user", "SchedulerParameters", Elsewhere),
     ("scheduler.order", "PriorityType", Elsewhere),
+    ("scheduler.billing", "", Elsewhere),
+    ("scheduler.priority_calc_period", "PriorityCalcPeriod", InMinutes),
     ("scheduler.priority_decay_half_life", "PriorityDecayHalfLife", Span),
     ("scheduler.priority_favor_small", "PriorityFavorSmall", Yes),
+    ("scheduler.priority_flags", "PriorityFlags", Plain),
     ("scheduler.priority_max_age", "PriorityMaxAge", Span),
+    ("scheduler.priority_usage_reset_period", "PriorityUsageResetPeriod", Plain),
     ("scheduler.priority_weight_age", "PriorityWeightAge", Plain),
     ("scheduler.priority_weight_fairshare", "PriorityWeightFairshare", Plain),
     ("scheduler.priority_weight_job_size", "PriorityWeightJobSize", Plain),
     ("scheduler.priority_weight_partition", "PriorityWeightPartition", Plain),
     ("scheduler.priority_weight_qos", "PriorityWeightQOS", Plain),
+    ("scheduler.priority_weight_tres", "PriorityWeightTRES", Plain),
 ];
 
 /// The files: `slurm.conf`, and the one that says how nodes hang together, if they do.
@@ -150,6 +157,7 @@ fn common(text: &mut String, policy: &Policy) {
             Some(_) if is_usual && key.starts_with("power.") => {}
             Some((_, slurm, Plain | Newer)) => pair(text, slurm, value),
             Some((_, slurm, InSeconds)) => pair(text, slurm, seconds()),
+            Some((_, slurm, InMinutes)) => pair(text, slurm, seconds().div_ceil(60)),
             Some((_, slurm, Span)) => pair(text, slurm, TimeLimit::Seconds(seconds()).long()),
             Some((_, slurm, Flag)) => pair(text, slurm, u8::from(value == "true")),
             Some((_, slurm, Yes)) => pair(text, slurm, if value == "true" { "YES" } else { "NO" }),
@@ -365,6 +373,8 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     say("MaxNodes", partition.max_nodes.map(|number| number.to_string()));
     say("PriorityTier", above(partition.priority_tier, 1));
     say("PriorityJobFactor", above(partition.priority_job_factor, 1));
+    let weights = &partition.tres_billing_weights;
+    say("TRESBillingWeights", (!weights.is_empty()).then(|| weights.to_string()));
     say(
         "OverSubscribe",
         (partition.oversubscribe == Oversubscribe::Exclusive).then(|| "EXCLUSIVE".to_owned()),

@@ -343,14 +343,10 @@ const CLUSTER: &[(&str, &str)] = &[
     ("PrEpParameters", NO_PLUGINS),
     ("PrEpPlugins", NO_PLUGINS),
     ("PreemptParameters", ""),
-    ("PriorityCalcPeriod", ALWAYS),
-    ("PriorityFlags", ""),
     ("PriorityParameters", NO_PLUGINS),
     ("PrioritySiteFactorParameters", NO_PLUGINS),
     ("PrioritySiteFactorPlugin", NO_PLUGINS),
-    ("PriorityUsageResetPeriod", "usage decays and is not reset"),
-    ("PriorityWeightAssoc", "there are no associations"),
-    ("PriorityWeightTRES", ""),
+    ("PriorityWeightAssoc", ""),
     ("ProctrackType", FOUND),
     ("PrologFlags", "the prolog runs before the first task of a job on each node"),
     ("PropagatePrioProcess", ""),
@@ -454,7 +450,6 @@ const PARTITION: &[(&str, &str)] = &[
     ),
     ("SuspendTime", POWER),
     ("SuspendTimeout", POWER),
-    ("TRESBillingWeights", "what is billed is counted in CPUs"),
 ];
 
 const CGROUP: &[(&str, &str)] = &[

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Seconds, TimeLimit};
+use spur_core::text::weights::TresWeights;
 
 use super::keys::Kind;
 use super::lines::Pair;
@@ -324,6 +325,12 @@ impl One<'_, '_> {
     }
 
     fn preemption(&mut self) {
+        if let Some(pair) = self.entry.pair("TRESBillingWeights") {
+            match pair.value.parse::<TresWeights>() {
+                Ok(weights) => self.section.text("tres_billing_weights", weights),
+                Err(error) => self.note(&pair, &error.to_string()),
+            }
+        }
         if let Some(pair) = self.entry.pair("PreemptMode") {
             let words = pair.value.to_ascii_lowercase();
             match words.split(',').find(|word| ["off", "cancel", "requeue", "suspend"].contains(word)) {

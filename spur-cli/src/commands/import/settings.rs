@@ -8,6 +8,7 @@ use spur_core::text::gather::is_layer_name;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::time::{Seconds, TimeLimit};
+use spur_core::text::weights::TresWeights;
 
 use super::keys::Kind;
 use super::lines::Pair;
@@ -503,7 +504,46 @@ impl Taker<'_> {
             }
         }
         self.flag(&mut section, "PriorityFavorSmall", "priority_favor_small");
+        self.usage(&mut section);
         section
+    }
+
+    /// What usage counts, and when it is rolled and reset.
+    fn usage(&mut self, section: &mut Section) {
+        if let Some(pair) = self.conf.pair("PriorityWeightTRES") {
+            match pair.value.parse::<TresWeights>() {
+                Ok(weights) => section.text("priority_weight_tres", weights),
+                Err(error) => self.note(section, &pair, &error.to_string()),
+            }
+        }
+        if let Some(pair) = self.conf.pair("PriorityCalcPeriod") {
+            match pair.value.parse::<u64>().ok().or_else(|| Some(seconds(&pair.value)? / 60)) {
+                Some(minutes @ 1..=1440) => section.text("priority_calc_period", Seconds(minutes * 60)),
+                _ => self.note(section, &pair, "not a number of minutes from 1 to 1440"),
+            }
+        }
+        if let Some(pair) = self.conf.pair("PriorityUsageResetPeriod") {
+            let word = pair.value.to_ascii_uppercase();
+            match word.as_str() {
+                "NONE" | "DAILY" | "WEEKLY" | "MONTHLY" | "QUARTERLY" | "YEARLY" => {
+                    section.text("priority_usage_reset_period", word);
+                }
+                "NOW" => {
+                    let why = "sacctmgr modify account root set RawUsage=0 sets usage to zero once";
+                    self.note(section, &pair, why);
+                }
+                _ => self.note(section, &pair, "no such period"),
+            }
+        }
+        if let Some(pair) = self.conf.pair("PriorityFlags") {
+            let words: Vec<&str> = pair.value.split(',').map(str::trim).collect();
+            let (known, others): (Vec<&str>, Vec<&str>) =
+                words.into_iter().partition(|word| word.eq_ignore_ascii_case("MAX_TRES"));
+            section.list("priority_flags", &known);
+            if !others.is_empty() {
+                self.note(section, &pair, &format!("{} has no counterpart", others.join(",")));
+            }
+        }
     }
 
     /// `SchedulerParameters`.

@@ -362,6 +362,7 @@ pub(crate) async fn records(
         conditions: conditions.to_vec(),
         with_deleted,
         with_associations,
+        with_usage: false,
     };
     let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
     let pages = session.connection()?.list(request, call).await;

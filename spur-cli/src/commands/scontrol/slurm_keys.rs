@@ -297,9 +297,9 @@ const KEYS: &[(&str, Says)] = &[
     ("PrioritySiteFactorParameters", Nothing),
     ("PrioritySiteFactorPlugin", Nothing),
     ("PriorityDecayHalfLife", Span("scheduler.priority_decay_half_life")),
-    ("PriorityCalcPeriod", Nothing),
+    ("PriorityCalcPeriod", Span("scheduler.priority_calc_period")),
     ("PriorityFavorSmall", YesNo("scheduler.priority_favor_small")),
-    ("PriorityFlags", Nothing),
+    ("PriorityFlags", Setting("scheduler.priority_flags")),
     ("PriorityMaxAge", Span("scheduler.priority_max_age")),
     (
         "PriorityType",
@@ -309,14 +309,14 @@ const KEYS: &[(&str, Says)] = &[
             other => format!("priority/{other}"),
         }),
     ),
-    ("PriorityUsageResetPeriod", Nothing),
+    ("PriorityUsageResetPeriod", Setting("scheduler.priority_usage_reset_period")),
     ("PriorityWeightAge", Setting("scheduler.priority_weight_age")),
     ("PriorityWeightAssoc", Always("0")),
     ("PriorityWeightFairShare", Setting("scheduler.priority_weight_fairshare")),
     ("PriorityWeightJobSize", Setting("scheduler.priority_weight_job_size")),
     ("PriorityWeightPartition", Setting("scheduler.priority_weight_partition")),
     ("PriorityWeightQOS", Setting("scheduler.priority_weight_qos")),
-    ("PriorityWeightTRES", Nothing),
+    ("PriorityWeightTRES", Setting("scheduler.priority_weight_tres")),
     (
         "PrivateData",
         Made(|f| match f.text("controller.private_data") {

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use serde::Serialize;
-use spur_proto::v1::{KeyValue, PriorityFactors};
+use spur_proto::v1::{KeyValue, PriorityFactors, TresShare};
 
 use crate::format::{Field, Show, Table};
 
 /// What the factors are multiplied by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Weights {
     /// `priority_weight_age`.
     pub age: u32,
@@ -20,6 +20,8 @@ pub struct Weights {
     pub partition: u32,
     /// `priority_weight_qos`.
     pub qos: u32,
+    /// `priority_weight_tres`; `(null)` without one.
+    pub tres: String,
 }
 
 impl Weights {
@@ -36,6 +38,12 @@ impl Weights {
             job_size: weight("job_size"),
             partition: weight("partition"),
             qos: weight("qos"),
+            tres: settings
+                .iter()
+                .find(|setting| setting.key == "scheduler.priority_weight_tres")
+                .map(|setting| setting.value.clone())
+                .filter(|weights| !weights.is_empty())
+                .unwrap_or_else(|| "(null)".to_owned()),
         }
     }
 }
@@ -68,8 +76,10 @@ pub const FIELDS: &[Field<Row>] = &[
     field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |_| 0, |_| 0.0)),
     field('B', "Assoc", "ASSOC", |r, _| weighted(r, |_| 0, |_| 0.0)),
     field('c', "Cluster", "CLUSTER", |_, show| show.cluster.clone()),
-    field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |w| w.fairshare, |_| 0.0)),
-    field('F', "FairShare", "FAIRSHARE", |r, _| weighted(r, |w| w.fairshare, |_| 0.0)),
+    field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |w| w.fairshare, |f| f.fair_share))
+        .by(|a, b| by(a, b, |f| f.fair_share)),
+    field('F', "FairShare", "FAIRSHARE", |r, _| weighted(r, |w| w.fairshare, |f| f.fair_share))
+        .by(|a, b| by(a, b, |f| f.fair_share)),
     field('i', "JobID", "JOBID", |r, _| of_job(r, "Weights", |job| job.job_id.to_string()))
         .by(|a, b| key(a, |job| job.job_id).cmp(&key(b, |job| job.job_id))),
     field('j', "JobSizeNorm", "JOBSIZE", |r, _| norm(r, |w| w.job_size, |f| f.job_size))
@@ -88,8 +98,8 @@ pub const FIELDS: &[Field<Row>] = &[
     field('Q', "QOS", "QOS", |r, _| weighted(r, |w| w.qos, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
     field('r', "Partition", "PARTITION", |r, _| of_job(r, "", |job| job.partition.clone())),
     field('S', "Site", "SITE", |r, _| weighted(r, |_| 1, |_| 0.0)),
-    field('t', "TRESNorm", "TRES", |r, _| of_job(r, "(null)", |_| String::new())),
-    field('T', "TRES", "TRES", |r, _| of_job(r, "(null)", |_| String::new())),
+    field('t', "TRESNorm", "TRES", |r, _| tres(r, |share| format!("{:.2}", share.share))),
+    field('T', "TRES", "TRES", |r, _| tres(r, |share| format!("{:.0}", share.share * share.weight))),
     field('u', "User", "USER", |r, _| of_job(r, "", |job| job.user.clone())),
     field('y', "PriorityNorm", "PRIORITY", |r, _| {
         of_job(r, "", |job| format!("{:.14}", f64::from(job.priority) / f64::from(u32::MAX)))
@@ -111,6 +121,13 @@ fn norm(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors) -> 
 fn weighted(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors) -> f64) -> String {
     let weight = weight(&row.weights);
     of_job(row, &weight.to_string(), |job| format!("{:.0}", f64::from(weight) * factor(job)))
+}
+
+/// The resources that have a weight; of the weights the weights.
+fn tres(row: &Row, text: fn(&TresShare) -> String) -> String {
+    let Some(job) = &row.job else { return row.weights.tres.clone() };
+    let all = job.tres.iter().map(|share| format!("{}={}", share.name, text(share)));
+    all.collect::<Vec<_>>().join(",")
 }
 
 fn by(a: &Row, b: &Row, factor: fn(&PriorityFactors) -> f64) -> Ordering {

@@ -40,7 +40,14 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Sorted<Decision>) -> R
             Decision::Running => ending::begin(ctx, job, outcome(), Then::End),
             Decision::Ending { kill_at } if waits_again(ctx.cluster(), job) => {
                 let then = Then::End;
-                ctx.emit(Event::JobEnding { job, outcome: outcome(), then, kill_at, epilog: false });
+                ctx.emit(Event::JobEnding {
+                    job,
+                    outcome: outcome(),
+                    then,
+                    kill_at,
+                    epilog: false,
+                    seen: None,
+                });
             }
             // Another component of the same het job has seen to it.
             Decision::Ending { .. } => {}

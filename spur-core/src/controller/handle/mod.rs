@@ -31,7 +31,6 @@ mod submit;
 mod suspend;
 mod target;
 mod top;
-mod unsupported;
 mod update_job;
 mod update_nodes;
 

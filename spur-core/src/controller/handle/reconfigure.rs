@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use super::{accounts, unsupported};
+use super::accounts;
 use crate::cluster::{AccountChange, Cluster, Event};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
@@ -54,7 +54,6 @@ pub(super) fn check(
     changes.extend(undone(cluster, &policy));
     changes.extend(cluster.edits_undone_by(&policy));
     changes.extend(licensed::short_of(cluster, now, &policy.licenses));
-    changes.extend(unsupported::of_policy(&policy));
     Ok(Decision { policy: Some(policy), file_qos, changes })
 }
 

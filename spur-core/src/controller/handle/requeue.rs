@@ -73,7 +73,7 @@ fn again(ctx: &mut Ctx<'_>, job: JobId, hold: Option<Hold>) {
                 };
                 let then = Then::Requeue { hold: hold.or(before) };
                 let (outcome, kill_at) = (completing.outcome.clone(), completing.kill_at);
-                ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at, epilog: false });
+                ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at, epilog: false, seen: None });
             }
             Some(Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_)) | None => {}
         }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply, devices, reboot};
+use super::super::{Ctx, Reject, Reply, devices, reboot, usage};
 use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
+use crate::model::accounts::usage::Rate;
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
 use crate::model::job::{Configuring, Job, JobSpec};
@@ -83,11 +84,13 @@ fn alloc(
         };
         nodes.push(held);
     }
+    let cpus = Rate::whole(nodes.iter().map(|part| u64::from(part.cpus.len())).sum());
     Ok(Alloc {
         partition: Arc::clone(partition.name()),
         reservation: start.reservation.clone(),
         time_limit: start.time_limit,
         charged: cluster.charged(&start.spec, partition),
+        billing: Some(cluster.billing(partition, &start.spec, &nodes)).filter(|rate| *rate != cpus),
         nodes: nodes.into(),
         exclusive: start.exclusive,
         why: start.why.clone(),
@@ -156,6 +159,7 @@ pub(super) fn proposed<'a>(
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    usage::catch_up(ctx);
     // The batch script is the first component's: when it is launched, the others have their nodes.
     for Grant { job: from, alloc, split } in decision.0.into_iter().rev() {
         let split = split.map(|task| Split { from, task });

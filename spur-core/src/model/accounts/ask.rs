@@ -215,6 +215,8 @@ pub struct AssociationSet {
     pub default_qos: Option<Option<Arc<str>>>,
     /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,
+    /// `RawUsage=0`
+    pub clears_usage: bool,
 }
 
 /// A change of a list of names.
@@ -251,6 +253,8 @@ pub struct QosSet {
     pub limit_factor: Option<Option<f64>>,
     /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,
+    /// `RawUsage=0`
+    pub clears_usage: bool,
     /// `AllowGroups=`, of Spur's own.
     pub allow_groups: Option<ListChange>,
     /// `AllowAccounts=`, of Spur's own.
@@ -466,7 +470,7 @@ impl AssociationSet {
                 let name = word.value.to_lowercase();
                 self.default_qos = Some((!matches!(&*name, "" | "-1")).then(|| name.into()));
             }
-            () if word.is("RawUsage", 3) => return Err(refused(word, "use is not counted yet")),
+            () if word.is("RawUsage", 3) => self.clears_usage = word.is_zero()?,
             () => match limits::kind_named(&word.key, LimitKind::is_of_associations) {
                 Some(kind) => self.limits.push((kind, word.limit(kind)?)),
                 None => return Err(unknown_option(word)),
@@ -479,6 +483,14 @@ impl AssociationSet {
 impl Word {
     fn limit(&self, kind: LimitKind) -> Result<LimitChange, String> {
         limits::read(kind, &self.value).map_err(|sentence| bad_value(&sentence, self))
+    }
+
+    /// `RawUsage` takes no other value than 0.
+    fn is_zero(&self) -> Result<bool, String> {
+        match self.value.parse::<u64>() {
+            Ok(0) => Ok(true),
+            _ => Err("sacctmgr: error: Raw usage can only be set to 0 (zero)".to_owned()),
+        }
     }
 
     /// A list of names; a sign may also stand before the first of them.
@@ -581,7 +593,7 @@ pub fn qos_set(words: &[Word]) -> Result<QosSet, String> {
             }
             () if word.is("AllowGroups", 6) => set.allow_groups = Some(word.list_as_is()),
             () if word.is("AllowAccounts", 6) => set.allow_accounts = Some(word.list()),
-            () if word.is("RawUsage", 3) => return Err(refused(word, "use is not counted yet")),
+            () if word.is("RawUsage", 3) => set.clears_usage = word.is_zero()?,
             () => match limits::kind_named(&word.key, LimitKind::is_of_qos) {
                 Some(kind) => set.limits.push((kind, word.limit(kind)?)),
                 None => return Err(unknown_option(word)),

@@ -22,10 +22,10 @@ impl Amount {
     /// The usage of `rate` for some seconds.
     #[must_use]
     pub fn of(rate: Rate, seconds: u64) -> Amount {
-        Amount(u128::from(rate.0).saturating_mul(u128::from(seconds)))
+        Amount(rate.0.saturating_mul(u128::from(seconds)))
     }
 
-    /// The sum of two amounts, at most 2^96 - 2^-32.
+    /// The sum of two amounts, at most the largest number.
     #[must_use]
     pub fn plus(self, other: Amount) -> Amount {
         Amount(self.0.saturating_add(other.0))
@@ -63,25 +63,19 @@ impl Amount {
 /// What a job uses in each second: a count of resources in 2^-32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Rate(pub u64);
+pub struct Rate(pub u128);
 
 impl Rate {
     /// One resource.
     pub const ONE: Rate = Rate(1 << FRACTION_BITS);
 
-    /// A whole count of resources, at most 2^32 - 1.
+    /// A whole count of resources.
     #[must_use]
     pub fn whole(count: u64) -> Rate {
-        Rate(count.min(u64::from(u32::MAX)) << FRACTION_BITS)
+        Rate(u128::from(count) << FRACTION_BITS)
     }
 
-    /// A number in 2^-32, at most 2^32 - 2^-32.
-    #[must_use]
-    pub fn of_parts(parts: u128) -> Rate {
-        Rate(u64::try_from(parts).unwrap_or(u64::MAX))
-    }
-
-    /// The rate times a factor that is not negative, rounded down; at most 2^32 - 2^-32.
+    /// The rate times a factor that is not negative, rounded down.
     #[must_use]
     pub fn times(self, factor: f64) -> Rate {
         #[expect(
@@ -91,13 +85,20 @@ impl Rate {
             reason = "conversions of real numbers to integers stop at the bounds"
         )]
         let factor = (factor * (1_u64 << FRACTION_BITS) as f64).round() as u64;
-        Rate::of_parts((u128::from(self.0) * u128::from(factor)) >> FRACTION_BITS)
+        Rate(self.0.saturating_mul(u128::from(factor)) >> FRACTION_BITS)
     }
 
     /// The whole count, rounded down.
     #[must_use]
     pub fn count(self) -> u64 {
-        self.0 >> FRACTION_BITS
+        u64::try_from(self.0 >> FRACTION_BITS).unwrap_or(u64::MAX)
+    }
+
+    /// The next whole count.
+    #[must_use]
+    pub fn rounded_up(self) -> Rate {
+        let below = (1 << FRACTION_BITS) - 1;
+        Rate((self.0.saturating_add(below) >> FRACTION_BITS) << FRACTION_BITS)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::text::hostlist::HostList;
 use crate::text::memory::MemoryMb;
 use crate::text::nearest::nearest;
 use crate::text::time::{Seconds, TimeLimit};
+use crate::text::weights::TresWeights;
 
 /// What a partition may name.
 pub struct Known<'a> {
@@ -70,14 +71,13 @@ pub const PARTITION_KEYS: [&str; 40] = [
 ];
 
 /// Keys of partitions that are known and have one value here, which is the one that leaves everything as it is.
-pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 7] = [
+pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 6] = [
     ("CpuBind", &["", "off", "none"]),
     ("ExclusiveUser", &["no"]),
     ("JobDefaults", &["", "(null)"]),
     ("LLN", &["no"]),
     ("MaxCPUsPerNode", &["unlimited"]),
     ("OverTimeLimit", &["none", "0"]),
-    ("TRESBillingWeights", &["", "(null)"]),
 ];
 
 /// Keys of nodes that can be given when they are created, with Slurm's spelling.
@@ -183,6 +183,10 @@ fn set(config: &mut PartitionConfig, key: &str, value: &str, known: &Known<'_>) 
         "ReqResv" => config.req_resv = flag(value)?,
         "RootOnly" => config.root_only = flag(value)?,
         "State" => config.state = state(value)?,
+        "TRESBillingWeights" => {
+            config.tres_billing_weights =
+                if is_nothing(value) { TresWeights::default() } else { read(value)? };
+        }
         _ => {
             let name = (!is_nothing(value)).then(|| Arc::from(value));
             config.topology = of(name.into_iter().collect(), known.topologies, "topology")?.pop();

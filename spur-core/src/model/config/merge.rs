@@ -137,6 +137,7 @@ fn partition(
             max_mem_per_node,
             preempt_mode,
             grace_time,
+            tres_billing_weights,
         },
         was,
         is,

@@ -14,6 +14,7 @@ use crate::model::node::NodeShape;
 use crate::model::topology::TopologyConfig;
 use crate::text::memory::MemoryMb;
 use crate::text::time::{Seconds, TimeLimit};
+use crate::text::weights::TresWeights;
 
 /// What the controller decides by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -207,6 +208,64 @@ pub struct SchedulerPolicy {
     pub priority_weight_qos: u32,
     /// `priority_favor_small`: small jobs get the larger job-size factor.
     pub priority_favor_small: bool,
+    /// `priority_weight_tres`: of the shares of a partition's resources that a job asks for.
+    #[serde(skip_serializing_if = "TresWeights::is_empty")]
+    pub priority_weight_tres: TresWeights,
+    /// `priority_calc_period`: usage is rolled and ranks are computed at multiples of it.
+    pub priority_calc_period: Seconds,
+    /// `priority_usage_reset_period`: how often usage is set to zero.
+    pub priority_usage_reset_period: ResetPeriod,
+    /// `priority_flags`; in order, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub priority_flags: Vec<PriorityFlag>,
+    /// `billing`: what jobs are charged in partitions without weights.
+    pub billing: Billing,
+}
+
+/// `[scheduler] billing`: what each second of a job is charged in partitions without weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Billing {
+    /// For each node its CPUs times the largest share of CPUs, memory and GPUs held, summed and rounded up.
+    #[default]
+    Share,
+    /// The CPUs.
+    Cpu,
+}
+
+/// `[scheduler] priority_flags`, by Slurm's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PriorityFlag {
+    /// Billing takes the largest weighted resource of nodes instead of their sum.
+    MaxTres,
+}
+
+/// `[scheduler] priority_usage_reset_period`: when usage is set to zero, at midnight in the cluster's time zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ResetPeriod {
+    /// Never.
+    #[default]
+    None,
+    /// Each day.
+    Daily,
+    /// Each Sunday.
+    Weekly,
+    /// The first day of each month.
+    Monthly,
+    /// The first day of each quarter of a year.
+    Quarterly,
+    /// The first day of each year.
+    Yearly,
+}
+
+impl SchedulerPolicy {
+    /// Whether a flag is among `priority_flags`.
+    #[must_use]
+    pub fn has_flag(&self, flag: PriorityFlag) -> bool {
+        self.priority_flags.contains(&flag)
+    }
 }
 
 /// `[scheduler] backfill`.
@@ -447,6 +506,9 @@ pub struct PartitionConfig {
     pub preempt_mode: Option<PreemptMode>,
     /// Overrides `[preempt] grace_time`.
     pub grace_time: Option<Seconds>,
+    /// What resources count in the billing of jobs; empty: as `[scheduler] billing` says.
+    #[serde(skip_serializing_if = "TresWeights::is_empty")]
+    pub tres_billing_weights: TresWeights,
 }
 
 impl PartitionConfig {
@@ -563,6 +625,11 @@ impl Default for SchedulerPolicy {
             priority_weight_partition: 1000,
             priority_weight_qos: 0,
             priority_favor_small: false,
+            priority_weight_tres: TresWeights::default(),
+            priority_calc_period: Seconds(300),
+            priority_usage_reset_period: ResetPeriod::default(),
+            priority_flags: Vec::new(),
+            billing: Billing::default(),
         }
     }
 }
@@ -672,6 +739,7 @@ impl Default for PartitionConfig {
             max_mem_per_node: None,
             preempt_mode: None,
             grace_time: None,
+            tres_billing_weights: TresWeights::default(),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::model::job::JobSpec;
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
+use crate::text::tres::{Tres, TresKind};
 
 use alike::{Accepted, FitUp};
 use amounts::{ClassId, Rooms};
@@ -82,6 +83,8 @@ pub(super) struct Inventory {
     pub(super) rooms: Rooms,
     /// What priorities are measured against.
     pub(super) scale: PriorityScale,
+    /// The resources of each partition, once a priority is measured against them.
+    tres: Vec<OnceLock<Tres>>,
     /// Requests that it is known to hold.
     pub(super) accepted: Accepted,
     /// Jobs that no node out of service keeps waiting.
@@ -130,6 +133,7 @@ impl Inventory {
             nodes,
             out,
             partitions,
+            tres: vec![OnceLock::new(); cluster.partitions().len()],
             gpus: vec![OnceLock::new(); fabrics.len()],
             fabrics,
             reservations: cluster.reservations().cloned().collect(),
@@ -177,6 +181,18 @@ impl Inventory {
         Some(self.gpus[index].get_or_init(|| (0..fabric.len()).map(gpus).collect()))
     }
 
+    /// The resources of a partition.
+    pub(super) fn tres(&self, partition: usize) -> &Tres {
+        self.tres[partition].get_or_init(|| {
+            let mut all = Tres::default();
+            let nodes = &self.partitions[partition].partition.nodes;
+            for node in nodes.iter().map(|id| &self.nodes[id.index()]).filter(|node| node.configured) {
+                all.add(&of_node(&node.shape));
+            }
+            all
+        })
+    }
+
     /// The names of nodes, in the order given.
     pub(super) fn names<'a>(&'a self, nodes: impl IntoIterator<Item = NodeId> + 'a) -> Vec<&'a str> {
         nodes.into_iter().filter_map(|id| self.nodes.get(id.index())).map(|node| &*node.name).collect()
@@ -214,6 +230,22 @@ pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     let nodes = cluster.nodes().iter().filter(|node| node.configured);
     let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
     Arc::new(Fabric::flat("none", &nodes))
+}
+
+/// The resources of a node; devices of each type, and of all types of one name.
+fn of_node(shape: &NodeShape) -> Tres {
+    let mut tres = Tres::default();
+    tres.set(TresKind::Cpu, u64::from(shape.cpus));
+    tres.set(TresKind::Mem, shape.memory_mb);
+    tres.set(TresKind::Node, 1);
+    for gres in shape.listed() {
+        let typed = Some(gres.kind.to_string()).filter(|kind| !kind.is_empty()).map(Some);
+        for kind in [None].into_iter().chain(typed) {
+            let kind = TresKind::Gres { name: gres.name.to_string(), kind };
+            tres.set(kind.clone(), tres.get(&kind) + u64::from(gres.count));
+        }
+    }
+    tres
 }
 
 fn scale(cluster: &Cluster) -> PriorityScale {

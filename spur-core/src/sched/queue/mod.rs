@@ -14,8 +14,11 @@ use crate::model::config::{Backfill, Order, PartitionConfig, PartitionState, Pre
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
+use crate::model::tres::requested_tres;
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
+use crate::text::tres::TresKind;
+use crate::text::weights::Weight;
 
 use super::forecast::PlanInput;
 use super::inventory::Inventory;
@@ -199,6 +202,13 @@ pub(super) struct Ranked {
 }
 
 impl Ranked {
+    /// Takes the fair-share factor that follows from ranks as they are.
+    pub(super) fn share(&mut self, cluster: &Cluster, inventory: &Inventory) {
+        if let Some(job) = cluster.job(self.job) {
+            self.facts.fair_share = fair_share(cluster, inventory, &job.spec, self.partition);
+        }
+    }
+
     /// Its place among those who backfill, where the shortest of these come first.
     pub(super) fn by_length(&self, key: Key) -> Key {
         key.by_length(self.facts.weighed_time)
@@ -249,8 +259,9 @@ impl Ranked {
 pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     let inventory = cluster.standing(Inventory::new);
     let partitions = inventory.partitions_of(&job.spec);
-    let factors = partitions.map(|(_, partition)| partition.config.priority_job_factor);
-    let facts = facts(&inventory, job, now, factors.max().unwrap_or(0));
+    let factors = partitions.clone().map(|(_, partition)| partition.config.priority_job_factor);
+    let first = partitions.clone().next().map(|(index, _)| index);
+    let facts = facts(cluster, &inventory, job, now, (first, factors.max().unwrap_or(0)));
     priority::multifactor(&inventory.policy.scheduler, &inventory.scale, &facts, now)
 }
 
@@ -263,6 +274,40 @@ pub struct PartPriority {
     pub priority: u32,
     /// What makes it up; None where it was asked for or set by an operator.
     pub factors: Option<Factors>,
+    /// The resources that have a weight.
+    pub tres: Vec<TresShare>,
+}
+
+/// The share of a partition's resource that a job asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TresShare {
+    /// The resource.
+    pub kind: TresKind,
+    /// The share, from 0 to 1.
+    pub share: f64,
+    /// What the share is multiplied by.
+    pub weight: f64,
+}
+
+impl TresShare {
+    fn weighted(&self) -> f64 {
+        self.share * self.weight
+    }
+}
+
+/// The shares of a partition's resources that have a weight.
+fn tres_shares(inventory: &Inventory, spec: &JobSpec, partition: usize) -> Vec<TresShare> {
+    let weights = &inventory.policy.scheduler.priority_weight_tres;
+    if weights.is_empty() {
+        return Vec::new();
+    }
+    let (asked, all) = (requested_tres(&spec.shape), inventory.tres(partition));
+    let share = |weight: &Weight| TresShare {
+        share: priority::ratio(asked.get(&weight.kind), all.get(&weight.kind)),
+        weight: weight.number,
+        kind: weight.kind.clone(),
+    };
+    weights.iter().map(share).collect()
 }
 
 /// The priorities of a job in its partitions, of which the largest counts; none of one that something else than room keeps
@@ -275,7 +320,8 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
     if obstacle(cluster, leader, pending, now).is_some() {
         return Vec::new();
     }
-    let mut whole = facts(&inventory, leader, pending.eligible.unwrap_or(leader.submitted), 0);
+    let eligible = pending.eligible.unwrap_or(leader.submitted);
+    let mut whole = facts(cluster, &inventory, leader, eligible, (None, 0));
     for (nodes, cpus) in cluster.jobs().followers(leader).map(|job| least(&job.spec.shape)) {
         whole.nodes = whole.nodes.saturating_add(nodes);
         whole.cpus = whole.cpus.saturating_add(cpus);
@@ -283,12 +329,18 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
     let (policy, scale) = (&inventory.policy.scheduler, &inventory.scale);
     let partitions = inventory.partitions_of(&job.spec);
     partitions
-        .map(|(_, partition)| {
-            let facts = Facts { partition_factor: partition.config.priority_job_factor, ..whole };
+        .map(|(index, partition)| {
+            let facts = Facts {
+                partition_factor: partition.config.priority_job_factor,
+                fair_share: cluster.fair_shares().factor(&cluster.payer(&leader.spec, partition)),
+                tres: tres_shares(&inventory, &leader.spec, index).iter().map(TresShare::weighted).sum(),
+                ..whole
+            };
             PartPriority {
                 partition: Arc::clone(partition.name()),
                 priority: priority::multifactor(policy, scale, &facts, now),
                 factors: facts.explicit.is_none().then(|| Factors::new(policy, scale, &facts, now)),
+                tres: tres_shares(&inventory, &leader.spec, index),
             }
         })
         .collect()
@@ -304,8 +356,15 @@ fn not_by_account(cluster: &Cluster, spec: &JobSpec) -> Option<Obstacle> {
 }
 
 /// What is known of a job by itself: how long it runs, forecasts say.
-fn facts(inventory: &Inventory, job: &Job, eligible: Time, partition_factor: u32) -> Facts {
+fn facts(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    job: &Job,
+    eligible: Time,
+    (partition, partition_factor): (Option<usize>, u32),
+) -> Facts {
     let (nodes, cpus) = least(&job.spec.shape);
+    let tres = partition.map(|partition| tres_shares(inventory, &job.spec, partition));
     Facts {
         submitted: job.submitted,
         eligible,
@@ -315,9 +374,20 @@ fn facts(inventory: &Inventory, job: &Job, eligible: Time, partition_factor: u32
         weighed_time: 1,
         partition_factor,
         qos_priority: inventory.policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
+        fair_share: partition.map_or(0.0, |partition| fair_share(cluster, inventory, &job.spec, partition)),
+        tres: tres.iter().flatten().map(TresShare::weighted).sum(),
         explicit: job.spec.priority,
         nice: job.spec.nice,
     }
+}
+
+/// The fair-share factor of a job in a partition; 0 where it has no weight.
+fn fair_share(cluster: &Cluster, inventory: &Inventory, spec: &JobSpec, partition: usize) -> f64 {
+    if inventory.policy.scheduler.priority_weight_fairshare == 0 {
+        return 0.0;
+    }
+    let partition = &inventory.partitions[partition].partition;
+    cluster.fair_shares().factor(&cluster.payer(spec, partition))
 }
 
 /// What jobs are measured by.
@@ -370,10 +440,11 @@ impl Measure {
             }
         }
         let Some(partition) = first else { return Err(self.closed(job)) };
+        let eligible = pending.eligible.unwrap_or(job.submitted);
         let mut facts = Facts {
             run_time: forecast.run_time(job).max(1),
             weighed_time: forecast.weighed_time(job).max(1),
-            ..facts(&self.inventory, job, pending.eligible.unwrap_or(job.submitted), factor)
+            ..facts(cluster, &self.inventory, job, eligible, (first, factor))
         };
         let candidate = self.candidate(cluster, job, &facts).and_then(|first| {
             let rest = self.rest(input, job, &mut facts)?;

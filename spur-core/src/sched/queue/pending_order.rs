@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::cluster::Cluster;
 use crate::cluster::dependents::{Dependents, Waiter, same_entry};
 use crate::cluster::event::Event;
+use crate::cluster::fair_share::FairShares;
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order, Policy};
 use crate::model::job::Job;
@@ -61,6 +62,8 @@ pub(crate) struct PendingOrder {
     changed: BTreeSet<JobId>,
     /// The time that the order is of, where it varies.
     keyed: Time,
+    /// The ranks that the order is of, where fair share has a weight.
+    shares: Option<Arc<FairShares>>,
     /// What is different since somebody asked.
     changes: Changes,
 }
@@ -109,6 +112,7 @@ impl PendingOrder {
             told: BTreeSet::new(),
             changed: BTreeSet::new(),
             keyed: now,
+            shares: None,
             changes: Changes::default(),
         };
         for job in cluster.jobs().pending() {
@@ -177,6 +181,7 @@ impl PendingOrder {
     /// Looks again at the jobs that something happened to, and at those whose time has come.
     pub(crate) fn refresh(&mut self, input: PlanInput<'_>) {
         let PlanInput { cluster, now, .. } = input;
+        let reshared = self.take_shares(cluster);
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
         let due: BTreeSet<JobId> = due.map(|(_, job)| *job).collect();
         self.changed.extend(due.iter().copied());
@@ -210,7 +215,7 @@ impl PendingOrder {
                 self.changes.arrived.insert(id);
             }
         }
-        if self.measure.varies() && self.keyed != now {
+        if reshared || (self.measure.varies() && self.keyed != now) {
             for standing in self.standing.values_mut() {
                 standing.key = self.measure.key(&standing.ranked, now);
             }
@@ -218,6 +223,22 @@ impl PendingOrder {
             self.changes.resorted = true;
         }
         self.keyed = now;
+    }
+
+    /// Takes other ranks than those of the order. Returns whether there are any.
+    fn take_shares(&mut self, cluster: &Cluster) -> bool {
+        if self.inventory.policy.scheduler.priority_weight_fairshare == 0 {
+            return false;
+        }
+        let shares = cluster.fair_shares();
+        let same = self.shares.as_ref().is_some_and(|known| Arc::ptr_eq(known, &shares));
+        if !same {
+            for standing in self.standing.values_mut() {
+                standing.ranked.share(cluster, &self.inventory);
+            }
+            self.shares = Some(shares);
+        }
+        !same
     }
 
     /// The line in order.

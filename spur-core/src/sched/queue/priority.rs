@@ -23,14 +23,17 @@ pub struct Facts {
     pub partition_factor: u32,
     /// `priority` of its QOS; 0 without one.
     pub qos_priority: u32,
+    /// The fair-share factor of its association, from 0 to 1.
+    pub fair_share: f64,
+    /// The sum of the shares of a partition's resources that it asks for, each times its weight.
+    pub tres: f64,
     /// What was asked for or set by an operator.
     pub explicit: Option<u32>,
     /// `--nice`.
     pub nice: i32,
 }
 
-/// What makes up a multifactor priority, each from 0 to 1. Fair share has nothing to say while usage is not recorded: its
-/// factor is 0.
+/// What makes up a multifactor priority, each from 0 to 1, but for TRES.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Factors {
     /// The time since eligibility over `priority_max_age`.
@@ -41,6 +44,10 @@ pub struct Factors {
     pub partition: f64,
     /// The `priority` of the QOS over the largest.
     pub qos: f64,
+    /// The rank of the association over the number of users who share.
+    pub fair_share: f64,
+    /// Shares of resources, weighted.
+    pub tres: f64,
 }
 
 impl Factors {
@@ -54,6 +61,8 @@ impl Factors {
             job_size: if policy.priority_favor_small { 1.0 - size } else { size },
             partition: ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor)),
             qos: ratio(u64::from(facts.qos_priority), u64::from(scale.qos_priority)),
+            fair_share: facts.fair_share,
+            tres: facts.tres,
         }
     }
 }
@@ -64,11 +73,13 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Fact
     if let Some(priority) = facts.explicit {
         return priority;
     }
-    let Factors { age, job_size, partition, qos } = Factors::new(policy, scale, facts, now);
+    let Factors { age, job_size, partition, qos, fair_share, tres } = Factors::new(policy, scale, facts, now);
     let sum = f64::from(policy.priority_weight_age) * age
         + f64::from(policy.priority_weight_job_size) * job_size
         + f64::from(policy.priority_weight_partition) * partition
         + f64::from(policy.priority_weight_qos) * qos
+        + f64::from(policy.priority_weight_fairshare) * fair_share
+        + tres
         - f64::from(facts.nice);
     #[expect(
         clippy::cast_possible_truncation,
@@ -80,7 +91,7 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Fact
 }
 
 /// `part` of `whole` as a number from 0 to 1; 0 where there is no whole.
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (real(part) / real(whole)).min(1.0) }
 }
 
@@ -126,6 +137,8 @@ mod tests {
             weighed_time: 100,
             partition_factor: 1,
             qos_priority: 30,
+            fair_share: 0.0,
+            tres: 0.0,
             explicit: None,
             nice: 0,
         }
@@ -141,6 +154,9 @@ mod tests {
         // Three quarters of the largest QOS priority.
         let weighs_qos = SchedulerPolicy { priority_weight_qos: 2000, ..policy.clone() };
         assert_eq!(multifactor(&weighs_qos, &scale, &facts(), half), 500 + 50 + 500 + 1500);
+        let shares = Facts { fair_share: 0.25, tres: 3.5, ..facts() };
+        let weighs_shares = SchedulerPolicy { priority_weight_fairshare: 10, ..policy.clone() };
+        assert_eq!(multifactor(&weighs_shares, &scale, &shares, half), 1050 + 6, "2.5 and 3.5");
         let no_qos = PriorityScale { qos_priority: 0, ..scale };
         assert_eq!(multifactor(&weighs_qos, &no_qos, &Facts { qos_priority: 0, ..facts() }, half), 1050);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: 50, ..facts() }, half), 1000);

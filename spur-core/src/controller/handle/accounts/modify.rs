@@ -78,6 +78,9 @@ impl Draft<'_> {
         if made != *before {
             self.put(AccountChange::Association(Arc::new(made)));
         }
+        if set.association.clears_usage {
+            self.put(AccountChange::UsageCleared(before.id));
+        }
         if is_inherited(&set.association) {
             self.say_below(&account.name, before.id);
         }
@@ -139,6 +142,9 @@ impl Draft<'_> {
                 let made = self.changed(&member, &set.association);
                 if made != *member {
                     self.put(AccountChange::Association(Arc::new(made)));
+                }
+                if set.association.clears_usage {
+                    self.put(AccountChange::UsageCleared(member.id));
                 }
             }
         }
@@ -224,6 +230,9 @@ impl Draft<'_> {
         if made != *root {
             self.put(AccountChange::Association(Arc::new(made)));
         }
+        if set.clears_usage {
+            self.put(AccountChange::UsageCleared(root.id));
+        }
         if is_inherited(set) {
             self.say_below(ROOT, root.id);
         }
@@ -247,6 +256,9 @@ impl Draft<'_> {
             let made = self.changed_qos(&qos, set)?;
             if !same_qos(&made, &qos) {
                 self.put(AccountChange::Qos(Arc::new(made)));
+            }
+            if set.clears_usage {
+                self.put(AccountChange::QosUsageCleared(qos.id));
             }
         }
         Ok(())

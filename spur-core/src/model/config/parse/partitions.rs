@@ -106,6 +106,7 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.alternate = section.name("alternate").map(Into::into);
     partition.def_mem_per_node = section.mebibytes("def_mem_per_node");
     partition.max_mem_per_node = section.mebibytes("max_mem_per_node");
+    partition.tres_billing_weights = section.parsed("tres_billing_weights").unwrap_or_default();
 }
 
 /// Which QOS may be used here.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    AccountingEnforce, Backfill, Correct, EnforcePartLimits, JobPolicy, MpiDefault, Order, Policy,
-    PowerPolicy, Predict, PreemptBy, PreemptCost, PreemptPolicy, Private, QosConfig, RecoveryPolicy,
-    SchedulerPolicy,
+    AccountingEnforce, Backfill, Billing, Correct, EnforcePartLimits, JobPolicy, MpiDefault, Order, Policy,
+    PowerPolicy, Predict, PreemptBy, PreemptCost, PreemptPolicy, PriorityFlag, Private, QosConfig,
+    RecoveryPolicy, ResetPeriod, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
@@ -82,6 +82,21 @@ const PRIVATE: [(&str, Private); 9] = [
     ("usage", Private::Usage),
     ("users", Private::Users),
 ];
+
+/// Words of `priority_flags` that nothing carries out yet are not known.
+fn priority_flags(section: &mut Section<'_>) -> Vec<PriorityFlag> {
+    let key = "priority_flags";
+    let mut flags = BTreeSet::new();
+    for (line, word) in section.strings(key) {
+        if word.eq_ignore_ascii_case("MAX_TRES") {
+            flags.insert(PriorityFlag::MaxTres);
+        } else {
+            let problem = format!("`{word}` is not supported by Spur; known is MAX_TRES");
+            section.refuse_at(line, key, problem);
+        }
+    }
+    flags.into_iter().collect()
+}
 
 fn private_data(section: &mut Section<'_>) -> Vec<Private> {
     let key = "private_data";
@@ -174,7 +189,19 @@ pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> Schedu
         policy.priority_weight_partition => section.integer("priority_weight_partition", ANY),
         policy.priority_weight_qos => section.integer("priority_weight_qos", ANY),
         policy.priority_favor_small => section.boolean("priority_favor_small"),
+        policy.priority_weight_tres => section.parsed("priority_weight_tres"),
+        policy.priority_calc_period => section.duration("priority_calc_period", 1..=86_400),
+        policy.priority_usage_reset_period => section.choice("priority_usage_reset_period", &[
+            ("NONE", ResetPeriod::None),
+            ("DAILY", ResetPeriod::Daily),
+            ("WEEKLY", ResetPeriod::Weekly),
+            ("MONTHLY", ResetPeriod::Monthly),
+            ("QUARTERLY", ResetPeriod::Quarterly),
+            ("YEARLY", ResetPeriod::Yearly),
+        ]),
+        policy.billing => section.choice("billing", &[("share", Billing::Share), ("cpu", Billing::Cpu)]),
     );
+    policy.priority_flags = priority_flags(&mut section);
     policy.default_qos = qos::one(&mut section, "default_qos", known);
     section.finish();
     policy

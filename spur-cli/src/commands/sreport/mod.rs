@@ -1,0 +1,834 @@
+//! `sreport`: what of the cluster was used, by accounts and users, worked out from the jobs in accounting.
+
+mod amount;
+mod sizes;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use nix::unistd::User;
+use spur_core::text::time::When;
+use spur_core::text::tres::{Tres, TresKind};
+use spur_proto::client::Controller;
+use spur_proto::v1::accounts_row::Row as Record;
+use spur_proto::v1::{AccountingRow, ListAccountingRequest, ListAccountsRequest, Reservation};
+
+use amount::{Unit, held};
+use sizes::{By, Sizes};
+
+use super::moment::past_moment;
+use super::query;
+use crate::commands::called;
+use crate::error::{Bare, Failure};
+use crate::format::Show;
+use crate::format::report::{Column, Layout, Report, ReportError};
+use crate::format::value::time;
+use crate::options::{CommandLine, Opt};
+use crate::session::Session;
+use crate::zone;
+
+/// Usage is counted in whole hours, as Slurm's database sums it up.
+const HOUR: i64 = 3600;
+const RULE: &str = "--------------------------------------------------------------------------------";
+
+/// What the options say.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    unit: Unit,
+    /// `-T`; none: CPUs alone.
+    tres: Vec<String>,
+    no_header: bool,
+    parsable: Option<bool>,
+}
+
+type SettingsOpt = Opt<Settings>;
+
+const OPTIONS: &[SettingsOpt] = &[
+    SettingsOpt::flag("all_clusters", Some('a'), "all clusters", |_, _| Ok(()))
+        .without_effect("there is one cluster, and no federation"),
+    SettingsOpt::flag("noheader", Some('n'), "no header", |settings, _| {
+        settings.no_header = true;
+        Ok(())
+    }),
+    SettingsOpt::flag("parsable", Some('p'), "values with | behind each", |settings, _| {
+        settings.parsable = Some(true);
+        Ok(())
+    }),
+    SettingsOpt::flag("parsable2", Some('P'), "values with | between them", |settings, _| {
+        settings.parsable = Some(false);
+        Ok(())
+    }),
+    SettingsOpt::flag("quiet", Some('Q'), "say no more than errors", |_, _| Ok(()))
+        .without_effect("no more is said anyway"),
+    SettingsOpt::value(
+        "tres",
+        Some('T'),
+        "NAMES",
+        "of which resources, or ALL: cpu,mem,gres/gpu",
+        |settings, text| {
+            settings.tres = query::list(text);
+            Ok(())
+        },
+    ),
+    SettingsOpt::value(
+        "t",
+        Some('t'),
+        "UNIT",
+        "Seconds, Minutes, Hours, Percent, SecPer, MinPer or HourPer",
+        |settings, text| {
+            settings.unit = Unit::named(text).ok_or_else(|| format!("unknown time format {text}"))?;
+            Ok(())
+        },
+    ),
+    SettingsOpt::flag("verbose", Some('v'), "say more", |_, _| Ok(()))
+        .without_effect("there is nothing more to say"),
+];
+
+/// How it is called.
+pub const LINE: CommandLine<Settings> = CommandLine {
+    name: "sreport",
+    synopsis: "[OPTIONS] cluster|user|job|reservation REPORT [Start=TIME] [End=TIME] [Format=FIELDS]",
+    about: "Shows what was used: cluster Utilization, AccountUtilizationByUser, UserUtilizationByAccount; user TopUsage; \
+            job SizesByAccount, SizesByAccountAndWcKey, SizesByWckey; reservation Utilization. From yesterday's midnight \
+            to today's, if nothing else is said.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+/// The usage of a user in an account, in seconds of one resource; without a user that of the account.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Used {
+    cluster: String,
+    account: String,
+    login: String,
+    proper: String,
+    tres: String,
+    seconds: u128,
+    /// The same as it is shown.
+    shown: String,
+}
+
+/// One resource of the cluster, as it is shown.
+#[derive(Clone, Debug, Default)]
+struct Utilization {
+    cluster: String,
+    tres: String,
+    allocated: String,
+    none: String,
+    idle: String,
+    reported: String,
+}
+
+/// One resource of a reservation, as it is shown.
+#[derive(Clone, Debug, Default)]
+struct Reserved {
+    cluster: String,
+    name: String,
+    start: String,
+    end: String,
+    tres: String,
+    allocated: String,
+    idle: String,
+}
+
+/// A column of amounts: wider where shares stand beside them.
+const fn amounts<R>(name: &'static str, header: &'static str, text: fn(&R, &Show) -> String) -> Column<R> {
+    Column { name, header, width: AMOUNT, text }
+}
+
+/// The width of a column of amounts, and of one with shares.
+const AMOUNT: isize = 8;
+const WITH_SHARE: isize = 17;
+
+const UTILIZATION: [Column<Utilization>; 9] = [
+    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
+    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
+    amounts("Allocated", "Allocated", |row, _| row.allocated.clone()),
+    amounts("Down", "Down", |row, _| row.none.clone()),
+    amounts("PlannedDown", "PLND Down", |row, _| row.none.clone()),
+    amounts("Idle", "Idle", |row, _| row.idle.clone()),
+    amounts("Planned", "Planned", |row, _| row.none.clone()),
+    amounts("Reserved", "Planned", |row, _| row.none.clone()),
+    amounts("Reported", "Reported", |row, _| row.reported.clone()),
+];
+
+const USED: [Column<Used>; 7] = [
+    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
+    Column { name: "Account", header: "Account", width: 15, text: |row, _| row.account.clone() },
+    Column { name: "Login", header: "Login", width: 9, text: |row, _| row.login.clone() },
+    Column { name: "Proper", header: "Proper Name", width: 15, text: |row, _| row.proper.clone() },
+    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
+    amounts("Used", "Used", |row, _| row.shown.clone()),
+    amounts("Energy", "Energy", |_, _| "0".to_owned()),
+];
+
+const RESERVED: [Column<Reserved>; 7] = [
+    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
+    Column { name: "Name", header: "Name", width: 9, text: |row, _| row.name.clone() },
+    Column { name: "Start", header: "Start", width: 19, text: |row, _| row.start.clone() },
+    Column { name: "End", header: "End", width: 19, text: |row, _| row.end.clone() },
+    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
+    Column { name: "Allocated", header: "Allocated", width: 20, text: |row, _| row.allocated.clone() },
+    Column { name: "Idle", header: "Idle", width: 20, text: |row, _| row.idle.clone() },
+];
+
+/// The same columns with room for shares.
+fn widened<R>(columns: &[Column<R>], unit: Unit) -> Vec<Column<R>> {
+    let width = |width: isize| match width {
+        AMOUNT if unit.has_share() => WITH_SHARE,
+        20 if unit.has_share() => 29,
+        width => width,
+    };
+    columns.iter().map(|column| Column { width: width(column.width), ..*column }).collect()
+}
+
+/// The reports there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Utilization,
+    AccountByUser,
+    UserByAccount,
+    TopUsage,
+    Sizes(By),
+    Reservations,
+}
+
+/// The reports by what they are of, with the names that an error lists.
+const KINDS: [(&str, &[(&str, Kind)]); 4] = [
+    (
+        "cluster",
+        &[
+            ("AccountUtilizationByUser", Kind::AccountByUser),
+            ("UserUtilizationByAccount", Kind::UserByAccount),
+            ("Utilization", Kind::Utilization),
+        ],
+    ),
+    ("user", &[("TopUsage", Kind::TopUsage)]),
+    (
+        "job",
+        &[
+            ("SizesByAccount", Kind::Sizes(By::Account)),
+            ("SizesByAccountAndWcKey", Kind::Sizes(By::AccountAndWcKey)),
+            ("SizesByWckey", Kind::Sizes(By::WcKey)),
+        ],
+    ),
+    ("reservation", &[("Utilization", Kind::Reservations)]),
+];
+
+/// The reports of a kind of thing, which may be cut, with its whole name.
+fn reports_of(of: &str) -> Result<(&'static str, &'static [(&'static str, Kind)]), Bare> {
+    let begins = |kind: &str| of.len() >= 2 && kind.starts_with(&of.to_ascii_lowercase());
+    let found = KINDS.iter().find(|(kind, _)| begins(kind));
+    found.copied().ok_or_else(|| Bare(format!("invalid keyword: {of}")))
+}
+
+impl Kind {
+    fn named(of: &str, name: &str) -> Result<Kind, Bare> {
+        let begins = |whole: &str| {
+            name.len() >= 2 && whole.to_ascii_lowercase().starts_with(&name.to_ascii_lowercase())
+        };
+        let (of, known) = reports_of(of)?;
+        let found = known.iter().find(|(whole, _)| begins(whole)).map(|(_, kind)| *kind);
+        found.ok_or_else(|| {
+            let names: Vec<String> = known.iter().map(|(whole, _)| format!("\"{whole}\"")).collect();
+            Bare(format!("Not valid report {name}\nValid {of} reports are, {}", names.join(", ")))
+        })
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Kind::Utilization => "Cluster Utilization",
+            Kind::AccountByUser => "Cluster/Account/User Utilization",
+            Kind::UserByAccount => "Cluster/User/Account Utilization",
+            Kind::TopUsage => "Top 10 Users",
+            Kind::Sizes(_) => "Job Sizes",
+            Kind::Reservations => "Reservation Utilization",
+        }
+    }
+
+    /// The columns; `named` where resources are named.
+    fn shown(self, named: bool) -> &'static str {
+        match (self, named) {
+            (Kind::Utilization, false) => "cluster,allocated,down,planneddown,idle,reserved,reported",
+            (Kind::Utilization, true) => "cluster,tresname,allocated,down,planneddown,idle,reserved,reported",
+            (Kind::AccountByUser, false) => "cluster,account,login,proper,used,energy",
+            (Kind::AccountByUser, true) => "cluster,account,login,proper,tresname,used",
+            (Kind::UserByAccount | Kind::TopUsage, false) => "cluster,login,proper,account,used,energy",
+            (Kind::UserByAccount | Kind::TopUsage, true) => "cluster,login,proper,account,tresname,used",
+            (Kind::Sizes(_) | Kind::Reservations, _) => "cluster,name,start,end,tresname,allocated,idle",
+        }
+    }
+}
+
+/// What stands behind the report: its window, and what it is about.
+#[derive(Debug, Default)]
+struct Conditions {
+    start: Option<When>,
+    end: Option<When>,
+    format: Option<String>,
+    users: Vec<String>,
+    accounts: Vec<String>,
+    names: Vec<String>,
+    top: Option<usize>,
+    /// Where groups of sizes begin.
+    grouping: Vec<u64>,
+    tree: bool,
+    flat: bool,
+    counts: bool,
+    as_parent: bool,
+}
+
+fn conditions(words: &[String]) -> Result<Conditions, Failure> {
+    let mut found = Conditions::default();
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let when =
+            || value.parse().map_err(|error: spur_core::text::ParseError| Failure::new(error.to_string()));
+        match key.to_ascii_lowercase().as_str() {
+            "start" => found.start = Some(when()?),
+            "end" => found.end = Some(when()?),
+            "format" => found.format = Some(value.to_owned()),
+            "users" | "user" => found.users.extend(query::list(value)),
+            "accounts" | "account" => found.accounts.extend(query::list(value)),
+            "names" | "name" => found.names.extend(query::list(value)),
+            "topcount" => {
+                let count = value.parse().map_err(|_| Failure::new(format!("{word}: not a number")))?;
+                found.top = Some(count);
+            }
+            "grouping" => found.grouping = grouping(value).map_err(Failure::new)?,
+            "tree" => found.tree = true,
+            "flatview" => found.flat = true,
+            "printjobcount" => found.counts = true,
+            "acctasparent" => found.as_parent = true,
+            "cluster" | "clusters" | "all_clusters" | "where" | "group" => {}
+            _ => return Err(Failure::new(format!("Unknown condition: {word}"))),
+        }
+    }
+    Ok(found)
+}
+
+/// `Grouping=`: the sizes at which groups begin, rising.
+fn grouping(text: &str) -> Result<Vec<u64>, String> {
+    let sizes: Option<Vec<u64>> = query::list(text).iter().map(|size| size.parse().ok()).collect();
+    sizes
+        .filter(|sizes| !sizes.is_empty() && sizes[0] > 0 && sizes.is_sorted_by(|a, b| a < b))
+        .ok_or_else(|| format!("Grouping={text}: write numbers of CPUs that rise, e.g. Grouping=8,64"))
+}
+
+impl Conditions {
+    /// From when until when, in whole hours: by default yesterday. As in Slurm, both are rounded to the nearest hour, and
+    /// a window that would be empty lasts an hour.
+    fn window(&self, zone: &TimeZone, now: i64) -> anyhow::Result<(i64, i64)> {
+        let at = Timestamp::from_second(now)?;
+        let point = |when: Option<&When>, otherwise: &str| -> anyhow::Result<i64> {
+            let when = match when {
+                Some(when) => *when,
+                None => otherwise.parse()?,
+            };
+            past_moment(when, zone, at).map_err(|problem| Failure::new(problem).into())
+        };
+        let today = point(None, "midnight")?;
+        let start = match &self.start {
+            None => today - 24 * HOUR,
+            some => point(some.as_ref(), "midnight")?,
+        };
+        let end = point(self.end.as_ref(), "midnight")?;
+        let whole = |at: i64| (at + HOUR / 2).div_euclid(HOUR) * HOUR;
+        let (start, end) = (whole(start), whole(end));
+        Ok((start, if end > start { end } else { start + HOUR }))
+    }
+}
+
+/// Runs `sreport`.
+///
+/// # Errors
+/// A report that there is not, a time that cannot be read, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut settings = Settings::default();
+    let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
+        return Ok(0);
+    };
+    let [of, rest @ ..] = &operands[..] else {
+        return Err(Failure::new("no report given; write e.g. sreport cluster utilization").into());
+    };
+    if of == "version" {
+        write!(session.out, "{}", crate::version::line())?;
+        return Ok(0);
+    }
+    let Some((name, rest)) = rest.split_first() else {
+        reports_of(of)?;
+        return Err(Bare(format!("too few arguments for keyword:{of}")).into());
+    };
+    let kind = Kind::named(of, name)?;
+    let asked = conditions(rest)?;
+    let zone = zone::local();
+    let now = Timestamp::now().as_second();
+    let window = asked.window(&zone, now)?;
+    let cluster = query::cluster_name(session).await?;
+    let all = amount::all(&query::nodes(session.connection()?, "").await?);
+    let tres = settings.kinds(&all)?;
+    let accounts = accounts(session).await?;
+    let rows = rows(session, &asked, window).await?;
+    let show = query::show(&|_| None)?;
+    let facts = Facts { cluster, all, tres, accounts, window, now, show };
+    let reservations = match kind {
+        Kind::Reservations => query::reservations(session.connection()?).await?,
+        _ => Vec::new(),
+    };
+    let text = facts.report(kind, &settings, &asked, &rows, &reservations)?;
+    write!(session.out, "{text}")?;
+    Ok(0)
+}
+
+impl Settings {
+    /// The resources that are reported of.
+    fn kinds(&self, all: &Tres) -> Result<Vec<TresKind>, Failure> {
+        if self.tres.is_empty() {
+            return Ok(vec![TresKind::Cpu]);
+        }
+        if self.tres.iter().any(|name| name.eq_ignore_ascii_case("all")) {
+            return Ok(all.0.keys().cloned().collect());
+        }
+        let read = self.tres.iter().map(|name| name.to_lowercase().parse::<TresKind>());
+        let kinds: Vec<TresKind> =
+            read.filter_map(Result::ok).filter(|kind| all.0.contains_key(kind)).collect();
+        if kinds.is_empty() { Err(Failure::new("fatal: No valid TRES given")) } else { Ok(kinds) }
+    }
+
+    fn layout(&self) -> Layout {
+        match self.parsable {
+            None => Layout::Columns,
+            Some(closed) => Layout::Delimited { delimiter: "|".to_owned(), closed },
+        }
+    }
+}
+
+/// An account of the policy tree.
+#[derive(Clone, Debug)]
+struct AccountNode {
+    name: String,
+    parent: String,
+    depth: usize,
+}
+
+/// The accounts of the policy tree, each after the one above it.
+async fn accounts(session: &mut Session) -> anyhow::Result<Vec<AccountNode>> {
+    let request = ListAccountsRequest { entity: "association".to_owned(), ..ListAccountsRequest::default() };
+    let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
+    let pages = session.connection()?.list(request, call).await?;
+    let rows = pages.into_iter().flat_map(|page| page.rows).filter_map(|row| match row.row {
+        Some(Record::Association(own)) if own.user.is_empty() => {
+            Some(AccountNode { name: own.account, parent: own.parent, depth: own.depth as usize })
+        }
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+/// The jobs that ran in the window.
+async fn rows(
+    session: &mut Session,
+    asked: &Conditions,
+    (start, end): (i64, i64),
+) -> anyhow::Result<Vec<AccountingRow>> {
+    let request = ListAccountingRequest {
+        start: Some(start),
+        end: Some(end),
+        all_users: asked.users.is_empty(),
+        users: asked.users.clone(),
+        accounts: if asked.as_parent { Vec::new() } else { asked.accounts.clone() },
+        allocations_only: true,
+        usage: true,
+        ..ListAccountingRequest::default()
+    };
+    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
+    let pages = session.connection()?.list(request, call).await?;
+    if pages.iter().any(|page| page.only_own) {
+        session.warn("only your own jobs are counted: private_data of this cluster hides those of others");
+    }
+    let mut rows: Vec<AccountingRow> = pages.into_iter().flat_map(|page| page.rows).collect();
+    rows.retain(|row| row.step_id.is_empty());
+    Ok(rows)
+}
+
+/// What a report is made from.
+struct Facts {
+    cluster: String,
+    /// The resources of the cluster.
+    all: Tres,
+    /// Those that are reported of.
+    tres: Vec<TresKind>,
+    accounts: Vec<AccountNode>,
+    window: (i64, i64),
+    now: i64,
+    show: Show,
+}
+
+/// The lines above a report.
+fn heading(title: &str, facts: &Facts, with_span: bool, counted: &str) -> String {
+    let (start, end) = facts.window;
+    let at = |at| time(Some(at), "", &facts.show);
+    let span = if with_span { format!(" ({} secs)", end - start) } else { String::new() };
+    format!("{RULE}\n{title} {} - {}{span}\n{counted}\n{RULE}\n", at(start), at(end - 1))
+}
+
+impl Facts {
+    fn report(
+        &self,
+        kind: Kind,
+        settings: &Settings,
+        asked: &Conditions,
+        rows: &[AccountingRow],
+        reservations: &[Reservation],
+    ) -> anyhow::Result<String> {
+        if let Kind::Sizes(by) = kind {
+            let groups = if asked.grouping.is_empty() { &sizes::GROUPS[..] } else { &asked.grouping };
+            let tops = if asked.flat { BTreeMap::new() } else { self.tops(asked) };
+            return Ok(Sizes { by, groups, counts: asked.counts, tops }.text(self, settings, rows));
+        }
+        let named = !settings.tres.is_empty();
+        let format = asked.format.as_deref().unwrap_or_else(|| kind.shown(named));
+        let (layout, unit) = (settings.layout(), settings.unit);
+        let show = &self.show;
+        let wrong = |error| match error {
+            ReportError::Field { name, .. } => anyhow::Error::from(Bare(format!(" Unknown field '{name}'"))),
+            error @ ReportError::Width(_) => error.into(),
+        };
+        let header = !settings.no_header;
+        let body = match kind {
+            Kind::Utilization => {
+                let report = Report::of(&widened(&UTILIZATION, unit), format).map_err(wrong)?;
+                report.render(&self.utilization(unit, rows), &layout, header, show)
+            }
+            Kind::Reservations => {
+                let report = Report::of(&widened(&RESERVED, unit), format).map_err(wrong)?;
+                report.render(&self.reserved(settings, asked, rows, reservations), &layout, header, show)
+            }
+            _ => {
+                let mut columns = widened(&USED, unit);
+                if asked.tree {
+                    columns[1].width = -20;
+                }
+                let report = Report::of(&columns, format).map_err(wrong)?;
+                report.render(&self.used(kind, unit, asked, rows), &layout, header, show)
+            }
+        };
+        if !header {
+            return Ok(body);
+        }
+        let counted = if named || kind == Kind::Reservations { "TRES " } else { "CPU " };
+        let with_span = !matches!(kind, Kind::Utilization | Kind::Reservations);
+        let counted = format!("Usage reported in {}", unit.heading(counted));
+        Ok(heading(kind.title(), self, with_span, &counted) + &body)
+    }
+
+    /// The account that each account counts for in reports of sizes: the one right below `root`, or below those that are
+    /// named as parents.
+    fn tops(&self, asked: &Conditions) -> BTreeMap<String, String> {
+        let is_parent = |name: &str| match asked.as_parent {
+            true => asked.accounts.iter().any(|account| account == name),
+            false => name == "root",
+        };
+        let mut tops: BTreeMap<String, String> = BTreeMap::new();
+        for account in &self.accounts {
+            if is_parent(&account.parent) {
+                tops.insert(account.name.clone(), account.name.clone());
+            } else if let Some(top) = tops.get(&account.parent).cloned() {
+                tops.insert(account.name.clone(), top);
+            }
+        }
+        tops
+    }
+
+    /// Seconds of a job in the window, those left out in which it was suspended.
+    fn span(&self, row: &AccountingRow) -> u64 {
+        let (start, end) = self.window;
+        let Some(from) = row.start_time else { return 0 };
+        let until = row.end_time.unwrap_or(self.now);
+        let whole = u64::try_from(until - from).unwrap_or(0);
+        let span = u64::try_from(until.min(end) - from.max(start)).unwrap_or(0);
+        // Where a job was suspended is not known; what is known is spread over the whole of it.
+        let idle = u128::from(row.suspended_secs.min(whole)) * u128::from(span);
+        span - u64::try_from(idle.checked_div(u128::from(whole)).unwrap_or(0)).unwrap_or(0)
+    }
+
+    fn seconds(&self, row: &AccountingRow, kind: &TresKind) -> u128 {
+        u128::from(self.span(row)) * u128::from(held(row, kind))
+    }
+
+    /// What there was of a resource in the window.
+    fn total(&self, kind: &TresKind) -> u128 {
+        let (start, end) = self.window;
+        u128::from(self.all.get(kind)) * u128::try_from(end - start).unwrap_or(0)
+    }
+
+    fn utilization(&self, unit: Unit, rows: &[AccountingRow]) -> Vec<Utilization> {
+        let one = |kind: &TresKind| {
+            let allocated = rows.iter().map(|row| self.seconds(row, kind)).sum::<u128>();
+            let total = self.total(kind);
+            Utilization {
+                cluster: self.cluster.clone(),
+                tres: kind.to_string(),
+                allocated: unit.text(allocated, total),
+                none: unit.text(0, total),
+                idle: unit.text(total.saturating_sub(allocated), total),
+                reported: unit.text(total, total),
+            }
+        };
+        self.tres.iter().map(one).collect()
+    }
+
+    /// The resources of reservations that there are, as far as they are in the window.
+    fn reserved(
+        &self,
+        settings: &Settings,
+        asked: &Conditions,
+        rows: &[AccountingRow],
+        reservations: &[Reservation],
+    ) -> Vec<Reserved> {
+        let (start, end) = self.window;
+        let mut all = Vec::new();
+        for kept in reservations {
+            let (from, until) = (kept.start_time.max(start), kept.end_time.min(end));
+            let is_asked = asked.names.is_empty() || asked.names.contains(&kept.name);
+            if from >= until || !is_asked {
+                continue;
+            }
+            let tres: Tres = kept.tres.parse().unwrap_or_default();
+            let kinds: Vec<&TresKind> = match settings.tres.as_slice() {
+                [] => tres.0.keys().collect(),
+                _ => self.tres.iter().collect(),
+            };
+            for kind in kinds {
+                let total = u128::from(tres.get(kind)) * u128::try_from(until - from).unwrap_or(0);
+                let jobs = rows.iter().filter(|row| row.reservation == kept.name);
+                let allocated = jobs.map(|row| self.seconds(row, kind)).sum::<u128>().min(total);
+                all.push(Reserved {
+                    cluster: self.cluster.clone(),
+                    name: kept.name.clone(),
+                    start: time(Some(kept.start_time), "", &self.show),
+                    end: time(Some(kept.end_time), "", &self.show),
+                    tres: kind.to_string(),
+                    allocated: settings.unit.text(allocated, total),
+                    idle: settings.unit.text(total - allocated, total),
+                });
+            }
+        }
+        all
+    }
+
+    /// An account and those above it, as far as they are in the tree.
+    fn chain<'a>(&'a self, account: &'a str) -> Vec<&'a str> {
+        let mut chain = vec![account];
+        let mut next = account;
+        while let Some(node) = self.accounts.iter().find(|node| node.name == next && !node.parent.is_empty())
+        {
+            next = &node.parent;
+            chain.push(next);
+        }
+        chain
+    }
+
+    fn used(&self, kind: Kind, unit: Unit, asked: &Conditions, rows: &[AccountingRow]) -> Vec<Used> {
+        let mut all = Vec::new();
+        let mut chains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for tres in &self.tres {
+            let mut sums: BTreeMap<(&str, &str), u128> = BTreeMap::new();
+            for row in rows {
+                *sums.entry((&row.account, &row.user)).or_default() += self.seconds(row, tres);
+            }
+            sums.retain(|_, seconds| *seconds > 0);
+            let one = |account: &str, login: &str, seconds: u128| Used {
+                cluster: self.cluster.clone(),
+                account: account.to_owned(),
+                login: login.to_owned(),
+                proper: proper(login),
+                tres: tres.to_string(),
+                seconds,
+                shown: unit.text(seconds, self.total(tres)),
+            };
+            all.extend(sums.iter().map(|((account, user), seconds)| one(account, user, *seconds)));
+            if kind == Kind::AccountByUser {
+                let mut accounts: BTreeMap<&str, u128> = BTreeMap::new();
+                for ((account, _), seconds) in &sums {
+                    let chain = chains.entry(account).or_insert_with(|| self.chain(account));
+                    chain.iter().for_each(|above| *accounts.entry(above).or_default() += seconds);
+                }
+                all.extend(accounts.into_iter().map(|(account, seconds)| one(account, "", seconds)));
+            }
+        }
+        self.sort(kind, asked, &mut all);
+        all
+    }
+
+    /// Sorts rows: accounts as they are in the tree, then others by name; resources in their order.
+    fn sort(&self, kind: Kind, asked: &Conditions, all: &mut Vec<Used>) {
+        let place = |account: &str| {
+            let found = self.accounts.iter().position(|node| node.name == account);
+            found.unwrap_or(usize::MAX)
+        };
+        match kind {
+            Kind::AccountByUser => {
+                all.sort_by_cached_key(|row| (place(&row.account), row.account.clone(), row.login.clone()));
+                if asked.tree {
+                    for row in all.iter_mut() {
+                        let node = self.accounts.iter().find(|node| node.name == row.account);
+                        let depth = node.map_or(0, |node| node.depth + usize::from(!row.login.is_empty()));
+                        row.account.insert_str(0, &" ".repeat(depth));
+                    }
+                }
+            }
+            Kind::TopUsage => {
+                // The first resource decides who is on top.
+                let first = self.tres.first().map(ToString::to_string).unwrap_or_default();
+                let mut top: Vec<(u128, String, String)> = all
+                    .iter()
+                    .filter(|row| row.tres == first)
+                    .map(|row| (row.seconds, row.login.clone(), row.account.clone()))
+                    .collect();
+                top.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+                top.truncate(asked.top.unwrap_or(10));
+                let rank = |row: &Used| {
+                    top.iter().position(|(_, login, account)| (login, account) == (&row.login, &row.account))
+                };
+                all.retain(|row| rank(row).is_some());
+                all.sort_by_cached_key(|row| rank(row));
+            }
+            _ => all.sort_by(|a, b| (&a.login, &a.account).cmp(&(&b.login, &b.account))),
+        }
+    }
+}
+
+/// The name behind a login, as this host knows it.
+fn proper(login: &str) -> String {
+    let found = User::from_name(login).ok().flatten().filter(|_| !login.is_empty());
+    let gecos = found.map(|user| user.gecos.to_string_lossy().into_owned()).unwrap_or_default();
+    gecos.split(',').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(account: &str, user: &str, start: i64, end: Option<i64>, cpus: u32) -> AccountingRow {
+        AccountingRow {
+            account: account.into(),
+            user: user.into(),
+            start_time: Some(start),
+            end_time: end,
+            alloc_cpus: cpus,
+            alloc_tres: format!("cpu={cpus},mem={cpus}G,billing={}", 2 * cpus),
+            ..AccountingRow::default()
+        }
+    }
+
+    /// Four CPUs for two hours, from 0.
+    fn facts() -> Facts {
+        let node = |name: &str, parent: &str, depth| AccountNode {
+            name: name.to_owned(),
+            parent: parent.to_owned(),
+            depth,
+        };
+        Facts {
+            cluster: "c".into(),
+            all: "cpu=4,mem=8G,billing=4".parse().unwrap(),
+            tres: vec![TresKind::Cpu],
+            accounts: vec![node("root", "", 0), node("sci", "root", 1), node("phys", "sci", 2)],
+            window: (0, 2 * HOUR),
+            now: 3 * HOUR,
+            show: query::show(&|_| None).unwrap(),
+        }
+    }
+
+    fn shown(kind: Kind, unit: Unit, words: &str) -> String {
+        let rows = [
+            row("phys", "nobody1", -60, Some(60), 2),
+            row("phys", "nobody2", HOUR, None, 1),
+            row("", "nobody1", 5 * HOUR, None, 1),
+            row("chem", "nobody1", 600, Some(1200), 4),
+        ];
+        let (tres, words): (Vec<&str>, Vec<&str>) =
+            words.split_whitespace().partition(|word| word.starts_with("-T"));
+        let tres: Vec<String> = tres.iter().map(|word| word[2..].to_owned()).collect();
+        let settings = Settings { unit, tres, no_header: true, parsable: Some(false) };
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let mut facts = facts();
+        facts.tres = settings.kinds(&facts.all).unwrap();
+        facts.report(kind, &settings, &conditions(&words).unwrap(), &rows, &[]).unwrap()
+    }
+
+    #[test]
+    fn time_in_the_window_counts() {
+        // 2 minutes, 60 minutes and 40 minutes of 480.
+        assert_eq!(shown(Kind::Utilization, Unit::Minutes, ""), "c|102|0|0|378|0|480\n");
+        assert_eq!(shown(Kind::Utilization, Unit::Percent, "format=allocated"), "21.25%\n");
+        assert_eq!(
+            shown(Kind::AccountByUser, Unit::Minutes, "format=account,login,used"),
+            "root||62\nsci||62\nphys||62\nphys|nobody1|2\nphys|nobody2|60\nchem||40\nchem|nobody1|40\n"
+        );
+        assert_eq!(
+            shown(
+                Kind::AccountByUser,
+                Unit::Minutes,
+                "tree -Tbilling -Tmem format=account,login,tresname,used"
+            ),
+            "root||billing|124\nroot||mem|63488\n sci||billing|124\n sci||mem|63488\n  phys||billing|124\n  phys||mem|63488\n   \
+             phys|nobody1|billing|4\n   phys|nobody1|mem|2048\n   phys|nobody2|billing|120\n   phys|nobody2|mem|61440\n\
+             chem||billing|80\nchem||mem|40960\nchem|nobody1|billing|80\nchem|nobody1|mem|40960\n"
+        );
+        assert_eq!(
+            shown(Kind::Utilization, Unit::HoursPercent, "-Tmem format=tresname,allocated"),
+            "mem|1740(21.25%)\n"
+        );
+        assert_eq!(
+            shown(Kind::TopUsage, Unit::Seconds, "topcount=2 format=login,account,used"),
+            "nobody2|phys|3600\nnobody1|chem|2400\n"
+        );
+        assert_eq!(
+            shown(Kind::UserByAccount, Unit::Hours, "format=login,account,used"),
+            "nobody1|chem|0\nnobody1|phys|0\nnobody2|phys|1\n"
+        );
+    }
+
+    #[test]
+    fn jobs_are_grouped_by_their_size() {
+        let sizes = |words: &str| shown(Kind::Sizes(By::Account), Unit::Minutes, words);
+        assert_eq!(sizes("grouping=2,4"), "c|chem|0|0|40|39.22%\nc|sci|60|2|0|60.78%\n");
+        assert_eq!(
+            sizes("grouping=2,4 printjobcount flatview"),
+            "c|chem|0|0|1|39.22%\nc|phys|1|1|0|60.78%\n"
+        );
+        assert_eq!(sizes("grouping=4 accounts=sci acctasparent"), "c|chem|0|40|39.22%\nc|phys|62|0|60.78%\n");
+        assert!(conditions(&["grouping=4,2".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn reports_may_be_cut() {
+        assert_eq!(Kind::named("cluster", "util"), Ok(Kind::Utilization));
+        assert_eq!(Kind::named("Cluster", "accountutil"), Ok(Kind::AccountByUser));
+        assert_eq!(Kind::named("user", "top"), Ok(Kind::TopUsage));
+        assert!(Kind::named("cluster", "foo").unwrap_err().0.contains("Valid cluster reports are"));
+        assert_eq!(Kind::named("reservation", "util"), Ok(Kind::Reservations));
+        assert_eq!(Kind::named("job", "sizesbywckey"), Ok(Kind::Sizes(By::WcKey)));
+        assert!(Kind::named("foo", "bar").is_err());
+    }
+
+    #[test]
+    fn the_window_is_yesterday_in_whole_hours() {
+        // 2026-11-20T12:11:37 UTC.
+        let now = 1_795_176_697;
+        let midnight = now - (12 * HOUR + 11 * 60 + 37);
+        let window = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            conditions(&words).unwrap().window(&TimeZone::UTC, now)
+        };
+        assert_eq!(window("").unwrap(), (midnight - 24 * HOUR, midnight));
+        assert_eq!(window("start=2026-11-20 end=now").unwrap(), (midnight, midnight + 12 * HOUR));
+        // 12:11 is nearer to 12:00; a window that would be empty lasts an hour.
+        assert_eq!(window("start=now end=now").unwrap(), (midnight + 12 * HOUR, midnight + 13 * HOUR));
+    }
+}

@@ -1,0 +1,531 @@
+//! The usage of associations and QOS: what their jobs have used, by resource and in billing, decayed.
+//!
+//! Usage changes at the end of a run and at each [`Event::UsageRolled`](super::Event::UsageRolled), by `apply` alone. A
+//! run counts for its association, for all above that, for its QOS and for the QOS of its partition. Of a run, only the
+//! time that it was not suspended counts.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use super::fair_share::FairShares;
+use super::tres::add_licenses;
+use super::{AccountChange, Accounts, Cluster, Partition};
+use crate::id::JobId;
+use crate::model::accounts::qos::QosFlag;
+use crate::model::accounts::usage::{Amount, Rate, Ratio};
+use crate::model::accounts::{Association, AssociationId, Charged};
+use crate::model::alloc::Alloc;
+use crate::model::job::{Job, JobSpec};
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+use crate::text::tres::{Tres, TresKind};
+
+/// The number of the association of the account `root`.
+pub(super) const ROOT_ASSOCIATION: AssociationId = AssociationId(1);
+
+/// An entity that usage is counted for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Payer {
+    /// An association of the tree.
+    Association(AssociationId),
+    /// A user who has no association: a child of an account's association.
+    Outsider {
+        /// The association of the account.
+        account: AssociationId,
+        /// The login name of the user.
+        user: Arc<str>,
+    },
+    /// A QOS, by its number.
+    Qos(u32),
+}
+
+/// The usage of one entity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Used {
+    /// Billing times seconds.
+    pub billing: Amount,
+    /// The same when usage was last rolled, which ranks go by.
+    pub ranked: Amount,
+    /// Seconds of runs.
+    pub wall: Amount,
+    /// Resources times seconds, in the order in which resources were first used; shorter while the last were not.
+    tres: Vec<Amount>,
+}
+
+impl Used {
+    fn each(&mut self, mut change: impl FnMut(&mut Amount)) {
+        change(&mut self.billing);
+        change(&mut self.wall);
+        self.tres.iter_mut().for_each(change);
+    }
+
+    fn add(&mut self, run: &Run, seconds: u64, sum: fn(Amount, Amount) -> Amount) {
+        let more = |amount: &mut Amount, rate: Rate| *amount = sum(*amount, Amount::of(rate, seconds));
+        more(&mut self.billing, run.billing);
+        more(&mut self.wall, run.wall);
+        for (kind, rate) in &run.tres {
+            let kind = usize::from(*kind);
+            if self.tres.len() <= kind {
+                self.tres.resize(kind + 1, Amount::ZERO);
+            }
+            more(&mut self.tres[kind], *rate);
+        }
+    }
+
+    /// Adds the usage of another entity, or takes it away.
+    fn join(&mut self, other: &Used, sum: fn(Amount, Amount) -> Amount) {
+        self.billing = sum(self.billing, other.billing);
+        self.ranked = sum(self.ranked, other.ranked);
+        self.wall = sum(self.wall, other.wall);
+        if self.tres.len() < other.tres.len() {
+            self.tres.resize(other.tres.len(), Amount::ZERO);
+        }
+        for (own, other) in self.tres.iter_mut().zip(&other.tres) {
+            *own = sum(*own, *other);
+        }
+    }
+}
+
+/// A run that is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The entities that the run is counted for, apart from the associations above the first: the association or the
+    /// outsider, then QOS.
+    payers: Vec<Payer>,
+    /// The associations above the first payer when the run started, from the bottom up.
+    above: Vec<AssociationId>,
+    /// What each second counts, with the usage factor of the QOS.
+    billing: Rate,
+    wall: Rate,
+    /// By number of the resource.
+    tres: Vec<(u16, Rate)>,
+    /// Seconds of the run that are counted.
+    counted: u64,
+}
+
+/// Usage of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    kinds: Vec<TresKind>,
+    used: BTreeMap<Payer, Used>,
+    runs: BTreeMap<JobId, Run>,
+    /// The time until which usage has decayed.
+    rolled: Time,
+    /// When usage is set to zero next; `None` for never.
+    next_reset: Option<Time>,
+    /// The ranks that follow, made when somebody asks.
+    pub(super) shares: OnceLock<Arc<FairShares>>,
+}
+
+/// A part of usage in a snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum UsageRecord {
+    /// The resources by number, the time until which usage has decayed, and the next reset.
+    Head {
+        /// The resources that were ever used.
+        kinds: Vec<TresKind>,
+        /// The time until which usage has decayed.
+        rolled: Time,
+        /// When usage is set to zero next.
+        #[serde(default)]
+        next_reset: Option<Time>,
+    },
+    /// The usage of an entity.
+    Used(Payer, Used),
+    /// A run that is counted.
+    Run(JobId, Run),
+}
+
+impl Usage {
+    /// The usage of an entity; `None` if none was ever counted for it.
+    #[must_use]
+    pub fn of(&self, payer: &Payer) -> Option<&Used> {
+        self.used.get(payer)
+    }
+
+    /// What an entity has used of a resource, in counts times seconds; memory in mebibytes.
+    #[must_use]
+    pub fn past(&self, payer: &Payer, kind: &TresKind) -> Amount {
+        let Some(used) = self.of(payer) else { return Amount::ZERO };
+        match kind {
+            TresKind::Billing => used.billing,
+            _ => self.number(kind).and_then(|number| used.tres.get(number).copied()).unwrap_or_default(),
+        }
+    }
+
+    /// The seconds that an entity's jobs have run.
+    #[must_use]
+    pub fn past_wall(&self, payer: &Payer) -> Amount {
+        self.of(payer).map_or(Amount::ZERO, |used| used.wall)
+    }
+
+    /// The resources times seconds of an entity, rounded down, by resource; billing among them.
+    #[must_use]
+    pub fn seconds(&self, payer: &Payer) -> Tres {
+        let Some(used) = self.of(payer) else { return Tres::default() };
+        let kinds = self.kinds.iter().zip(&used.tres).map(|(kind, amount)| (kind.clone(), amount.units()));
+        kinds.chain([(TresKind::Billing, used.billing.units())]).collect()
+    }
+
+    /// The users who are children of an account although they have no association, by name.
+    pub fn outsiders(&self, of: AssociationId) -> impl Iterator<Item = (&Arc<str>, &Used)> {
+        let first = Payer::Outsider { account: of, user: "".into() };
+        self.used.range(first..).map_while(move |(payer, used)| match payer {
+            Payer::Outsider { account, user } if *account == of => Some((user, used)),
+            _ => None,
+        })
+    }
+
+    /// Whether a run is under way.
+    #[must_use]
+    pub fn has_runs(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// The time until which usage has decayed.
+    #[must_use]
+    pub fn rolled(&self) -> Time {
+        self.rolled
+    }
+
+    /// When usage is set to zero next; `None` for never.
+    #[must_use]
+    pub fn next_reset(&self) -> Option<Time> {
+        self.next_reset
+    }
+
+    /// The records of a snapshot.
+    pub(super) fn records(&self) -> impl Iterator<Item = UsageRecord> + '_ {
+        let is_new = self.used.is_empty() && self.rolled == Time::ZERO;
+        let head = (!is_new).then(|| UsageRecord::Head {
+            kinds: self.kinds.clone(),
+            rolled: self.rolled,
+            next_reset: self.next_reset,
+        });
+        let used = self.used.iter().map(|(payer, used)| UsageRecord::Used(payer.clone(), used.clone()));
+        let runs = self.runs.iter().map(|(job, run)| UsageRecord::Run(*job, run.clone()));
+        head.into_iter().chain(used).chain(runs)
+    }
+
+    /// Takes a record of a snapshot.
+    pub(super) fn restore(&mut self, record: UsageRecord) {
+        match record {
+            UsageRecord::Head { kinds, rolled, next_reset } => {
+                (self.kinds, self.rolled, self.next_reset) = (kinds, rolled, next_reset);
+            }
+            UsageRecord::Used(payer, used) => drop(self.used.insert(payer, used)),
+            UsageRecord::Run(job, run) => drop(self.runs.insert(job, run)),
+        }
+    }
+
+    fn number(&self, kind: &TresKind) -> Option<usize> {
+        self.kinds.iter().position(|known| known == kind)
+    }
+
+    fn number_or_new(&mut self, kind: TresKind) -> u16 {
+        let number = self.number(&kind).unwrap_or_else(|| {
+            self.kinds.push(kind);
+            self.kinds.len() - 1
+        });
+        u16::try_from(number).unwrap_or(u16::MAX)
+    }
+
+    /// Counts a run up to so many seconds in all; a run that turns out to be shorter than counted is counted less.
+    fn count(&mut self, accounts: &Accounts, job: JobId, seconds: u64) {
+        let Some(run) = self.runs.get_mut(&job) else { return };
+        let counted = std::mem::replace(&mut run.counted, seconds);
+        let (difference, sum): (u64, fn(Amount, Amount) -> Amount) = match seconds.checked_sub(counted) {
+            Some(0) => return,
+            Some(more) => (more, Amount::plus),
+            None => (counted - seconds, Amount::minus),
+        };
+        let run = run.clone();
+        for payer in run.all_payers(accounts) {
+            self.used.entry(payer).or_default().add(&run, difference, sum);
+        }
+    }
+
+    /// Moves the usage of an association from the accounts that were above it to those that are.
+    fn move_usage(&mut self, id: AssociationId, before: &[AssociationId], after: &[AssociationId]) {
+        let Some(moved) = self.used.get(&Payer::Association(id)).cloned() else { return };
+        for above in before {
+            if let Some(used) = self.used.get_mut(&Payer::Association(*above)) {
+                used.join(&moved, Amount::minus);
+            }
+        }
+        for above in after {
+            self.used.entry(Payer::Association(*above)).or_default().join(&moved, Amount::plus);
+        }
+    }
+
+    /// Sets the usage of an entity to zero.
+    fn clear(&mut self, payer: &Payer) {
+        if let Some(used) = self.used.get_mut(payer) {
+            *used = Used::default();
+        }
+    }
+}
+
+impl Run {
+    /// The entities that the run is counted for now: the associations above the first payer as they are, or as they were
+    /// if the first payer is no more.
+    fn all_payers(&self, accounts: &Accounts) -> SmallVec<[Payer; 8]> {
+        let mut payers = SmallVec::new();
+        let first = self.payers.first();
+        let below = match first {
+            Some(Payer::Association(id) | Payer::Outsider { account: id, .. }) => accounts.association(*id),
+            Some(Payer::Qos(_)) | None => None,
+        };
+        let is_outsider = matches!(first, Some(Payer::Outsider { .. }));
+        payers.extend(self.payers.iter().cloned());
+        match below {
+            Some(below) => {
+                let above = accounts.chain(below).skip(usize::from(!is_outsider));
+                payers.extend(above.map(|above| Payer::Association(above.id)));
+            }
+            None => {
+                let there =
+                    |id: &&AssociationId| **id == ROOT_ASSOCIATION || accounts.association(**id).is_some();
+                payers.extend(self.above.iter().filter(there).map(|id| Payer::Association(*id)));
+            }
+        }
+        payers
+    }
+}
+
+impl Cluster {
+    /// The usage of associations and QOS.
+    #[must_use]
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// The association, or the outsider, that a job counts for in a partition.
+    #[must_use]
+    pub fn payer(&self, spec: &JobSpec, partition: &Partition) -> Payer {
+        self.payer_of(self.charged(spec, partition), spec)
+    }
+
+    /// The association, or the outsider, that a job counts for which is charged so.
+    #[must_use]
+    pub fn payer_of(&self, charged: Charged, spec: &JobSpec) -> Payer {
+        let id = charged.association.unwrap_or(ROOT_ASSOCIATION);
+        match self.accounts.association(id) {
+            Some(association) if association.user.is_some() => Payer::Association(id),
+            _ => Payer::Outsider { account: id, user: Arc::clone(&spec.owner.user) },
+        }
+    }
+
+    /// Whether anything depends on usage: a weight of fair share, accounts, or limits of a QOS. Otherwise usage is counted
+    /// at the ends of runs and never rolled.
+    #[must_use]
+    pub fn depends_on_usage(&self) -> bool {
+        self.policy.scheduler.priority_weight_fairshare > 0
+            || self.accounts.accounts().nth(1).is_some()
+            || self.accounts.qos().any(|qos| !qos.limits.is_empty())
+    }
+
+    /// A user without an association is known from his first job on, so that he counts among those who share.
+    pub(super) fn meet(&mut self, spec: &JobSpec) {
+        let partition = spec.partitions.first().and_then(|name| self.partition(name));
+        let Some(partition) = partition else { return };
+        let payer = self.payer(spec, partition);
+        if matches!(payer, Payer::Outsider { .. }) && !self.usage.used.contains_key(&payer) {
+            self.usage.used.insert(payer, Used::default());
+            self.usage.shares = OnceLock::new();
+        }
+    }
+
+    /// Begins to count a run.
+    pub(super) fn begin_usage(&mut self, id: JobId, alloc: &Alloc, at: Time) {
+        let Some(spec) = self.jobs.get(id).map(|job| Arc::clone(&job.spec)) else { return };
+        self.hold_decay(at);
+        let charged = alloc.charged;
+        let mut payers = vec![self.payer_of(charged, &spec)];
+        let partition_qos = charged.partition_qos.filter(|qos| charged.qos != Some(*qos));
+        payers.extend(charged.qos.into_iter().chain(partition_qos).map(Payer::Qos));
+        let below = charged.association.and_then(|id| self.accounts.association(id));
+        let is_outsider = matches!(payers.first(), Some(Payer::Outsider { .. }));
+        let above = below.map(|below| {
+            self.accounts.chain(below).skip(usize::from(!is_outsider)).map(|above| above.id).collect()
+        });
+        let factor = charged.qos.and_then(|qos| self.accounts.qos_numbered(qos));
+        let factor = factor.map_or(1.0, |qos| qos.usage_factor);
+        let mut tres = self.held_tres(&alloc.nodes);
+        add_licenses(&mut tres, &spec);
+        let tres = tres
+            .0
+            .into_iter()
+            .map(|(kind, count)| (self.usage.number_or_new(kind), Rate::whole(count).times(factor)));
+        let run = Run {
+            payers,
+            above: above.unwrap_or_else(|| vec![ROOT_ASSOCIATION]),
+            billing: alloc.billed().times(factor),
+            wall: Rate::ONE.times(factor),
+            tres: tres.collect(),
+            counted: 0,
+        };
+        self.usage.runs.insert(id, run);
+    }
+
+    /// Counts the rest of a run whose end is decided. `seen` is when the job's node saw it end, if that is known.
+    pub(super) fn end_usage(&mut self, id: JobId, seen: Option<Time>, at: Time) {
+        let Some(job) = self.jobs.get(id) else { return };
+        let seconds = ran(job, seen.map_or(at, |seen| seen.min(at)));
+        self.usage.count(&self.accounts, id, seconds);
+        self.usage.runs.remove(&id);
+        self.hold_decay(at);
+    }
+
+    /// While nothing depends on usage it does not decay.
+    fn hold_decay(&mut self, at: Time) {
+        if self.usage.rolled == Time::ZERO || !self.depends_on_usage() {
+            self.usage.rolled = self.usage.rolled.max(at);
+        }
+    }
+
+    /// Counts what runs up to a time, and then lets all usage decay, or sets it to zero.
+    pub(super) fn roll_usage(&mut self, until: Time, ratio: Ratio, reset: bool) {
+        let running: Vec<(JobId, u64)> =
+            self.usage.runs.keys().filter_map(|id| Some((*id, ran(self.jobs.get(*id)?, until)))).collect();
+        for (id, seconds) in running {
+            self.usage.count(&self.accounts, id, seconds);
+        }
+        let accounts = &self.accounts;
+        let decays = |payer: &Payer| match payer {
+            Payer::Qos(number) => {
+                accounts.qos_numbered(*number).is_none_or(|qos| !qos.flags.contains(&QosFlag::NoDecay))
+            }
+            Payer::Association(_) | Payer::Outsider { .. } => true,
+        };
+        for (payer, used) in &mut self.usage.used {
+            if decays(payer) {
+                used.each(|amount| *amount = if reset { Amount::ZERO } else { amount.decayed(ratio) });
+            }
+            used.ranked = used.billing;
+        }
+        self.usage.rolled = until;
+        self.usage.shares = OnceLock::new();
+    }
+
+    /// What running jobs may still use of resources, in counts times seconds, for each entity that they count for; nothing
+    /// of jobs without a time limit.
+    #[must_use]
+    pub fn usage_to_come(&self, now: Time) -> BTreeMap<Payer, Tres> {
+        let mut all: BTreeMap<Payer, Tres> = BTreeMap::new();
+        for (id, run) in &self.usage.runs {
+            let left = self
+                .jobs
+                .get(*id)
+                .and_then(|job| Some(job.spec.time_limit.seconds()?.saturating_sub(ran(job, now))));
+            let seconds = left.unwrap_or(0);
+            let kinds =
+                run.tres.iter().map(|(kind, rate)| (self.usage.kinds[usize::from(*kind)].clone(), *rate));
+            let amounts: Tres = kinds
+                .chain([(TresKind::Billing, run.billing)])
+                .map(|(kind, rate)| (kind, Amount::of(rate, seconds).units()))
+                .collect();
+            for payer in run.all_payers(&self.accounts) {
+                all.entry(payer).or_default().add(&amounts);
+            }
+        }
+        all
+    }
+
+    /// Notes when usage is set to zero next.
+    pub(super) fn plan_reset(&mut self, at: Option<Time>) {
+        self.usage.next_reset = at;
+    }
+
+    /// What changes of the tree mean to usage. Called before a change is applied.
+    pub(super) fn change_usage(&mut self, change: &AccountChange) {
+        match change {
+            AccountChange::Association(association) => self.place_usage(association),
+            AccountChange::AssociationDeleted(id) => {
+                self.usage.used.remove(&Payer::Association(*id));
+                let gone: Vec<Payer> = self
+                    .usage
+                    .outsiders(*id)
+                    .map(|(user, _)| Payer::Outsider { account: *id, user: Arc::clone(user) })
+                    .collect();
+                gone.iter().for_each(|payer| drop(self.usage.used.remove(payer)));
+            }
+            AccountChange::UsageCleared(id) => self.clear_usage(*id),
+            AccountChange::QosUsageCleared(qos) => self.usage.clear(&Payer::Qos(*qos)),
+            AccountChange::QosDeleted(name) => {
+                if let Some(qos) = self.accounts.qos_named(name).map(|qos| qos.id) {
+                    self.usage.used.remove(&Payer::Qos(qos));
+                }
+            }
+            AccountChange::Account(_)
+            | AccountChange::AccountDeleted(_)
+            | AccountChange::User(_)
+            | AccountChange::UserDeleted(_)
+            | AccountChange::Qos(_)
+            | AccountChange::FileQos(_) => {}
+        }
+        self.usage.shares = OnceLock::new();
+    }
+
+    /// An association that moves takes its usage along; a new one of a user has what the user had without it.
+    fn place_usage(&mut self, association: &Association) {
+        let ids = |accounts: &Accounts, from: Option<&Arc<Association>>| -> Vec<AssociationId> {
+            from.map_or_else(Vec::new, |from| accounts.chain(from).map(|above| above.id).collect())
+        };
+        match self.accounts.association(association.id) {
+            Some(before) if before.parent != association.parent => {
+                let before = ids(&self.accounts, self.accounts.above(before));
+                let after = ids(&self.accounts, self.accounts.above(association));
+                self.usage.move_usage(association.id, &before, &after);
+            }
+            Some(_) => {}
+            None => {
+                let account = self.accounts.of_account(&association.account).map(|account| account.id);
+                let outsider = association.user.as_ref().zip(account);
+                let outsider = outsider
+                    .map(|(user, account)| Payer::Outsider { account, user: Arc::clone(user) })
+                    .and_then(|payer| self.usage.used.remove(&payer));
+                if let Some(used) = outsider {
+                    self.usage.used.insert(Payer::Association(association.id), used);
+                }
+            }
+        }
+    }
+
+    /// Sets the usage of an association and of all below it to zero, and takes it away from all above it.
+    fn clear_usage(&mut self, id: AssociationId) {
+        let Some(association) = self.accounts.association(id) else { return };
+        let above: Vec<AssociationId> =
+            self.accounts.chain(association).skip(1).map(|above| above.id).collect();
+        self.usage.move_usage(id, &above, &[]);
+        let below: Vec<AssociationId> = match association.user {
+            Some(_) => vec![id],
+            None => {
+                self.accounts.walk_from(&association.account).iter().map(|one| one.association.id).collect()
+            }
+        };
+        for id in below {
+            self.usage.clear(&Payer::Association(id));
+            let outsiders: Vec<Arc<str>> =
+                self.usage.outsiders(id).map(|(user, _)| Arc::clone(user)).collect();
+            for user in outsiders {
+                self.usage.clear(&Payer::Outsider { account: id, user });
+            }
+        }
+    }
+}
+
+/// The seconds that a job has run until a time; it may have ended before.
+fn ran(job: &Job, until: Time) -> u64 {
+    match &job.phase {
+        Phase::Running { started, pauses, .. } => pauses.ran(*started, until),
+        Phase::Completing(completing) => {
+            completing.pauses.ran(completing.started, until.min(completing.ended))
+        }
+        phase => phase.run_time(until),
+    }
+}

@@ -1,0 +1,54 @@
+//! When usage is rolled: at multiples of `priority_calc_period` while a run is counted or a job waits, and once for all
+//! periods that were missed before the next run begins.
+
+use super::Ctx;
+use crate::cluster::{Cluster, Event};
+use crate::model::accounts::usage::{Decay, Ratio};
+use crate::text::time::Time;
+
+/// The first multiple of the period after usage was last rolled; `None` while nothing depends on usage, or nothing runs
+/// and nothing waits.
+#[must_use]
+pub(super) fn next_roll(cluster: &Cluster) -> Option<Time> {
+    let usage = cluster.usage();
+    let has_begun = usage.rolled() != Time::ZERO;
+    let is_wanted = usage.has_runs() || (has_begun && cluster.jobs().pending_count() > 0);
+    (is_wanted && cluster.depends_on_usage()).then(|| next_multiple(cluster, usage.rolled()))
+}
+
+/// Rolls usage if that is due.
+pub(super) fn roll(ctx: &mut Ctx<'_>, now: Time) {
+    if next_roll(ctx.cluster()).is_some_and(|due| due <= now) {
+        emit(ctx, now);
+    }
+}
+
+/// Makes up for the periods in which nothing was counted, before a run begins.
+pub(super) fn catch_up(ctx: &mut Ctx<'_>) {
+    let (cluster, now) = (ctx.cluster(), ctx.now());
+    let rolled = cluster.usage().rolled();
+    if rolled != Time::ZERO && cluster.depends_on_usage() && next_multiple(cluster, rolled) <= now {
+        emit(ctx, now);
+    }
+}
+
+fn period(cluster: &Cluster) -> i64 {
+    i64::try_from(cluster.policy().scheduler.priority_calc_period.0.max(1)).unwrap_or(i64::MAX)
+}
+
+fn next_multiple(cluster: &Cluster, after: Time) -> Time {
+    let period = period(cluster);
+    Time((after.0.div_euclid(period) + 1).saturating_mul(period))
+}
+
+fn emit(ctx: &mut Ctx<'_>, now: Time) {
+    let cluster = ctx.cluster();
+    let (rolled, period) = (cluster.usage().rolled(), period(cluster));
+    let until = Time(now.0.div_euclid(period) * period);
+    let periods = now.0.div_euclid(period) - rolled.0.div_euclid(period);
+    let decay = Decay::new(cluster.policy().scheduler.priority_decay_half_life);
+    let ratio = decay.map_or(Ratio(None), |decay| decay.ratio(until.since(rolled)));
+    let reset = cluster.usage().next_reset().is_some_and(|at| at <= now);
+    let periods = u64::try_from(periods).unwrap_or(0);
+    ctx.emit(Event::UsageRolled { until, periods, ratio, reset });
+}

@@ -46,7 +46,8 @@ pub(crate) fn shown() -> Shown {
     Shown { boot: Arc::clone(boot), since_boot_ms: since_boot_ms(), wall_ms: wall_ms() }
 }
 
-fn wall_ms() -> i64 {
+/// The time on the wall, milliseconds since 1970.
+pub(crate) fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

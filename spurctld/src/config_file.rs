@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use jiff::tz::TimeZone;
 use spur_core::model::config::Config;
 
 /// Where it is unless somebody says otherwise.
@@ -34,6 +35,12 @@ impl ConfigFile {
         let name = self.path.display().to_string();
         let text = std::fs::read_to_string(&self.path)
             .with_context(|| format!("cannot read the configuration {name}"))?;
-        Ok(Config::parse(&text, &name)?)
+        let config = Config::parse(&text, &name)?;
+        if let Some(zone) = &config.policy.jobs.time_zone {
+            TimeZone::get(zone).with_context(|| {
+                format!("{name}: time_zone: this host knows no time zone `{zone}`; write e.g. Europe/Berlin")
+            })?;
+        }
+        Ok(config)
     }
 }

@@ -31,6 +31,7 @@ mod programs;
 mod recover;
 pub mod reload;
 pub mod replica;
+mod reset;
 mod rpc;
 pub mod server;
 mod standby;

@@ -431,6 +431,7 @@ impl Machine {
             // An old copy has nothing for accounting.
             written: if cluster.doubt().is_some() { u64::MAX } else { 0 },
             snapshot,
+            bytes: 0,
             refused: Default::default(),
             snapshot_refused: Default::default(),
             statistics: statistics.clone(),

@@ -1,4 +1,4 @@
-//! Looks at the clock on the wall: who sets it changes what people mean by a time, and nothing else.
+//! Looks at the clock on the wall: who sets it changes what people mean by a time, and when usage is reset.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use spur_core::model::clock::Clock;
 use crate::clock;
 use crate::inbox::Inbox;
 use crate::replica::Replica;
+use crate::reset;
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,6 +22,12 @@ pub(crate) async fn run(replica: Replica, inbox: Inbox) {
     let mut told = None;
     loop {
         look.tick().await;
+        let reset = reset::plan(&replica.read(), clock::wall());
+        if let Some(input) = reset
+            && inbox.tell(input).await.is_err()
+        {
+            return;
+        }
         let corrected = replica.read().clock().corrected(&clock::shown());
         // What was told a moment ago may not be there yet.
         if let Some(new) = corrected.filter(|new| told.as_ref() != Some(new)) {

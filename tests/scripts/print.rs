@@ -159,7 +159,7 @@ pub(crate) fn event(event: &Event) -> String {
             let reset = if *reset { ", reset" } else { "" };
             format!("UsageRolled to {} by {periods} periods, ratio {:?}{reset}", until.0, ratio.0)
         }
-        Event::ResetPlanned { at } => format!("ResetPlanned {:?}", at.map(|at| at.0)),
+        Event::ResetPlanned { at, zone } => format!("ResetPlanned {:?} in {zone}", at.map(|at| at.0)),
         Event::AccountsChanged { by, changes } => format!("AccountsChanged by {by}: {changes:?}"),
     }
 }

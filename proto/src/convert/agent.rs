@@ -79,9 +79,9 @@ pub fn held(hello: &v1::Hello) -> Vec<Held> {
 }
 
 /// The reports in a registration, without those of a kind that this release does not know.
-pub fn reports(hello: &v1::Hello) -> impl Iterator<Item = Unacknowledged> {
-    hello.reports.iter().filter_map(|wire| {
-        let (attempt, report) = report(wire.clone()).ok()?;
+pub fn reports(hello: &v1::Hello, now_ms: i64) -> impl Iterator<Item = Unacknowledged> {
+    hello.reports.iter().filter_map(move |wire| {
+        let (attempt, report) = report(wire.clone(), now_ms).ok()?;
         Some(Unacknowledged { id: wire.id, attempt, report })
     })
 }
@@ -122,11 +122,11 @@ pub fn wire_attempt(attempt: Attempt) -> v1::Attempt {
     v1::Attempt { job_id: attempt.job.0, restart: attempt.restart }
 }
 
-/// What a node reports, and of what.
+/// What a node reports, and of what. `now_ms` is the time by the wall's clock of this host.
 ///
 /// # Errors
 /// A report of nothing, which a later release may send: it is for the caller to acknowledge it or not.
-pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
+pub fn report(wire: v1::Report, now_ms: i64) -> Result<(Attempt, Report), BadField> {
     let missing = |field| BadField::new(field, "missing, or of a kind that this release does not know");
     let of = wire.attempt.ok_or_else(|| missing("attempt"))?;
     let report = match wire.report.ok_or_else(|| missing("report"))? {
@@ -134,6 +134,7 @@ pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
             end: StepNodeEnd {
                 exit: exit(ended.exit_code, ended.exit_signal),
                 out_of_memory: ended.out_of_memory,
+                ended_ms: ended.ended_ago_ms.map(|ago| now_ms.saturating_sub_unsigned(ago)),
                 usage: ended.usage.map(|used| Box::new(usage(used))),
             },
             lost: ended.lost,
@@ -151,6 +152,7 @@ pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
             let end = StepNodeEnd {
                 exit: exit(ended.exit_code, ended.exit_signal),
                 out_of_memory: ended.out_of_memory,
+                ended_ms: None,
                 usage: ended.usage.map(|used| Box::new(usage(used))),
             };
             Report::StepEnded { step: StepId(ended.step_id), end }
@@ -248,8 +250,8 @@ mod tests {
         ];
         for (message, expected) in cases {
             let attempt = Attempt { job: JobId(7), restart: 1 };
-            assert_eq!(report(wire(message)), Ok((attempt, expected)));
+            assert_eq!(report(wire(message), 0), Ok((attempt, expected)));
         }
-        assert!(report(v1::Report { id: 1, attempt: of, report: None }).is_err());
+        assert!(report(v1::Report { id: 1, attempt: of, report: None }, 0).is_err());
     }
 }

@@ -92,7 +92,7 @@ impl Cluster {
             Event::ReservationDeleted { name } => self.unreserve(name),
             Event::AccountsChanged { changes, by: _ } => self.change_accounts(changes),
             Event::UsageRolled { until, ratio, reset, periods: _ } => self.roll_usage(*until, *ratio, *reset),
-            Event::ResetPlanned { at } => self.plan_reset(*at),
+            Event::ResetPlanned { at, zone } => self.plan_reset(*at, zone),
         }
         self.note_idle(at);
     }
@@ -303,13 +303,13 @@ impl Cluster {
 
     fn begin_end(&mut self, event: &Event, at: Time) {
         let Event::JobEnding { job, outcome, then, kill_at, epilog, seen } = event else { return };
+        self.end_usage(*job, *seen, at);
         self.give_up_cpus(*job);
         self.jobs.change(*job, |job| {
             begin_end(job, outcome, *then, *kill_at, at);
             job.configuring = Configuring::default();
             job.epilog |= *epilog;
         });
-        self.end_usage(*job, *seen, at);
     }
 
     fn release(&mut self, id: JobId, node: NodeId, lost: bool, at: Time) {

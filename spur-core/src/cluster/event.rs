@@ -532,6 +532,9 @@ pub enum Event {
         /// The time; `None` for never.
         #[serde(default)]
         at: Option<Time>,
+        /// The time zone whose midnight that is.
+        #[serde(default)]
+        zone: Arc<str>,
     },
 }
 

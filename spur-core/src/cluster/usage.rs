@@ -117,6 +117,10 @@ pub struct Usage {
     rolled: Time,
     /// When usage is set to zero next; `None` for never.
     next_reset: Option<Time>,
+    /// The last time on the wall at which usage was set to zero.
+    last_reset: Option<Time>,
+    /// The time zone whose midnights those are; empty before one was planned.
+    zone: Arc<str>,
     /// The ranks that follow, made when somebody asks.
     pub(super) shares: OnceLock<Arc<FairShares>>,
 }
@@ -133,6 +137,12 @@ pub enum UsageRecord {
         /// When usage is set to zero next.
         #[serde(default)]
         next_reset: Option<Time>,
+        /// The last time on the wall at which usage was set to zero.
+        #[serde(default)]
+        last_reset: Option<Time>,
+        /// The time zone of resets.
+        #[serde(default)]
+        zone: Arc<str>,
     },
     /// The usage of an entity.
     Used(Payer, Used),
@@ -198,13 +208,27 @@ impl Usage {
         self.next_reset
     }
 
+    /// The last time on the wall at which usage was set to zero.
+    #[must_use]
+    pub fn last_reset(&self) -> Option<Time> {
+        self.last_reset
+    }
+
+    /// The time zone of resets; empty before one was planned.
+    #[must_use]
+    pub fn zone(&self) -> &Arc<str> {
+        &self.zone
+    }
+
     /// The records of a snapshot.
     pub(super) fn records(&self) -> impl Iterator<Item = UsageRecord> + '_ {
-        let is_new = self.used.is_empty() && self.rolled == Time::ZERO;
+        let is_new = self.used.is_empty() && self.rolled == Time::ZERO && self.zone.is_empty();
         let head = (!is_new).then(|| UsageRecord::Head {
             kinds: self.kinds.clone(),
             rolled: self.rolled,
             next_reset: self.next_reset,
+            last_reset: self.last_reset,
+            zone: Arc::clone(&self.zone),
         });
         let used = self.used.iter().map(|(payer, used)| UsageRecord::Used(payer.clone(), used.clone()));
         let runs = self.runs.iter().map(|(job, run)| UsageRecord::Run(*job, run.clone()));
@@ -214,8 +238,9 @@ impl Usage {
     /// Takes a record of a snapshot.
     pub(super) fn restore(&mut self, record: UsageRecord) {
         match record {
-            UsageRecord::Head { kinds, rolled, next_reset } => {
-                (self.kinds, self.rolled, self.next_reset) = (kinds, rolled, next_reset);
+            UsageRecord::Head { kinds, rolled, next_reset, last_reset, zone } => {
+                (self.kinds, self.rolled, self.zone) = (kinds, rolled, zone);
+                (self.next_reset, self.last_reset) = (next_reset, last_reset);
             }
             UsageRecord::Used(payer, used) => drop(self.used.insert(payer, used)),
             UsageRecord::Run(job, run) => drop(self.runs.insert(job, run)),
@@ -372,7 +397,7 @@ impl Cluster {
         self.usage.runs.insert(id, run);
     }
 
-    /// Counts the rest of a run whose end is decided. `seen` is when the job's node saw it end, if that is known.
+    /// Counts the rest of a run whose end is decided, before the job knows it. `seen` is when the job's node saw it end, if that is known.
     pub(super) fn end_usage(&mut self, id: JobId, seen: Option<Time>, at: Time) {
         let Some(job) = self.jobs.get(id) else { return };
         let seconds = ran(job, seen.map_or(at, |seen| seen.min(at)));
@@ -408,6 +433,10 @@ impl Cluster {
             }
             used.ranked = used.billing;
         }
+        if reset {
+            let at = self.usage.next_reset.take().unwrap_or(until);
+            self.usage.last_reset = Some(self.clock().wall(at));
+        }
         self.usage.rolled = until;
         self.usage.shares = OnceLock::new();
     }
@@ -437,8 +466,9 @@ impl Cluster {
     }
 
     /// Notes when usage is set to zero next.
-    pub(super) fn plan_reset(&mut self, at: Option<Time>) {
+    pub(super) fn plan_reset(&mut self, at: Option<Time>, zone: &Arc<str>) {
         self.usage.next_reset = at;
+        self.usage.zone = Arc::clone(zone);
     }
 
     /// What changes of the tree mean to usage. Called before a change is applied.
@@ -519,13 +549,14 @@ impl Cluster {
     }
 }
 
-/// The seconds that a job has run until a time; it may have ended before.
+/// The seconds that a job has run until a time; 0 if it neither runs nor is suspended.
 fn ran(job: &Job, until: Time) -> u64 {
     match &job.phase {
         Phase::Running { started, pauses, .. } => pauses.ran(*started, until),
-        Phase::Completing(completing) => {
-            completing.pauses.ran(completing.started, until.min(completing.ended))
+        Phase::Suspended(suspended) => {
+            let since = suspended.pauses.last.unwrap_or(until);
+            suspended.pauses.ran(suspended.started, until.min(since))
         }
-        phase => phase.run_time(until),
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => 0,
     }
 }

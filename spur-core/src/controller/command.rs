@@ -119,6 +119,13 @@ pub enum Input {
         /// The largest job number in accounting.
         last_job: JobId,
     },
+    /// When usage is set to zero next, by the clock of the cluster, and the time zone whose midnight that is.
+    NextReset {
+        /// The time; `None` for never.
+        at: Option<Time>,
+        /// The name of the zone.
+        zone: Arc<str>,
+    },
     /// The sections `[[qos]]` of the configuration, once its policy is in force at a start. The policy tree begins with
     /// them.
     FileQos(Vec<QosConfig>),

@@ -48,12 +48,18 @@ pub(super) fn ended_with(exit: ExitCode, out_of_memory: bool) -> Outcome {
 /// Ends a running job's attempt: TERM now, KILL after KillWait; a suspended one has no CPUs to end on, and is killed. A
 /// job that has not started is left alone. The components of a het job end together, whichever of them it begins with.
 pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
+    begin_seen(ctx, id, outcome, then, None);
+}
+
+/// The same; `seen` is when the node of the batch script saw it end, if that is known.
+pub(super) fn begin_seen(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then, seen: Option<Time>) {
+    let seen = seen.filter(|seen| *seen < ctx.now());
     for component in ctx.cluster().jobs().components(id) {
-        begin_one(ctx, component, outcome.clone(), then);
+        begin_one(ctx, component, outcome.clone(), then, seen);
     }
 }
 
-fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
+fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then, seen: Option<Time>) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let (alloc, has_cpus) = match &job.phase {
         Phase::Running { alloc, .. } => (alloc.clone(), true),
@@ -64,14 +70,7 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     let epilog = ctx.cluster().policy().jobs.epilog_slurmctld.is_some();
     // Nothing can have been launched there.
     let awaited = job.configuring.nodes.clone();
-    ctx.emit(Event::JobEnding {
-        job: id,
-        outcome,
-        then,
-        kill_at: has_cpus.then_some(kill_at),
-        epilog,
-        seen: None,
-    });
+    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at), epilog, seen });
     for part in &alloc.nodes {
         if awaited.contains(&part.node) {
             release(ctx, id, part.node, false);

@@ -1,19 +1,31 @@
 //! When usage is rolled: at multiples of `priority_calc_period` while a run is counted or a job waits, and once for all
 //! periods that were missed before the next run begins.
 
-use super::Ctx;
+use std::sync::Arc;
+
+use super::{Ctx, Reply};
 use crate::cluster::{Cluster, Event};
 use crate::model::accounts::usage::{Decay, Ratio};
 use crate::text::time::Time;
 
-/// The first multiple of the period after usage was last rolled; `None` while nothing depends on usage, or nothing runs
-/// and nothing waits.
+/// The first multiple of the period after usage was last rolled, or the next reset; `None` while nothing depends on usage,
+/// or nothing runs and nothing waits, and no reset is planned.
 #[must_use]
 pub(super) fn next_roll(cluster: &Cluster) -> Option<Time> {
     let usage = cluster.usage();
     let has_begun = usage.rolled() != Time::ZERO;
     let is_wanted = usage.has_runs() || (has_begun && cluster.jobs().pending_count() > 0);
-    (is_wanted && cluster.depends_on_usage()).then(|| next_multiple(cluster, usage.rolled()))
+    let roll = (is_wanted && cluster.depends_on_usage()).then(|| next_multiple(cluster, usage.rolled()));
+    roll.into_iter().chain(usage.next_reset()).min()
+}
+
+/// Notes when usage is set to zero next, as the shell has it from the time zone.
+pub(super) fn plan_reset(ctx: &mut Ctx<'_>, at: Option<Time>, zone: Arc<str>) -> Reply {
+    let usage = ctx.cluster().usage();
+    if usage.next_reset() != at || *usage.zone() != zone {
+        ctx.emit(Event::ResetPlanned { at, zone });
+    }
+    Reply::Done
 }
 
 /// Rolls usage if that is due.
@@ -44,11 +56,13 @@ fn next_multiple(cluster: &Cluster, after: Time) -> Time {
 fn emit(ctx: &mut Ctx<'_>, now: Time) {
     let cluster = ctx.cluster();
     let (rolled, period) = (cluster.usage().rolled(), period(cluster));
-    let until = Time(now.0.div_euclid(period) * period);
-    let periods = now.0.div_euclid(period) - rolled.0.div_euclid(period);
+    let reset = cluster.usage().next_reset().filter(|at| *at <= now);
+    // A reset need not be at the end of a period.
+    let until = reset.unwrap_or(Time(now.0.div_euclid(period) * period)).max(rolled);
+    let periods = until.0.div_euclid(period) - rolled.0.div_euclid(period);
     let decay = Decay::new(cluster.policy().scheduler.priority_decay_half_life);
     let ratio = decay.map_or(Ratio(None), |decay| decay.ratio(until.since(rolled)));
-    let reset = cluster.usage().next_reset().is_some_and(|at| at <= now);
+    let reset = reset.is_some();
     let periods = u64::try_from(periods).unwrap_or(0);
     ctx.emit(Event::UsageRolled { until, periods, ratio, reset });
 }

@@ -152,6 +152,9 @@ pub struct StepNodeEnd {
     /// Whether some of it was killed because memory ran out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
+    /// When its last process there was gone by the wall's clock of this host, milliseconds since 1970. Not kept.
+    #[serde(skip)]
+    pub ended_ms: Option<i64>,
     /// What its tasks there used, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,

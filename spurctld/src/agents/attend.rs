@@ -26,6 +26,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::claim::Identity;
 use super::{Agents, Errand, Renderer, report_number};
 use crate::answer::Answer;
+use crate::clock;
 use crate::inbox::{Inbox, Refused};
 use crate::rpc::access::Identified;
 use crate::stop::Stop;
@@ -166,7 +167,7 @@ impl Attendance {
             name: hello.node_name.as_str().into(),
             registration: registration.into(),
             held: convert::held(hello),
-            reports: convert::reports(hello).map(numbered).collect(),
+            reports: convert::reports(hello, clock::wall_ms()).map(numbered).collect(),
             seen,
             connection,
         };
@@ -219,7 +220,7 @@ impl Attendance {
                 Some(Message::Report(report)) => {
                     self.agents.heard(node, connection, None);
                     let id = report_number(connection, report.id);
-                    let (attempt, report) = match convert::report(report) {
+                    let (attempt, report) = match convert::report(report, clock::wall_ms()) {
                         Ok(read) => read,
                         Err(error) => {
                             tracing::error!(%error, %node, "a report cannot be read and stays unacknowledged");

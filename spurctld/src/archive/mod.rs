@@ -31,6 +31,8 @@ use rows::{Extent, Rows};
 /// Entries after which a snapshot is written, so that a start never has to read many more; after one with more jobs than
 /// that, so many entries as it had jobs, so that what is written grows with what happens.
 const SNAPSHOT_EVERY: u64 = 50_000;
+/// Bytes of entries after which a snapshot is written, however few entries these are.
+const SNAPSHOT_BYTES: u64 = 64 << 20;
 /// Entries applied before others who want something get their turn.
 const TAKE: usize = 4096;
 /// Rows of what the cluster has no more that are kept in memory.
@@ -57,6 +59,8 @@ pub(crate) struct Archive {
     pub(crate) written: u64,
     /// The entry of the last snapshot.
     pub(crate) snapshot: u64,
+    /// Bytes of the entries since then that were applied here.
+    pub(crate) bytes: u64,
     /// The last refusal of accounting's database.
     pub(crate) refused: Refused,
     /// The last refusal of a snapshot.
@@ -146,7 +150,7 @@ impl Archive {
             if rows.noted() >= NOTED {
                 self.write(&mut rows, Extent::Noted).await;
             }
-            if self.cluster.seq() >= snapshot_due
+            if (self.cluster.seq() >= snapshot_due || self.bytes >= SNAPSHOT_BYTES)
                 && self.snapshot_refused.is_over()
                 && self.write(&mut rows, Extent::Noted).await
             {
@@ -161,6 +165,7 @@ impl Archive {
     /// Applies entries, and notes what accounting may not have of them; says how many they were.
     pub(crate) fn take(&mut self, entries: &[Arc<Entry>], rows: &mut Rows) -> usize {
         for entry in entries {
+            self.bytes = self.bytes.saturating_add(size(entry));
             if entry.seq > self.reached {
                 rows.before(&self.cluster, entry);
                 self.cluster.apply(entry);
@@ -232,7 +237,7 @@ impl Archive {
             tracing::error!(%error, "a snapshot cannot be written");
             return;
         }
-        self.snapshot = seq;
+        (self.snapshot, self.bytes) = (seq, 0);
         let retention =
             Retention { entries_through: seq, requests_before: clock::now(&self.cluster).0 - REQUESTS_KEPT };
         let journal = self.journal.clone();
@@ -269,6 +274,25 @@ pub(crate) fn chunks(cluster: &Cluster) -> impl Iterator<Item = Vec<u8>> {
         }
         (!chunk.is_empty()).then_some(chunk)
     })
+}
+
+/// How many bytes an entry has in the journal.
+fn size(entry: &Entry) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, and an entry that came from the journal can be written.
+    let _ = serde_json::to_writer(&mut count, entry);
+    count.0
 }
 
 #[cfg(test)]
@@ -328,6 +352,7 @@ mod tests {
             reached,
             written: 0,
             snapshot: reached,
+            bytes: 0,
             refused: Refused::default(),
             snapshot_refused: Refused::default(),
             statistics: Statistics::default(),

@@ -1,5 +1,7 @@
 //! What the node says to the controller, as it crosses the wire.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use spur_core::compute::{HeldAttempt, Report};
 use spur_core::id::Attempt;
 use spur_core::model::node::{DevicePlace, NodeShape};
@@ -24,6 +26,12 @@ pub(crate) fn step_usage(step: StepAttempt, used: Used) -> v1::StepUsage {
     }
 }
 
+/// The time by the wall's clock of this host, milliseconds since 1970.
+fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// A report with its number, as a message of the stream.
 pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMessage {
     message(v1::node_message::Message::Report(wire(id, attempt, report)))
@@ -40,6 +48,7 @@ pub(crate) fn wire(id: u64, attempt: Attempt, report: &Report) -> v1::Report {
             lost: *lost,
             done: *done,
             usage: end.usage.as_deref().map(wire_usage),
+            ended_ago_ms: end.ended_ms.map(|ended| u64::try_from(wall_ms() - ended).unwrap_or(0)),
         }),
         Report::LaunchFailed { message, node_fault, exit } => Wire::LaunchFailed(v1::LaunchFailed {
             message: message.clone(),

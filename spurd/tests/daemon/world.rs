@@ -268,7 +268,7 @@ pub(crate) fn exited(exit_code: u32) -> Report {
 /// A report without what was used, which is not the same every time.
 pub(crate) fn frugal(mut report: Report) -> Report {
     match &mut report {
-        Report::BatchEnded(ended) => ended.usage = None,
+        Report::BatchEnded(ended) => (ended.usage, ended.ended_ago_ms) = (None, None),
         Report::StepEnded(ended) => ended.usage = None,
         Report::LaunchFailed(_) | Report::NodeDone(_) => {}
     }

@@ -61,6 +61,7 @@ impl ExitRecord {
                 end: StepNodeEnd {
                     exit: if self.out_of_memory { ExitCode::OUT_OF_MEMORY } else { self.status() },
                     out_of_memory: self.out_of_memory,
+                    ended_ms: i64::try_from(self.ended_ms).ok(),
                     usage: self.usage.clone(),
                 },
             },

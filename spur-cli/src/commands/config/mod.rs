@@ -92,6 +92,10 @@ fn read(file: &str) -> anyhow::Result<Config> {
 
 fn check(session: &mut Session, file: &str) -> anyhow::Result<u8> {
     let Config { policy, local, .. } = read(file)?;
+    if let Some(zone) = &policy.jobs.time_zone {
+        jiff::tz::TimeZone::get(zone)
+            .with_context(|| format!("{file}: time_zone: this host knows no time zone `{zone}`"))?;
+    }
     let count =
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     writeln!(

@@ -108,8 +108,9 @@ struct Used {
     proper: String,
     tres: String,
     seconds: u128,
-    /// The same as it is shown.
+    /// The same as it is shown, and energy, of which nothing is known.
     shown: String,
+    energy: String,
 }
 
 /// One resource of the cluster, as it is shown.
@@ -163,7 +164,7 @@ const USED: [Column<Used>; 7] = [
     Column { name: "Proper", header: "Proper Name", width: 15, text: |row, _| row.proper.clone() },
     Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
     amounts("Used", "Used", |row, _| row.shown.clone()),
-    amounts("Energy", "Energy", |_, _| "0".to_owned()),
+    amounts("Energy", "Energy", |row, _| row.energy.clone()),
 ];
 
 const RESERVED: [Column<Reserved>; 7] = [
@@ -372,7 +373,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let all = amount::all(&query::nodes(session.connection()?, "").await?);
     let tres = settings.kinds(&all)?;
     let accounts = accounts(session).await?;
-    let rows = rows(session, &asked, window).await?;
+    let rows = rows(session, &asked, matches!(kind, Kind::Sizes(_)), window).await?;
     let show = query::show(&|_| None)?;
     let facts = Facts { cluster, all, tres, accounts, window, now, show };
     let reservations = match kind {
@@ -386,17 +387,17 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 
 impl Settings {
     /// The resources that are reported of.
-    fn kinds(&self, all: &Tres) -> Result<Vec<TresKind>, Failure> {
+    fn kinds(&self, all: &Tres) -> Result<Vec<TresKind>, Bare> {
         if self.tres.is_empty() {
             return Ok(vec![TresKind::Cpu]);
         }
         if self.tres.iter().any(|name| name.eq_ignore_ascii_case("all")) {
-            return Ok(all.0.keys().cloned().collect());
+            return Ok(all.0.keys().filter(|kind| **kind != TresKind::Node).cloned().collect());
         }
         let read = self.tres.iter().map(|name| name.to_lowercase().parse::<TresKind>());
         let kinds: Vec<TresKind> =
             read.filter_map(Result::ok).filter(|kind| all.0.contains_key(kind)).collect();
-        if kinds.is_empty() { Err(Failure::new("fatal: No valid TRES given")) } else { Ok(kinds) }
+        if kinds.is_empty() { Err(Bare("sreport: fatal: No valid TRES given".to_owned())) } else { Ok(kinds) }
     }
 
     fn layout(&self) -> Layout {
@@ -429,10 +430,11 @@ async fn accounts(session: &mut Session) -> anyhow::Result<Vec<AccountNode>> {
     Ok(rows.collect())
 }
 
-/// The jobs that ran in the window.
+/// The jobs that ran in the window; where they are `sized`, accounts stand for those below them as well.
 async fn rows(
     session: &mut Session,
     asked: &Conditions,
+    sized: bool,
     (start, end): (i64, i64),
 ) -> anyhow::Result<Vec<AccountingRow>> {
     let request = ListAccountingRequest {
@@ -440,7 +442,7 @@ async fn rows(
         end: Some(end),
         all_users: asked.users.is_empty(),
         users: asked.users.clone(),
-        accounts: if asked.as_parent { Vec::new() } else { asked.accounts.clone() },
+        accounts: if sized { Vec::new() } else { asked.accounts.clone() },
         allocations_only: true,
         usage: true,
         ..ListAccountingRequest::default()
@@ -487,7 +489,7 @@ impl Facts {
     ) -> anyhow::Result<String> {
         if let Kind::Sizes(by) = kind {
             let groups = if asked.grouping.is_empty() { &sizes::GROUPS[..] } else { &asked.grouping };
-            let tops = if asked.flat { BTreeMap::new() } else { self.tops(asked) };
+            let tops = (!asked.flat).then(|| self.tops(asked));
             return Ok(Sizes { by, groups, counts: asked.counts, tops }.text(self, settings, rows));
         }
         let named = !settings.tres.is_empty();
@@ -526,20 +528,18 @@ impl Facts {
         Ok(heading(kind.title(), self, with_span, &counted) + &body)
     }
 
-    /// The account that each account counts for in reports of sizes: the one right below `root`, or below those that are
-    /// named as parents.
+    /// The account that each account counts for in reports of sizes: the nearest above that is named, or `root`; with
+    /// `AcctAsParent` the one right below that.
     fn tops(&self, asked: &Conditions) -> BTreeMap<String, String> {
-        let is_parent = |name: &str| match asked.as_parent {
-            true => asked.accounts.iter().any(|account| account == name),
-            false => name == "root",
+        let is_named = |name: &str| match asked.accounts.as_slice() {
+            [] => name == "root",
+            named => named.iter().any(|account| account == name),
         };
         let mut tops: BTreeMap<String, String> = BTreeMap::new();
         for account in &self.accounts {
-            if is_parent(&account.parent) {
-                tops.insert(account.name.clone(), account.name.clone());
-            } else if let Some(top) = tops.get(&account.parent).cloned() {
-                tops.insert(account.name.clone(), top);
-            }
+            let own = if asked.as_parent { is_named(&account.parent) } else { is_named(&account.name) };
+            let top = if own { Some(account.name.clone()) } else { tops.get(&account.parent).cloned() };
+            tops.extend(top.map(|top| (account.name.clone(), top)));
         }
         tops
     }
@@ -650,6 +650,7 @@ impl Facts {
                 tres: tres.to_string(),
                 seconds,
                 shown: unit.text(seconds, self.total(tres)),
+                energy: unit.text(0, 0),
             };
             all.extend(sums.iter().map(|((account, user), seconds)| one(account, user, *seconds)));
             if kind == Kind::AccountByUser {
@@ -797,12 +798,13 @@ mod tests {
     #[test]
     fn jobs_are_grouped_by_their_size() {
         let sizes = |words: &str| shown(Kind::Sizes(By::Account), Unit::Minutes, words);
-        assert_eq!(sizes("grouping=2,4"), "c|chem|0|0|40|39.22%\nc|sci|60|2|0|60.78%\n");
+        assert_eq!(sizes("grouping=2,4"), "c|root|60|2|40|100.00%\n");
+        assert_eq!(sizes("grouping=2,4 accounts=sci"), "c|sci|60|2|0|100.00%\n");
         assert_eq!(
             sizes("grouping=2,4 printjobcount flatview"),
             "c|chem|0|0|1|39.22%\nc|phys|1|1|0|60.78%\n"
         );
-        assert_eq!(sizes("grouping=4 accounts=sci acctasparent"), "c|chem|0|40|39.22%\nc|phys|62|0|60.78%\n");
+        assert_eq!(sizes("grouping=4 accounts=sci acctasparent"), "c|phys|62|0|100.00%\n");
         assert!(conditions(&["grouping=4,2".to_owned()]).is_err());
     }
 

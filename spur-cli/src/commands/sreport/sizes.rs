@@ -15,7 +15,7 @@ pub(super) const GROUPS: [u64; 4] = [50, 250, 500, 1000];
 /// What jobs are grouped by before their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// The account, or the one right below `root` that it belongs to.
+    /// The account that the job's account counts for.
     Account,
     /// The workload characterization key.
     WcKey,
@@ -30,8 +30,9 @@ pub(super) struct Sizes<'a> {
     pub(super) groups: &'a [u64],
     /// Whether jobs are counted instead of their time.
     pub(super) counts: bool,
-    /// The account below `root` that each account belongs to; empty: each stands for itself.
-    pub(super) tops: BTreeMap<String, String>,
+    /// The account that each account counts for, others for `root` if that is one of these and are left out if not;
+    /// `None`: each stands for itself.
+    pub(super) tops: Option<BTreeMap<String, String>>,
 }
 
 impl Sizes<'_> {
@@ -42,10 +43,8 @@ impl Sizes<'_> {
         let mut sums: BTreeMap<String, Vec<u128>> = BTreeMap::new();
         let mut seconds: BTreeMap<String, u128> = BTreeMap::new();
         for row in rows {
-            let (key, span) = (self.key(row), u128::from(facts.span(row)));
-            if span == 0 {
-                continue;
-            }
+            let span = u128::from(facts.span(row));
+            let Some(key) = self.key(row).filter(|_| span > 0) else { continue };
             let cpus = u64::from(row.alloc_cpus);
             let group = self.groups.iter().filter(|least| **least <= cpus).count();
             let used = span * u128::from(cpus);
@@ -76,13 +75,16 @@ impl Sizes<'_> {
         text + &self.lines(settings, &names, &table)
     }
 
-    fn key(&self, row: &AccountingRow) -> String {
-        let account = self.tops.get(&row.account).unwrap_or(&row.account);
-        match self.by {
+    fn key(&self, row: &AccountingRow) -> Option<String> {
+        let account = match &self.tops {
+            None => &row.account,
+            Some(tops) => tops.get(&row.account).or_else(|| tops.get("root"))?,
+        };
+        Some(match self.by {
             By::Account => account.clone(),
             By::WcKey => row.wckey.clone(),
             By::AccountAndWcKey => format!("{account}:{}", row.wckey),
-        }
+        })
     }
 
     /// The headers of the groups.
@@ -105,7 +107,8 @@ impl Sizes<'_> {
             By::AccountAndWcKey => ("Account", -20),
         };
         let mut columns: Vec<(&str, isize)> = vec![("Cluster", 9), key];
-        columns.extend(names.iter().map(|name| (name.as_str(), 13)));
+        let width = if settings.unit.has_share() { 20 } else { 13 };
+        columns.extend(names.iter().map(|name| (name.as_str(), width)));
         columns.push(("% of cluster", 12));
         let mut text = String::new();
         let mut line = |values: &[&str]| {

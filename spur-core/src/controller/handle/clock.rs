@@ -18,13 +18,16 @@ pub(super) struct Decision {
     clock: Clock,
     jobs: Vec<(JobId, Arc<JobSpec>)>,
     reservations: Vec<Arc<Reservation>>,
+    /// When usage is set to zero next, if that is another time now.
+    reset: Option<Time>,
 }
 
 pub(super) fn check(cluster: &Cluster, clock: Clock) -> Decision {
     let known = cluster.clock();
     let moved = |time: Time| clock.own(known.wall(time));
-    let (mut jobs, mut reservations) = (Vec::new(), Vec::new());
+    let (mut jobs, mut reservations, mut reset) = (Vec::new(), Vec::new(), None);
     if known.ahead != clock.ahead {
+        reset = cluster.usage().next_reset().map(moved);
         let over = |phase: &Phase| matches!(phase, Phase::Ended(_));
         for job in cluster.jobs().iter().filter(|job| !over(&job.phase)) {
             if job.spec.begin.is_some() || job.spec.deadline.is_some() {
@@ -41,12 +44,16 @@ pub(super) fn check(cluster: &Cluster, clock: Clock) -> Decision {
             reservations.push(Arc::new(Reservation { start, end, utc_offset, ..Reservation::clone(kept) }));
         }
     }
-    Decision { clock, jobs, reservations }
+    Decision { clock, jobs, reservations, reset }
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { clock, jobs, reservations } = decision;
+    let Decision { clock, jobs, reservations, reset } = decision;
     ctx.emit(Event::ClockSet { clock });
+    if let Some(at) = reset {
+        let zone = Arc::clone(ctx.cluster().usage().zone());
+        ctx.emit(Event::ResetPlanned { at: Some(at), zone });
+    }
     for (job, spec) in jobs {
         ctx.emit(Event::JobUpdated { job, spec });
     }

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use super::command::{Command, Input, Reply};
 use super::reject::Reject;
-use super::{Ctx, timers};
+use super::{Ctx, timers, usage};
 use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -116,6 +116,7 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             program::check(ctx.cluster(), attempt, program)?;
             Ok(program::enact(ctx, attempt.job, program, failed))
         }
+        Input::NextReset { at, zone } => Ok(usage::plan_reset(ctx, at, zone)),
         Input::Clock(new) => {
             let decision = clock::check(ctx.cluster(), new);
             Ok(clock::enact(ctx, decision))

@@ -12,6 +12,7 @@ use crate::model::node::Drain;
 use crate::model::phase::{EndState, Outcome, Phase, Then};
 use crate::model::reason::Reason;
 use crate::model::step::StepNodeEnd;
+use crate::text::time::Time;
 
 /// What a report comes to.
 pub(super) enum Decision {
@@ -101,11 +102,13 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
     let job = attempt.job;
     match decision {
         Decision::End { outcome, then, end, done } => {
+            let ended_ms = end.as_ref().and_then(|end| end.ended_ms);
+            let seen = ended_ms.map(|ms| ctx.cluster().clock().own(Time(ms.div_euclid(1_000))));
             // Of how it ended the outcome says the rest.
             if let Some(end) = end.filter(|end| end.usage.is_some()) {
                 ctx.emit(Event::BatchEnded { job, end });
             }
-            ending::begin(ctx, job, outcome, then);
+            ending::begin_seen(ctx, job, outcome, then, seen);
             if done {
                 ending::release(ctx, job, node, false);
             }

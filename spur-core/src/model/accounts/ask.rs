@@ -446,6 +446,12 @@ impl AssociationSet {
         *self == Self::default()
     }
 
+    /// `RawUsage=0` and nothing else.
+    #[must_use]
+    pub fn only_clears_usage() -> Self {
+        Self { clears_usage: true, ..Self::default() }
+    }
+
     /// Reads what is set for the cluster.
     ///
     /// # Errors

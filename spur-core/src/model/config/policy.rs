@@ -70,6 +70,8 @@ pub struct JobPolicy {
     pub private_data: Vec<Private>,
     /// `accounting_storage_enforce`: the parts of the policy tree that are enforced; in order, each once.
     pub accounting_enforce: Vec<AccountingEnforce>,
+    /// `time_zone`: whose midnights usage is reset at; `None`: that of the controller's host at the first start.
+    pub time_zone: Option<Arc<str>>,
     /// `prolog_slurmctld`: what the controller runs before anything of a job is launched.
     pub prolog_slurmctld: Option<Arc<str>>,
     /// `epilog_slurmctld`: what it runs when the end of a job is decided.
@@ -598,6 +600,7 @@ impl Default for JobPolicy {
             mpi_default: MpiDefault::default(),
             private_data: Vec::new(),
             accounting_enforce: Vec::new(),
+            time_zone: None,
             prolog_slurmctld: None,
             epilog_slurmctld: None,
             prolog_epilog_timeout: Seconds(300),

@@ -40,6 +40,15 @@ impl Draft<'_> {
         if !may || (whole && !self.caller.is_operator()) {
             return Err(denied());
         }
+        if *set == (AccountSet { association: AssociationSet::only_clears_usage(), ..AccountSet::default() })
+        {
+            self.say_reset();
+            for account in &accounts {
+                let own = self.tree.of_account(&account.name).map(|own| own.id);
+                own.into_iter().for_each(|id| self.put(AccountChange::UsageCleared(id)));
+            }
+            return Ok(());
+        }
         if whole {
             self.say(" Modified accounts...");
             for account in &accounts {
@@ -59,6 +68,12 @@ impl Draft<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Slurm's sentence on usage that is set to zero.
+    fn say_reset(&mut self) {
+        let line = format!("No cluster specified, resetting on local cluster {}", self.name());
+        self.say(line);
     }
 
     fn modify_account(&mut self, account: &Account, set: &AccountSet) -> Result<(), Reject> {
@@ -119,6 +134,9 @@ impl Draft<'_> {
             return Err(nothing_set());
         }
         self.known_in(&set.association)?;
+        if set.association.clears_usage && which.accounts.is_empty() {
+            return Err(Reject::Accounts("sacctmgr: error: An account must be specified".to_owned()));
+        }
         let users = self.matching_users(which);
         let members: Vec<Arc<Association>> = users
             .iter()
@@ -133,6 +151,11 @@ impl Draft<'_> {
         self.may_modify_users(&users, &members, set)?;
         if own {
             self.modify_own(&users, set)?;
+        }
+        if set.association == AssociationSet::only_clears_usage() {
+            self.say_reset();
+            members.iter().for_each(|member| self.put(AccountChange::UsageCleared(member.id)));
+            return Ok(());
         }
         if !set.association.is_empty() {
             self.say(" Modified user associations...");
@@ -249,6 +272,11 @@ impl Draft<'_> {
         }
         if !self.caller.is_administrator() {
             return Err(denied());
+        }
+        if *set == (QosSet { clears_usage: true, ..QosSet::default() }) {
+            self.say_reset();
+            all.iter().for_each(|qos| self.put(AccountChange::QosUsageCleared(qos.id)));
+            return Ok(());
         }
         self.say(" Modified qos...");
         for qos in all {

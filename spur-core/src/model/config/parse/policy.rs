@@ -59,6 +59,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
     );
     jobs.private_data = private_data(section);
     jobs.accounting_enforce = accounting_enforce(section);
+    jobs.time_zone = section.name("time_zone").map(Arc::from);
     jobs.prolog_slurmctld = section.name("prolog_slurmctld").map(Arc::from);
     jobs.epilog_slurmctld = section.name("epilog_slurmctld").map(Arc::from);
     let no_program = jobs.prolog_slurmctld.is_none() && jobs.epilog_slurmctld.is_none();

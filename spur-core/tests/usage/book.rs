@@ -1,0 +1,388 @@
+//! Usage as a journal's entries alone tell it, and ranks by recursion.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use spur_core::cluster::usage::Payer;
+use spur_core::cluster::{AccountChange, Cluster, Entry, Event};
+use spur_core::id::JobId;
+use spur_core::model::accounts::qos::QosFlag;
+use spur_core::model::accounts::{Association, AssociationId, Qos, Shares};
+use spur_core::text::tres::TresKind;
+
+/// Amounts in 2^-32 by what is counted: resources, and `wall`.
+type Amounts = BTreeMap<String, u128>;
+
+/// A run that has not ended.
+#[derive(Clone, Debug)]
+struct Running {
+    payers: Vec<Payer>,
+    rates: Amounts,
+    started: i64,
+    paused: i64,
+    suspended: Option<i64>,
+    counted: i64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Book {
+    associations: BTreeMap<u32, Arc<Association>>,
+    qos: BTreeMap<u32, Arc<Qos>>,
+    users: BTreeMap<JobId, Arc<str>>,
+    running: BTreeMap<JobId, Running>,
+    used: BTreeMap<Payer, Amounts>,
+    /// Billing when usage was last rolled.
+    ranked: BTreeMap<Payer, u128>,
+    /// How often runs were counted.
+    counted: u64,
+}
+
+impl Book {
+    /// Whether a run was ever counted.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.counted > 0
+    }
+
+    pub(crate) fn apply(&mut self, entry: &Entry) {
+        let at = entry.at.0;
+        match &entry.event {
+            Event::AccountsChanged { changes, .. } => changes.iter().for_each(|change| self.change(change)),
+            Event::JobSubmitted { job, spec } => {
+                self.users.insert(*job, Arc::clone(&spec.owner.user));
+                let payer = self.of_request(&spec.owner.user, spec.account.as_deref());
+                self.ranked.entry(payer).or_default();
+            }
+            Event::JobStarted { job, alloc, .. } => {
+                let factor = alloc.charged.qos.map_or(1.0, |qos| self.qos[&qos].usage_factor);
+                assert!([0.5, 1.0].contains(&factor), "these are exact");
+                let scaled =
+                    |count: u64| if factor < 1.0 { u128::from(count) << 31 } else { u128::from(count) << 32 };
+                let cpus: u64 = alloc.nodes.iter().map(|part| u64::from(part.cpus.len())).sum();
+                let gpus: u64 = alloc
+                    .nodes
+                    .iter()
+                    .flat_map(|part| part.gres.iter())
+                    .map(|gres| u64::from(gres.ids.len()))
+                    .sum();
+                let billing = alloc.billing.map_or(u128::from(cpus) << 32, |rate| rate.0);
+                let mut rates = Amounts::from([
+                    ("cpu".to_owned(), scaled(cpus)),
+                    ("mem".to_owned(), scaled(alloc.nodes.iter().map(|part| part.memory_mb).sum())),
+                    ("node".to_owned(), scaled(alloc.nodes.len() as u64)),
+                    ("wall".to_owned(), scaled(1)),
+                    ("billing".to_owned(), if factor < 1.0 { billing >> 1 } else { billing }),
+                ]);
+                if gpus > 0 {
+                    rates.insert("gres/gpu".to_owned(), scaled(gpus));
+                    rates.insert("gres/gpu:a100".to_owned(), scaled(gpus));
+                }
+                let own = alloc.charged.association.expect("the tree has begun");
+                let first = match &self.associations[&own.0].user {
+                    Some(_) => Payer::Association(own),
+                    None => Payer::Outsider { account: own, user: Arc::clone(&self.users[job]) },
+                };
+                let payers = [first].into_iter().chain(alloc.charged.qos.map(Payer::Qos)).collect();
+                let run = Running { payers, rates, started: at, paused: 0, suspended: None, counted: 0 };
+                self.running.insert(*job, run);
+            }
+            Event::JobSuspended { job, .. } => {
+                let run = self.running.get_mut(job).expect("it runs");
+                run.suspended.get_or_insert(at);
+            }
+            Event::JobResumed { job } => {
+                let run = self.running.get_mut(job).expect("it was suspended");
+                run.paused += at - run.suspended.take().expect("it was suspended");
+            }
+            Event::JobEnding { job, seen, .. } => {
+                if self.running.contains_key(job) {
+                    self.count(*job, seen.map_or(at, |seen| seen.0));
+                    self.running.remove(job);
+                }
+            }
+            Event::UsageRolled { until, ratio, reset, .. } => {
+                assert!(!reset, "none is planned");
+                for job in self.running.keys().copied().collect::<Vec<_>>() {
+                    self.count(job, until.0);
+                }
+                for (payer, amounts) in &mut self.used {
+                    let kept =
+                        matches!(payer, Payer::Qos(qos) if self.qos[qos].flags.contains(&QosFlag::NoDecay));
+                    for amount in amounts.values_mut().filter(|_| !kept) {
+                        *amount = ratio.0.map_or(*amount, |ratio| product(*amount, ratio));
+                    }
+                    self.ranked.insert(payer.clone(), amounts.get("billing").copied().unwrap_or(0));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Who a request counts for: the user in the account, or in his default account, or as a child of the account or of root.
+    fn of_request(&self, user: &str, account: Option<&str>) -> Payer {
+        let all = || self.associations.values();
+        let default = || all().find(|own| own.user.as_deref() == Some(user)).map(|own| &*own.account);
+        let account = account.or_else(default).unwrap_or("root");
+        let of = |account: &str, user: Option<&str>| {
+            all().find(|own| &*own.account == account && own.user.as_deref() == user).map(|own| own.id)
+        };
+        match of(account, Some(user)) {
+            Some(id) => Payer::Association(id),
+            None => Payer::Outsider {
+                account: of(account, None).or_else(|| of("root", None)).expect("there is a root"),
+                user: user.into(),
+            },
+        }
+    }
+
+    /// The account above an association.
+    fn above(&self, own: &Association) -> Option<&Arc<Association>> {
+        let name = if own.user.is_some() { Some(&own.account) } else { own.parent.as_ref() };
+        self.associations.values().find(|other| other.user.is_none() && Some(&other.account) == name)
+    }
+
+    fn chain(&self, from: u32) -> Vec<u32> {
+        let mut chain = vec![from];
+        let mut next = &self.associations[&from];
+        while let Some(above) = self.above(next) {
+            chain.push(above.id.0);
+            next = above;
+        }
+        chain
+    }
+
+    fn count(&mut self, job: JobId, until: i64) {
+        let run = self.running.get_mut(&job).expect("it runs");
+        let until = run.suspended.map_or(until, |since| since.min(until));
+        let ran = ((until - run.started).max(0) - run.paused).max(0);
+        let (more, rates, payers) = (ran - run.counted, run.rates.clone(), run.payers.clone());
+        run.counted = ran;
+        self.counted += 1;
+        if more == 0 {
+            return;
+        }
+        let mut all = payers.clone();
+        match &payers[0] {
+            Payer::Association(id) => {
+                all.extend(self.chain(id.0)[1..].iter().map(|id| Payer::Association(AssociationId(*id))));
+            }
+            Payer::Outsider { account, .. } => {
+                all.extend(self.chain(account.0).iter().map(|id| Payer::Association(AssociationId(*id))));
+            }
+            Payer::Qos(_) => unreachable!("the first is a user"),
+        }
+        for payer in all {
+            let amounts = self.used.entry(payer).or_default();
+            for (kind, rate) in &rates {
+                let amount = amounts.entry(kind.clone()).or_default();
+                let difference = rate * u128::from(more.unsigned_abs());
+                *amount = if more > 0 { *amount + difference } else { amount.saturating_sub(difference) };
+            }
+        }
+    }
+
+    fn change(&mut self, change: &AccountChange) {
+        match change {
+            AccountChange::Association(new) => {
+                let before = self.associations.get(&new.id.0).map(|_| self.chain(new.id.0)[1..].to_vec());
+                let is_new = before.is_none();
+                self.associations.insert(new.id.0, Arc::clone(new));
+                let after = self.chain(new.id.0)[1..].to_vec();
+                if before.as_ref().is_some_and(|before| *before != after) {
+                    self.shift(new.id, &before.unwrap_or_default(), &after);
+                }
+                if let (true, Some(user), Some(above)) = (is_new, &new.user, after.first()) {
+                    let outsider = Payer::Outsider { account: AssociationId(*above), user: Arc::clone(user) };
+                    let own = Payer::Association(new.id);
+                    if let Some(used) = self.used.remove(&outsider) {
+                        self.used.insert(own.clone(), used);
+                    }
+                    if let Some(ranked) = self.ranked.remove(&outsider) {
+                        self.ranked.insert(own, ranked);
+                    }
+                }
+            }
+            AccountChange::Qos(qos) => drop(self.qos.insert(qos.id, Arc::clone(qos))),
+            AccountChange::QosUsageCleared(qos) => drop(self.used.remove(&Payer::Qos(*qos))),
+            AccountChange::UsageCleared(id) => {
+                let above = self.chain(id.0)[1..].to_vec();
+                self.shift(*id, &above, &[]);
+                let below: BTreeSet<u32> = self
+                    .associations
+                    .keys()
+                    .copied()
+                    .filter(|other| self.chain(*other).contains(&id.0))
+                    .collect();
+                let is_below = |payer: &Payer| match payer {
+                    Payer::Association(own) => below.contains(&own.0),
+                    Payer::Outsider { account, .. } => below.contains(&account.0),
+                    Payer::Qos(_) => false,
+                };
+                self.used.retain(|payer, _| !is_below(payer));
+                self.ranked
+                    .iter_mut()
+                    .filter(|(payer, _)| is_below(payer))
+                    .for_each(|(_, ranked)| *ranked = 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn shift(&mut self, id: AssociationId, before: &[u32], after: &[u32]) {
+        let own = Payer::Association(id);
+        let moved = self.used.get(&own).cloned().unwrap_or_default();
+        let ranked = self.ranked.get(&own).copied().unwrap_or(0);
+        for above in before {
+            let payer = Payer::Association(AssociationId(*above));
+            for (kind, amount) in self.used.entry(payer.clone()).or_default() {
+                *amount = amount.saturating_sub(moved.get(kind).copied().unwrap_or(0));
+            }
+            let of_above = self.ranked.entry(payer).or_default();
+            *of_above = of_above.saturating_sub(ranked);
+        }
+        for above in after {
+            let payer = Payer::Association(AssociationId(*above));
+            for (kind, amount) in &moved {
+                *self.used.entry(payer.clone()).or_default().entry(kind.clone()).or_default() += amount;
+            }
+            *self.ranked.entry(payer).or_default() += ranked;
+        }
+    }
+
+    /// Where the book and a cluster differ.
+    pub(crate) fn differences(&self, cluster: &Cluster) -> Vec<String> {
+        let mut found = Vec::new();
+        let kinds = ["cpu", "mem", "node", "billing", "gres/gpu", "gres/gpu:a100"];
+        let associations = self.associations.keys().map(|id| Payer::Association(AssociationId(*id)));
+        let all: BTreeSet<Payer> =
+            self.used.keys().chain(self.ranked.keys()).cloned().chain(associations).collect();
+        for payer in &all {
+            let own = |kind: &str| self.used.get(payer).and_then(|used| used.get(kind)).copied().unwrap_or(0);
+            for kind in kinds {
+                let tres: TresKind = kind.parse().expect("a resource");
+                let theirs = cluster.usage().past(payer, &tres).0;
+                if theirs != own(kind) {
+                    found.push(format!("{payer:?}: {kind} is {theirs}, and {} in the book", own(kind)));
+                }
+            }
+            let wall = cluster.usage().past_wall(payer).0;
+            if wall != own("wall") {
+                found.push(format!("{payer:?}: wall is {wall}, and {} in the book", own("wall")));
+            }
+        }
+        let (ranks, shares) = (self.ranks(), cluster.fair_shares());
+        if ranks.len() != shares.users as usize {
+            found.push(format!("{} users share, and {} in the book", shares.users, ranks.len()));
+        }
+        for (payer, rank) in ranks {
+            let theirs = shares.standing(&payer).map(|standing| standing.rank);
+            if theirs != Some(rank) {
+                found.push(format!("{payer:?} has rank {theirs:?}, and {rank} in the book"));
+            }
+        }
+        found
+    }
+
+    fn ranks(&self) -> BTreeMap<Payer, u32> {
+        let users = self.associations.values().filter(|own| own.user.is_some()).count();
+        let outsiders = self.ranked.keys().filter(|payer| matches!(payer, Payer::Outsider { .. })).count();
+        let mut walk = Walk { book: self, left: (users + outsiders) as u32, rank: 0, ranks: BTreeMap::new() };
+        let root = self.associations.values().find(|own| own.user.is_none() && own.parent.is_none());
+        if let Some(root) = root {
+            walk.children(root, false);
+        }
+        walk.ranks
+    }
+}
+
+/// A child of an account: shares, usage, name.
+struct Child {
+    payer: Payer,
+    account: Option<Arc<Association>>,
+    shares: Option<u32>,
+    usage: u128,
+    name: String,
+}
+
+struct Walk<'a> {
+    book: &'a Book,
+    left: u32,
+    rank: u32,
+    ranks: BTreeMap<Payer, u32>,
+}
+
+impl Walk<'_> {
+    fn children(&mut self, of: &Association, mut tied: bool) {
+        let book = self.book;
+        let ranked = |payer: &Payer| book.ranked.get(payer).copied().unwrap_or(0);
+        let mut children: Vec<Child> = Vec::new();
+        for own in book.associations.values() {
+            if book.above(own).is_some_and(|above| above.id == of.id) {
+                let payer = Payer::Association(own.id);
+                children.push(Child {
+                    usage: ranked(&payer),
+                    payer,
+                    account: own.user.is_none().then(|| Arc::clone(own)),
+                    shares: match own.shares {
+                        Shares::Raw(shares) => Some(shares),
+                        Shares::Parent => None,
+                    },
+                    name: own.user.as_ref().unwrap_or(&own.account).to_string(),
+                });
+            }
+        }
+        for payer in book.ranked.keys() {
+            if let Payer::Outsider { account, user } = payer
+                && *account == of.id
+            {
+                let (usage, name) = (ranked(payer), user.to_string());
+                children.push(Child { payer: payer.clone(), account: None, shares: Some(1), usage, name });
+            }
+        }
+        let above = ranked(&Payer::Association(of.id));
+        // Shares over usage as a fraction; nothing over one is last, one over nothing is first.
+        let level = |child: &Child| match child.shares {
+            Some(0) => (0, 1),
+            None => (1, 0),
+            Some(_) if child.usage == 0 || above == 0 => (1, 0),
+            Some(shares) => (u128::from(shares), child.usage),
+        };
+        let order = |one: &Child, other: &Child| {
+            let ((a, b), (c, d)) = (level(one), level(other));
+            match (b, d) {
+                (0, 0) => Ordering::Equal,
+                (0, _) => Ordering::Greater,
+                (_, 0) => Ordering::Less,
+                _ => (a * d).cmp(&(c * b)),
+            }
+        };
+        children.sort_by(|one, other| {
+            order(other, one)
+                .then(one.account.is_some().cmp(&other.account.is_some()))
+                .then(one.name.cmp(&other.name))
+        });
+        for (index, child) in children.iter().enumerate() {
+            if index > 0 {
+                tied = order(&children[index - 1], child) == Ordering::Equal;
+            }
+            match &child.account {
+                Some(account) => self.children(account, tied),
+                None => {
+                    if !tied {
+                        self.rank = self.left;
+                    }
+                    self.ranks.insert(child.payer.clone(), self.rank);
+                    self.left -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// `amount` times `ratio` in 2^-64, rounded down; the amounts of these tests are below 2^95.
+fn product(amount: u128, ratio: u64) -> u128 {
+    let (high, low) = (amount >> 32, amount & 0xffff_ffff);
+    let (upper, lower) = (high * u128::from(ratio), low * u128::from(ratio));
+    (upper >> 32) + ((((upper & 0xffff_ffff) << 32) + lower) >> 64)
+}

@@ -15,6 +15,7 @@ mod commands;
 mod crash;
 mod disk;
 mod edits;
+mod fair_share;
 mod faults;
 mod health;
 mod het;

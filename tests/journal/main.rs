@@ -6,8 +6,10 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use spur_core::cluster::snapshot::{self, Restore};
+use spur_core::cluster::usage::Payer;
 use spur_core::cluster::{Cluster, Entry, invariant};
 use spur_core::model::job::Job;
 use spur_core::model::node::{Power, Predecessor};
@@ -107,7 +109,7 @@ fn summary(cluster: &Cluster) -> String {
         text.extend(node.predecessor.as_deref().map(predecessor));
         text.push('\n');
     }
-    let parts: [fn(&Cluster, &mut String); 3] = [edits, accounts, lineage];
+    let parts: [fn(&Cluster, &mut String); 4] = [edits, accounts, usage, lineage];
     parts.iter().for_each(|part| part(cluster, &mut text));
     text
 }
@@ -175,6 +177,31 @@ fn accounts(cluster: &Cluster, text: &mut String) {
     }
     for qos in tree.qos() {
         let _ = writeln!(text, "qos {} {} priority={} flags={:?}", qos.id, qos.name, qos.priority, qos.flags);
+    }
+}
+
+/// Usage, of clusters that have been told when it is reset.
+fn usage(cluster: &Cluster, text: &mut String) {
+    let usage = cluster.usage();
+    if usage.zone().is_empty() {
+        return;
+    }
+    let (rolled, reset, zone) = (usage.rolled().0, usage.next_reset().map(|at| at.0), usage.zone());
+    let _ = writeln!(text, "usage until {rolled}, reset at {reset:?} in {zone}");
+    let associations = cluster.accounts().walk();
+    let mut payers: Vec<Payer> = Vec::new();
+    for placed in associations {
+        let id = placed.association.id;
+        payers.push(Payer::Association(id));
+        let outsider = |user: &Arc<str>| Payer::Outsider { account: id, user: Arc::clone(user) };
+        payers.extend(usage.outsiders(id).map(|(user, _)| outsider(user)));
+    }
+    payers.extend(cluster.accounts().qos().map(|qos| Payer::Qos(qos.id)));
+    let shares = cluster.fair_shares();
+    for payer in payers.iter().filter(|payer| usage.of(payer).is_some()) {
+        let (used, wall) = (usage.seconds(payer), usage.past_wall(payer).units());
+        let rank = shares.standing(payer).map_or(0, |standing| standing.rank);
+        let _ = writeln!(text, "used by {payer:?}: {used} wall={wall} rank={rank}");
     }
 }
 

@@ -142,14 +142,21 @@ impl Query {
             let letters = weighed.iter().filter(|(weight, _)| *weight > 0).map(|(_, own)| letter(*own));
             letters.fold(start.to_owned(), |text, letter| format!("{text} {width}{letter}"))
         };
+        let weighs_tres = !weights.tres.is_empty();
         let text = match (self.norm, self.long) {
             (false, true) => {
                 "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T".to_owned()
             }
             (true, true) => "%.15i %9r %.8u %10y %10a %10b %10f %10j %10p %10q %20t".to_owned(),
             // Normalized factors stand at the left.
-            (true, false) => shown("%.15i %9r %10y", "%10", |letter| letter.to_ascii_lowercase()),
-            (false, false) => shown("%.15i %9r %.10Y %.10S", "%.10", |letter| letter),
+            (true, false) => {
+                let text = shown("%.15i %9r %10y", "%10", |letter| letter.to_ascii_lowercase());
+                if weighs_tres { text + " %20t" } else { text }
+            }
+            (false, false) => {
+                let text = shown("%.15i %9r %.10Y %.10S", "%.10", |letter| letter);
+                if weighs_tres { text + " %.20T" } else { text }
+            }
         };
         Format::letters(&text, &TABLE)
     }

@@ -205,7 +205,8 @@ impl Accounts {
             false => Cow::Borrowed(account),
         };
         let own = self.find(user, &account, partition);
-        own.or_else(|| self.of_account(&account)).or_else(|| self.of_account(ROOT))
+        let of_root = || self.find(user, ROOT, partition).or_else(|| self.of_account(ROOT));
+        own.or_else(|| self.of_account(&account)).or_else(of_root)
     }
 
     /// The association right above another one; `None` above `root`.

@@ -16,7 +16,7 @@ use super::{AccountChange, Accounts, Cluster, Partition};
 use crate::id::JobId;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::accounts::usage::{Amount, Rate, Ratio};
-use crate::model::accounts::{Association, AssociationId, Charged};
+use crate::model::accounts::{Association, AssociationId, Charged, LimitKind};
 use crate::model::alloc::Alloc;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
@@ -345,13 +345,16 @@ impl Cluster {
         }
     }
 
-    /// Whether anything depends on usage: a weight of fair share, accounts, or limits of a QOS. Otherwise usage is counted
+    /// Whether anything depends on usage: a weight of fair share, accounts, or a limit of a QOS on usage. Otherwise usage is counted
     /// at the ends of runs and never rolled.
     #[must_use]
     pub fn depends_on_usage(&self) -> bool {
         self.policy.scheduler.priority_weight_fairshare > 0
             || self.accounts.accounts().nth(1).is_some()
-            || self.accounts.qos().any(|qos| !qos.limits.is_empty())
+            || self.accounts.qos().any(|qos| {
+                let limits = &qos.limits;
+                limits.tres(LimitKind::GrpTresMins).is_some() || limits.number(LimitKind::GrpWall).is_some()
+            })
     }
 
     /// A user without an association is known from his first job on, so that he counts among those who share.

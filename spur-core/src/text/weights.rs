@@ -33,8 +33,10 @@ impl Per {
     const ALL: [(Per, &str); 5] =
         [(Per::Kibi, "K"), (Per::One, "M"), (Per::Gibi, "G"), (Per::Tebi, "T"), (Per::Pebi, "P")];
 
+    /// The letter behind a number; none for the unit that a bare number is for.
     fn letter(self) -> &'static str {
-        Self::ALL.iter().find(|(per, _)| *per == self).map_or("", |(_, letter)| letter)
+        let mut units = Self::ALL.iter().filter(|(per, _)| *per != Per::One);
+        units.find(|(per, _)| *per == self).map_or("", |(_, letter)| letter)
     }
 }
 
@@ -161,6 +163,7 @@ mod tests {
         let weights: TresWeights = "GRES/gpu=2,mem=0.25g,CPU=1.5".parse().unwrap();
         assert_eq!(weights.to_string(), "CPU=1.5,Mem=0.25G,GRES/gpu=2");
         assert_eq!(weights.to_string().parse::<TresWeights>().unwrap(), weights);
+        assert_eq!("mem=5M".parse::<TresWeights>().unwrap().to_string(), "Mem=5");
         let tres: Tres = "cpu=3,mem=6G,gres/gpu=1".parse().unwrap();
         let of: Vec<u128> = weights.of(&tres).map(|(_, weighted)| weighted).collect();
         assert_eq!(of, [9 << 31, 3 << 31, 2 << 32]);

@@ -129,9 +129,12 @@ impl Book {
         };
         match of(account, Some(user)) {
             Some(id) => Payer::Association(id),
-            None => Payer::Outsider {
-                account: of(account, None).or_else(|| of("root", None)).expect("there is a root"),
-                user: user.into(),
+            None => match (of(account, None), of("root", Some(user)), of("root", None)) {
+                (Some(account), ..) => Payer::Outsider { account, user: user.into() },
+                (None, Some(id), _) => Payer::Association(id),
+                (None, None, root) => {
+                    Payer::Outsider { account: root.expect("there is a root"), user: user.into() }
+                }
             },
         }
     }

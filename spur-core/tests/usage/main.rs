@@ -121,7 +121,7 @@ impl World {
     }
 
     fn submit(&mut self, chance: &mut Chance) {
-        let users = ["anna", "ben", "carl", "dora", "eve", "fred"];
+        let users = ["anna", "ben", "carl", "dora", "eve", "fred", "root"];
         let user = users[pick(chance, users.len())];
         let accounts = [None, Some("phys"), Some("chem"), Some("arts"), Some("nowhere")];
         let owner = Owner { uid: 100, gid: 100, user: user.into(), group: "users".into() };

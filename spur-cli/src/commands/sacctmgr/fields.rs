@@ -12,7 +12,7 @@ pub(super) struct Cluster {
 }
 
 /// A trackable resource, by type, name and number.
-pub(super) struct Tres(pub(super) &'static str, pub(super) &'static str, pub(super) u32);
+pub(super) struct Tres(pub(super) String, pub(super) String, pub(super) u32);
 
 /// Of which there is none.
 pub(super) struct Nothing;
@@ -52,8 +52,8 @@ pub(super) const QOS_SHOWN: &str = "name,priority,gracetime,preempt,preemptexemp
 pub(super) const USER_SHOWN: &str = "user,defaultaccount,adminlevel";
 
 pub(super) const TRES: [Column<Tres>; 3] = [
-    field("Type", 8, |row, _| row.0.to_owned()),
-    field("Name", 15, |row, _| row.1.to_owned()),
+    field("Type", 8, |row, _| row.0.clone()),
+    field("Name", 15, |row, _| row.1.clone()),
     field("ID", 6, |row, _| row.2.to_string()),
 ];
 

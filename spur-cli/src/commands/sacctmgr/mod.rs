@@ -9,9 +9,11 @@ mod health;
 mod rows;
 mod runaway;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use spur_core::model::accounts::ask;
+use spur_core::text::tres::Tres as CountedTres;
 use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::ListAccountsRequest;
 use spur_proto::v1::accounts_row::Row as Record;
@@ -283,7 +285,7 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
             tree_list(session, settings, "association", &shown, &conditions).await?
         }
         Some("tres") => {
-            let all = [Tres("cpu", "", 1), Tres("mem", "", 2), Tres("node", "", 4), Tres("billing", "", 5)];
+            let all = resources(session).await?;
             settings.table(&TRES, "type,name,id", &conditions, &all)?
         }
         Some("wckeys") => settings.table(&WCKEY, "wckey,cluster,user", &conditions, &[])?,
@@ -304,6 +306,22 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
             .into());
         }
     })
+}
+
+/// The resources that are counted: those that Slurm always has, and the devices of the nodes.
+async fn resources(session: &mut Session) -> anyhow::Result<Vec<Tres>> {
+    let always = [("cpu", 1), ("mem", 2), ("node", 4), ("billing", 5)];
+    let mut all: Vec<Tres> =
+        always.into_iter().map(|(kind, id)| Tres(kind.to_owned(), String::new(), id)).collect();
+    let nodes = query::nodes(session.connection()?, "").await?;
+    let names: BTreeSet<String> = nodes
+        .iter()
+        .filter_map(|node| node.configured_tres.parse::<CountedTres>().ok())
+        .flat_map(|tres| tres.0.into_keys())
+        .filter_map(|kind| kind.to_string().strip_prefix("gres/").map(str::to_owned))
+        .collect();
+    all.extend((1001..).zip(names).map(|(id, name)| Tres("gres".to_owned(), name, id)));
+    Ok(all)
 }
 
 impl Settings {

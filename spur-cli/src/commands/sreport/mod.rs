@@ -1,6 +1,7 @@
 //! `sreport`: what of the cluster was used, by accounts and users, worked out from the jobs in accounting.
 
 mod amount;
+mod columns;
 mod sizes;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use spur_proto::v1::accounts_row::Row as Record;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest, ListAccountsRequest, Reservation};
 
 use amount::{Unit, held};
+use columns::{RESERVED, Reserved, USED, UTILIZATION, Used, Utilization, widened};
 use sizes::{By, Sizes};
 
 use super::moment::past_moment;
@@ -23,7 +25,7 @@ use super::query;
 use crate::commands::called;
 use crate::error::{Bare, Failure};
 use crate::format::Show;
-use crate::format::report::{Column, Layout, Report, ReportError};
+use crate::format::report::{Layout, Report, ReportError};
 use crate::format::value::time;
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
@@ -98,94 +100,6 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     env_prefixes: &[],
     permute: true,
 };
-
-/// The usage of a user in an account, in seconds of one resource; without a user that of the account.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Used {
-    cluster: String,
-    account: String,
-    login: String,
-    proper: String,
-    tres: String,
-    seconds: u128,
-    /// The same as it is shown, and energy, of which nothing is known.
-    shown: String,
-    energy: String,
-}
-
-/// One resource of the cluster, as it is shown.
-#[derive(Clone, Debug, Default)]
-struct Utilization {
-    cluster: String,
-    tres: String,
-    allocated: String,
-    none: String,
-    idle: String,
-    reported: String,
-}
-
-/// One resource of a reservation, as it is shown.
-#[derive(Clone, Debug, Default)]
-struct Reserved {
-    cluster: String,
-    name: String,
-    start: String,
-    end: String,
-    tres: String,
-    allocated: String,
-    idle: String,
-}
-
-/// A column of amounts: wider where shares stand beside them.
-const fn amounts<R>(name: &'static str, header: &'static str, text: fn(&R, &Show) -> String) -> Column<R> {
-    Column { name, header, width: AMOUNT, text }
-}
-
-/// The width of a column of amounts, and of one with shares.
-const AMOUNT: isize = 8;
-const WITH_SHARE: isize = 17;
-
-const UTILIZATION: [Column<Utilization>; 9] = [
-    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
-    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
-    amounts("Allocated", "Allocated", |row, _| row.allocated.clone()),
-    amounts("Down", "Down", |row, _| row.none.clone()),
-    amounts("PlannedDown", "PLND Down", |row, _| row.none.clone()),
-    amounts("Idle", "Idle", |row, _| row.idle.clone()),
-    amounts("Planned", "Planned", |row, _| row.none.clone()),
-    amounts("Reserved", "Planned", |row, _| row.none.clone()),
-    amounts("Reported", "Reported", |row, _| row.reported.clone()),
-];
-
-const USED: [Column<Used>; 7] = [
-    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
-    Column { name: "Account", header: "Account", width: 15, text: |row, _| row.account.clone() },
-    Column { name: "Login", header: "Login", width: 9, text: |row, _| row.login.clone() },
-    Column { name: "Proper", header: "Proper Name", width: 15, text: |row, _| row.proper.clone() },
-    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
-    amounts("Used", "Used", |row, _| row.shown.clone()),
-    amounts("Energy", "Energy", |row, _| row.energy.clone()),
-];
-
-const RESERVED: [Column<Reserved>; 7] = [
-    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
-    Column { name: "Name", header: "Name", width: 9, text: |row, _| row.name.clone() },
-    Column { name: "Start", header: "Start", width: 19, text: |row, _| row.start.clone() },
-    Column { name: "End", header: "End", width: 19, text: |row, _| row.end.clone() },
-    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
-    Column { name: "Allocated", header: "Allocated", width: 20, text: |row, _| row.allocated.clone() },
-    Column { name: "Idle", header: "Idle", width: 20, text: |row, _| row.idle.clone() },
-];
-
-/// The same columns with room for shares.
-fn widened<R>(columns: &[Column<R>], unit: Unit) -> Vec<Column<R>> {
-    let width = |width: isize| match width {
-        AMOUNT if unit.has_share() => WITH_SHARE,
-        20 if unit.has_share() => 29,
-        width => width,
-    };
-    columns.iter().map(|column| Column { width: width(column.width), ..*column }).collect()
-}
 
 /// The reports there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

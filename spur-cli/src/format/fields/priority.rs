@@ -20,7 +20,7 @@ pub struct Weights {
     pub partition: u32,
     /// `priority_weight_qos`.
     pub qos: u32,
-    /// `priority_weight_tres`; `(null)` without one.
+    /// `priority_weight_tres`; empty without one.
     pub tres: String,
 }
 
@@ -41,9 +41,7 @@ impl Weights {
             tres: settings
                 .iter()
                 .find(|setting| setting.key == "scheduler.priority_weight_tres")
-                .map(|setting| setting.value.clone())
-                .filter(|weights| !weights.is_empty())
-                .unwrap_or_else(|| "(null)".to_owned()),
+                .map_or_else(String::new, |setting| setting.value.clone()),
         }
     }
 }
@@ -125,9 +123,14 @@ fn weighted(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors)
 
 /// The resources that have a weight; of the weights the weights.
 fn tres(row: &Row, text: fn(&TresShare) -> String) -> String {
-    let Some(job) = &row.job else { return row.weights.tres.clone() };
-    let all = job.tres.iter().map(|share| format!("{}={}", share.name, text(share)));
-    all.collect::<Vec<_>>().join(",")
+    let text = match &row.job {
+        None => row.weights.tres.clone(),
+        Some(job) => {
+            let all = job.tres.iter().map(|share| format!("{}={}", share.name, text(share)));
+            all.collect::<Vec<_>>().join(",")
+        }
+    };
+    if text.is_empty() { "(null)".to_owned() } else { text }
 }
 
 fn by(a: &Row, b: &Row, factor: fn(&PriorityFactors) -> f64) -> Ordering {

@@ -1,0 +1,93 @@
+//! The rows of reports and their columns.
+
+use super::amount::Unit;
+use crate::format::Show;
+use crate::format::report::Column;
+
+/// The usage of a user in an account, in seconds of one resource; without a user that of the account.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Used {
+    pub(super) cluster: String,
+    pub(super) account: String,
+    pub(super) login: String,
+    pub(super) proper: String,
+    pub(super) tres: String,
+    pub(super) seconds: u128,
+    /// The same as it is shown, and energy, of which nothing is known.
+    pub(super) shown: String,
+    pub(super) energy: String,
+}
+
+/// One resource of the cluster, as it is shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Utilization {
+    pub(super) cluster: String,
+    pub(super) tres: String,
+    pub(super) allocated: String,
+    pub(super) none: String,
+    pub(super) idle: String,
+    pub(super) reported: String,
+}
+
+/// One resource of a reservation, as it is shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reserved {
+    pub(super) cluster: String,
+    pub(super) name: String,
+    pub(super) start: String,
+    pub(super) end: String,
+    pub(super) tres: String,
+    pub(super) allocated: String,
+    pub(super) idle: String,
+}
+
+/// A column of amounts: wider where shares stand beside them.
+const fn amounts<R>(name: &'static str, header: &'static str, text: fn(&R, &Show) -> String) -> Column<R> {
+    Column { name, header, width: AMOUNT, text }
+}
+
+/// The width of a column of amounts, and of one with shares.
+const AMOUNT: isize = 8;
+const WITH_SHARE: isize = 17;
+
+pub(super) const UTILIZATION: [Column<Utilization>; 9] = [
+    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
+    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
+    amounts("Allocated", "Allocated", |row, _| row.allocated.clone()),
+    amounts("Down", "Down", |row, _| row.none.clone()),
+    amounts("PlannedDown", "PLND Down", |row, _| row.none.clone()),
+    amounts("Idle", "Idle", |row, _| row.idle.clone()),
+    amounts("Planned", "Planned", |row, _| row.none.clone()),
+    amounts("Reserved", "Planned", |row, _| row.none.clone()),
+    amounts("Reported", "Reported", |row, _| row.reported.clone()),
+];
+
+pub(super) const USED: [Column<Used>; 7] = [
+    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
+    Column { name: "Account", header: "Account", width: 15, text: |row, _| row.account.clone() },
+    Column { name: "Login", header: "Login", width: 9, text: |row, _| row.login.clone() },
+    Column { name: "Proper", header: "Proper Name", width: 15, text: |row, _| row.proper.clone() },
+    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
+    amounts("Used", "Used", |row, _| row.shown.clone()),
+    amounts("Energy", "Energy", |row, _| row.energy.clone()),
+];
+
+pub(super) const RESERVED: [Column<Reserved>; 7] = [
+    Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
+    Column { name: "Name", header: "Name", width: 9, text: |row, _| row.name.clone() },
+    Column { name: "Start", header: "Start", width: 19, text: |row, _| row.start.clone() },
+    Column { name: "End", header: "End", width: 19, text: |row, _| row.end.clone() },
+    Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
+    Column { name: "Allocated", header: "Allocated", width: 20, text: |row, _| row.allocated.clone() },
+    Column { name: "Idle", header: "Idle", width: 20, text: |row, _| row.idle.clone() },
+];
+
+/// The same columns with room for shares.
+pub(super) fn widened<R>(columns: &[Column<R>], unit: Unit) -> Vec<Column<R>> {
+    let width = |width: isize| match width {
+        AMOUNT if unit.has_share() => WITH_SHARE,
+        20 if unit.has_share() => 29,
+        width => width,
+    };
+    columns.iter().map(|column| Column { width: width(column.width), ..*column }).collect()
+}

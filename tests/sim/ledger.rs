@@ -7,6 +7,7 @@ use spur_core::cluster::Event;
 use spur_core::id::{Attempt, JobId, NodeId};
 use spur_core::text::exit::ExitCode;
 
+use crate::limits::{self, Judged};
 use crate::world::World;
 
 /// One process of a batch script.
@@ -61,6 +62,8 @@ pub(crate) struct Totals {
     pub(crate) nominations: u64,
     pub(crate) suspensions: u64,
     pub(crate) power_cuts: u64,
+    /// Starts that limits of accounts and QOS were judged at.
+    pub(crate) limited: Judged,
     reboots: u64,
     daemon_kills: u64,
     broken_links: u64,
@@ -76,6 +79,9 @@ impl Totals {
         let count = |wanted: fn(&Event) -> bool| {
             world.disk.journal.iter().filter(|entry| wanted(&entry.event)).count() as u64
         };
+        let Judged { starts, tight } = limits::hold(world.disk.journal.iter().map(|entry| &**entry));
+        self.limited.starts += starts;
+        self.limited.tight += tight;
         self.het += count(|event| matches!(event, Event::HetJobSubmitted { .. }));
         self.preemptions += count(|event| matches!(event, Event::JobPreempted { .. }));
         self.nominations += count(|event| matches!(event, Event::JobNominated { .. }));
@@ -91,7 +97,7 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} power cuts of the controller, {} reboots of nodes, \
+            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} starts within limits ({} used one up), {} power cuts of the controller, {} reboots of nodes, \
              {} kills of node daemons, {} broken connections",
             self.runs,
             self.jobs,
@@ -101,6 +107,8 @@ impl fmt::Display for Totals {
             self.preemptions,
             self.nominations,
             self.suspensions,
+            self.limited.starts,
+            self.limited.tight,
             self.power_cuts,
             self.reboots,
             self.daemon_kills,

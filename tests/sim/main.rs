@@ -8,6 +8,7 @@ mod checks;
 mod controller;
 mod disk;
 mod ledger;
+mod limits;
 mod node;
 mod planner;
 mod policy;
@@ -45,6 +46,7 @@ fn every_acknowledged_job_ends_once_whatever_dies() {
     assert!(totals.power_cuts > 0 && totals.launches > 0, "the faults must have happened: {totals}");
     assert!(totals.het > 0, "some must have several components: {totals}");
     assert!(totals.suspensions > 0, "some must have been suspended: {totals}");
+    assert!(totals.limited.tight > 0, "some must have used a limit up: {totals}");
     assert!(totals.preemptions > 0, "some must have made way for others: {totals}");
 }
 

@@ -1,5 +1,8 @@
 //! The world: a queue of things that will happen, and what each of them does.
 
+mod limits;
+mod submission;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -7,18 +10,16 @@ use std::sync::Arc;
 use spur_core::cluster::Cluster;
 use spur_core::controller::command::{NodeChange, NodeStateChange, Report, Submission, Unacknowledged};
 use spur_core::controller::{Command, Effect, Input, Reply, timers};
-use spur_core::id::{Attempt, BlobId, HistoryId, JobId, NodeId, RequestId};
+use spur_core::id::{Attempt, HistoryId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Policy;
 use spur_core::model::history::Seen;
-use spur_core::model::job::{Batch as Script, Extra, FabricAsk, JobSpec, Shape};
+use spur_core::model::job::JobSpec;
 use spur_core::model::node::NodeShape;
-use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::jobid::{JobPart, JobRef};
-use spur_core::text::nodes::NodeCount;
 use spur_core::text::signal::Signal;
-use spur_core::text::time::{Time, TimeLimit};
+use spur_core::text::time::Time;
 
 use crate::checks;
 use crate::controller::Controller;
@@ -88,6 +89,8 @@ pub(crate) struct World {
     suspends: bool,
     /// Whether there are two leaves, jobs that must be in one, and operators who put nodes into the other.
     moves: bool,
+    /// Whether jobs have accounts with limits.
+    limited: bool,
 }
 
 impl World {
@@ -118,6 +121,10 @@ impl World {
         if moves {
             policy::add_leaves(&mut policy);
         }
+        let limited = seed % 3 != 0;
+        if limited {
+            limits::enforce(&mut policy, seed);
+        }
         let mut world = Self {
             chance,
             now: 1_000_000,
@@ -142,6 +149,7 @@ impl World {
             arrays: seed % 4 < 2,
             suspends: seed % 2 == 1,
             moves,
+            limited,
         };
         world.begin();
         world
@@ -306,7 +314,13 @@ impl World {
         self.floor = 0;
         let history = HistoryId(1u128.to_be_bytes());
         self.input(Input::Begin { history, reign: self.now, accounting: (0, JobId(0)) });
+        if self.limited {
+            self.input(Input::FileQos(self.policy.qos.clone()));
+        }
         self.command(operator(), Command::Reconfigure(Arc::clone(&self.policy)), None);
+        if self.limited {
+            self.plant();
+        }
         for node in waiting {
             self.later(TIMEOUT, Happening::Silence { node, session: 0 });
         }
@@ -625,53 +639,6 @@ impl World {
             assert!(known.is_none_or(|known| known == job), "request {request} got two answers");
             self.outstanding.remove(&request);
         }
-    }
-
-    fn submission(&mut self, request: u64) -> Submission {
-        let nodes = self.chance.between(1, 2.min(self.nodes.len() as u64));
-        let limit = self.chance.between(20, 120);
-        let urgent = self.preempts && self.chance.percent(40);
-        let partitions = if urgent { Box::from([Arc::from("urgent")]) } else { Box::default() };
-        let qos = (urgent && !self.policy.qos.is_empty()).then(|| Arc::from("high"));
-        let firm = self.preempts && self.chance.percent(10);
-        let extra = firm.then(|| Box::new(Extra { no_preempt: true, ..Extra::default() }));
-        let script =
-            Script { command: "job".into(), ..Script::plain(BlobId(request * 2), BlobId(request * 2 + 1)) };
-        let near = self.moves && self.chance.percent(70);
-        let near = near.then(|| FabricAsk { gather: "must:leaf".parse().ok(), ..FabricAsk::default() });
-        let shape = Shape {
-            nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
-            cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
-            ..Shape::default()
-        };
-        let spec = JobSpec {
-            partitions,
-            qos,
-            array: self.array().map(Box::new),
-            requeue: true,
-            batch: Some(Box::new(script)),
-            extra,
-            fabric: near.map(Box::new),
-            ..JobSpec::plain(format!("job{request}").into(), owner(1000), shape)
-        };
-        Submission {
-            spec,
-            time_limit: Some(TimeLimit::Seconds(limit)),
-            requeue: Some(true),
-            rest: Vec::new(),
-        }
-    }
-
-    /// The tasks of one job in two, where there are arrays.
-    fn array(&mut self) -> Option<ArraySpec> {
-        if !self.arrays || self.chance.percent(50) {
-            return None;
-        }
-        let last = u32::try_from(self.chance.between(0, 7)).expect("small");
-        let step = if self.chance.percent(30) { 2 } else { 1 };
-        let limit = u32::try_from(self.chance.below(4)).expect("small");
-        let tasks = (0..=last).step_by(step).collect();
-        Some(ArraySpec { tasks, limit: Some(limit).filter(|limit| *limit > 0) })
     }
 
     /// A job, or where there are arrays perhaps some of its tasks.

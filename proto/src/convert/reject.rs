@@ -45,6 +45,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::ReservationBegun
         | Reject::ReservationOverlap(_)
         | Reject::TooManyJobs(_)
+        | Reject::OverLimit { .. }
         | Reject::PartitionUnavailable(_)
         | Reject::Stale(_)
         | Reject::Accounts(_)

@@ -345,6 +345,8 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         gone: Vec::new(),
         reboot: wire.reboot,
         gres_anywhere: wire.gres_anywhere,
+        // Only an operator who updates the job exempts it.
+        exempt: Vec::new(),
     };
     Ok((extra != Extra::default()).then(|| Box::new(extra)))
 }

@@ -209,6 +209,20 @@ impl Accounts {
         own.or_else(|| self.of_account(&account)).or_else(of_root)
     }
 
+    /// The association and the QOS that a job counts for in a partition; see [`Cluster::charged`].
+    #[must_use]
+    pub fn charged(&self, spec: &JobSpec, partition: &Partition) -> Charged {
+        if !self.has_begun() {
+            return Charged::default();
+        }
+        let number = |name: &Arc<str>| self.qos_named(name).map(|qos| qos.id);
+        Charged {
+            association: self.counts_for(spec, partition.name()).map(|association| association.id),
+            qos: spec.qos.as_ref().and_then(number),
+            partition_qos: partition.config.qos.as_ref().and_then(number),
+        }
+    }
+
     /// The association right above another one; `None` above `root`.
     #[must_use]
     pub fn above(&self, association: &Association) -> Option<&Arc<Association>> {
@@ -408,20 +422,28 @@ fn take<T: Ord>(sets: &mut BTreeMap<Arc<str>, BTreeSet<T>>, key: &Arc<str>, memb
 impl Cluster {
     /// The policy tree.
     #[must_use]
-    pub fn accounts(&self) -> &Accounts {
+    pub fn accounts(&self) -> &Arc<Accounts> {
         &self.accounts
     }
 
     /// Applies changes of the policy tree. Where QOS change, so does what the planner goes by.
     pub(super) fn change_accounts(&mut self, changes: &[AccountChange]) {
+        let moves = self.moves_jobs(changes);
         for change in changes {
             self.change_usage(change);
             Arc::make_mut(&mut self.accounts).apply(change);
         }
         self.derived = Derived::default();
+        // Whom a limit now keeps from starting shall not have others leave for it.
+        if self.enforces(AccountingEnforce::Limits) {
+            self.drop_nominations(|_, _| true);
+        }
         if changes.iter().any(|change| matches!(change, AccountChange::Qos(_) | AccountChange::QosDeleted(_)))
         {
             self.take_qos_of_tree();
+        }
+        if moves {
+            self.count_all();
         }
     }
 
@@ -432,7 +454,8 @@ impl Cluster {
             return;
         }
         let mut qos: Vec<QosConfig> = self.accounts.qos().map(|qos| qos.config()).collect();
-        let enforced = self.policy.jobs.enforces(AccountingEnforce::Qos);
+        let enforces = |part| self.policy.jobs.enforces(part);
+        let enforced = enforces(AccountingEnforce::Qos) || enforces(AccountingEnforce::Limits);
         if let [only] = qos.as_slice()
             && *only == (QosConfig { name: NORMAL.into(), ..QosConfig::default() })
             && !enforced
@@ -473,16 +496,7 @@ impl Cluster {
     /// the account that the job names, if the tree has that account, or else of `root`.
     #[must_use]
     pub fn charged(&self, spec: &JobSpec, partition: &Partition) -> Charged {
-        let tree = &*self.accounts;
-        if !tree.has_begun() {
-            return Charged::default();
-        }
-        let number = |name: &Arc<str>| tree.qos_named(name).map(|qos| qos.id);
-        Charged {
-            association: tree.counts_for(spec, partition.name()).map(|association| association.id),
-            qos: spec.qos.as_ref().and_then(number),
-            partition_qos: partition.config.qos.as_ref().and_then(number),
-        }
+        self.accounts.charged(spec, partition)
     }
 
     /// Whether a job has the association that it needs in a partition, if it needs one.

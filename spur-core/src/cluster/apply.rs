@@ -94,6 +94,7 @@ impl Cluster {
             Event::UsageRolled { until, ratio, reset, periods: _ } => self.roll_usage(*until, *ratio, *reset),
             Event::ResetPlanned { at, zone } => self.plan_reset(*at, zone),
         }
+        self.count_changed();
         self.note_idle(at);
     }
 
@@ -109,6 +110,8 @@ impl Cluster {
         }
         if changed {
             self.mark.ground = self.mark.seq;
+            // Devices may have other names now.
+            self.count_all();
         }
     }
 

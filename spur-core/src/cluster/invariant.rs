@@ -23,6 +23,9 @@ pub fn violations(cluster: &Cluster) -> Vec<String> {
     for (id, array) in cluster.jobs().arrays() {
         tasks(cluster, id, array, &mut found);
     }
+    if **cluster.counters() != cluster.counted_anew() {
+        found.push("limits count something else than the jobs there are".to_owned());
+    }
     found
 }
 

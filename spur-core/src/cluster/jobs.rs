@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::arrays::{Array, EndedTasks};
+use super::counters::Weight;
 use super::dependents::{Dependents, Named, Waiter, same_entry};
 use crate::id::JobId;
 use crate::model::job::{Job, JobSpec};
@@ -46,6 +47,10 @@ pub struct Jobs {
     arrays: BTreeMap<JobId, Array>,
     /// Tasks of arrays that have no record to themselves.
     unrecorded: usize,
+    /// Whether it is noted which jobs count for other limits, or for more or less.
+    watched: bool,
+    /// Jobs that do so since this was last asked.
+    recounts: Vec<JobId>,
     changed: Changed,
 }
 
@@ -347,6 +352,9 @@ impl Jobs {
         self.remove(job.id);
         self.changed.note(job.id);
         self.index(&job, true);
+        if self.watched {
+            self.recounts.push(job.id);
+        }
         self.all.insert(job.id, job);
     }
 
@@ -355,6 +363,9 @@ impl Jobs {
         let job = self.all.remove(&id)?;
         self.changed.note(id);
         self.index(&job, false);
+        if self.watched && Weight::of(&job) != Weight::Nothing {
+            self.recounts.push(id);
+        }
         Some(Arc::unwrap_or_clone(job))
     }
 
@@ -391,6 +402,7 @@ impl Jobs {
         let was_hopeless = hopeless(job);
         let waited_for = job.waits_for.clone();
         let was_named = Named::of(job);
+        let weighed = self.watched.then(|| Weight::of(job));
         count_licenses(&mut self.held_licenses, job, false);
         count(&mut self.arrays, &mut self.unrecorded, job, false);
         count_users(&mut self.users, job, false);
@@ -398,6 +410,9 @@ impl Jobs {
         count(&mut self.arrays, &mut self.unrecorded, job, true);
         count_users(&mut self.users, job, true);
         count_licenses(&mut self.held_licenses, job, true);
+        if weighed.is_some_and(|before| before != Weight::of(job)) {
+            self.recounts.push(id);
+        }
         let is_named = Named::of(job);
         if was_named != is_named {
             was_named.iter().for_each(|named| self.dependents.index_name(named, false));
@@ -423,6 +438,17 @@ impl Jobs {
             self.shelve(id, before, false);
             self.shelve(id, after, true);
         }
+    }
+
+    /// Notes from now on which jobs count for other limits, or notes no more.
+    pub(super) fn watch(&mut self, watched: bool) {
+        self.watched = watched;
+        self.recounts.clear();
+    }
+
+    /// The jobs that count for other limits, or for more or less, since this was last asked.
+    pub(super) fn take_recounts(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.recounts)
     }
 
     fn index(&mut self, job: &Job, present: bool) {

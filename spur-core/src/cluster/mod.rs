@@ -5,8 +5,10 @@
 //! whenever they have applied the same entries; and a journal read again gives the same cluster.
 
 pub mod accounts;
+pub mod amounts;
 mod apply;
 mod arrays;
+pub mod counters;
 mod dependency;
 pub(crate) mod dependents;
 pub mod event;
@@ -14,6 +16,7 @@ pub mod fair_share;
 pub mod history;
 pub mod invariant;
 mod jobs;
+pub mod limits;
 mod lost;
 mod names;
 mod node;
@@ -36,6 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use accounts::{AccountChange, Accounts, Placed};
 pub use arrays::{Array, EndedTasks};
+pub use counters::Counters;
 pub use dependency::Loop;
 pub use event::{Entry, Event, Record, Scope, Split};
 pub use jobs::Jobs;
@@ -74,6 +78,7 @@ pub struct Cluster {
     reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     accounts: Arc<Accounts>,
     usage: Usage,
+    counters: Arc<Counters>,
     jobs: Jobs,
     /// How often dependencies were looked at because something happened to another job: a figure, not part of the state.
     settled: u64,

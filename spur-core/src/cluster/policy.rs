@@ -36,6 +36,7 @@ impl Cluster {
         }
         self.drop_nominations(|_, _| true);
         self.derive();
+        self.count_all();
     }
 
     fn merged_partitions(&self, policy: &Policy) -> Merged<PartitionConfig> {
@@ -149,6 +150,7 @@ impl Cluster {
         }
         self.drop_nominations(|_, _| true);
         self.derive_reservations();
+        self.count_all();
     }
 
     fn delete_partition(&mut self, name: &str) {
@@ -157,6 +159,7 @@ impl Cluster {
         self.partitions.retain(|partition| **partition.name() != *name);
         self.drop_nominations(|_, _| true);
         self.derive_reservations();
+        self.count_all();
     }
 
     /// Builds again what follows from the policy and the nodes: fabrics and partitions.

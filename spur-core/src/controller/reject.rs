@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::id::{HistoryId, JobId, StepId};
 use crate::model::job::HetPart;
+use crate::model::reason::Reason;
 
 /// Why something was not done. Texts are Slurm's where Slurm has one; programs match [`Reject::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -161,6 +162,16 @@ pub enum Reject {
         "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): with this the controller would hold more than {0} jobs, its max_job_count"
     )]
     TooManyJobs(u32),
+    /// A limit of an association or a QOS.
+    #[error(
+        "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): {reason}: {limit}"
+    )]
+    OverLimit {
+        /// Slurm's word for the limit.
+        reason: Reason,
+        /// The limit in a sentence.
+        limit: String,
+    },
     /// A node that the configuration does not name.
     #[error("node '{0}' is not in the configuration; add it to [[nodes]] and run scontrol reconfigure")]
     UnknownNode(String),
@@ -298,7 +309,7 @@ impl Reject {
             Reject::Suspended => "ESLURM_TRANSITION_STATE_NO_UPDATE",
             Reject::InvalidStep { .. } => "ESLURM_INVALID_JOB_STEP",
             Reject::StepBusy | Reject::NodesBusy(_) => "ESLURM_NODES_BUSY",
-            Reject::TooManyJobs(_) => "ESLURM_ACCOUNTING_POLICY",
+            Reject::TooManyJobs(_) | Reject::OverLimit { .. } => "ESLURM_ACCOUNTING_POLICY",
             Reject::OldCopy(_) => "ESLURM_OLD_COPY",
             Reject::ForeignNode { .. } => "ESLURM_FOREIGN_HISTORY",
             Reject::KeptByHost { .. } => "ESLURM_NODE_ALREADY_REGISTERED",

@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use super::Ctx;
 use super::handle::start;
+use crate::cluster::limits::Starter;
 use crate::cluster::{Cluster, Event, Node, Scope};
 use crate::id::{JobId, NodeId};
-use crate::model::alloc::StartPart;
+use crate::model::alloc::{Alloc, Replacement, StartPart};
+use crate::model::config::AccountingEnforce;
 use crate::sched::replace;
+use crate::text::time::Time;
 
 /// What an event may have made of nodes that were of no use before.
 enum News<'a> {
@@ -52,10 +55,27 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
         let take = |node: &Node, part: &StartPart, exclusive: bool| {
             start::take(node, &cluster.kept(node.id, &[]), part, exclusive, &spec)
         };
-        if let Some((replaced, why)) = replace::find(cluster, ctx.now(), job, touched, &take) {
+        if let Some((replaced, why)) = replace::find(cluster, ctx.now(), job, touched, &take)
+            && lets_replace(cluster, ctx.now(), job, &replaced)
+        {
             ctx.emit(Event::JobNodesReplaced { job, replaced, why });
         }
     }
+}
+
+/// Whether limits of associations and QOS let a job have these nodes, of which some may have more than those that it lost.
+fn lets_replace(cluster: &Cluster, now: Time, id: JobId, replaced: &[Replacement]) -> bool {
+    let Some(job) = cluster.job(id) else { return false };
+    let Some(alloc) = job.phase.alloc() else { return false };
+    let with = replaced.iter().try_fold(Alloc::clone(alloc), |alloc, replacement| alloc.with(replacement));
+    let Some(with) = with else { return false };
+    let (had, amounts) = (cluster.amounts_held(&job.spec, alloc), cluster.amounts_held(&job.spec, &with));
+    if amounts.all.0.iter().all(|(kind, amount)| *amount <= had.all.get(kind)) {
+        return true;
+    }
+    let (spec, partition) = (Arc::clone(&job.spec), Arc::clone(&alloc.partition));
+    let starter = Starter { job: id, spec, partition, amounts, limit: job.spec.time_limit };
+    cluster.stops(now, &[starter], &[]).is_none()
 }
 
 fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
@@ -79,6 +99,8 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         _ => match event.scope() {
             Scope::Node { node, .. } => News::Node(node),
             Scope::Layout | Scope::Reservation => News::Any,
+            // Limits may let a job have more, and nodes are kept for nobody any more.
+            Scope::Accounts if cluster.enforces(AccountingEnforce::Limits) => News::Any,
             // The other events of jobs take nodes, or leave them as they are.
             Scope::Journal
             | Scope::Queue(_)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::exempt::Exempt;
 use super::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
 use super::waits::Gone;
 use crate::id::JobId;
@@ -269,6 +270,24 @@ fn suggestion(key: &str) -> String {
 }
 
 impl JobChange {
+    /// The part of the request that the change is about, if an operator exempts the job from limits of that by setting it.
+    #[must_use]
+    pub fn exempts(&self) -> Option<Exempt> {
+        match self {
+            JobChange::TimeLimit(_) | JobChange::TimeLimitBy(_) => Some(Exempt::Time),
+            JobChange::Nodes(_) | JobChange::Nodelist(_) => Some(Exempt::Nodes),
+            JobChange::Tasks(_)
+            | JobChange::TasksPerNode(_)
+            | JobChange::CpusPerTask(_)
+            | JobChange::MinCpus(_)
+            | JobChange::Cpus(_) => Some(Exempt::Cpus),
+            JobChange::Memory(_) => Some(Exempt::Memory),
+            JobChange::Gres(_) => Some(Exempt::Gres),
+            JobChange::Licenses(_) => Some(Exempt::Licenses),
+            _ => None,
+        }
+    }
+
     /// Reads one `Key=Value` of `scontrol update`. Times are seconds since the epoch; an empty value clears.
     ///
     /// # Errors

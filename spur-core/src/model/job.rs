@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::array::ArrayPart;
 use super::caller::Owner;
+use super::exempt::Exempt;
 use super::node::{NodeShape, SHARD};
 use super::nomination::Nomination;
 use super::phase::{EndState, Phase};
@@ -160,6 +161,11 @@ impl JobSpec {
     #[must_use]
     pub fn least_time(&self) -> TimeLimit {
         self.time_min.unwrap_or(self.time_limit)
+    }
+
+    /// The parts of the request that an operator has set.
+    pub fn exempt(&self) -> impl Iterator<Item = Exempt> + '_ {
+        self.extra.iter().flat_map(|extra| &extra.exempt).copied()
     }
 
     /// The option that gives it.
@@ -475,6 +481,9 @@ pub struct Extra {
     /// `--gres-flags=disable-binding`: devices are chosen without a look at which CPUs they are near.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gres_anywhere: bool,
+    /// The parts of the request that an operator has set, and limits of which do not hold for the job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exempt: Vec<Exempt>,
 }
 
 /// One job, and what became of it so far.

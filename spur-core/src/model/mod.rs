@@ -10,6 +10,7 @@ pub mod change;
 pub mod clock;
 pub mod config;
 pub mod distribution;
+pub mod exempt;
 pub mod fabric;
 pub mod history;
 pub mod idset;

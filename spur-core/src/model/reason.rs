@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 /// Declares the reasons and their names, which are Slurm's.
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?; limits: $($limit:ident),* $(,)?) => {
         /// The word in the REASON column; the sentence that explains it travels beside it.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Reason {
             $($(#[$doc])* $name,)*
+            $(#[doc = concat!("A limit of an association or a QOS, in Slurm's word: `", stringify!($limit), "`.")] $limit,)*
         }
 
         impl Reason {
@@ -19,13 +20,14 @@ macro_rules! reasons {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Reason::$name => stringify!($name),)*
+                    $(Reason::$limit => stringify!($limit),)*
                 }
             }
 
             /// The reason of that name.
             #[must_use]
             pub fn named(name: &str) -> Option<Reason> {
-                [$(Reason::$name),*].into_iter().find(|reason| reason.name() == name)
+                [$(Reason::$name,)* $(Reason::$limit,)*].into_iter().find(|reason| reason.name() == name)
             }
         }
     };
@@ -93,16 +95,12 @@ reasons! {
     Cleaning,
     /// Something failed that is not the job's fault.
     SystemFailure,
-    /// A limit of the account or QOS.
-    AssocGrpNodeLimit,
     /// The job's user has no association with its account.
     InvalidAccount,
     /// There is no such QOS any more.
     InvalidQOS,
     /// None of its partitions takes jobs of its QOS any more.
     QOSNotAllowed,
-    /// More time than its QOS allows.
-    QOSMaxWallDurationPerJobLimit,
     /// The command that held the allocation is gone.
     InactiveLimit,
     /// None of its partitions takes jobs of its account.
@@ -111,6 +109,35 @@ reasons! {
     PartitionConfig,
     /// More memory for each CPU than the partition gives.
     MaxMemPerLimit,
+    ;
+    limits:
+    AssocGrpCpuLimit, AssocGrpMemLimit, AssocGrpNodeLimit, AssocGrpCPUMinutesLimit, AssocGrpMemMinutes,
+    AssocGrpNodeMinutes, AssocGrpCPURunMinutesLimit, AssocGrpMemRunMinutes, AssocGrpNodeRunMinutes,
+    AssocMaxCpuPerJobLimit, AssocMaxMemPerJob, AssocMaxNodePerJobLimit, AssocMaxCpuPerNode,
+    AssocMaxMemPerNode, AssocMaxCpuMinutesPerJobLimit, AssocMaxMemMinutesPerJob, AssocMaxNodeMinutesPerJob,
+    AssocGrpGRES, AssocGrpGRESMinutes, AssocGrpGRESRunMinutes, AssocMaxGRESPerJob,
+    AssocMaxGRESMinutesPerJob, AssocMaxGRESPerNode, AssocGrpLicense, AssocGrpLicenseMinutes,
+    AssocGrpLicenseRunMinutes, AssocMaxLicensePerJob, AssocMaxLicenseMinutesPerJob, AssocGrpBilling,
+    AssocGrpBillingMinutes, AssocGrpBillingRunMinutes, AssocMaxBillingPerJob, AssocMaxBillingMinutesPerJob,
+    AssocMaxBillingPerNode, AssocGrpJobsLimit, AssocGrpSubmitJobsLimit, AssocGrpWallLimit,
+    AssocMaxWallDurationPerJobLimit, QOSGrpCpuLimit, QOSGrpMemLimit, QOSGrpNodeLimit, QOSGrpCPUMinutesLimit,
+    QOSGrpMemoryMinutes, QOSGrpNodeMinutes, QOSGrpCPURunMinutesLimit, QOSGrpMemoryRunMinutes,
+    QOSGrpNodeRunMinutes, QOSMaxCpuPerJobLimit, QOSMaxMemoryPerJob, QOSMaxNodePerJobLimit, QOSMaxCpuPerNode,
+    QOSMaxMemoryPerNode, QOSMaxCpuMinutesPerJobLimit, QOSMaxMemoryMinutesPerJob, QOSMaxNodeMinutesPerJob,
+    QOSGrpGRES, QOSGrpGRESMinutes, QOSGrpGRESRunMinutes, QOSMaxGRESPerJob, QOSMaxGRESMinutesPerJob,
+    QOSMaxGRESPerNode, QOSGrpLicense, QOSGrpLicenseMinutes, QOSGrpLicenseRunMinutes, QOSMaxLicensePerJob,
+    QOSMaxLicenseMinutesPerJob, QOSGrpBilling, QOSGrpBillingMinutes, QOSGrpBillingRunMinutes,
+    QOSMaxBillingPerJob, QOSMaxBillingMinutesPerJob, QOSMaxBillingPerNode, QOSGrpJobsLimit,
+    QOSGrpSubmitJobsLimit, QOSGrpWallLimit, QOSMaxWallDurationPerJobLimit, AssocMaxJobsLimit,
+    AssocMaxSubmitJobLimit, QOSMaxJobsPerUserLimit, QOSMaxSubmitJobPerUserLimit, MaxJobsPerAccount,
+    MaxSubmitJobsPerAccount, QOSMaxCpuPerUserLimit, QOSMaxMemoryPerUser, QOSMaxNodePerUserLimit,
+    QOSMinCpuNotSatisfied, QOSMinMemory, QOSMinNode, QOSMaxGRESPerUser, QOSMinGRES, QOSMaxLicensePerUser,
+    QOSMinLicense, QOSMaxBillingPerUser, QOSMinBilling, MaxCpuPerAccount, MaxCpuRunMinsPerUser,
+    MaxCpuRunMinsPerAccount, MaxMemoryPerAccount, MaxMemoryRunMinsPerUser, MaxMemoryRunMinsPerAccount,
+    MaxNodePerAccount, MaxNodeRunMinsPerUser, MaxNodeRunMinsPerAccount, MaxGRESPerAccount,
+    MaxGRESRunMinsPerUser, MaxGRESRunMinsPerAccount, MaxLicensePerAccount, MaxLicenseRunMinsPerUser,
+    MaxLicenseRunMinsPerAccount, MaxBillingPerAccount, MaxBillingRunMinsPerUser,
+    MaxBillingRunMinsPerAccount,
 }
 
 impl fmt::Display for Reason {

@@ -10,6 +10,7 @@ mod end_allocation;
 mod end_step;
 mod history;
 mod hold;
+mod limits;
 mod move_nodes;
 mod node;
 mod notify;

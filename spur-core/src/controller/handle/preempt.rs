@@ -54,6 +54,9 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
         return stale("a component is missing");
     }
     start::has_licenses(cluster, now, start)?;
+    let amounts = |start: &Start| cluster.amounts_proposed(&start.spec, &start.parts, start.exclusive);
+    let proposed = start.all().map(|start| (start, amounts(start))).collect();
+    start::within_limits(cluster, now, proposed, displaces)?;
     let covers = |other: &JobId| {
         let Some((other, kept)) = cluster.job(*other).and_then(|job| Some((job, job.nomination()?))) else {
             return true;

@@ -15,7 +15,9 @@ use crate::text::nearest::nearest;
 pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSpec) -> Option<Arc<str>> {
     let of_partition = || partitions.iter().find_map(|partition| partition.config.default_qos.clone());
     let of_cluster = || cluster.policy().scheduler.default_qos.clone();
-    let normal = || cluster.enforces(AccountingEnforce::Qos).then(|| NORMAL.into());
+    let enforces = |part| cluster.enforces(part);
+    let enforced = enforces(AccountingEnforce::Qos) || enforces(AccountingEnforce::Limits);
+    let normal = || cluster.accounts().qos_named(NORMAL).filter(|_| enforced).map(|_| NORMAL.into());
     let named = spec.qos.clone().or_else(|| of_association(cluster, spec));
     named.or_else(of_partition).or_else(of_cluster).or_else(normal)
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, devices, reboot, usage};
+use crate::cluster::amounts::Amounts;
+use crate::cluster::limits::Starter;
 use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::accounts::usage::Rate;
@@ -47,6 +49,10 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
         return Err(Reject::Stale(format!("job {}: a component is missing", start.attempt.job)));
     }
     has_licenses(cluster, now, start)?;
+    let held = start.all().zip(&started);
+    let held: Vec<_> =
+        held.map(|(start, grant)| (start, cluster.amounts_held(&start.spec, &grant.alloc))).collect();
+    within_limits(cluster, now, held, &[])?;
     Ok(Decision(started))
 }
 
@@ -58,6 +64,31 @@ pub(super) fn has_licenses(cluster: &Cluster, now: Time, start: &Start) -> Resul
     match licensed::lets_start(cluster, now, &all) {
         true => Ok(()),
         false => Err(Reject::Stale(format!("job {}: its licenses are not free", start.attempt.job))),
+    }
+}
+
+/// Whether the limits of associations and QOS let a proposal start, of one job or all components of a het job. Jobs of
+/// `displaced` are about to lose the nodes that are kept for them.
+pub(super) fn within_limits(
+    cluster: &Cluster,
+    now: Time,
+    proposed: Vec<(&Start, Amounts)>,
+    displaced: &[JobId],
+) -> Result<(), Reject> {
+    let starter = |(start, amounts): (&Start, Amounts)| Starter {
+        job: start.attempt.job,
+        spec: Arc::clone(&start.spec),
+        partition: Arc::clone(&start.partition),
+        amounts,
+        limit: start.time_limit.unwrap_or(start.spec.time_limit),
+    };
+    let starters: Vec<Starter> = proposed.into_iter().map(starter).collect();
+    match cluster.stops(now, &starters, displaced) {
+        None => Ok(()),
+        Some(stop) => {
+            let job = starters.first().map(|starter| starter.job).unwrap_or_default();
+            Err(Reject::Stale(format!("job {job}: {}: {stop}", stop.reason())))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
-use super::{account, partition, qos, reservation};
+use super::{account, limits, partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::{ArrayTaskId, JobId};
 use crate::model::caller::Caller;
@@ -52,7 +52,8 @@ pub(super) fn check(
     let forgotten = without_unknown(cluster, &mut spec);
     dependency(cluster, &spec)?;
     let told = counted.into_iter().chain(more).chain(forgotten);
-    let warnings = told.chain(judge(cluster, now, caller, feasibility, &spec)?).collect();
+    let over = limits::check(cluster, now, &[&spec])?;
+    let warnings = told.chain(judge(cluster, now, caller, feasibility, &spec)?).chain(over).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -100,6 +101,8 @@ fn check_het(
         specs.push(Arc::new(spec));
     }
     warnings.extend(together(cluster, feasibility, &specs)?);
+    let all: Vec<&JobSpec> = specs.iter().map(|spec| &**spec).collect();
+    warnings.extend(limits::check(cluster, now, &all)?);
     Ok(Decision { specs, warnings })
 }
 
@@ -166,8 +169,8 @@ fn resolve(
     account::fill_in(cluster, &mut spec);
     spec.qos = qos::default(cluster, &partitions, &spec);
     let qos = cluster.policy().qos_of(spec.qos.as_deref());
-    let wall = qos.and_then(|qos| qos.max_wall).unwrap_or(TimeLimit::Unlimited);
     spec.qos = qos.map(|qos| Arc::clone(&qos.name)).or(spec.qos);
+    let wall = limits::most_time(cluster, &spec, &partitions);
     // The cluster's own names, so that a million jobs do not hold a million copies of them.
     spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
     let mut limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));

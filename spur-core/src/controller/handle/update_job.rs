@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::target::{Sorted, Target, sort};
-use super::{account, owned, qos, submit};
+use super::{account, limits, owned, qos, submit};
 use crate::cluster::{Cluster, Event, Loop};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -190,8 +190,26 @@ fn changed(
         let partitions = submit::partitions(cluster, &spec)?;
         warnings.extend(submit::share_memory(&mut spec.shape, &partitions));
         warnings.extend(submit::judge(cluster, now, caller, feasibility, &spec)?);
+        if caller.is_operator() {
+            exempt(&mut spec, changes);
+        }
+        let counts_for = |spec: &JobSpec| (spec.account.clone(), spec.qos.clone(), spec.partitions.clone());
+        if counts_for(&spec) != counts_for(&job.spec) {
+            let tasks = job.array.as_ref().map(|part| part.tasks.clone());
+            warnings.extend(limits::check_changed(cluster, now, &spec, (job.id, tasks))?);
+        }
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// Records what an operator sets: limits of it do not hold for the job.
+fn exempt(spec: &mut JobSpec, changes: &[JobChange]) {
+    for part in changes.iter().filter_map(JobChange::exempts) {
+        let extra = spec.extra.get_or_insert_default();
+        if !extra.exempt.contains(&part) {
+            extra.exempt.push(part);
+        }
+    }
 }
 
 /// Why a job may not have a dependency.

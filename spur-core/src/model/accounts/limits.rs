@@ -81,7 +81,7 @@ kinds! {
     /// Pending jobs that gain priority by age.
     GrpJobsAccrue "GrpJobsAccrue" [] Count true true false;
     /// Pending and running jobs.
-    GrpSubmitJobs "GrpSubmitJobs" [] Count true true false;
+    GrpSubmitJobs "GrpSubmitJobs" ["GrpSubmit"] Count true true false;
     /// Wall clock minutes used, decayed.
     GrpWall "GrpWall" [] Minutes true true false;
     /// TRES-minutes of one job.
@@ -127,6 +127,32 @@ kinds! {
 }
 
 impl LimitKind {
+    /// Whether the limit counts the jobs that wait or run, and refuses submissions.
+    #[must_use]
+    pub fn counts_submitted(self) -> bool {
+        matches!(
+            self,
+            LimitKind::GrpSubmitJobs
+                | LimitKind::MaxSubmitJobs
+                | LimitKind::MaxSubmitJobsPerUser
+                | LimitKind::MaxSubmitJobsPerAccount
+        )
+    }
+
+    /// Whether the limit counts minutes, or resources times minutes.
+    #[must_use]
+    pub fn is_of_minutes(self) -> bool {
+        self.unit() == Unit::Minutes
+            || matches!(
+                self,
+                LimitKind::GrpTresMins
+                    | LimitKind::GrpTresRunMins
+                    | LimitKind::MaxTresMins
+                    | LimitKind::MaxTresRunMins
+                    | LimitKind::MaxTresRunMinsPerAccount
+            )
+    }
+
     /// The name by which `sacctmgr` tells what a request sets.
     #[must_use]
     pub fn short_name(self) -> &'static str {

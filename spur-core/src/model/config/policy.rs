@@ -145,7 +145,8 @@ pub enum Private {
     Users,
 }
 
-/// `accounting_storage_enforce`: what of the policy tree is enforced, by Slurm's names. `qos` implies `associations`.
+/// `accounting_storage_enforce`: the parts of the policy tree that are enforced, by Slurm's names. Each word implies
+/// `associations`, and `safe` implies `limits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountingEnforce {
@@ -153,6 +154,10 @@ pub enum AccountingEnforce {
     Associations,
     /// A job needs a QOS of its association.
     Qos,
+    /// Jobs stay within the limits of associations and QOS.
+    Limits,
+    /// A job starts only if it can run to its time limit within the budgets of TRES-minutes.
+    Safe,
 }
 
 impl JobPolicy {
@@ -161,7 +166,10 @@ impl JobPolicy {
     pub fn enforces(&self, part: AccountingEnforce) -> bool {
         match part {
             AccountingEnforce::Associations => !self.accounting_enforce.is_empty(),
-            AccountingEnforce::Qos => self.accounting_enforce.contains(&part),
+            AccountingEnforce::Limits => {
+                self.accounting_enforce.contains(&part) || self.enforces(AccountingEnforce::Safe)
+            }
+            AccountingEnforce::Qos | AccountingEnforce::Safe => self.accounting_enforce.contains(&part),
         }
     }
 

@@ -46,6 +46,10 @@ impl<S: Space> Walk<S> {
         if self.starts_as_nominated(candidate) {
             return;
         }
+        if let Some(stop) = self.stopped_together(candidate) {
+            self.stop(candidate, &stop);
+            return;
+        }
         let reserves =
             known.is_empty() && prospects.iter().flat_map(|of| of.iter()).any(|own| self.reserves(own));
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
@@ -56,8 +60,15 @@ impl<S: Space> Walk<S> {
         };
         match found {
             Err(problem) => self.wait(candidate, Reason::BadConstraints, problem, None),
-            Ok(Some(seats)) if seats[0].1.starts => self.start(candidate, &seats),
+            Ok(Some(seats)) if seats[0].1.starts => {
+                let found = seats.iter().map(|(prospect, hit, parts)| (*prospect, &**parts, hit.limit));
+                match self.stops_on(candidate, found, &[]) {
+                    true => self.stop_noted(candidate),
+                    false => self.start(candidate, &seats),
+                }
+            }
             Ok(_) if self.clears_the_way(candidate, &prospects) => {}
+            Ok(_) if self.is_stopped() => self.stop_noted(candidate),
             Ok(found) => {
                 let found = found.filter(|_| reserves);
                 self.hold_back(candidate, &prospects, known, found.is_some(), |walk| {

@@ -7,6 +7,7 @@
 //! and in a quick one (`sched/quick`), which picks those that may start.
 
 mod het;
+pub(super) mod limits;
 pub(super) mod preemption;
 mod reservation;
 mod wait;
@@ -27,6 +28,7 @@ use super::plan::{Plan, Preemption, Start};
 use super::planned_starts::Reservations;
 use super::queue::{Queued, Throttle};
 use super::state::State;
+use limits::PassLimits;
 pub(super) use reservation::Kept;
 use walk::Walk;
 
@@ -122,6 +124,7 @@ impl Pass {
         let ways = preemption::Ways::new(input, searches, &mut state);
         let mut walk = Walk::new(Arc::clone(input.inventory), state, ways, input.forecast.is_firm(), deep);
         walk.subject = line.subject.clone();
+        walk.limits = PassLimits::new(input);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });

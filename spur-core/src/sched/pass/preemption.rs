@@ -179,6 +179,11 @@ impl<S: Space> Walk<S> {
     /// nobody can.
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospects]) -> bool {
         let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
+        let found = seats.iter().zip(&way.seats);
+        let found = found.map(|((prospect, _), seat)| (*prospect, &*seat.parts, None));
+        if self.stops_on(candidate, found, &way.displaces) {
+            return false;
+        }
         let detail = match prospects {
             [own] => self.missing(candidate, own, None, false),
             _ => self.missing_together(candidate, prospects, None),
@@ -205,7 +210,8 @@ impl<S: Space> Walk<S> {
         self.ways.field.catch_up(&self.inventory, &self.plan.starts, &self.made);
         let mut best: Option<(Vec<Sight<'p>>, Way)> = None;
         for seats in combinations(prospects) {
-            if !self.has_licenses(candidate, &seats) {
+            let is_barred = |(prospect, _): &Sight<'_>| self.is_barred(prospect.partition);
+            if seats.iter().any(is_barred) || !self.has_licenses(candidate, &seats) {
                 continue;
             }
             let found = match &*seats {

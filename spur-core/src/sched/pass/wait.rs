@@ -80,7 +80,7 @@ impl<S: Space> Walk<S> {
         // One that is planned for just the time from which on it may begin waits for that.
         let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
         let (reason, detail) = if waits_for_itself { (Reason::BeginTime, String::new()) } else { why };
-        for prospect in all() {
+        for prospect in all().filter(|prospect| !self.is_barred(prospect.partition)).collect::<Vec<_>>() {
             self.sit_behind(candidate, prospect, made);
         }
         self.wait(candidate, reason, detail, planned);

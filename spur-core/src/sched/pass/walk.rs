@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cluster::limits::Stop;
 use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
@@ -20,6 +21,7 @@ use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::{Time, TimeLimit};
 
 use super::het::Seat;
+use super::limits::{Found, PassLimits};
 use super::preemption::Ways;
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
@@ -72,6 +74,8 @@ pub(crate) struct Walk<S> {
     pub(super) fitting: Vec<(Family, usize, Size)>,
     pub(crate) plan: Plan,
     pub(super) throttle: Throttle,
+    /// The limits of associations and QOS, where they are enforced.
+    pub(crate) limits: Option<Box<PassLimits>>,
 }
 
 impl<S: Space> Walk<S> {
@@ -102,6 +106,7 @@ impl<S: Space> Walk<S> {
             fitting: Vec::new(),
             plan: Plan::default(),
             throttle: Throttle::default(),
+            limits: None,
         }
     }
 
@@ -115,6 +120,7 @@ impl<S: Space> Walk<S> {
     }
 
     fn deal_with(&mut self, mut candidate: Queued) -> Option<Queued> {
+        self.forget_stops();
         let turn = self.throttle.lets_from(&candidate, self.now).filter(|_| self.reserves_all());
         if let Some(turn) = turn {
             return self.plan_task(candidate, turn);
@@ -140,16 +146,23 @@ impl<S: Space> Walk<S> {
         }
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
         let own = std::slice::from_ref(&prospects);
-        let mut found = self.search(&candidate, &prospects, known.is_some());
-        let starts = found.take_if(|(_, hit)| hit.starts && candidate.waits == 0);
-        let waited = match starts.map(|(index, hit)| (index, self.seated(&candidate, &prospects[index], hit)))
-        {
+        let stopped = self.stopped(&candidate);
+        let found =
+            stopped.map_or_else(|| self.find_within_limits(&candidate, &prospects, known.is_some()), Err);
+        let Found { later: found, now } = match found {
+            Ok(found) => found,
+            Err(stop) => return self.stop(&candidate, &stop),
+        };
+        let waited = match now {
             Some((index, (hit, Some(parts)))) => {
                 self.start(&candidate, &[(&prospects[index], hit, parts)]);
                 false
             }
             None if candidate.waits == 0 && self.clears_the_way(&candidate, own) => false,
             _ => {
+                if let Some(stop) = self.take_stop() {
+                    return self.stop(&candidate, &stop);
+                }
                 let known = known.into_iter().collect();
                 self.hold_back(&candidate, own, known, found.is_some(), |walk| {
                     let (index, hit) = found?;
@@ -164,6 +177,14 @@ impl<S: Space> Walk<S> {
         candidate.waits += usize::from(waited);
         candidate.dealt += 1;
         self.rest_of(candidate, made.is_some())
+    }
+
+    /// Notes that a limit stops a job, with all tasks that are left of an array.
+    pub(super) fn stop(&mut self, candidate: &Queued, stop: &Stop) -> Option<Queued> {
+        if !candidate.told {
+            self.wait(candidate, stop.reason(), stop.to_string(), None);
+        }
+        None
     }
 
     /// Reserves nodes for a task of an array that may start no earlier than `turn`, when another task has ended: what is
@@ -213,7 +234,12 @@ impl<S: Space> Walk<S> {
     }
 
     /// The earliest start among a job's partitions; of equal ones that of the highest tier, then the first it named.
-    fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
+    pub(super) fn search(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        is_known: bool,
+    ) -> Option<(usize, Hit)> {
         let hit: fn(&(usize, Hit)) -> &Hit = |found| &found.1;
         self.earliest(candidate, hit, |walk, length, before| {
             walk.search_for(candidate, prospects, is_known, length, before)
@@ -248,6 +274,9 @@ impl<S: Space> Walk<S> {
         let (run_time, limit) = length.of(candidate);
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
+            if self.is_barred(prospect.partition) {
+                continue;
+            }
             let reserves = !is_known && self.reserves(prospect);
             if self.backfill == Backfill::None && !reserves && !is_known {
                 continue;
@@ -294,7 +323,9 @@ impl<S: Space> Walk<S> {
         let why = explain::why(hit, backfilled, candidate.priority);
         let reservation = self.space.realms().reservation(prospect.realm);
         let start = prospect.start(&self.inventory, (component, task), reservation, parts, why);
-        Start { time_limit: hit.limit.map(TimeLimit::Seconds), ..start }
+        let start = Start { time_limit: hit.limit.map(TimeLimit::Seconds), ..start };
+        self.count_start(component, prospect.partition, &start);
+        start
     }
 
     /// Whether somebody waits in a seat who comes before a job.

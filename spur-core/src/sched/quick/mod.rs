@@ -34,6 +34,7 @@ use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
 use super::inventory::Inventory;
+use super::pass::limits::PassLimits;
 use super::pass::preemption::Ways;
 use super::pass::walk::Walk;
 use super::plan::{Plan, Start};
@@ -78,6 +79,8 @@ struct Memory {
     nominated: BTreeSet<JobId>,
     /// Whether something has happened by which others may be asked to leave.
     stirred: bool,
+    /// How often limits had got more room; see [`Counters::freed`](crate::cluster::Counters::freed).
+    freed: u64,
 }
 
 impl Quick {
@@ -157,6 +160,7 @@ impl Quick {
         };
         let mut walk = Walk::new(Arc::clone(inventory), ledger, ways, forecast.is_firm(), false);
         walk.subject = line.subject.clone();
+        walk.limits = PassLimits::new(input);
         walk.eligible_sets = eligible_sets;
         if keeps {
             memory.settled &= !memory.keep(&mut walk, known, (cluster, line, changes), &touched);
@@ -213,6 +217,8 @@ impl Quick {
             memory.settled &= !moved;
         }
         memory.settled &= !books.held.correct(input);
+        let freed = cluster.counters().freed();
+        memory.settled &= std::mem::replace(&mut memory.freed, freed) == freed;
         if books.held.tidy(inventory) {
             self.ledger.finder.findings.needs.forget_rooms();
         }

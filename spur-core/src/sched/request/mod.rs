@@ -14,11 +14,13 @@ pub(super) mod whole_leaves;
 
 use std::sync::Arc;
 
+use crate::cluster::amounts::{Amounts, gres_of};
 use crate::id::NodeId;
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{JobSpec, Shape, Sharing};
 use crate::sched::place::gcd;
 use crate::text::gres::GresSpec;
+use crate::text::tres::TresKind;
 
 use need::gpus;
 pub use need::{Given, Need, Scarce, Slot};
@@ -182,6 +184,35 @@ impl Request {
         if self.wants_nodes() { "node" } else { self.need.slot.unit() }
     }
 
+    /// The least resources that the job holds.
+    pub(crate) fn least(&self, spec: &JobSpec) -> Amounts {
+        let counts = counts::Counts::of(self);
+        let (nodes, slots, need) = (counts.nodes, self.min_slots(), &self.need);
+        let memory = match need.memory_per_node {
+            0 | u64::MAX => need.memory_per_cpu.saturating_mul(counts.cpus),
+            on_node => on_node.saturating_mul(nodes),
+        };
+        let mut amounts = Amounts::default();
+        let all = &mut amounts.all;
+        all.set(TresKind::Cpu, counts.cpus);
+        all.set(TresKind::Node, nodes);
+        all.set(TresKind::Billing, counts.cpus);
+        if memory > 0 {
+            all.set(TresKind::Mem, memory);
+        }
+        let on_nodes = need.gres_per_node.iter().map(|gres| (gres, nodes));
+        let of_slots = need.gres_per_task.iter().map(|gres| (gres, slots * need.devices_each()));
+        for (gres, times) in on_nodes.chain(of_slots) {
+            all.add(&gres_of(&gres.name, gres.kind.as_deref(), gres.count.saturating_mul(times)));
+        }
+        // Some node has at least the average over the most nodes that there can be.
+        let most = self.nodes.map_or(slots, |(_, most)| u64::from(most)).min(slots).max(1);
+        let on_node = all.0.iter().filter(|(kind, _)| **kind != TresKind::Node);
+        amounts.on_node = on_node.map(|(kind, sum)| (kind.clone(), sum.div_ceil(most))).collect();
+        amounts.add_licenses(spec);
+        amounts
+    }
+
     /// Fewest nodes it can run on; 1 where only slots count.
     #[must_use]
     pub fn min_nodes(&self) -> u32 {
@@ -210,6 +241,13 @@ pub fn least(shape: &Shape) -> (u32, u64) {
     let by_node = nodes.saturating_mul(shape.tasks_per_node.unwrap_or(1));
     let tasks = shape.tasks.unwrap_or(by_node);
     (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
+}
+
+/// The least resources that a job holds in a partition.
+#[must_use]
+pub fn least_amounts(spec: &JobSpec, partition: &PartitionConfig) -> Amounts {
+    Request::within(spec, partition, u32::MAX)
+        .map_or_else(|_| Amounts::default(), |request| request.least(spec))
 }
 
 /// Whether the job asks for GPUs by their number in all.

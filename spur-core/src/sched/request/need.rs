@@ -392,6 +392,11 @@ impl Need {
         devices(&self.gres_per_task).saturating_mul(u64::from(self.shares(1)))
     }
 
+    /// How many times each slot takes the devices of a task.
+    pub(crate) fn devices_each(&self) -> u64 {
+        u64::from(self.shares(1))
+    }
+
     /// Devices that each node gives, besides those of its slots.
     pub(crate) fn devices_of_node(&self) -> u64 {
         devices(&self.gres_per_node)

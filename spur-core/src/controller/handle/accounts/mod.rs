@@ -73,8 +73,13 @@ fn decide(cluster: &Cluster, caller: &Caller, ask: &Ask) -> Result<Decision, Rej
             " The policy tree has not begun: no controller has started on it".to_owned(),
         ));
     }
-    let mut draft =
-        Draft { cluster, caller, tree: cluster.accounts().clone(), changes: Vec::new(), lines: Vec::new() };
+    let mut draft = Draft {
+        cluster,
+        caller,
+        tree: Accounts::clone(cluster.accounts()),
+        changes: Vec::new(),
+        lines: Vec::new(),
+    };
     match ask {
         Ask::AddAccounts(names, set) => draft.add_accounts(names, set)?,
         Ask::AddUsers(names, add) => draft.add_users(names, add)?,

@@ -118,32 +118,33 @@ fn private_data(section: &mut Section<'_>) -> Vec<Private> {
 }
 
 /// Words of `accounting_storage_enforce` that nothing carries out, each with a reason.
-const NOT_ENFORCED: [(&str, &str); 6] = [
-    ("limits", "limits are kept and not enforced"),
-    ("safe", "limits are kept and not enforced"),
+const NOT_ENFORCED: [(&str, &str); 4] = [
     ("wckeys", "wckeys are not kept"),
     ("nosteps", "steps are always recorded"),
     ("nojobs", "jobs are always recorded"),
-    ("all", "it includes limits, which are kept and not enforced"),
+    ("all", "it includes wckeys, which are not kept"),
 ];
 
 fn accounting_enforce(section: &mut Section<'_>) -> Vec<AccountingEnforce> {
     let key = "accounting_storage_enforce";
+    let known = [
+        ("associations", AccountingEnforce::Associations),
+        ("limits", AccountingEnforce::Limits),
+        ("qos", AccountingEnforce::Qos),
+        ("safe", AccountingEnforce::Safe),
+    ];
     let mut enforced = BTreeSet::new();
     for (line, word) in section.strings(key) {
         let refused = NOT_ENFORCED.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
-        match (word.to_ascii_lowercase().as_str(), refused) {
-            ("associations", _) => drop(enforced.insert(AccountingEnforce::Associations)),
-            ("qos", _) => drop(enforced.insert(AccountingEnforce::Qos)),
-            (_, Some((_, why))) => {
-                section.refuse_at(line, key, format!("`{word}`: {why}; write `associations` or `qos`"));
+        match (known.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)), refused) {
+            (Some((_, part)), _) => drop(enforced.insert(*part)),
+            (None, Some((_, why))) => {
+                let text = format!("`{word}`: {why}; write `associations`, `limits`, `qos` or `safe`");
+                section.refuse_at(line, key, text);
             }
-            (_, None) => {
-                section.refuse_at(
-                    line,
-                    key,
-                    format!("there is no `{word}` here; known are associations, qos"),
-                );
+            (None, None) => {
+                let text = format!("there is no `{word}` here; known are associations, limits, qos, safe");
+                section.refuse_at(line, key, text);
             }
         }
     }

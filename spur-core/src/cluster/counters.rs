@@ -1,0 +1,348 @@
+//! The jobs and the resources that limits count, by association and QOS.
+//!
+//! Promises: after every entry of the journal the counters are what a count of all jobs gives. They are kept only while
+//! limits are enforced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::accounts::Accounts;
+use super::amounts::Amounts;
+use super::{AccountChange, Cluster};
+use crate::id::JobId;
+use crate::model::accounts::{AssociationId, Charged};
+use crate::model::config::AccountingEnforce;
+use crate::model::job::{Job, JobSpec};
+use crate::model::phase::{Completing, Phase, Then};
+use crate::text::time::{Time, TimeLimit};
+use crate::text::tres::{Tres, TresKind};
+
+/// An entity that jobs are counted for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// An association, with all below it.
+    Association(AssociationId),
+    /// A user who has no association: a child of an account's association.
+    Outsider {
+        /// The association of the account.
+        account: AssociationId,
+        /// The login name.
+        user: Arc<str>,
+    },
+    /// A QOS, by its number.
+    Qos(u32),
+    /// A user in a QOS.
+    QosUser {
+        /// The number of the QOS.
+        qos: u32,
+        /// The login name.
+        user: Arc<str>,
+    },
+    /// An account in a QOS.
+    QosAccount {
+        /// The number of the QOS.
+        qos: u32,
+        /// The name of the account.
+        account: Arc<str>,
+    },
+}
+
+impl Holder {
+    /// All entities for which a user's job counts.
+    #[must_use]
+    pub fn of(tree: &Accounts, charged: Charged, user: &Arc<str>) -> Vec<Holder> {
+        let mut holders = Vec::new();
+        let association = charged.association.and_then(|id| tree.association(id));
+        if let Some(own) = association {
+            if own.user.is_none() {
+                holders.push(Holder::Outsider { account: own.id, user: Arc::clone(user) });
+            }
+            holders.extend(tree.chain(own).map(|above| Holder::Association(above.id)));
+        }
+        let second = charged.partition_qos.filter(|second| charged.qos != Some(*second));
+        for qos in charged.qos.into_iter().chain(second) {
+            holders.push(Holder::Qos(qos));
+            holders.push(Holder::QosUser { qos, user: Arc::clone(user) });
+            let account = association.map(|own| Arc::clone(&own.account));
+            holders.extend(account.map(|account| Holder::QosAccount { qos, account }));
+        }
+        holders
+    }
+}
+
+/// The time that a job may still hold its resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Until a time.
+    Until(Time),
+    /// So many seconds, as long as it does not run.
+    Seconds(u64),
+    /// For ever.
+    Endless,
+}
+
+impl Rest {
+    /// The rest of a job that has yet to begin.
+    #[must_use]
+    pub fn of(limit: TimeLimit) -> Self {
+        limit.seconds().map_or(Rest::Endless, Rest::Seconds)
+    }
+
+    /// The seconds that are left; `u64::MAX` for ever.
+    #[must_use]
+    pub fn seconds(self, now: Time) -> u64 {
+        match self {
+            Rest::Until(end) => end.since(now),
+            Rest::Seconds(seconds) => seconds,
+            Rest::Endless => u64::MAX,
+        }
+    }
+}
+
+/// Resources that a job holds, or that are kept for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The resources.
+    pub tres: Tres,
+    /// The time for which they may still be held.
+    pub rest: Rest,
+}
+
+/// What one job counts for, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The entities.
+    pub holders: Vec<Holder>,
+    /// Jobs among those that are submitted; tasks of an array count singly.
+    pub submitted: u64,
+    /// The resources of a job that runs or for which nodes are kept; `None` for one that waits.
+    pub holding: Option<Holding>,
+}
+
+/// The jobs of one entity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Jobs that wait or run.
+    pub submitted: u64,
+    /// The resources of the jobs that run.
+    pub tres: Tres,
+    /// The jobs that run, or for which nodes are kept.
+    pub running: BTreeSet<JobId>,
+}
+
+/// The counters of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    tallies: BTreeMap<Holder, Tally>,
+    jobs: BTreeMap<JobId, Counted>,
+    /// How often a job has given up what it counted for.
+    freed: u64,
+}
+
+impl PartialEq for Counters {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.tallies, &self.jobs) == (&other.tallies, &other.jobs)
+    }
+}
+
+impl Counters {
+    /// The jobs of an entity; `None` if it has none.
+    #[must_use]
+    pub fn tally(&self, holder: &Holder) -> Option<&Tally> {
+        self.tallies.get(holder)
+    }
+
+    /// What a job counts for.
+    #[must_use]
+    pub fn counted(&self, job: JobId) -> Option<&Counted> {
+        self.jobs.get(&job)
+    }
+
+    /// How often a job has given up what it counted for: with every change some limit may leave more room.
+    #[must_use]
+    pub fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// Resource-seconds that the jobs of an entity may still use, without some of the jobs.
+    #[must_use]
+    pub fn promised(&self, holder: &Holder, tres: &TresKind, now: Time, except: &[JobId]) -> u128 {
+        let running = self.tally(holder).into_iter().flat_map(|tally| &tally.running);
+        let holdings = running.filter(|job| !except.contains(job));
+        let holdings = holdings.filter_map(|job| self.counted(*job)?.holding.as_ref());
+        holdings.map(|held| u128::from(held.tres.get(tres)) * u128::from(held.rest.seconds(now))).sum()
+    }
+
+    fn set(&mut self, job: JobId, counted: Option<Counted>) {
+        let before = self.jobs.remove(&job);
+        if let Some(before) = before {
+            self.freed += 1;
+            for holder in &before.holders {
+                let Some(tally) = self.tallies.get_mut(holder) else { continue };
+                tally.submitted -= before.submitted;
+                if let Some(holding) = &before.holding {
+                    take(&mut tally.tres, &holding.tres);
+                    tally.running.remove(&job);
+                }
+                if *tally == Tally::default() {
+                    self.tallies.remove(holder);
+                }
+            }
+        }
+        let Some(counted) = counted else { return };
+        for holder in &counted.holders {
+            let tally = self.tallies.entry(holder.clone()).or_default();
+            tally.submitted += counted.submitted;
+            if let Some(holding) = &counted.holding {
+                tally.tres.add(&holding.tres);
+                tally.running.insert(job);
+            }
+        }
+        self.jobs.insert(job, counted);
+    }
+}
+
+/// Takes amounts out of a sum that has them.
+fn take(sum: &mut Tres, less: &Tres) {
+    for (kind, amount) in &less.0 {
+        let Some(all) = sum.0.get_mut(kind) else { continue };
+        *all = all.saturating_sub(*amount);
+        if *all == 0 {
+            sum.0.remove(kind);
+        }
+    }
+}
+
+/// Everything that the counters of a job follow from, apart from the tree and the nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    Nothing,
+    Waits { spec: usize, tasks: usize, nomination: usize },
+    Holds { spec: usize, alloc: usize, ends: Time, suspended: bool },
+    WaitsAgain,
+}
+
+impl Weight {
+    /// The weight of a job. Addresses are compared only while both requests or allocations exist.
+    pub(super) fn of(job: &Job) -> Self {
+        let spec = Arc::as_ptr(&job.spec).addr();
+        match &job.phase {
+            Phase::Pending(pending) => {
+                let nomination = pending.nominated.as_ref().map_or(0, |kept| Arc::as_ptr(kept).addr());
+                Weight::Waits { spec, tasks: job.task_count(), nomination }
+            }
+            Phase::Running { alloc, started, .. } => {
+                let alloc = Arc::as_ptr(alloc).addr();
+                Weight::Holds { spec, alloc, ends: job.ends_at(*started), suspended: false }
+            }
+            Phase::Suspended(held) => {
+                let alloc = Arc::as_ptr(&held.alloc).addr();
+                Weight::Holds { spec, alloc, ends: job.ends_at(held.started), suspended: true }
+            }
+            Phase::Completing(Completing { then: Then::Requeue { .. }, .. }) => Weight::WaitsAgain,
+            Phase::Completing(_) | Phase::Ended(_) => Weight::Nothing,
+        }
+    }
+}
+
+impl Cluster {
+    /// The jobs and resources that limits count.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Counts again the jobs that have changed.
+    pub(super) fn count_changed(&mut self) {
+        for job in self.jobs.take_recounts() {
+            self.count_job(job);
+        }
+    }
+
+    /// Counts all jobs, or none if limits are not enforced.
+    pub(super) fn count_all(&mut self) {
+        self.counters = Arc::default();
+        let counts = self.enforces(AccountingEnforce::Limits);
+        self.jobs.watch(counts);
+        if counts {
+            for job in self.jobs.iter().map(|job| job.id).collect::<Vec<_>>() {
+                self.count_job(job);
+            }
+        }
+    }
+
+    /// Counts all jobs again if changes of the tree are about to have jobs count for other associations or QOS. A change
+    /// of limits moves no job.
+    pub(super) fn moves_jobs(&self, changes: &[AccountChange]) -> bool {
+        let tree = &self.accounts;
+        changes.iter().any(|change| match change {
+            AccountChange::Association(new) => tree.association(new.id).is_none_or(|old| {
+                (&old.account, &old.user, &old.partition, &old.parent)
+                    != (&new.account, &new.user, &new.partition, &new.parent)
+            }),
+            AccountChange::User(new) => {
+                tree.user(&new.name).is_none_or(|old| old.default_account != new.default_account)
+            }
+            AccountChange::Qos(new) => tree.qos_numbered(new.id).is_none(),
+            AccountChange::AssociationDeleted(_)
+            | AccountChange::UserDeleted(_)
+            | AccountChange::QosDeleted(_) => true,
+            AccountChange::Account(_)
+            | AccountChange::AccountDeleted(_)
+            | AccountChange::FileQos(_)
+            | AccountChange::UsageCleared(_)
+            | AccountChange::QosUsageCleared(_) => false,
+        })
+    }
+
+    fn count_job(&mut self, id: JobId) {
+        let counted = self.jobs.get(id).and_then(|job| self.weigh(job));
+        if counted.as_ref() != self.counters.counted(id) {
+            Arc::make_mut(&mut self.counters).set(id, counted);
+        }
+    }
+
+    /// What a job counts for now.
+    fn weigh(&self, job: &Job) -> Option<Counted> {
+        let (charged, holding) = match &job.phase {
+            Phase::Pending(pending) => match &pending.nominated {
+                Some(kept) => {
+                    let Amounts { all, .. } = self.amounts_proposed(&job.spec, &kept.parts, kept.exclusive);
+                    let rest = Rest::of(job.spec.time_limit);
+                    (self.charged_in(&job.spec, &kept.partition), Some(Holding { tres: all, rest }))
+                }
+                None => (self.charged_in(&job.spec, job.spec.partitions.first()?), None),
+            },
+            Phase::Running { alloc, started, .. } => {
+                let end = job.ends_at(*started);
+                let rest = if end.is_never() { Rest::Endless } else { Rest::Until(end) };
+                (alloc.charged, Some(Holding { tres: self.amounts_held(&job.spec, alloc).all, rest }))
+            }
+            Phase::Suspended(held) => {
+                let rest = Rest::of(job.remaining(self.at()));
+                let tres = self.amounts_held(&job.spec, &held.alloc).all;
+                (held.alloc.charged, Some(Holding { tres, rest }))
+            }
+            Phase::Completing(Completing { then: Then::Requeue { .. }, alloc, .. }) => (alloc.charged, None),
+            Phase::Completing(_) | Phase::Ended(_) => return None,
+        };
+        let holders = Holder::of(&self.accounts, charged, &job.spec.owner.user);
+        Some(Counted { holders, submitted: job.task_count() as u64, holding })
+    }
+
+    /// The association and the QOS that a job counts for in a partition, by its name.
+    #[must_use]
+    pub fn charged_in(&self, spec: &JobSpec, partition: &str) -> Charged {
+        self.partition(partition).map_or_else(Charged::default, |found| self.charged(spec, found))
+    }
+
+    /// The counters that a count of all jobs gives, for tests and checks.
+    #[must_use]
+    pub fn counted_anew(&self) -> Counters {
+        let mut counters = Counters::default();
+        if self.enforces(AccountingEnforce::Limits) {
+            self.jobs.iter().for_each(|job| counters.set(job.id, self.weigh(job)));
+        }
+        counters
+    }
+}

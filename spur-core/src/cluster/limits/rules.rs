@@ -1,0 +1,270 @@
+//! The limits that apply to the jobs of a user in an account and a QOS, in Slurm's order of precedence.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::super::accounts::Accounts;
+use super::super::counters::Holder;
+use crate::model::accounts::limits::Unit;
+use crate::model::accounts::qos::QosFlag;
+use crate::model::accounts::{Association, Charged, LimitKind, Limits, Qos};
+use crate::text::tres::TresKind;
+
+use LimitKind::{
+    GrpJobs, GrpSubmitJobs, GrpTres, GrpTresMins, GrpTresRunMins, GrpWall, MaxJobs, MaxJobsPerAccount,
+    MaxJobsPerUser, MaxSubmitJobs, MaxSubmitJobsPerAccount, MaxSubmitJobsPerUser, MaxTres, MaxTresMins,
+    MaxTresPerAccount, MaxTresPerNode, MaxTresPerUser, MaxTresRunMins, MaxTresRunMinsPerAccount, MaxWall,
+    MinTres,
+};
+
+/// The limits of a QOS that a start is judged by, before and after nodes are chosen, each in Slurm's order.
+pub(super) const IN_QOS: [&[LimitKind]; 2] = [
+    &[GrpJobs, GrpWall, MaxJobsPerAccount, MaxJobsPerUser, MaxWall],
+    &[
+        GrpTresMins,
+        GrpTres,
+        GrpTresRunMins,
+        MaxTresMins,
+        MaxTres,
+        MaxTresPerNode,
+        MinTres,
+        MaxTresPerAccount,
+        MaxTresPerUser,
+        MaxTresRunMinsPerAccount,
+        MaxTresRunMins,
+    ],
+];
+
+/// The limits of an association that a start is judged by, likewise.
+pub(super) const IN_ASSOCIATIONS: [&[LimitKind]; 2] = [
+    &[GrpJobs, GrpWall, MaxJobs, MaxWall],
+    &[GrpTresMins, GrpTres, GrpTresRunMins, MaxTresMins, MaxTres, MaxTresPerNode],
+];
+
+/// The limits of a QOS that a submission is judged by.
+const AT_SUBMIT: [&[LimitKind]; 1] = [&[
+    MaxTresPerAccount,
+    MaxTresPerUser,
+    GrpTres,
+    GrpSubmitJobs,
+    MaxTresMins,
+    GrpTresMins,
+    GrpTresRunMins,
+    MaxTresRunMinsPerAccount,
+    MaxTresRunMins,
+    MaxWall,
+    GrpWall,
+    MaxTres,
+    MaxTresPerNode,
+    MaxSubmitJobsPerAccount,
+    MaxSubmitJobsPerUser,
+    MinTres,
+]];
+
+/// The limits of an association that a submission is judged by.
+const OF_ASSOCIATIONS_AT_SUBMIT: [&[LimitKind]; 1] = [&[
+    GrpTres,
+    GrpSubmitJobs,
+    GrpTresMins,
+    GrpTresRunMins,
+    MaxTresMins,
+    MaxWall,
+    GrpWall,
+    MaxTres,
+    MaxTresPerNode,
+    MaxSubmitJobs,
+]];
+
+/// The entity that sets a limit, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setter {
+    /// A QOS.
+    Qos(Arc<str>),
+    /// An account, or a user in it.
+    Association {
+        /// The account.
+        account: Arc<str>,
+        /// The user; `None` for the account itself.
+        user: Option<Arc<str>>,
+    },
+}
+
+impl fmt::Display for Setter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setter::Qos(name) => write!(f, "QOS {name}"),
+            Setter::Association { account, user: None } => write!(f, "account {account}"),
+            Setter::Association { account, user: Some(user) } => {
+                write!(f, "user {user} in account {account}")
+            }
+        }
+    }
+}
+
+/// One limit: of jobs, of minutes, or of one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The kind of limit.
+    pub kind: LimitKind,
+    /// The resource, where the limit is one of resources.
+    pub tres: Option<TresKind>,
+    /// The largest amount that is allowed; of `MinTRES` the smallest.
+    pub most: u64,
+    /// The entity that sets the limit.
+    pub setter: Setter,
+    /// The entity whose jobs the limit counts; of a limit of one job the entity that sets it.
+    pub holder: Holder,
+}
+
+/// The limits that apply to jobs, those first that are judged first.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The limits that a start is judged by.
+    pub start: Vec<Rule>,
+    /// The limits that a submission is judged by.
+    pub submit: Vec<Rule>,
+    /// Whether a submission is refused that is over any limit by itself: one of its QOS has `DenyOnLimit`, or it has none.
+    pub strict: bool,
+    /// The entities that the jobs count for.
+    pub holders: Vec<Holder>,
+}
+
+/// The QOS and the associations that limits come from.
+struct Sources<'a> {
+    tree: &'a Accounts,
+    /// The QOS in the order of precedence.
+    qos: Vec<&'a Arc<Qos>>,
+    /// The association of the jobs and all above.
+    chain: Vec<&'a Arc<Association>>,
+    user: &'a Arc<str>,
+    /// What the TRES limits of associations are multiplied by.
+    factor: Option<f64>,
+}
+
+impl Rules {
+    /// The limits for the jobs of a user.
+    #[must_use]
+    pub fn new(tree: &Accounts, charged: Charged, user: &Arc<str>) -> Self {
+        let own = charged.qos.and_then(|number| tree.qos_numbered(number));
+        let of_partition = charged.partition_qos.and_then(|number| tree.qos_numbered(number));
+        let goes_first = own.is_some_and(|own| own.flags.contains(&QosFlag::OverPartQOS));
+        let mut qos: Vec<&Arc<Qos>> = of_partition.into_iter().chain(own).collect();
+        if goes_first {
+            qos.reverse();
+        }
+        qos.dedup_by_key(|qos| qos.id);
+        let association = charged.association.and_then(|id| tree.association(id));
+        let chain = association.map_or_else(Vec::new, |own| tree.chain(own).collect());
+        let strict = own.is_none() || qos.iter().any(|qos| qos.flags.contains(&QosFlag::DenyOnLimit));
+        let factor = own.and_then(|own| own.limit_factor);
+        let sources = Sources { tree, qos, chain, user, factor };
+        Self {
+            start: sources.rules(&IN_QOS, &IN_ASSOCIATIONS),
+            submit: sources.rules(&AT_SUBMIT, &OF_ASSOCIATIONS_AT_SUBMIT),
+            strict,
+            holders: Holder::of(tree, charged, user),
+        }
+    }
+}
+
+/// The kinds that replace each other: a limit of a QOS replaces the association's of the same kind.
+fn alike(kind: LimitKind) -> LimitKind {
+    match kind {
+        MaxJobsPerUser | MaxJobsPerAccount => MaxJobs,
+        MaxSubmitJobsPerUser | MaxSubmitJobsPerAccount => MaxSubmitJobs,
+        other => other,
+    }
+}
+
+/// The values that limits set for a kind: one, or one for each resource.
+fn values(limits: &Limits, kind: LimitKind) -> Vec<(Option<TresKind>, u64)> {
+    match kind.unit() {
+        Unit::Tres => {
+            let amounts = limits.tres(kind).into_iter().flat_map(|tres| &tres.0);
+            amounts.map(|(tres, most)| (Some(tres.clone()), *most)).collect()
+        }
+        Unit::Count | Unit::Minutes => limits.number(kind).map(|most| (None, most)).into_iter().collect(),
+    }
+}
+
+impl Sources<'_> {
+    /// The limits of these kinds, stage by stage, and in each stage first those of QOS.
+    fn rules(&self, of_qos: &[&[LimitKind]], of_associations: &[&[LimitKind]]) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for (of_qos, of_associations) in of_qos.iter().zip(of_associations) {
+            // A limit applies where it is first set.
+            let mut set: BTreeSet<(LimitKind, Option<TresKind>)> = BTreeSet::new();
+            for qos in &self.qos {
+                let own: Vec<Rule> = self.of_qos(qos, of_qos).collect();
+                let new = own.iter().filter(|rule| !set.contains(&(rule.kind, rule.tres.clone())));
+                let new: Vec<Rule> = new.cloned().collect();
+                set.extend(new.iter().map(|rule| (rule.kind, rule.tres.clone())));
+                rules.extend(new);
+            }
+            let set: BTreeSet<(LimitKind, Option<TresKind>)> =
+                set.into_iter().map(|(kind, tres)| (alike(kind), tres)).collect();
+            let resolved = self.chain.first().map(|own| self.tree.limits_of(own)).unwrap_or_default();
+            for (level, association) in self.chain.iter().enumerate() {
+                let limits = if level == 0 { &resolved } else { &association.limits };
+                let applies = |kind: &&LimitKind| level == 0 || !kind.inherits();
+                for kind in of_associations.iter().filter(applies) {
+                    let values = values(limits, *kind).into_iter();
+                    let values = values.filter(|(tres, _)| !set.contains(&(*kind, tres.clone())));
+                    rules.extend(values.map(|value| self.of_association(association, *kind, value)));
+                }
+            }
+        }
+        rules
+    }
+
+    fn of_qos<'a>(&'a self, qos: &'a Arc<Qos>, kinds: &'a [LimitKind]) -> impl Iterator<Item = Rule> + 'a {
+        let account = self.chain.first().map(|own| &own.account);
+        let values =
+            kinds.iter().flat_map(|kind| values(&qos.limits, *kind).into_iter().map(|of| (*kind, of)));
+        values.filter_map(move |(kind, (tres, most))| {
+            let qos_of = |user: &Arc<str>| Holder::QosUser { qos: qos.id, user: Arc::clone(user) };
+            let holder = match kind {
+                MaxJobsPerUser | MaxSubmitJobsPerUser | MaxTresPerUser | MaxTresRunMins => qos_of(self.user),
+                MaxJobsPerAccount
+                | MaxSubmitJobsPerAccount
+                | MaxTresPerAccount
+                | MaxTresRunMinsPerAccount => {
+                    Holder::QosAccount { qos: qos.id, account: Arc::clone(account?) }
+                }
+                _ => Holder::Qos(qos.id),
+            };
+            Some(Rule { kind, tres, most, setter: Setter::Qos(Arc::clone(&qos.name)), holder })
+        })
+    }
+
+    fn of_association(
+        &self,
+        association: &Association,
+        kind: LimitKind,
+        (tres, most): (Option<TresKind>, u64),
+    ) -> Rule {
+        let is_outsider = kind.inherits() && association.user.is_none();
+        let user = if is_outsider { Some(self.user) } else { association.user.as_ref() };
+        let setter = Setter::Association { account: Arc::clone(&association.account), user: user.cloned() };
+        let holder = match is_outsider {
+            true => Holder::Outsider { account: association.id, user: Arc::clone(self.user) },
+            false => Holder::Association(association.id),
+        };
+        Rule { most: self.scaled(most, tres.is_some()), kind, tres, setter, holder }
+    }
+
+    /// A limit of an association, multiplied by `LimitFactor` where it is one of resources.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a limit beyond 2^53 is none, and conversions stop at the bounds"
+    )]
+    fn scaled(&self, most: u64, is_tres: bool) -> u64 {
+        match self.factor.filter(|factor| is_tres && *factor > 0.0) {
+            Some(factor) => (most as f64 * factor) as u64,
+            None => most,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The limits of associations and QOS that a submission is judged by.
+
+use std::sync::Arc;
+
+use super::super::Reject;
+use super::submit;
+use crate::cluster::limits::{Asked, Judge, Rules, Started, Stop};
+use crate::cluster::{Cluster, Partition};
+use crate::id::JobId;
+use crate::model::accounts::qos::QosFlag;
+use crate::model::accounts::{LimitKind, Qos};
+use crate::model::config::AccountingEnforce;
+use crate::model::job::JobSpec;
+use crate::sched::request;
+use crate::text::array::TaskSet;
+use crate::text::time::{Time, TimeLimit};
+
+/// Whether the limits of associations and QOS take jobs that are submitted together; and a warning for each that is taken
+/// and waits, because it is over a limit by itself. Tasks of an array count singly, and a job with
+/// several partitions counts for the first.
+///
+/// # Errors
+/// The limit.
+pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<Vec<String>, Reject> {
+    let mut warnings = Vec::new();
+    let mut started = Started::default();
+    for spec in specs {
+        let tasks = spec.array.as_ref().map_or(1, |array| array.tasks.len() as u64);
+        warnings.extend(judge(cluster, now, (spec, tasks), &[], &mut started)?);
+    }
+    Ok(warnings)
+}
+
+/// The same of a job that is to count for another account, QOS or partition; of an array, the tasks that its record stands
+/// for.
+///
+/// # Errors
+/// The limit.
+pub(super) fn check_changed(
+    cluster: &Cluster,
+    now: Time,
+    spec: &JobSpec,
+    (job, tasks): (JobId, Option<TaskSet>),
+) -> Result<Option<String>, Reject> {
+    let tasks = tasks.map_or(1, |tasks| tasks.len() as u64);
+    judge(cluster, now, (spec, tasks), &[job], &mut Started::default())
+}
+
+/// Judges one submission beside others, of so many tasks; `except` do not count.
+fn judge(
+    cluster: &Cluster,
+    now: Time,
+    (spec, tasks): (&JobSpec, u64),
+    except: &[JobId],
+    started: &mut Started,
+) -> Result<Option<String>, Reject> {
+    needs_reservation(cluster, spec)?;
+    let partition = submit::partitions(cluster, spec)?.into_iter().next();
+    let Some(partition) = partition.filter(|_| cluster.enforces(AccountingEnforce::Limits)) else {
+        return Ok(None);
+    };
+    let rules = rules(cluster, spec, partition);
+    let amounts = request::least_amounts(spec, &partition.config);
+    let asked = Asked { spec, rules: &rules, amounts: &amounts, limit: spec.least_time(), at_least: false };
+    let safe = cluster.enforces(AccountingEnforce::Safe);
+    let judge = Judge { counters: cluster.counters(), started, except, safe, now };
+    if let Some(stop) = judge.submit(&asked, tasks) {
+        return Err(over(&stop));
+    }
+    let stop = judge.alone(&asked);
+    started.add(&asked);
+    Ok(stop.map(|stop| format!("the job waits ({}): {stop}", stop.reason())))
+}
+
+/// A job of a QOS with `RequiresReservation` names a reservation.
+fn needs_reservation(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+    let qos = spec.qos.as_deref().and_then(|name| cluster.accounts().qos_named(name));
+    let needs = |qos: &&Arc<Qos>| qos.flags.contains(&QosFlag::RequiresReservation);
+    match qos.filter(needs).filter(|_| spec.reservations().next().is_none()) {
+        Some(qos) => Err(Reject::InvalidQos(format!(
+            "jobs of QOS {} run in reservations (RequiresReservation); name one with --reservation",
+            qos.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn over(stop: &Stop) -> Reject {
+    Reject::OverLimit { reason: stop.reason(), limit: stop.to_string() }
+}
+
+fn rules(cluster: &Cluster, spec: &JobSpec, partition: &Partition) -> Rules {
+    cluster.rules(spec, partition.name())
+}
+
+/// The longest time that the limits allow a job in the first of its partitions.
+pub(super) fn most_time(cluster: &Cluster, spec: &JobSpec, partitions: &[&Partition]) -> TimeLimit {
+    let Some(first) = partitions.first().filter(|_| cluster.enforces(AccountingEnforce::Limits)) else {
+        let qos = cluster.policy().qos_of(spec.qos.as_deref());
+        return qos.and_then(|qos| qos.max_wall).unwrap_or(TimeLimit::Unlimited);
+    };
+    let rules = rules(cluster, spec, first);
+    let wall = rules.start.iter().find(|rule| rule.kind == LimitKind::MaxWall);
+    wall.map_or(TimeLimit::Unlimited, |rule| TimeLimit::Seconds(rule.most.saturating_mul(60)))
+}

@@ -51,7 +51,12 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     let bare = error.downcast_ref::<Bare>().is_some();
     let call = error.downcast_ref::<CallError>().filter(|_| !bare);
     let unanswered = call.is_some_and(|error| !error.is_refusal());
-    for line in render(error).lines() {
+    let text = render(error);
+    let text = match limit_word(&text) {
+        Some((word, rest)) => format!("{word}\n{rest}"),
+        None => text,
+    };
+    for line in text.lines() {
         if unanswered {
             let asking = session.unanswered();
             session.say(&format!("{asking}: {line}"));
@@ -95,6 +100,15 @@ fn render(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// The refusal of a job over a limit: Slurm's word for the limit, which its commands say first, and the text without it.
+fn limit_word(text: &str) -> Option<(&str, String)> {
+    let marker = "user's size and/or time limits): ";
+    let (before, after) = text.split_once(marker)?;
+    let (word, limit) = after.split_once(": ")?;
+    let is_word = word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_word.then(|| (word, format!("{before}{marker}{limit}")))
 }
 
 fn hint(name: &str, error: &anyhow::Error) -> Option<String> {

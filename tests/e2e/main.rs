@@ -25,6 +25,7 @@ mod identity;
 mod interactive;
 mod job_container;
 mod life;
+mod limits;
 mod logs;
 mod matrix;
 mod metrics;

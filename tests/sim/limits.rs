@@ -139,10 +139,13 @@ fn started(cluster: &Cluster, job: &Job) -> bool {
             }
         }
         if let Some(most) = association.limits.tres(LimitKind::GrpTresRunMins) {
-            let used: u64 = running.iter().filter(|job| below(job, association)).map(|job| rest(job, cluster.at())).sum();
+            let used: u64 =
+                running.iter().filter(|job| below(job, association)).map(|job| rest(job, cluster.at())).sum();
             check("GrpTRESRunMins", used, most.get(&TresKind::Cpu) * 60);
         }
-        let is_set = set.iter().any(|(kind, _)| matches!(kind, LimitKind::MaxJobsPerUser | LimitKind::MaxJobsPerAccount));
+        let is_set = set
+            .iter()
+            .any(|(kind, _)| matches!(kind, LimitKind::MaxJobsPerUser | LimitKind::MaxJobsPerAccount));
         if level == 0 && !is_set {
             // The user's own limit, or that of the nearest account with one.
             let most = chain.iter().find_map(|above| above.limits.number(LimitKind::MaxJobs));

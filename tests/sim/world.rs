@@ -385,6 +385,7 @@ impl World {
         if !flight.batch.entries.is_empty() && self.chance.percent(3) {
             self.disk.snapshot(&controller.replica);
         }
+        let changes = !flight.batch.entries.is_empty();
         for effect in flight.effects {
             self.effect(effect);
         }
@@ -393,7 +394,10 @@ impl World {
         {
             self.answer(request, answer.ok());
         }
-        self.plan_soon();
+        // What was refused changes nothing for those who wait.
+        if changes {
+            self.plan_soon();
+        }
     }
 
     fn schedule(&mut self) {

@@ -454,6 +454,10 @@ impl Cluster {
             return;
         }
         let mut qos: Vec<QosConfig> = self.accounts.qos().map(|qos| qos.config()).collect();
+        if self.policy.jobs.enforces(AccountingEnforce::Limits) {
+            // It is one of the limits that are judged by their order of precedence.
+            qos.iter_mut().for_each(|qos| qos.max_wall = None);
+        }
         let enforces = |part| self.policy.jobs.enforces(part);
         let enforced = enforces(AccountingEnforce::Qos) || enforces(AccountingEnforce::Limits);
         if let [only] = qos.as_slice()

@@ -165,7 +165,7 @@ pub(super) fn proposed<'a>(
     if !cluster.has_association(&job.spec, partition.name()) {
         return stale("its association is gone");
     }
-    if let Some(limit) = partition.config.limit(&job.spec) {
+    if let Some(limit) = partition.config.limit(&job.spec, cluster.policy().qos_of(job.spec.qos.as_deref())) {
         return stale(&limit.sentence(&partition.config, &job.spec));
     }
     if start.parts.is_empty() {

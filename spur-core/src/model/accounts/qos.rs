@@ -105,6 +105,7 @@ impl Qos {
             max_wall: minutes.map(|minutes| TimeLimit::Seconds(minutes.saturating_mul(60))),
             allow_groups: self.allow_groups.clone(),
             allow_accounts: self.allow_accounts.clone(),
+            flags: self.flags.clone(),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::policy::PartitionConfig;
+use super::qos::QosConfig;
+use crate::model::accounts::qos::QosFlag;
 use crate::model::job::{JobSpec, MemoryNeed};
 use crate::model::reason::Reason;
 use crate::text::memory::MemoryMb;
@@ -44,9 +46,10 @@ pub enum Limit {
 }
 
 impl PartitionConfig {
-    /// The first of its limits that keeps a job from running here.
+    /// The first of its limits that keeps a job of a QOS from running here. Flags of the QOS lift some.
     #[must_use]
-    pub fn limit(&self, spec: &JobSpec) -> Option<Limit> {
+    pub fn limit(&self, spec: &JobSpec, qos: Option<&QosConfig>) -> Option<Limit> {
+        let lifts = |flag| qos.is_some_and(|qos| qos.has(flag));
         if !self.takes_qos(spec.qos.as_deref()) {
             return Some(Limit::Qos);
         }
@@ -58,7 +61,7 @@ impl PartitionConfig {
         if !is_open || among(&self.deny_accounts) {
             return Some(Limit::Account);
         }
-        if spec.least_time() > self.max_time {
+        if spec.least_time() > self.max_time && !lifts(QosFlag::PartitionTimeLimit) {
             return Some(Limit::Time { most: self.max_time });
         }
         if let (Some(most), Some(MemoryNeed::PerCpu(asked))) = (self.max_mem_per_cpu, spec.shape.memory)
@@ -68,8 +71,10 @@ impl PartitionConfig {
         }
         let (min, max) = spec.shape.node_range()?;
         match (self.max_nodes, max) {
-            (Some(most), _) if min > most => Some(Limit::MostNodes { asked: min, most }),
-            (_, Some(max)) if max < self.min_nodes => {
+            (Some(most), _) if min > most && !lifts(QosFlag::PartitionMaxNodes) => {
+                Some(Limit::MostNodes { asked: min, most })
+            }
+            (_, Some(max)) if max < self.min_nodes && !lifts(QosFlag::PartitionMinNodes) => {
                 Some(Limit::FewestNodes { asked: max, least: self.min_nodes })
             }
             _ => None,

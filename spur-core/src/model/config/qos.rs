@@ -1,10 +1,12 @@
 //! `[[qos]]`: classes of jobs. What they count for, whose place they may take, and who may use them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::policy::{PartitionConfig, Policy, PreemptMode};
+use crate::model::accounts::qos::QosFlag;
 use crate::text::time::{Seconds, TimeLimit};
 
 /// One QOS.
@@ -31,6 +33,17 @@ pub struct QosConfig {
     pub allow_groups: Vec<Arc<str>>,
     /// Accounts that may use it; empty: all.
     pub allow_accounts: Vec<Arc<str>>,
+    /// Flags that `sacctmgr` has set.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub flags: BTreeSet<QosFlag>,
+}
+
+impl QosConfig {
+    /// Whether the QOS has a flag.
+    #[must_use]
+    pub fn has(&self, flag: QosFlag) -> bool {
+        self.flags.contains(&flag)
+    }
 }
 
 impl Policy {

@@ -24,7 +24,7 @@ pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
 /// The limits of a partition.
 pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) -> Result<(), Refused> {
     let config = &inventory.partitions[index].partition.config;
-    let Some(limit) = config.limit(spec) else { return Ok(()) };
+    let Some(limit) = config.limit(spec, inventory.policy.qos_of(spec.qos.as_deref())) else { return Ok(()) };
     let mut text = limit.sentence(config, spec);
     let (kind, offer) = match limit {
         Limit::Qos => {

@@ -50,8 +50,9 @@ impl<S: Space> Walk<S> {
             self.stop(candidate, &stop);
             return;
         }
-        let reserves =
-            known.is_empty() && prospects.iter().flat_map(|of| of.iter()).any(|own| self.reserves(own));
+        let reserves = !self.is_unreserved(candidate)
+            && known.is_empty()
+            && prospects.iter().flat_map(|of| of.iter()).any(|own| self.reserves(own));
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
         let until = if reserves { Time::MAX } else { self.now + 1 };
         let found = match strict {

@@ -52,7 +52,8 @@ impl<S: Space> Walk<S> {
         }
         let all = || prospects.iter().flat_map(|of| of.iter());
         let behind = all().find_map(|prospect| self.head_of(prospect));
-        let reserves = all().any(|prospect| self.reserves(prospect));
+        let is_unreserved = self.is_unreserved(candidate);
+        let reserves = !is_unreserved && all().any(|prospect| self.reserves(prospect));
         // What there is no room for in a window may find some when others end early.
         let shares = |(component, prospects): (&Candidate, &Prospects)| {
             prospects.iter().any(|prospect| self.shares_in_window(component, prospect))
@@ -73,6 +74,9 @@ impl<S: Space> Walk<S> {
             true => self.why_not(candidate, prospects, behind),
             false => (Reason::None, String::new()),
         };
+        if is_unreserved {
+            return self.wait(candidate, why.0, why.1, None);
+        }
         // Most jobs have one component.
         let planned: SmallVec<[Planned; 1]> = plan(self).into_iter().collect();
         let made = planned.first().map(|planned| &*planned.made);

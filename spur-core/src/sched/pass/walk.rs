@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cluster::limits::Stop;
 use crate::id::JobId;
+use crate::model::accounts::qos::QosFlag;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
@@ -277,7 +278,7 @@ impl<S: Space> Walk<S> {
             if self.is_barred(prospect.partition) {
                 continue;
             }
-            let reserves = !is_known && self.reserves(prospect);
+            let reserves = !is_known && self.reserves(prospect) && !self.is_unreserved(candidate);
             if self.backfill == Backfill::None && !reserves && !is_known {
                 continue;
             }
@@ -431,6 +432,13 @@ impl<S: Space> Walk<S> {
     /// Whether every job that has to wait gets a reservation.
     pub(super) fn reserves_all(&self) -> bool {
         self.deep && self.backfill == Backfill::Conservative
+    }
+
+    /// Whether no nodes are kept for a job that waits, because its QOS has `NoReserve`. Without backfill nobody goes before
+    /// anybody, and the flag means nothing.
+    pub(super) fn is_unreserved(&self, candidate: &Candidate) -> bool {
+        let qos = self.inventory.policy.qos_of(candidate.spec.qos.as_deref());
+        self.backfill != Backfill::None && qos.is_some_and(|qos| qos.has(QosFlag::NoReserve))
     }
 
     /// Whether a job that has to wait gets a reservation where it is looked for.

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Partition};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
-use crate::model::config::{Backfill, Order, PartitionConfig, PartitionState, PreemptBy, SchedulerPolicy};
+use crate::model::config::{
+    Backfill, Order, PartitionConfig, PartitionState, PreemptBy, QosConfig, SchedulerPolicy,
+};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -432,8 +434,9 @@ impl Measure {
             return Err(obstacle);
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
+        let qos = self.inventory.policy.qos_of(job.spec.qos.as_deref());
         for (index, partition) in self.inventory.partitions_of(&job.spec) {
-            if starts(partition, &job.spec) {
+            if starts(partition, &job.spec, qos) {
                 first = first.or(Some(index));
                 tier = partition.config.priority_tier.max(tier);
                 factor = partition.config.priority_job_factor.max(factor);
@@ -519,8 +522,9 @@ impl Measure {
     fn closed(&self, job: &Job) -> Obstacle {
         let mut known = self.inventory.partitions_of(&job.spec).map(|(_, partition)| partition);
         let open = known.clone().filter(|partition| partition.starts()).map(|open| &open.config);
+        let qos = self.inventory.policy.qos_of(job.spec.qos.as_deref());
         let limit = |config: &PartitionConfig| {
-            config.limit(&job.spec).map(|limit| (limit.reason(), limit.sentence(config, &job.spec)))
+            config.limit(&job.spec, qos).map(|limit| (limit.reason(), limit.sentence(config, &job.spec)))
         };
         if let Some(limit) = { open }.find_map(limit) {
             return limit;
@@ -556,7 +560,9 @@ impl Measure {
     fn candidate(&mut self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
         let mut choices = Vec::with_capacity(job.spec.partitions.len());
         let mut problem = String::new();
-        for (index, _) in self.inventory.partitions_of(&job.spec).filter(|(_, of)| starts(of, &job.spec)) {
+        let qos = self.inventory.policy.qos_of(job.spec.qos.as_deref());
+        let open = |of: &Partition| starts(of, &job.spec, qos);
+        for (index, _) in self.inventory.partitions_of(&job.spec).filter(|(_, of)| open(of)) {
             match self.inventory.request(index, &job.spec) {
                 Ok(request) => choices.push((index, request)),
                 Err(error) => problem = error.to_string(),
@@ -592,9 +598,9 @@ impl Measure {
     }
 }
 
-/// Whether a partition starts jobs now, and this one by its limits.
-fn starts(partition: &Partition, spec: &JobSpec) -> bool {
-    partition.starts() && partition.config.limit(spec).is_none()
+/// Whether a partition starts jobs now, and a job of this QOS by its limits.
+fn starts(partition: &Partition, spec: &JobSpec, qos: Option<&QosConfig>) -> bool {
+    partition.starts() && partition.config.limit(spec, qos).is_none()
 }
 
 /// Whether a job has waited so long that it goes before those who have not.

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use crate::cluster::limits::Rule;
 use crate::cluster::{Cluster, snapshot};
 use crate::controller::{self, Command, Input, Reject, Reply};
 use crate::model::accounts::Charged;
@@ -372,6 +373,63 @@ fn jobs_count_for_an_association_and_two_qos() {
             JobSpec { account, qos, ..JobSpec::plain("j".into(), caller(user).owner, Shape::default()) };
         let partition = world.0.partition(partition).unwrap();
         assert_eq!(names(world.0.charged(&spec, partition)).as_deref(), Some(wanted), "{user}");
+    }
+}
+
+#[test]
+fn a_limit_applies_where_it_is_first_set() {
+    let mut world = World::new(&[]);
+    let partition = |name: &str, qos: Option<&str>| PartitionConfig {
+        name: name.into(),
+        qos: qos.map(Into::into),
+        ..PartitionConfig::default()
+    };
+    let partitions = vec![partition("cpu", None), partition("gpu", Some("part"))];
+    let mut policy = Policy { cluster_name: "c".into(), partitions, ..Policy::default() };
+    policy.jobs.accounting_enforce = vec![AccountingEnforce::Limits];
+    world.reconfigure(policy);
+    for ask in [
+        "add qos part GrpTRES=cpu=10,node=2 MaxWall=60",
+        "add qos high GrpTRES=cpu=4 MaxWall=30 MaxJobsPU=3",
+        "add qos over Flags=OverPartQOS MaxWall=20",
+        "add account sci GrpTRES=cpu=100,mem=1G MaxJobs=9 MaxWall=90",
+        "add account chem parent=sci GrpJobs=7",
+        "add user alice account=chem MaxTRES=cpu=8",
+    ] {
+        world.ok("root", ask);
+    }
+    for (user, qos, partition, wanted) in [
+        (
+            "alice",
+            None,
+            "cpu",
+            "MaxJobs 9 of user alice in account chem; MaxWall 90 of user alice in account chem; GrpJobs 7 of account chem; \
+             MaxTRES cpu 8 of user alice in account chem; GrpTRES cpu 100 of account sci; GrpTRES mem 1024 of account sci",
+        ),
+        (
+            "alice",
+            Some("high"),
+            "gpu",
+            "MaxWall 60 of QOS part; MaxJobsPerUser 3 of QOS high; GrpJobs 7 of account chem; GrpTRES cpu 10 of QOS part; \
+             GrpTRES node 2 of QOS part; MaxTRES cpu 8 of user alice in account chem; GrpTRES mem 1024 of account sci",
+        ),
+        (
+            "bob",
+            Some("over"),
+            "gpu",
+            "MaxWall 20 of QOS over; GrpJobs 7 of account chem; MaxJobs 9 of user bob in account chem; \
+             GrpTRES cpu 10 of QOS part; GrpTRES node 2 of QOS part; GrpTRES mem 1024 of account sci",
+        ),
+    ] {
+        let (account, qos) = (Some("chem".into()), qos.map(Into::into));
+        let spec =
+            JobSpec { account, qos, ..JobSpec::plain("j".into(), caller(user).owner, Shape::default()) };
+        let said = |rule: &Rule| {
+            let tres = rule.tres.as_ref().map(|tres| format!("{tres} ")).unwrap_or_default();
+            format!("{} {tres}{} of {}", rule.kind.short_name(), rule.most, rule.setter)
+        };
+        let rules: Vec<String> = world.0.rules(&spec, partition).start.iter().map(said).collect();
+        assert_eq!(rules.join("; "), wanted, "{user} {partition}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `[[qos]]`, and the keys of other sections that name QOS.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
@@ -63,6 +63,7 @@ fn settings(section: &mut Section<'_>, preempt: &PreemptPolicy) -> QosConfig {
         max_wall: section.parsed("max_wall"),
         allow_groups: section.names("allow_groups"),
         allow_accounts: section.names("allow_accounts"),
+        flags: BTreeSet::new(),
     }
 }
 

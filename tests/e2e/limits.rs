@@ -1,0 +1,74 @@
+//! Limits of accounts and QOS: what they refuse, what waits for them, and what they let start.
+
+use spur_proto::v1::Job;
+
+use crate::accounts::me;
+use crate::cluster::{Cluster, Setup};
+
+const LIMITS: &str = "accounting_storage_enforce = [\"limits\"]\n";
+
+fn change(cluster: &Cluster, words: &str) {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    cluster.ok(&[&["sacctmgr", "-i"], words.as_slice()].concat());
+}
+
+#[test]
+fn limits_keep_jobs_waiting_and_refuse_them() {
+    let user = me();
+    let mut cluster = Cluster::start(&Setup { controller: LIMITS, ..Setup::default() });
+    let mut client = cluster.client();
+    change(&cluster, "add account chem GrpTRES=cpu=2 MaxSubmitJobs=4");
+    change(&cluster, &format!("add user {user} account=chem MaxJobs=1"));
+    change(&cluster, &format!("modify user {user} set defaultaccount=chem"));
+    let mut gate = cluster.gate("gate");
+    let first = cluster.sbatch(&["--wrap", "read x <gate"]);
+    client.wait_for(first, "RUNNING");
+    let second = cluster.sbatch(&["--wrap", "true"]);
+    let waits = |job: &Job| job.reason == "AssocMaxJobsLimit";
+    client.wait(second, waits);
+    let why = cluster.ok(&["spur", "why", &second.to_string()]);
+    assert!(why.contains(&format!("MaxJobs=1 of user {user} in account chem")), "{why}");
+
+    // A controller that starts again counts what runs.
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    let third = cluster.sbatch(&["-n", "3", "--wrap", "true"]);
+    let mut client = cluster.client();
+    client.wait(third, waits);
+    change(&cluster, &format!("modify user {user} set MaxJobs=5"));
+    client.wait_for(second, "COMPLETED");
+    client.wait(third, |job| job.reason == "AssocGrpCpuLimit");
+
+    change(&cluster, &format!("modify user {user} set MaxSubmitJobs=3"));
+    let array = cluster.fails(&["sbatch", "-a", "1-2", "--wrap", "true"]);
+    let (word, rest) = array.split_once('\n').unwrap();
+    assert_eq!(word, "sbatch: error: AssocMaxSubmitJobLimit");
+    let says = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+    assert!(rest.starts_with(says), "{array}");
+
+    // What an operator sets for a job is exempt.
+    cluster.ok(&["scontrol", "update", &format!("JobId={third}"), "NumTasks=3"]);
+    client.wait_for(third, "COMPLETED");
+    gate.open();
+    client.wait_for(first, "COMPLETED");
+}
+
+#[test]
+fn a_qos_refuses_at_once_if_it_denies() {
+    let user = me();
+    let cluster = Cluster::start(&Setup { controller: LIMITS, ..Setup::default() });
+    let mut client = cluster.client();
+    change(&cluster, "add qos short MaxWall=10 MaxTRES=cpu=2");
+    change(&cluster, "add account chem QOS=normal,short MaxWall=60");
+    change(&cluster, &format!("add user {user} account=chem"));
+    change(&cluster, &format!("modify user {user} set defaultaccount=chem"));
+    let long = ["--parsable", "-q", "short", "-t", "30", "-n", "4", "--wrap", "true"];
+    let waits = cluster.sbatch(&long[1..]);
+    client.wait(waits, |job| job.reason == "QOSMaxWallDurationPerJobLimit");
+    change(&cluster, "modify qos short set Flags=DenyOnLimit");
+    let refused = cluster.fails(&[&["sbatch"], &long[..]].concat());
+    assert!(refused.starts_with("sbatch: error: QOSMaxWallDurationPerJobLimit\n"), "{refused}");
+    let runs = cluster.sbatch(&["-t", "30", "-n", "3", "--wrap", "true"]);
+    client.wait_for(runs, "COMPLETED");
+    cluster.ok(&["scancel", &waits.to_string()]);
+}

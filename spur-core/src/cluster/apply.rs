@@ -111,7 +111,7 @@ impl Cluster {
         if changed {
             self.mark.ground = self.mark.seq;
             // Devices may have other names now.
-            self.count_all();
+            self.count_on(id);
         }
     }
 

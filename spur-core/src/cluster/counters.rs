@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::accounts::Accounts;
 use super::amounts::Amounts;
 use super::{AccountChange, Cluster};
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::accounts::{AssociationId, Charged};
 use crate::model::config::AccountingEnforce;
 use crate::model::job::{Job, JobSpec};
@@ -259,6 +259,14 @@ impl Cluster {
         }
     }
 
+    /// Counts the jobs on a node again.
+    pub(super) fn count_on(&mut self, node: NodeId) {
+        if self.enforces(AccountingEnforce::Limits) {
+            let jobs = self.node(node).map_or_else(Vec::new, |node| node.jobs.clone());
+            jobs.into_iter().for_each(|job| self.count_job(job));
+        }
+    }
+
     /// Counts all jobs, or none if limits are not enforced.
     pub(super) fn count_all(&mut self) {
         self.counters = Arc::default();
@@ -271,8 +279,7 @@ impl Cluster {
         }
     }
 
-    /// Counts all jobs again if changes of the tree are about to have jobs count for other associations or QOS. A change
-    /// of limits moves no job.
+    /// Whether changes of the tree are about to have jobs count for other associations or QOS. A change of limits does not.
     pub(super) fn moves_jobs(&self, changes: &[AccountChange]) -> bool {
         let tree = &self.accounts;
         changes.iter().any(|change| match change {

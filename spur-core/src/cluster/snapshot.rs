@@ -150,6 +150,7 @@ impl Restore {
         }
         self.cluster.partitions = self.partitions.into_iter().map(Partition::of).collect();
         self.cluster.derive();
+        self.cluster.take_qos_of_tree();
         self.cluster.count_all();
         self.cluster
     }

@@ -23,6 +23,12 @@ impl Cluster {
     /// Makes the cluster what it is after `entry`, which counts from the beginning: a cluster whose last entry is the one
     /// before has not been touched.
     pub fn apply(&mut self, entry: &Entry) {
+        self.apply_event(entry);
+        self.count_changed();
+        self.note_idle(entry.at);
+    }
+
+    fn apply_event(&mut self, entry: &Entry) {
         let at = entry.at;
         (self.mark.seq, self.mark.epoch, self.mark.at) = (entry.seq, entry.epoch, at);
         match &entry.event {
@@ -94,8 +100,6 @@ impl Cluster {
             Event::UsageRolled { until, ratio, reset, periods: _ } => self.roll_usage(*until, *ratio, *reset),
             Event::ResetPlanned { at, zone } => self.plan_reset(*at, zone),
         }
-        self.count_changed();
-        self.note_idle(at);
     }
 
     /// Changes what is true of a node, with what follows for those that plan on it.

@@ -10,9 +10,8 @@ use crate::id::JobId;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::accounts::{LimitKind, Qos};
 use crate::model::config::AccountingEnforce;
-use crate::model::job::JobSpec;
+use crate::model::job::{Job, JobSpec};
 use crate::sched::request;
-use crate::text::array::TaskSet;
 use crate::text::time::{Time, TimeLimit};
 
 /// Whether the limits of associations and QOS take jobs that are submitted together; and a warning for each that is taken
@@ -31,8 +30,8 @@ pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<
     Ok(warnings)
 }
 
-/// The same of a job that is to count for another account, QOS or partition; of an array, the tasks that its record stands
-/// for.
+/// Whether the limits take a job, or the tasks that its record stands for, with a changed request; those of submissions are
+/// looked at if the job is to count for another account, QOS or partition.
 ///
 /// # Errors
 /// The limit.
@@ -40,10 +39,13 @@ pub(super) fn check_changed(
     cluster: &Cluster,
     now: Time,
     spec: &JobSpec,
-    (job, tasks): (JobId, Option<TaskSet>),
+    job: &Job,
 ) -> Result<Option<String>, Reject> {
-    let tasks = tasks.map_or(1, |tasks| tasks.len() as u64);
-    judge(cluster, now, (spec, tasks), &[job], &mut Started::default())
+    let counts_for = |spec: &JobSpec| (spec.account.clone(), spec.qos.clone(), spec.partitions.clone());
+    if counts_for(spec) == counts_for(&job.spec) {
+        return Ok(None);
+    }
+    judge(cluster, now, (spec, job.task_count() as u64), &[job.id], &mut Started::default())
 }
 
 /// Judges one submission beside others, of so many tasks; `except` do not count.

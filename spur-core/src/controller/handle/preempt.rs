@@ -53,10 +53,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     if !start.all().map(|start| start.attempt.job).eq(cluster.jobs().components(id)) {
         return stale("a component is missing");
     }
-    start::has_licenses(cluster, now, start)?;
-    let amounts = |start: &Start| cluster.amounts_proposed(&start.spec, &start.parts, start.exclusive);
-    let proposed = start.all().map(|start| (start, amounts(start))).collect();
-    start::within_limits(cluster, now, proposed, displaces)?;
+    within_limits(cluster, now, proposed)?;
     let covers = |other: &JobId| {
         let Some((other, kept)) = cluster.job(*other).and_then(|job| Some((job, job.nomination()?))) else {
             return true;
@@ -111,6 +108,15 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
         nominations.map(|(start, place)| (start.attempt.job, Arc::new(nomination(start, place)))).collect();
     let job = Target::task(id, start.task);
     Ok(Decision { job, nominations, victims: told, displaced: displaced.collect() })
+}
+
+/// Whether licences and the limits of associations and QOS let the job start beside everybody who runs: nobody leaves for a
+/// job that these then stop.
+fn within_limits(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<(), Reject> {
+    start::has_licenses(cluster, now, &proposed.start)?;
+    let amounts = |start: &Start| cluster.amounts_proposed(&start.spec, &start.parts, start.exclusive);
+    let starts = proposed.start.all().map(|start| (start, amounts(start))).collect();
+    start::within_limits(cluster, now, starts, &proposed.displaces)
 }
 
 /// What becomes of all components of some victims, if a job of these ranks may make all of them leave.

@@ -193,11 +193,7 @@ fn changed(
         if caller.is_operator() {
             exempt(&mut spec, changes);
         }
-        let counts_for = |spec: &JobSpec| (spec.account.clone(), spec.qos.clone(), spec.partitions.clone());
-        if counts_for(&spec) != counts_for(&job.spec) {
-            let tasks = job.array.as_ref().map(|part| part.tasks.clone());
-            warnings.extend(limits::check_changed(cluster, now, &spec, (job.id, tasks))?);
-        }
+        warnings.extend(limits::check_changed(cluster, now, &spec, job)?);
     }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
 }

@@ -94,12 +94,10 @@ impl<S: Space> Walk<S> {
         let mut first = None;
         for (partition, request) in candidate.choices.iter() {
             let amounts = request.least(&candidate.spec);
-            match self.judge(candidate, &[(candidate, *partition, amounts, None)], !request.need.whole) {
-                Some(stop) => {
-                    first = first.or(Some(stop));
-                    self.bar(*partition);
-                }
-                None => {}
+            let starts = [(&**candidate, *partition, amounts, None)];
+            if let Some(stop) = self.judge(candidate, &starts, !request.need.whole) {
+                first = first.or(Some(stop));
+                self.bar(*partition);
             }
         }
         let all = candidate.choices.iter().all(|(partition, _)| self.is_barred(*partition));
@@ -238,7 +236,7 @@ impl<S: Space> Walk<S> {
         candidate: &Queued,
         prospects: &Prospects,
         is_known: bool,
-    ) -> Result<Found, Stop> {
+    ) -> Result<Found, Box<Stop>> {
         loop {
             let mut found = self.search(candidate, prospects, is_known);
             let starts = found.take_if(|(_, hit)| hit.starts && candidate.waits == 0);
@@ -249,7 +247,7 @@ impl<S: Space> Walk<S> {
                 if self.stops_on(candidate, std::iter::once(seat), &[]) {
                     let is_last = self.bar_last(prospects, prospect.partition);
                     match self.take_stop() {
-                        Some(stop) if is_last => return Err(stop),
+                        Some(stop) if is_last => return Err(Box::new(stop)),
                         _ => continue,
                     }
                 }
@@ -259,10 +257,13 @@ impl<S: Space> Walk<S> {
     }
 }
 
+/// Where a job fits, and what it takes of each node; nothing if that cannot be given after all.
+type SeatedHit = (Hit, Option<Vec<Part>>);
+
 /// Where and when a job fits.
 pub(super) struct Found {
     /// The earliest start, if that is later.
     pub(super) later: Option<(usize, Hit)>,
     /// The start now, with what the job takes of each node.
-    pub(super) now: Option<(usize, (Hit, Option<Vec<Part>>))>,
+    pub(super) now: Option<(usize, SeatedHit)>,
 }

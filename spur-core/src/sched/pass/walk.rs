@@ -147,7 +147,7 @@ impl<S: Space> Walk<S> {
         }
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
         let own = std::slice::from_ref(&prospects);
-        let stopped = self.stopped(&candidate);
+        let stopped = self.stopped(&candidate).map(Box::new);
         let found =
             stopped.map_or_else(|| self.find_within_limits(&candidate, &prospects, known.is_some()), Err);
         let Found { later: found, now } = match found {

@@ -1,7 +1,7 @@
 //! `[[qos]]`, and the keys of other sections that name QOS.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::section::Section;

@@ -235,8 +235,12 @@ async fn rows(session: &mut Session, settings: &Settings, cluster: &str) -> anyh
         Some(Record::Association(own)) if is_shown(&own) => Some(own),
         _ => None,
     });
+    let mut records = records.peekable();
+    // Slurm indents from the first association that is listed.
+    let first = records.peek().map_or(0, |own: &AssociationRecord| own.depth);
     Ok(records
         .map(|mut own| {
+            own.depth = own.depth.saturating_sub(first);
             let usage = own.usage.take().unwrap_or_default();
             Share { cluster: cluster.to_owned(), own, usage }
         })

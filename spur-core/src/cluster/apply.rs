@@ -96,9 +96,20 @@ impl Cluster {
             Event::ReservationCreated { reservation } => self.create_reservation(reservation),
             Event::ReservationUpdated { reservation } => self.reserve(reservation),
             Event::ReservationDeleted { name } => self.unreserve(name),
+            Event::AccountsChanged { .. } | Event::UsageRolled { .. } | Event::ResetPlanned { .. } => {
+                self.apply_to_accounts(&entry.event);
+            }
+        }
+        self.note_idle(at);
+    }
+
+    /// Applies what happens to accounts and their usage.
+    fn apply_to_accounts(&mut self, event: &Event) {
+        match event {
             Event::AccountsChanged { changes, by: _ } => self.change_accounts(changes),
             Event::UsageRolled { until, ratio, reset, periods: _ } => self.roll_usage(*until, *ratio, *reset),
             Event::ResetPlanned { at, zone } => self.plan_reset(*at, zone),
+            _ => {}
         }
     }
 

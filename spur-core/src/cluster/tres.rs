@@ -82,7 +82,7 @@ fn share(node: &Node, part: &NodeAlloc) -> Rate {
     let cpus = u128::from(node.shape.cpus);
     let of = |held: u64, all: u64| match all {
         0 => 0,
-        all => (cpus * u128::from(held.min(all)) << 32) / u128::from(all),
+        all => ((cpus * u128::from(held.min(all))) << 32) / u128::from(all),
     };
     let by_cpus = Rate::whole(u64::from(part.cpus.len())).0;
     let by_memory = of(part.memory_mb, node.shape.memory_mb);

@@ -41,10 +41,7 @@ impl Cluster {
             Event::StartPromised { job, start } => self.jobs.change(*job, |job| job.promised = Some(*start)),
             Event::JobNominated { job, nomination } => self.nominate(*job, Some(nomination)),
             Event::NominationDropped { job } => self.nominate(*job, None),
-            Event::JobPreempted { job, by, then, end_at } => {
-                let preempted = Preempted { by: *by, at, end_at: *end_at, then: *then };
-                self.jobs.change(*job, |job| make_way(job, preempted));
-            }
+            Event::JobPreempted { .. } => self.preempt(&entry.event, at),
             Event::JobSuspended { .. }
             | Event::JobRecalled { .. }
             | Event::CpusReturned { .. }
@@ -101,6 +98,13 @@ impl Cluster {
             }
         }
         self.note_idle(at);
+    }
+
+    /// A job is told to make way.
+    fn preempt(&mut self, event: &Event, at: Time) {
+        let Event::JobPreempted { job, by, then, end_at } = event else { return };
+        let preempted = Preempted { by: *by, at, end_at: *end_at, then: *then };
+        self.jobs.change(*job, |job| make_way(job, preempted));
     }
 
     /// Applies what happens to accounts and their usage.

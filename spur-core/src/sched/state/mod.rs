@@ -16,7 +16,7 @@ use crate::sched::forecast::PlanInput;
 use crate::sched::inventory::amounts::{Amount, RoomId, Rooms};
 use crate::sched::request::domains::layer;
 use crate::sched::timeline::free_for_ever::FreeForEver;
-use crate::sched::timeline::free_now::FreeNow;
+use crate::sched::timeline::free_now::{FreeNow, Moment};
 use crate::sched::timeline::holding;
 use crate::sched::timeline::hole_index::Measure;
 use crate::sched::timeline::licenses::Licenses;
@@ -232,12 +232,13 @@ impl State {
         look: impl FnOnce(&Slots, &dyn Fn(NodeId) -> u64) -> T,
     ) -> T {
         let Aspect { query, eligible, .. } = aspect;
-        let moment = (query.realm, &self.timelines[query.realm], query.run_time);
+        let realm = query.realm;
+        let moment = Moment { realm, timeline: &self.timelines[realm], run_time: query.run_time };
         let (need, rooms, idle) = (&query.request.need, &self.rooms, &self.idle);
         let mut seen = Seen { known: self.findings.needs.known(query.need), rooms, need };
         seen.known.learn(rooms, need);
         let free = |node: NodeId| need.scarcest(rooms, idle[node.index()]);
-        self.standing.look(eligible, query.need, moment, &mut seen, |slots| look(slots, &free))
+        self.standing.look(eligible, query.need, &moment, &mut seen, |slots| look(slots, &free))
     }
 }
 

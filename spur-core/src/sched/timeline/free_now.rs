@@ -34,25 +34,34 @@ pub(crate) struct FreeNow {
     changed: Vec<(Pos, u32)>,
 }
 
+/// The beginning of a timeline, and the time for which a job is looked at there.
+pub(crate) struct Moment<'a> {
+    pub(crate) realm: usize,
+    /// The timeline of this realm.
+    pub(crate) timeline: &'a Timeline,
+    /// The planned run time of the job, in seconds.
+    pub(crate) run_time: u64,
+}
+
 impl FreeNow {
     /// Whether one set of eligible nodes was ever looked through in a realm for a need.
     pub(crate) fn knows(&self, realm: usize, eligible: &EligibleNodes, need: usize) -> bool {
         self.sights.contains_key(&(realm, eligible.outline, need))
     }
 
-    /// Shows `look` what one set of eligible nodes sees at the beginning of the timeline of a realm for a job that is planned
-    /// to run so many seconds.
+    /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
     pub(crate) fn look<T>(
         &mut self,
         eligible: &Arc<EligibleNodes>,
         need: usize,
-        (realm, timeline, run_time): (usize, &Timeline, u64),
+        moment: &Moment<'_>,
         seen: &mut Seen<'_>,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
-        let needed = Second::BEGIN.after(length(run_time));
+        let timeline = moment.timeline;
+        let needed = Second::BEGIN.after(length(moment.run_time));
         let standing = timeline.standing();
-        let sight = self.sights.entry((realm, eligible.outline, need)).or_insert_with(|| {
+        let sight = self.sights.entry((moment.realm, eligible.outline, need)).or_insert_with(|| {
             let mut unknown = Vec::new();
             let mut slots = eligible.slots_by(standing, seen.known.by_room(), &mut unknown);
             for (pos, room) in unknown {

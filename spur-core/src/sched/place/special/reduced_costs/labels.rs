@@ -40,6 +40,24 @@ fn pack_within(lanes: &Lanes, limits: &Lanes) -> Option<u128> {
     fit.then(|| pack(lanes))
 }
 
+/// The most that each lane of a packed sum may hold.
+struct Limit {
+    /// What each lane may hold less than the widest number.
+    rest: u128,
+    /// The bit above each lane, which is set if the lane is beyond its limit once `rest` is added.
+    marks: u128,
+}
+
+impl Limit {
+    fn new(limits: &Lanes) -> Self {
+        Self { rest: pack(&limits.map(|limit| WIDEST - limit)), marks: pack(&[WIDEST + 1; LANES]) }
+    }
+
+    fn holds(&self, spent: u128) -> bool {
+        (spent + self.rest) & self.marks == 0
+    }
+}
+
 /// A label: one way to use a piece, or some of the pieces below one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Label {
@@ -263,9 +281,7 @@ impl<'g> LabelSearch<'g> {
 
     /// Puts the pieces directly below one together.
     fn fold(&mut self, piece: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), Missed> {
-        // A mark is set if a lane is beyond its limit once the rest is added.
-        let (rest, marks) = (pack(&limits.map(|limit| WIDEST - limit)), pack(&[WIDEST + 1; LANES]));
-        let holds = |spent: u128| (spent + rest) & marks == 0;
+        let limit = Limit::new(&limits);
         let most = if piece.is_none() { self.instance.problem.amount } else { u32::MAX };
         let mut labels = vec![Label { takes: 0, order: NONE, spent: 0, head: 0, tail: 0, link: NONE }];
         let mut steps = Vec::new();
@@ -288,13 +304,13 @@ impl<'g> LabelSearch<'g> {
                 &self.layout,
             );
             for (rest, label) in (0..).zip(&labels) {
-                if let Some(skipped) = skipped.filter(|skipped| holds(label.spent + skipped)) {
+                if let Some(skipped) = skipped.filter(|skipped| limit.holds(label.spent + skipped)) {
                     let same = Label { spent: label.spent + skipped, ..*label };
                     table.offer(same, (NONE, label.order), (NONE, rest));
                 }
                 for (own, used) in (0..).zip(front) {
                     let spent = label.spent + used.spent;
-                    if !holds(spent) {
+                    if !limit.holds(spent) {
                         continue;
                     }
                     let Some(head) = self.layout.add(label.head, used.head) else { continue };

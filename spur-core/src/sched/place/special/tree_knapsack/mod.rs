@@ -13,7 +13,7 @@ use crate::sched::place::answer::Missed;
 use crate::sched::place::problem::{Problem, gcd};
 
 pub(super) use price::{Price, PriceScale, Total, below};
-use step::choose;
+use step::KnapsackStep;
 
 /// Numbers that are worked out in the time of one step of a search, if they are short and if they are long.
 const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
@@ -194,11 +194,15 @@ impl TreeKnapsack {
                         after[skipped + most_after + 1..=skipped + most].fill(P::NEVER);
                     }
                     let left = self.left(stage, used, number);
-                    let skips = &after[skipped + least..skipped + least + amounts];
-                    let taken = left.map(|number| &after[self.row(next, number)..][..self.width]);
+                    let step = KnapsackStep {
+                        skips: &after[skipped + least..skipped + least + amounts],
+                        taken: left.map(|number| &after[self.row(next, number)..][..self.width]),
+                        takes: stage.takes,
+                        least,
+                        price,
+                    };
                     let outcome = &mut here[row + least..row + least + amounts];
-                    let uses = &mut uses[answer..answer + amounts];
-                    choose(skips, taken, (stage.takes, least), price, outcome, uses, needs_more);
+                    step.choose(outcome, &mut uses[answer..answer + amounts], needs_more);
                     answer += amounts;
                 }
             }

@@ -2,34 +2,41 @@
 
 use super::price::Total;
 
-/// Works out the least prices of everything that may be wanted where a node or leaf is looked at, from `least` on, and for which
-/// of them it is used; where nothing is wanted it is only if `needs_more`. `skips` are the least prices if it is not used, `taken`
-/// those of everything that may be left once it is, if it may be, without what it costs.
-pub(super) fn choose<P: Total>(
-    skips: &[P],
-    taken: Option<&[P]>,
-    (takes, least): (usize, usize),
-    price: P,
-    outcome: &mut [P],
-    uses: &mut [bool],
-    needs_more: bool,
-) {
-    let Some(taken) = taken else {
-        outcome.copy_from_slice(skips);
-        return;
-    };
-    // It holds all that is wanted of the first few.
-    let few = takes.saturating_sub(least).min(outcome.len());
-    let all = std::iter::repeat_n(&taken[0], few);
-    let rest = taken.get(least + few - takes.min(least + few)..).unwrap_or_default();
-    let steps = outcome.iter_mut().zip(uses.iter_mut()).zip(skips);
-    for (((outcome, uses), &skip), &taken) in steps.zip(all.chain(rest)) {
-        let take = taken.plus(price);
-        *uses = take <= skip;
-        *outcome = take.min(skip);
-    }
-    if least == 0 && !needs_more {
-        outcome[0] = skips[0];
-        uses[0] = false;
+/// One node or leaf, and everything that may be wanted where it is looked at: from `least` on.
+pub(super) struct KnapsackStep<'w, P> {
+    /// The least prices if it is not used.
+    pub(super) skips: &'w [P],
+    /// The least prices of everything that may be left once it is used, without what it costs; `None` if it may not be used.
+    pub(super) taken: Option<&'w [P]>,
+    /// The amount that it holds if it is used.
+    pub(super) takes: usize,
+    /// The least amount that may be wanted.
+    pub(super) least: usize,
+    /// The cost of its use.
+    pub(super) price: P,
+}
+
+impl<P: Total> KnapsackStep<'_, P> {
+    /// Works out the least prices, and for which of them the node or leaf is used. Where nothing is wanted it is used only if
+    /// `needs_more`.
+    pub(super) fn choose(&self, outcome: &mut [P], uses: &mut [bool], needs_more: bool) {
+        let Some(taken) = self.taken else {
+            outcome.copy_from_slice(self.skips);
+            return;
+        };
+        // It holds all that is wanted of the first few.
+        let few = self.takes.saturating_sub(self.least).min(outcome.len());
+        let all = std::iter::repeat_n(&taken[0], few);
+        let rest = taken.get(self.least + few - self.takes.min(self.least + few)..).unwrap_or_default();
+        let steps = outcome.iter_mut().zip(uses.iter_mut()).zip(self.skips);
+        for (((outcome, uses), &skip), &taken) in steps.zip(all.chain(rest)) {
+            let take = taken.plus(self.price);
+            *uses = take <= skip;
+            *outcome = take.min(skip);
+        }
+        if self.least == 0 && !needs_more {
+            outcome[0] = self.skips[0];
+            uses[0] = false;
+        }
     }
 }

@@ -217,6 +217,8 @@ pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
             .iter()
             .map(|(name, soft)| v1::Limit { name: name.to_string(), soft: *soft })
             .collect(),
+        sampling_seconds: batch.sampling_seconds,
+        oom_kill_step: batch.oom_kill_step,
     }
 }
 

@@ -385,6 +385,8 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
         append,
         umask,
         limits,
+        sampling_seconds,
+        oom_kill_step,
     } = wire;
     check_script(&script)?;
     check_environment(&environment)?;
@@ -412,6 +414,8 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
         append,
         umask,
         limits: limits.into_iter().map(|limit| (limit.name.into(), limit.soft)).collect(),
+        sampling_seconds,
+        oom_kill_step,
     };
     Ok((batch, Payload { script, environment }))
 }

@@ -197,6 +197,8 @@ fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow
         append: files.append,
         umask: wishes.umask.unwrap_or_else(place::file_mask),
         limits: place::limits(&wishes.propagate),
+        sampling_seconds: wishes.sampling_seconds,
+        oom_kill_step: wishes.oom_kill_step,
     });
     Ok(spec)
 }

@@ -61,6 +61,10 @@ pub struct Submission {
     pub uid: Option<String>,
     /// `--gid`.
     pub gid: Option<String>,
+    /// `--acctg-freq`: seconds between two looks at what tasks use; 0: nobody looks.
+    pub sampling_seconds: Option<u32>,
+    /// `--oom-kill-step`: whether a step ends when one of its processes was killed for lack of memory.
+    pub oom_kill_step: Option<bool>,
     /// What steps of the job find in their environment of what was said here, by the names of the variables.
     pub advice: BTreeMap<&'static str, String>,
     /// What was said, by the long names of the options, the value that counts of each.

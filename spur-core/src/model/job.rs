@@ -403,6 +403,13 @@ pub struct Batch {
     /// Soft limits to carry over, as (name, value); `u64::MAX` is unlimited.
     #[serde(default)]
     pub limits: Box<[(Box<str>, u64)]>,
+    /// `--acctg-freq`: seconds between two looks at what the script uses; 0: nobody looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_seconds: Option<u32>,
+    /// `--oom-kill-step`: whether everything of the script's step ends when one of its processes was killed for lack of
+    /// memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_kill_step: Option<bool>,
 }
 
 impl Batch {
@@ -422,6 +429,8 @@ impl Batch {
             append: None,
             umask: 0o022,
             limits: Box::default(),
+            sampling_seconds: None,
+            oom_kill_step: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use step_wire::order::{Launch, StepOrder, TaskOrder};
 use super::binding::cpu_set;
 use super::files::{stderr, stdin, stdout};
 use super::variables::{pairs, position, scratch, task_variables, with_variables};
-use super::{NodeFacts, Prepared, identity, limits};
+use super::{NodeFacts, Prepared, Wishes, identity, limits};
 
 impl NodeFacts {
     /// The order to run a batch script.
@@ -64,8 +64,9 @@ impl NodeFacts {
             tasks: vec![task],
             ..self.order(step, identity(user), batch.work_dir)
         };
+        let wishes = Wishes { sampling_seconds: batch.sampling_seconds, oom_kill_step: batch.oom_kill_step };
         let environment = with_variables(&batch.environment, &variables);
-        let order = self.with_advice(order, &environment);
+        let order = self.with_wishes(order, wishes, &environment);
         Ok(Prepared {
             launch: Launch { order, environment, script: Some(batch.script.to_vec()) },
             memory_mb: part.memory_mb,

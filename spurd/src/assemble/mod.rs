@@ -58,6 +58,15 @@ pub struct NodeFacts {
     pub usage_interval_ms: u64,
 }
 
+/// How a user wants the node to treat a step.
+#[derive(Clone, Copy, Debug)]
+struct Wishes {
+    /// `--acctg-freq`: seconds between two looks at what tasks use; 0: nobody looks.
+    sampling_seconds: Option<u32>,
+    /// `--oom-kill-step`: whether the step ends when one of its processes was killed for lack of memory.
+    oom_kill_step: Option<bool>,
+}
+
 /// Everything that is known of a step before it is launched.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -105,13 +114,15 @@ impl NodeFacts {
         }
     }
 
-    /// The order, with what its environment says of it: how often its tasks are looked at (`--acctg-freq`), and what
-    /// becomes of it without memory (`--oom-kill-step`).
-    fn with_advice(&self, order: StepOrder, environment: &[u8]) -> StepOrder {
-        let asked = said::<SamplingIntervals>(environment, SamplingIntervals::VARIABLE);
-        let asked = asked.and_then(|intervals| intervals.tasks);
-        let usage_interval_ms = asked.map_or(self.usage_interval_ms, |seconds| u64::from(seconds) * 1000);
-        let oom_kill_step = said::<OomKillStep>(environment, OomKillStep::VARIABLE).unwrap_or_default().0;
+    /// The order with its step's wishes. A wish that a client did not send is read from the environment, where clients
+    /// before these fields put it.
+    fn with_wishes(&self, order: StepOrder, wishes: Wishes, environment: &[u8]) -> StepOrder {
+        let sampling = wishes
+            .sampling_seconds
+            .or_else(|| said::<SamplingIntervals>(environment, SamplingIntervals::VARIABLE)?.tasks);
+        let usage_interval_ms = sampling.map_or(self.usage_interval_ms, |seconds| u64::from(seconds) * 1000);
+        let variable = || said::<OomKillStep>(environment, OomKillStep::VARIABLE).unwrap_or_default().0;
+        let oom_kill_step = wishes.oom_kill_step.unwrap_or_else(variable);
         StepOrder { usage_interval_ms, oom_kill_step, ..order }
     }
 }

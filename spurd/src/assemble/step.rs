@@ -13,7 +13,7 @@ use step_wire::order::{Launch, MpiNode, MpiOrder, MpiPlugin, StepOrder, TaskOrde
 use super::binding::{self, cpu_set};
 use super::gpus::{device_part, gpu_bind, gpus_of_task};
 use super::variables::{of_step, pairs, scratch, task_variables, with_variables, without_foreign};
-use super::{NodeFacts, Prepared, identity, limits};
+use super::{NodeFacts, Prepared, Wishes, identity, limits};
 
 impl NodeFacts {
     /// The order to run this node's tasks of a step that a client launches with a credential.
@@ -81,8 +81,10 @@ impl NodeFacts {
             unbuffered: launch.unbuffered,
             ..self.order(step, identity(owner(credential)), launch.work_dir)
         };
+        let wishes =
+            Wishes { sampling_seconds: launch.sampling_seconds, oom_kill_step: launch.oom_kill_step };
         let environment = with_variables(&without_foreign(&launch.environment), &variables);
-        let order = self.with_advice(order, &environment);
+        let order = self.with_wishes(order, wishes, &environment);
         Ok(Prepared {
             launch: Launch { order, environment, script: None },
             memory_mb: part.memory_mb,

@@ -110,6 +110,38 @@ fn tasks_are_looked_at_as_often_as_their_job_asks() {
     }
 }
 
+/// The variables are what clients send that do not know the fields; they may also be left over from an outer job.
+#[test]
+fn wishes_of_an_order_count_more_than_its_variables() {
+    let facts = NodeFacts { usage_interval_ms: 30_000, ..facts() };
+    let variables = b"SLURM_ACCTG_FREQ=9\0SLURM_OOM_KILL_STEP=1\0";
+    for (sampling_seconds, oom_kill_step, expected) in [
+        (None, None, (9000, true)),
+        (Some(5), None, (5000, true)),
+        (Some(0), Some(false), (0, false)),
+        (None, Some(false), (9000, false)),
+    ] {
+        let mut batch = batch_order();
+        let script = batch.batch.as_mut().unwrap();
+        (script.sampling_seconds, script.oom_kill_step) = (sampling_seconds, oom_kill_step);
+        script.environment = variables.to_vec().into();
+        let launch = v1::StepLaunch {
+            argv: vec!["hostname".to_owned()],
+            environment: variables.to_vec().into(),
+            sampling_seconds,
+            oom_kill_step,
+            ..v1::StepLaunch::default()
+        };
+        let part = v1::CredentialNode { name: "n2".to_owned(), tasks: 1, ..v1::CredentialNode::default() };
+        let credential =
+            v1::StepCredential { job_id: 42, nodes: vec![part], ..v1::StepCredential::default() };
+        for prepared in [facts.batch(batch).unwrap(), facts.step(&credential, launch).unwrap()] {
+            let order = prepared.launch.order;
+            assert_eq!((order.usage_interval_ms, order.oom_kill_step), expected, "{}", order.attempt);
+        }
+    }
+}
+
 #[test]
 fn the_closest_gpus_are_those_near_a_tasks_cores() {
     let facts = facts();

@@ -101,6 +101,8 @@ impl Run {
             }),
             work_dir: directory,
             unbuffered,
+            sampling_seconds: wishes.sampling_seconds,
+            oom_kill_step: wishes.oom_kill_step,
         };
         let plan = Arc::new(Launch { credential: step.credential, launch });
         let layouts = (first..).zip(step.nodes);

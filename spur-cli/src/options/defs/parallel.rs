@@ -255,7 +255,7 @@ pub(super) const OPTIONS: &[Def] = &[
         "<datatype>=<interval>",
         "accounting and profiling sampling intervals",
         |s, v| {
-            parsed::<SamplingIntervals>(v)?;
+            s.sampling_seconds = parsed::<SamplingIntervals>(v)?.tasks;
             s.advise(SamplingIntervals::VARIABLE, v);
             Ok(())
         },
@@ -300,6 +300,7 @@ pub(super) const OPTIONS: &[Def] = &[
         "kill the whole step where one task is out of memory",
         |s, v| {
             let all = parsed::<OomKillStep>(v)?.0;
+            s.oom_kill_step = Some(all);
             s.advise(OomKillStep::VARIABLE, if all { "1" } else { "0" });
             Ok(())
         },

@@ -130,15 +130,15 @@ impl PassKind {
 /// What came of looking for a place for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It started, and no better placement exists.
+    /// The job started, and no better placement exists.
     Exact,
-    /// It started on the best placement that was found within the search budget.
+    /// The job started on the best placement that was found within the search budget.
     Inexact,
-    /// Others make way for it.
+    /// Other jobs make way for the job.
     Preempting,
     /// The start was refused, because the cluster had changed meanwhile.
     Refused,
-    /// It waits.
+    /// The job waits.
     Waiting,
 }
 

@@ -112,8 +112,11 @@ enum Kind {
     Reservations,
 }
 
+/// Reports by name.
+type Reports = &'static [(&'static str, Kind)];
+
 /// The reports by what they are of, with the names that an error lists.
-const KINDS: [(&str, &[(&str, Kind)]); 4] = [
+const KINDS: [(&str, Reports); 4] = [
     (
         "cluster",
         &[
@@ -135,7 +138,7 @@ const KINDS: [(&str, &[(&str, Kind)]); 4] = [
 ];
 
 /// The reports of a kind of thing, which may be cut, with its whole name.
-fn reports_of(of: &str) -> Result<(&'static str, &'static [(&'static str, Kind)]), Bare> {
+fn reports_of(of: &str) -> Result<(&'static str, Reports), Bare> {
     let begins = |kind: &str| of.len() >= 2 && kind.starts_with(&of.to_ascii_lowercase());
     let found = KINDS.iter().find(|(kind, _)| begins(kind));
     found.copied().ok_or_else(|| Bare(format!("invalid keyword: {of}")))

@@ -95,11 +95,9 @@ impl Book {
                 let run = self.running.get_mut(job).expect("it was suspended");
                 run.paused += at - run.suspended.take().expect("it was suspended");
             }
-            Event::JobEnding { job, seen, .. } => {
-                if self.running.contains_key(job) {
-                    self.count(*job, seen.map_or(at, |seen| seen.0));
-                    self.running.remove(job);
-                }
+            Event::JobEnding { job, seen, .. } if self.running.contains_key(job) => {
+                self.count(*job, seen.map_or(at, |seen| seen.0));
+                self.running.remove(job);
             }
             Event::UsageRolled { until, ratio, reset, .. } => {
                 assert!(!reset, "none is planned");

@@ -245,10 +245,14 @@ fn candidates<'a>(
     wish: &StepSpec,
 ) -> Result<Vec<Candidate<'a>>, Reject> {
     let name = |part: &NodeAlloc| cluster.node(part.node).map(|node| Arc::clone(node.name()));
-    for wanted in wish.nodelist.iter().chain(&wish.exclude) {
+    for wanted in &wish.nodelist {
         if !alloc.nodes.iter().any(|part| name(part).as_ref() == Some(wanted)) {
             return Err(Reject::InvalidNodeName(format!("{wanted} is not among the job's nodes")));
         }
+    }
+    // Nodes that the job does not have are excluded anyway.
+    if let Some(unknown) = wish.exclude.iter().find(|name| cluster.node_named(name).is_none()) {
+        return Err(Reject::InvalidNodeName(unknown.to_string()));
     }
     let first = wish.relative.unwrap_or(0) as usize;
     if first >= alloc.nodes.len() {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
@@ -490,6 +491,72 @@ fn a_task_has_a_terminal_with_size_signals_and_job_control() {
     assert_eq!(seat.child.wait().unwrap().code(), Some(5));
     assert!(rustix::termios::tcgetattr(&seat.terminal).unwrap().local_modes.contains(LocalModes::ICANON));
     cluster.client().wait_for(1, "FAILED");
+}
+
+#[test]
+fn a_command_in_the_background_leaves_the_keys_to_its_shell() {
+    let cluster = cluster();
+    let shell = ["/usr/bin/setsid", "--ctty", "--wait", "bash", "--norc", "--noediting", "-i"];
+    let mut seat = Seat::take(&cluster, &shell);
+    seat.await_word("ready> ");
+    let in_front = |seat: &Seat| rustix::termios::tcgetpgrp(&seat.terminal).unwrap();
+    let own = in_front(&seat);
+    seat.type_in("srun sh -c 'echo be\"\"gun; tr a-z A-Z' &\r");
+    seat.await_word("begun");
+    seat.type_in("jobs\r");
+    seat.await_word("Running");
+    // What once was in the foreground does not stop in the background either.
+    seat.type_in("fg\r");
+    cluster.wait_until(|_| in_front(&seat) != own);
+    seat.type_in("\x1a");
+    seat.await_word("Stopped");
+    seat.type_in("bg; jobs\r");
+    seat.await_word("Running");
+    seat.type_in("fg\r");
+    cluster.wait_until(|_| in_front(&seat) != own);
+    seat.type_in("one\rtwo\r\x04");
+    seat.await_word("ONE\r\nTWO");
+    seat.type_in("echo co\"\"de=$?; exit\r");
+    seat.await_word("code=0");
+    assert_eq!(seat.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn with_disable_status_only_a_second_interrupt_within_a_second_kills() {
+    let cluster = cluster();
+    let mut up = cluster.gate("up");
+    let script = "trap 'echo >up' INT; echo >up; while :; do sleep 0.1; done";
+    let mut srun = begin(&cluster, &["srun", "-X", "sh", "-c", script]);
+    up.wait();
+    let interrupt = |srun: &mut Child| {
+        signal(srun, Signal::INT);
+        await_word(srun.stderr.as_mut().unwrap(), "\n")
+    };
+    for _ in 0..2 {
+        let told = Instant::now();
+        assert_eq!(interrupt(&mut srun), "srun: sending Ctrl-C to StepId=1.0\n");
+        up.wait();
+        cluster.wait_until(|_| told.elapsed() > Duration::from_secs(2));
+    }
+    // Where the machine is slow, one comes too late and is the first again.
+    let killed = (0..20).any(|_| interrupt(&mut srun) == "srun: forcing job termination\n");
+    assert!(killed, "no two interrupts came within a second");
+    assert!(end(srun).code.is_some_and(|code| code != 0));
+}
+
+#[test]
+fn variables_of_srun_name_the_files_of_its_tasks() {
+    let cluster = cluster();
+    cluster.script("in", "given\n");
+    let mut command = cluster.command(&["srun", "sh", "-c", "cat; echo complained >&2"]);
+    for (name, file) in [("SRUN_INPUT", "in"), ("SRUN_OUTPUT", "out"), ("SRUN_ERROR", "err")] {
+        command.env(name, file);
+    }
+    // The older variables count less.
+    let said = said(command.env("SLURM_STDOUTMODE", "older").output().unwrap());
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""));
+    assert_eq!((cluster.read("out").as_str(), cluster.read("err").as_str()), ("given\n", "complained\n"));
+    assert!(!cluster.work("older").exists());
 }
 
 #[test]

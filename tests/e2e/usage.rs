@@ -171,6 +171,17 @@ fn a_step_outlives_one_of_its_processes_without_memory_unless_asked_not_to() {
 }
 
 #[test]
+fn a_step_asked_to_ends_on_all_nodes_without_memory_on_one() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let hog = "head -c 600000000 /dev/zero | tail -n 1 | wc -c";
+    let script = format!("test $SLURM_PROCID = 1 || exec sleep 1000; {hog}; sleep 1000");
+    let said = cluster.run(&["srun", "--oom-kill-step=1", "-N2", "--mem=100", "sh", "-c", &script]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("n2: task 1: Out Of Memory"), "{said:?}");
+    assert!(said.err.contains("n1: task 0: Terminated"), "{said:?}");
+}
+
+#[test]
 fn running_steps_say_what_they_use() {
     let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
     let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));

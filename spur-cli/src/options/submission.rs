@@ -184,7 +184,9 @@ pub struct StepWishes {
     pub job: Option<String>,
     /// `--preserve-env`: tasks see the numbers of nodes and tasks that stand in the environment.
     pub preserve_environment: bool,
-    /// `--disable-status`, `--quit-on-interrupt`: the first interrupt ends the step.
+    /// `--disable-status`: the first interrupt is passed on to the tasks, and a second one within a second kills them.
+    pub disable_status: bool,
+    /// `--quit-on-interrupt`: the first interrupt ends the step.
     pub quit_on_interrupt: bool,
     /// `--distribution`.
     pub distribution: String,

@@ -1,11 +1,18 @@
 //! Where the tasks' standard input comes from, and the thread that reads it.
 
 use std::io;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::getpgrp;
+use rustix::termios::{isatty, tcgetpgrp};
 use spur_core::text::pattern::FilePattern;
 use tokio::sync::mpsc;
+
+/// How often a command in the background looks whether it is in the foreground.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How much of standard input is read at a time, in bytes.
 const STDIN_BYTES: usize = 64 << 10;
@@ -81,10 +88,36 @@ impl Input {
     pub(super) fn broadcast(self, nodes: Vec<mpsc::Sender<Option<Bytes>>>) {
         let source: Box<dyn io::Read + Send> = match self {
             Input::None | Input::Pattern(_) => return,
+            Input::All | Input::Task(_) if isatty(io::stdin()) => Box::new(Keyboard),
             Input::All | Input::Task(_) => Box::new(io::stdin()),
             Input::File(file) => Box::new(file),
         };
         std::thread::spawn(move || read_to_nodes(source, &nodes));
+    }
+}
+
+/// The terminal that is the standard input. A command in the background that read it would be stopped, so it is read only
+/// while this command is in the foreground.
+struct Keyboard;
+
+impl Keyboard {
+    /// A terminal that controls no session of this command has no foreground, and is read like any file.
+    fn is_ours() -> bool {
+        tcgetpgrp(io::stdin()).map_or(true, |foreground| foreground == getpgrp())
+    }
+}
+
+impl io::Read for Keyboard {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // A read that already waits for a key would stop the command when it goes into the background.
+            poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None)?;
+            if Self::is_ours() {
+                return io::stdin().read(buffer);
+            }
+            // Keys are for the shell. It tells nobody when it gives the terminal to a command that runs.
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 }
 

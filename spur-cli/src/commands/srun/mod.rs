@@ -604,7 +604,9 @@ impl Run {
         if !exit.is_success() {
             self.exit = states::worse(self.exit, exit);
             self.forced |= [Signal::TERM.number(), Signal::KILL.number()].contains(&exit.signal);
-            if self.wishes.step.kill_on_bad_exit && !self.killed && self.open > 0 {
+            // A node knows of the end of its own tasks alone.
+            let ends_all = self.wishes.oom_kill_step == Some(true) && exit == ExitCode::OUT_OF_MEMORY;
+            if (ends_all || self.wishes.step.kill_on_bad_exit) && !self.killed && self.open > 0 {
                 self.tell_endings(session, |_| true);
                 session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
                 self.terminate(TERM_WAIT);
@@ -650,7 +652,7 @@ impl Run {
     }
 
     /// The first interrupt shows how the tasks are, a second one right after it ends them, as do those signals that would
-    /// end this command; all others are for the tasks.
+    /// end this command; all others are for the tasks. With `--disable-status` the first interrupt is for the tasks, too.
     async fn signal(&mut self, session: &mut Session, signal: Signal) {
         let step = format!("StepId={}.{}", self.job, self.step);
         self.tell_endings(session, |_| true);
@@ -664,11 +666,14 @@ impl Run {
             }
             Signal::INT if self.wishes.step.pty => self.pass_on(signal),
             Signal::INT if self.wishes.step.quit_on_interrupt => self.interrupt(session, &step),
-            Signal::INT if self.kill_at.is_some() => {
-                session.inform("forcing job termination");
-                self.cancelled = true;
-                self.kill();
-                end_by_controller(session, self.job, self.step).await;
+            Signal::INT if self.kill_at.is_some() => self.force(session).await,
+            Signal::INT if self.wishes.step.disable_status => {
+                if self.interrupted.replace(Instant::now()).is_some_and(is_recent) {
+                    self.force(session).await;
+                } else {
+                    session.inform(&format!("sending Ctrl-C to {step}"));
+                    self.pass_on(signal);
+                }
             }
             Signal::INT if self.interrupted.is_some_and(is_recent) => self.interrupt(session, &step),
             Signal::INT => {
@@ -697,6 +702,14 @@ impl Run {
         session.inform(&format!("sending Ctrl-C to {step}"));
         self.pass_on(Signal::INT);
         self.kill_at = Some(Instant::now() + TWICE);
+    }
+
+    /// Kills the tasks, and tells the controller that the step ends.
+    async fn force(&mut self, session: &mut Session) {
+        session.inform("forcing job termination");
+        self.cancelled = true;
+        self.kill();
+        end_by_controller(session, self.job, self.step).await;
     }
 
     /// Leaves to the controller what this command could not bring to its end.

@@ -22,7 +22,7 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .only(PROGRAM)
-    .env(&["SBATCH_INPUT", "SLURM_STDINMODE"]),
+    .env(&["SBATCH_INPUT", "SLURM_STDINMODE", "SRUN_INPUT"]),
     Def::value(
         "output",
         Some('o'),
@@ -35,7 +35,7 @@ pub(super) const OPTIONS: &[Def] = &[
         },
     )
     .only(PROGRAM)
-    .env(&["SBATCH_OUTPUT", "SLURM_STDOUTMODE"]),
+    .env(&["SBATCH_OUTPUT", "SLURM_STDOUTMODE", "SRUN_OUTPUT"]),
     Def::value(
         "error",
         Some('e'),
@@ -48,7 +48,7 @@ pub(super) const OPTIONS: &[Def] = &[
         },
     )
     .only(PROGRAM)
-    .env(&["SBATCH_ERROR", "SLURM_STDERRMODE"]),
+    .env(&["SBATCH_ERROR", "SLURM_STDERRMODE", "SRUN_ERROR"]),
     Def::value(
         "open-mode",
         None,

@@ -176,7 +176,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(SRUN)
     .env(&["SLURM_TASK_EPILOG"]),
     Def::flag("disable-status", Some('X'), "disable Ctrl-C status feature", |s, _| {
-        s.step.quit_on_interrupt = true;
+        s.step.disable_status = true;
         Ok(())
     })
     .only(SRUN)

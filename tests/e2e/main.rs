@@ -45,6 +45,7 @@ mod reservation;
 mod simulated;
 mod site;
 mod specialized;
+mod stepd;
 mod steps;
 mod suspend;
 mod topology;

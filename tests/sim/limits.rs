@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::id::JobId;
 use spur_core::model::accounts::{Association, LimitKind, Qos};
 use spur_core::model::alloc::Alloc;
 use spur_core::model::config::AccountingEnforce;
@@ -26,12 +27,15 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
     let mut judged = Judged::default();
     let mut cluster = Cluster::default();
     for entry in journal {
+        // Such a job counted, and was judged, when others were told to leave for it.
+        let is_kept = |job: &JobId| cluster.job(*job).is_some_and(|job| job.nomination().is_some());
+        let was_kept = entry.event.jobs().any(|job| is_kept(&job));
         cluster.apply(entry);
         if !cluster.policy().jobs.enforces(AccountingEnforce::Limits) || !cluster.accounts().has_begun() {
             continue;
         }
         match &entry.event {
-            Event::JobStarted { job, .. } => {
+            Event::JobStarted { job, .. } if !was_kept => {
                 judged.starts += 1;
                 judged.tight += u64::from(started(&cluster, cluster.job(*job).expect("it started")));
             }

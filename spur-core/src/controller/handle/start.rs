@@ -52,7 +52,11 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     let held = start.all().zip(&started);
     let held: Vec<_> =
         held.map(|(start, grant)| (start, cluster.amounts_held(&start.spec, &grant.alloc))).collect();
-    within_limits(cluster, now, held, &[])?;
+    // A job for which others have left has counted since then, and no limit may stop it any more.
+    let is_kept = |job: &JobId| cluster.job(*job).is_some_and(|job| job.nomination().is_some());
+    if !jobs.iter().all(is_kept) {
+        within_limits(cluster, now, held, &[])?;
+    }
     Ok(Decision(started))
 }
 

@@ -72,3 +72,25 @@ fn a_qos_refuses_at_once_if_it_denies() {
     client.wait_for(runs, "COMPLETED");
     cluster.ok(&["scancel", &waits.to_string()]);
 }
+
+#[test]
+fn a_budget_that_is_used_up_stops_jobs_until_it_is_reset() {
+    let user = me();
+    let cluster = Cluster::start(&Setup { controller: LIMITS, ..Setup::default() });
+    let mut client = cluster.client();
+    // A second counts as a hundred: one second of a CPU is more than the minute of the budget.
+    change(&cluster, "add qos small GrpTRESMins=cpu=1 UsageFactor=100");
+    change(&cluster, "add account chem QOS=normal,small");
+    change(&cluster, &format!("add user {user} account=chem"));
+    change(&cluster, &format!("modify user {user} set defaultaccount=chem"));
+    let first = cluster.sbatch(&["-q", "small", "--wrap", "sleep 2"]);
+    client.wait_for(first, "COMPLETED");
+    let second = cluster.sbatch(&["-q", "small", "--wrap", "true"]);
+    client.wait(second, |job| job.reason == "QOSGrpCPUMinutesLimit");
+    let why = cluster.ok(&["spur", "why", &second.to_string()]);
+    assert!(why.contains("GrpTRESMins=cpu=1 of QOS small"), "{why}");
+    let other = cluster.sbatch(&["--wrap", "true"]);
+    client.wait_for(other, "COMPLETED");
+    change(&cluster, "modify qos small set RawUsage=0");
+    client.wait_for(second, "COMPLETED");
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::accounts::Accounts;
 use super::amounts::Amounts;
+use super::usage::Payer;
 use super::{AccountChange, Cluster};
 use crate::id::{JobId, NodeId};
 use crate::model::accounts::{AssociationId, Charged};
@@ -48,6 +49,19 @@ pub enum Holder {
 }
 
 impl Holder {
+    /// The entity of the same name that usage is counted for; `None` for a part of a QOS, which has no usage of its own.
+    #[must_use]
+    pub fn payer(&self) -> Option<Payer> {
+        match self {
+            Holder::Association(id) => Some(Payer::Association(*id)),
+            Holder::Outsider { account, user } => {
+                Some(Payer::Outsider { account: *account, user: Arc::clone(user) })
+            }
+            Holder::Qos(number) => Some(Payer::Qos(*number)),
+            Holder::QosUser { .. } | Holder::QosAccount { .. } => None,
+        }
+    }
+
     /// All entities for which a user's job counts.
     #[must_use]
     pub fn of(tree: &Accounts, charged: Charged, user: &Arc<str>) -> Vec<Holder> {

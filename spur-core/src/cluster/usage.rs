@@ -16,7 +16,7 @@ use super::{AccountChange, Accounts, Cluster, Partition};
 use crate::id::JobId;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::accounts::usage::{Amount, Rate, Ratio};
-use crate::model::accounts::{Association, AssociationId, Charged, LimitKind};
+use crate::model::accounts::{Association, AssociationId, Charged, LimitKind, Limits};
 use crate::model::alloc::Alloc;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
@@ -173,6 +173,22 @@ impl Usage {
         self.of(payer).map_or(Amount::ZERO, |used| used.wall)
     }
 
+    /// The usage of the associations and QOS that have a budget, without runs: a pass judges by it.
+    #[must_use]
+    pub fn of_budgets(&self, tree: &Accounts) -> Usage {
+        let has_budget = |payer: &Payer| {
+            let limits = match payer {
+                Payer::Association(id) => tree.association(*id).map(|association| &association.limits),
+                Payer::Outsider { .. } => None,
+                Payer::Qos(number) => tree.qos_numbered(*number).map(|qos| &qos.limits),
+            };
+            limits.is_some_and(is_budget)
+        };
+        let used = self.used.iter().filter(|(payer, _)| has_budget(payer));
+        let used = used.map(|(payer, used)| (payer.clone(), used.clone())).collect();
+        Usage { kinds: self.kinds.clone(), used, ..Usage::default() }
+    }
+
     /// The resources times seconds of an entity, rounded down, by resource; billing among them.
     #[must_use]
     pub fn seconds(&self, payer: &Payer) -> Tres {
@@ -322,6 +338,11 @@ impl Run {
     }
 }
 
+/// Whether one of these limits is a budget, which past usage counts against.
+fn is_budget(limits: &Limits) -> bool {
+    limits.tres(LimitKind::GrpTresMins).is_some() || limits.number(LimitKind::GrpWall).is_some()
+}
+
 impl Cluster {
     /// The usage of associations and QOS.
     #[must_use]
@@ -351,10 +372,7 @@ impl Cluster {
     pub fn depends_on_usage(&self) -> bool {
         self.policy.scheduler.priority_weight_fairshare > 0
             || self.accounts.accounts().nth(1).is_some()
-            || self.accounts.qos().any(|qos| {
-                let limits = &qos.limits;
-                limits.tres(LimitKind::GrpTresMins).is_some() || limits.number(LimitKind::GrpWall).is_some()
-            })
+            || self.accounts.qos().any(|qos| is_budget(&qos.limits))
     }
 
     /// A user without an association is known from his first job on, so that he counts among those who share.

@@ -16,8 +16,10 @@ pub use rules::{Rule, Rules, Setter};
 use super::Cluster;
 use super::amounts::Amounts;
 use super::counters::{Counters, Holder};
+use super::usage::{Payer, Usage};
 use crate::id::JobId;
 use crate::model::accounts::LimitKind;
+use crate::model::accounts::usage::Amount;
 use crate::model::config::AccountingEnforce;
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
@@ -136,6 +138,8 @@ impl fmt::Display for Stop {
 pub struct Judge<'a> {
     /// The jobs and resources that limits count.
     pub counters: &'a Counters,
+    /// The past usage that budgets count; `None` for nothing.
+    pub usage: Option<&'a Usage>,
     /// Starts that have not been applied yet.
     pub started: &'a Started,
     /// Jobs that do not count: those that are judged, for which nodes may be kept.
@@ -157,7 +161,7 @@ impl Judge<'_> {
     /// over by itself.
     #[must_use]
     pub fn submit(&self, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
-        let nobody = Judge { counters: &Counters::default(), started: &Started::default(), ..*self };
+        let nobody = Judge { counters: &Counters::default(), usage: None, started: &Started::default(), ..*self };
         asked.rules.submit.iter().find_map(|rule| match rule.kind.counts_submitted() {
             true => self.over(rule, asked, jobs),
             false if asked.rules.strict => nobody.over(rule, asked, 1),
@@ -168,7 +172,7 @@ impl Judge<'_> {
     /// The first limit that a job is over by itself, whatever runs.
     #[must_use]
     pub fn alone(&self, asked: &Asked<'_>) -> Option<Stop> {
-        let nobody = Judge { counters: &Counters::default(), started: &Started::default(), ..*self };
+        let nobody = Judge { counters: &Counters::default(), usage: None, started: &Started::default(), ..*self };
         nobody.start(asked)
     }
 
@@ -208,7 +212,7 @@ impl Judge<'_> {
             }
             LimitKind::MaxTresMins => (0, minutes(promises), promises > most_seconds),
             LimitKind::GrpTresMins => {
-                let past = past(&rule.holder, Some(tres));
+                let past = self.past(&rule.holder, |usage, payer| usage.past(payer, tres));
                 let promised = if self.safe { self.promised(&rule.holder, tres) } else { 0 };
                 let asks = if self.safe { promises } else { 0 };
                 let is_over = past >= most_seconds || past + promised + asks > most_seconds;
@@ -228,7 +232,7 @@ impl Judge<'_> {
     }
 
     fn past_wall(&self, rule: &Rule) -> Option<Stop> {
-        let used = past(&rule.holder, None).div_ceil(60);
+        let used = self.past(&rule.holder, Usage::past_wall) / 60;
         let used = u64::try_from(used).unwrap_or(u64::MAX);
         (used >= rule.most).then(|| Stop { rule: rule.clone(), used, asked: 0 })
     }
@@ -263,16 +267,17 @@ impl Judge<'_> {
         all.saturating_sub(except).saturating_add(more)
     }
 
+    /// The seconds, or resource-seconds, that an entity has used, decayed, rounded down.
+    fn past(&self, holder: &Holder, amount: impl Fn(&Usage, &Payer) -> Amount) -> u128 {
+        let known = self.usage.zip(holder.payer());
+        known.map_or(0, |(usage, payer)| u128::from(amount(usage, &payer).units()))
+    }
+
     /// The resource-seconds that running jobs of an entity may still use.
     fn promised(&self, holder: &Holder, tres: &TresKind) -> u128 {
         let started = self.started.0.get(holder).and_then(|started| started.promised.get(tres));
         self.counters.promised(holder, tres, self.now, self.except) + started.copied().unwrap_or(0)
     }
-}
-
-/// The resource-seconds that an entity has used, decayed; without a resource the seconds of its runs.
-fn past(_holder: &Holder, _tres: Option<&TresKind>) -> u128 {
-    0
 }
 
 impl Cluster {
@@ -290,7 +295,8 @@ impl Cluster {
             let rules = self.rules(spec, partition);
             let asked = Asked { spec, rules: &rules, amounts, limit: *limit, at_least: false };
             let safe = self.enforces(AccountingEnforce::Safe);
-            let judge = Judge { counters: self.counters(), started: &started, except: &except, safe, now };
+            let (counters, usage) = (&**self.counters(), Some(self.usage()));
+            let judge = Judge { counters, usage, started: &started, except: &except, safe, now };
             if let Some(stop) = judge.start(&asked) {
                 return Some(stop);
             }

@@ -65,7 +65,8 @@ fn judge(
     let amounts = request::least_amounts(spec, &partition.config);
     let asked = Asked { spec, rules: &rules, amounts: &amounts, limit: spec.least_time(), at_least: false };
     let safe = cluster.enforces(AccountingEnforce::Safe);
-    let judge = Judge { counters: cluster.counters(), started, except, safe, now };
+    let (counters, usage) = (&**cluster.counters(), Some(cluster.usage()));
+    let judge = Judge { counters, usage, started, except, safe, now };
     if let Some(stop) = judge.submit(&asked, tasks) {
         return Err(over(&stop));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cluster::amounts::{self, Amounts};
 use crate::cluster::limits::{Asked, Judge, Rules, Started, Stop};
+use crate::cluster::usage::Usage;
 use crate::cluster::{Accounts, Cluster, Counters};
 use crate::id::JobId;
 use crate::model::accounts::Charged;
@@ -25,6 +26,8 @@ use super::walk::Walk;
 pub(crate) struct PassLimits {
     tree: Arc<Accounts>,
     counters: Arc<Counters>,
+    /// The past usage of those that have budgets.
+    usage: Usage,
     safe: bool,
     now: Time,
     /// The starts that the pass has proposed.
@@ -45,6 +48,7 @@ impl PassLimits {
             Box::new(Self {
                 tree: Arc::clone(cluster.accounts()),
                 counters: Arc::clone(cluster.counters()),
+                usage: cluster.usage().of_budgets(cluster.accounts()),
                 safe: enforces(AccountingEnforce::Safe),
                 now,
                 started: Started::default(),
@@ -207,8 +211,10 @@ impl<S: Space> Walk<S> {
             let limit = limit.map_or(component.spec.time_limit, TimeLimit::Seconds);
             let asked = Asked { spec: &component.spec, rules: &rules, amounts, limit, at_least };
             let started = more.as_ref().unwrap_or(&limits.started);
-            let (counters, safe, now) = (&*limits.counters, limits.safe, limits.now);
-            if let Some(stop) = (Judge { counters, started, except: &except, safe, now }).start(&asked) {
+            let PassLimits { counters, usage, safe, now, .. } = &**limits;
+            let usage = Some(usage);
+            let judge = Judge { counters, usage, started, except: &except, safe: *safe, now: *now };
+            if let Some(stop) = judge.start(&asked) {
                 return Some(stop);
             }
             if number + 1 < starts.len() {

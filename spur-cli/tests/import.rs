@@ -70,7 +70,6 @@ fn keys_without_a_counterpart_are_named() {
         ("small", "Waittime=0"),
         ("tree", "PriorityFlags=FAIR_TREE"),
         ("tree", "SchedulerParameters=bf_window=4320,bf_continue,defer"),
-        ("gpu", "TRESBillingWeights=CPU=1.0,Mem=0.25G,GRES/gpu=16"),
         ("gpu", "ConstrainSwapSpace=no"),
         ("nonsense", "CoreSpecCount=4: 4 of 4 cores leave none to jobs; keep 3 at the most"),
         ("cloud", "State=FUTURE"),

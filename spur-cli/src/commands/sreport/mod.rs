@@ -700,7 +700,7 @@ mod tests {
         );
         assert_eq!(
             shown(Kind::Utilization, Unit::HoursPercent, "-Tmem format=tresname,allocated"),
-            "mem|1740(21.25%)\n"
+            "mem|1740(10.63%)\n"
         );
         assert_eq!(
             shown(Kind::TopUsage, Unit::Seconds, "topcount=2 format=login,account,used"),

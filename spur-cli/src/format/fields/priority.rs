@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use serde::Serialize;
 use spur_proto::v1::{KeyValue, PriorityFactors, TresShare};
 
+use crate::format::value::or_null;
 use crate::format::{Field, Show, Table};
 
 /// What the factors are multiplied by.
@@ -121,16 +122,15 @@ fn weighted(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors)
     of_job(row, &weight.to_string(), |job| format!("{:.0}", f64::from(weight) * factor(job)))
 }
 
-/// The resources that have a weight; of the weights the weights.
+/// The resources that have a weight, or nothing; of the weights the weights, or `(null)`.
 fn tres(row: &Row, text: fn(&TresShare) -> String) -> String {
-    let text = match &row.job {
-        None => row.weights.tres.clone(),
+    match &row.job {
+        None => or_null(&row.weights.tres),
         Some(job) => {
             let all = job.tres.iter().map(|share| format!("{}={}", share.name, text(share)));
             all.collect::<Vec<_>>().join(",")
         }
-    };
-    if text.is_empty() { "(null)".to_owned() } else { text }
+    }
 }
 
 fn by(a: &Row, b: &Row, factor: fn(&PriorityFactors) -> f64) -> Ordering {

@@ -121,7 +121,7 @@ impl World {
         if moves {
             policy::add_leaves(&mut policy);
         }
-        let limited = seed % 3 != 0;
+        let limited = !seed.is_multiple_of(3);
         if limited {
             limits::enforce(&mut policy, seed);
         }

@@ -47,7 +47,7 @@ impl Run {
         let names = names(session, job, &step, PathBuf::from(&called_in));
         let array = names.array;
         let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
-        let files = if wishes.step.pty {
+        let given = if wishes.step.pty {
             StepFiles::default()
         } else {
             // Elsewhere the same name may mean another file.
@@ -55,6 +55,8 @@ impl Run {
             let is_same = alone && called_in == directory;
             outputs.give_away(is_same && matches!(&step.nodes[..], [only] if here(only)))
         };
+        let (array_job_id, array_task_id) = array.unzip();
+        let files = StepFiles { stdin: wanted.pattern, array_job_id, array_task_id, ..given };
         outputs.open(tasks)?;
         let mut environment = exported(session, &wishes.export);
         let own = environment.get(OsStr::new("LD_LIBRARY_PATH")).and_then(|own| own.to_str());
@@ -93,12 +95,7 @@ impl Run {
             task_epilog: found(&wishes.step.task_epilog),
             programs: own,
             gpu_bind: bind.as_ref().map(GpuBind::to_string).unwrap_or_default(),
-            files: Some(StepFiles {
-                stdin: wanted.pattern,
-                array_job_id: array.map(|(job, _)| job),
-                array_task_id: array.map(|(_, index)| index),
-                ..files
-            }),
+            files: Some(files),
             work_dir: directory,
             unbuffered,
             sampling_seconds: wishes.sampling_seconds,

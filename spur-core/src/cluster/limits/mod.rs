@@ -161,7 +161,8 @@ impl Judge<'_> {
     /// over by itself.
     #[must_use]
     pub fn submit(&self, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
-        let nobody = Judge { counters: &Counters::default(), usage: None, started: &Started::default(), ..*self };
+        let nobody =
+            Judge { counters: &Counters::default(), usage: None, started: &Started::default(), ..*self };
         asked.rules.submit.iter().find_map(|rule| match rule.kind.counts_submitted() {
             true => self.over(rule, asked, jobs),
             false if asked.rules.strict => nobody.over(rule, asked, 1),
@@ -172,7 +173,8 @@ impl Judge<'_> {
     /// The first limit that a job is over by itself, whatever runs.
     #[must_use]
     pub fn alone(&self, asked: &Asked<'_>) -> Option<Stop> {
-        let nobody = Judge { counters: &Counters::default(), usage: None, started: &Started::default(), ..*self };
+        let nobody =
+            Judge { counters: &Counters::default(), usage: None, started: &Started::default(), ..*self };
         nobody.start(asked)
     }
 

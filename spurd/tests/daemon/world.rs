@@ -265,12 +265,21 @@ pub(crate) fn exited(exit_code: u32) -> Report {
     Report::BatchEnded(v1::BatchEnded { exit_code, ..v1::BatchEnded::default() })
 }
 
-/// A report without what was used, which is not the same every time.
-pub(crate) fn frugal(mut report: Report) -> Report {
+/// A report without what was used, and without the time since the end: neither is the same every time.
+pub(crate) fn frugal(report: Report) -> Report {
+    let mut report = ageless(report);
     match &mut report {
-        Report::BatchEnded(ended) => (ended.usage, ended.ended_ago_ms) = (None, None),
+        Report::BatchEnded(ended) => ended.usage = None,
         Report::StepEnded(ended) => ended.usage = None,
         Report::LaunchFailed(_) | Report::NodeDone(_) => {}
+    }
+    report
+}
+
+/// A report without the time since the end, which grows until the report is said again.
+pub(crate) fn ageless(mut report: Report) -> Report {
+    if let Report::BatchEnded(ended) = &mut report {
+        ended.ended_ago_ms = None;
     }
     report
 }

@@ -133,7 +133,10 @@ impl Peers {
     /// Takes a message from another node.
     pub(crate) fn receive(&mut self, message: Message) {
         match message {
-            Message::Part(part) if self.own == FIRST => self.gather(part),
+            Message::Part(part) if self.own == FIRST => {
+                self.note_speaking(part.from);
+                self.gather(part);
+            }
             Message::Whole(whole) => {
                 let before = self.unanswered.len();
                 self.unanswered.retain(|(_, asked)| {
@@ -145,7 +148,10 @@ impl Peers {
                     self.arrived.push_back(Arrival::Whole(whole));
                 }
             }
-            Message::Call(call) => self.route_call(call),
+            Message::Call(call) => {
+                self.note_speaking(call.from);
+                self.route_call(call);
+            }
             Message::Reply(reply) => self.route_reply(reply),
             Message::Progress(v1::PeerProgress { from, stage }) => {
                 let stage = PeerStage::try_from(stage).unwrap_or_default();
@@ -156,6 +162,15 @@ impl Peers {
             }
             // Only the first node gathers.
             Message::Part(_) => {}
+        }
+    }
+
+    /// Takes note that tasks of another node speak: what they ask may come before the node tells its stage.
+    fn note_speaking(&mut self, node: u32) {
+        if let Some(part) = self.parts.get_mut(&node)
+            && part.stage == PeerStage::Unspecified
+        {
+            part.stage = PeerStage::Speaking;
         }
     }
 
@@ -481,6 +496,19 @@ mod tests {
             assert!(!nodes[0].is_needed(), "{over:?}");
             assert_eq!(nodes[0].due(), None);
         }
+    }
+
+    #[test]
+    fn who_brings_a_part_needs_the_first_node_before_its_stage_is_known() {
+        let mut first = Peers::new(FIRST, 2);
+        first.connected(1);
+        first.bring(Group::default(), 0, b"0".to_vec());
+        let part = v1::FencePart { number: 0, from: 1, data: "1".into(), ..v1::FencePart::default() };
+        first.receive(Message::Part(part));
+        assert!(matches!(first.next_arrival(), Some(Arrival::Whole(_))));
+        assert!(first.is_needed());
+        first.receive(progress(1, PeerStage::Finalized));
+        assert!(!first.is_needed());
     }
 
     #[test]

@@ -68,7 +68,6 @@ fn what_is_written_loads() {
 fn keys_without_a_counterpart_are_named() {
     for (sample, key) in [
         ("small", "Waittime=0"),
-        ("tree", "PriorityFlags=FAIR_TREE"),
         ("tree", "SchedulerParameters=bf_window=4320,bf_continue,defer"),
         ("gpu", "ConstrainSwapSpace=no"),
         ("nonsense", "CoreSpecCount=4: 4 of 4 cores leave none to jobs; keep 3 at the most"),

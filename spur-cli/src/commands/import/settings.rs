@@ -540,6 +540,9 @@ impl Taker<'_> {
             let (known, others): (Vec<&str>, Vec<&str>) =
                 words.into_iter().partition(|word| word.eq_ignore_ascii_case("MAX_TRES"));
             section.list("priority_flags", &known);
+            // FAIR_TREE is what Slurm does by default since 19.05, and what Spur always does.
+            let others: Vec<&str> =
+                others.into_iter().filter(|word| !word.eq_ignore_ascii_case("FAIR_TREE")).collect();
             if !others.is_empty() {
                 self.note(section, &pair, &format!("{} has no counterpart", others.join(",")));
             }

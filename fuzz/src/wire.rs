@@ -81,14 +81,14 @@ pub fn nodes(bytes: &[u8]) {
                 name: name.into(),
                 registration: registration.clone().into(),
                 held: agent::held(&hello),
-                reports: agent::reports(&hello).collect(),
+                reports: agent::reports(&hello, 0).collect(),
                 seen: seen.clone(),
                 connection: 1,
             });
         }
     } else {
         let Ok(wire) = v1::Report::decode(bytes) else { return };
-        if let Ok((attempt, report)) = agent::report(wire) {
+        if let Ok((attempt, report)) = agent::report(wire, 0) {
             world.input(Input::Report { node: NodeId(0), id: 1, attempt, report });
         }
     }

@@ -11,6 +11,7 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Gid, Group, Uid, User};
@@ -94,11 +95,25 @@ pub struct Window {
     inode: u64,
 }
 
+/// How many windows this process has opened.
+static OPENED: AtomicU32 = AtomicU32::new(0);
+
+/// A socket at which everybody on this host may ask; the kernel says who did. Returns the number of its file, too.
+fn make(path: &Path) -> io::Result<(UnixListener, u64)> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    Ok((listener, std::fs::metadata(path)?.ino()))
+}
+
 /// Why a window cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
-    /// What an earlier daemon left there cannot be removed.
-    #[error("cannot remove the old {}", .0.display())]
+    /// What an earlier daemon left there cannot be replaced.
+    #[error("[auth] socket: cannot replace {}", .0.display())]
     Old(PathBuf, #[source] io::Error),
     /// There is no directory for it.
     #[error("[auth] socket: cannot create {}", .0.display())]
@@ -122,22 +137,21 @@ impl Window {
     /// # Errors
     /// What keeps the socket from being made.
     pub fn take(socket: &Path) -> Result<Window, WindowError> {
-        // What another daemon has there, or one that has ended or stands still has left.
-        match std::fs::remove_file(socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(WindowError::Old(socket.to_owned(), error));
-            }
-            _ => {}
-        }
         if let Some(directory) = socket.parent() {
             let made = std::fs::create_dir_all(directory);
             made.map_err(|error| WindowError::Directory(directory.to_owned(), error))?;
         }
-        let at = |error| WindowError::Listen(socket.to_owned(), error);
-        let listener = UnixListener::bind(socket).map_err(at)?;
-        // Everybody on this host may ask; the kernel says who did.
-        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666)).map_err(at)?;
-        let inode = std::fs::metadata(socket).map_err(at)?.ino();
+        // Made beside its place and moved there: another daemon that does the same at this moment finds a whole socket.
+        let mut beside = socket.as_os_str().to_owned();
+        beside.push(format!(".{}.{}", std::process::id(), OPENED.fetch_add(1, Ordering::Relaxed)));
+        let beside = PathBuf::from(beside);
+        let made = make(&beside);
+        let (listener, inode) = made.map_err(|error| WindowError::Listen(socket.to_owned(), error))?;
+        if let Err(error) = std::fs::rename(&beside, socket) {
+            // The process that made it leaves nothing behind.
+            let _ = std::fs::remove_file(&beside);
+            return Err(WindowError::Old(socket.to_owned(), error));
+        }
         Ok(Window { listener, socket: socket.to_owned(), inode })
     }
 

@@ -37,9 +37,9 @@ pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer that.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long one of several controllers is dialled before the next is dialled as well.
+/// The wait for an answer of one of several controllers before the next one is dialled as well.
 const NEXT_DIAL: Duration = Duration::from_millis(300);
-/// The two above where one of several controllers may have to be found again.
+/// The keep-alive interval and its timeout, in that order, where another controller may have to be found.
 const KEEP_ALIVE_AMONG: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(3));
 
 /// What one stream may send ahead of its reader, in bytes: some two hundred jobs of the usual size.
@@ -67,7 +67,7 @@ pub struct Dialer {
     tls: Option<Arc<ClientConfig>>,
     /// Who is asked for.
     name: ServerName<'static>,
-    /// Whether there are others that may answer in the place of the one that is connected to.
+    /// True if other controllers may answer in the place of the connected one.
     among_several: bool,
 }
 
@@ -119,7 +119,7 @@ impl Dialer {
     /// dialled 300 ms later, or as soon as a dial has failed. Returns the number of the one that answered.
     ///
     /// # Errors
-    /// What the last dial came to, if all of them failed.
+    /// The error of the last dial, if every dial failed.
     pub async fn connect_to_any(
         &self,
         addresses: &[HostPort],

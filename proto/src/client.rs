@@ -39,7 +39,7 @@ use crate::v1::{MintTokenRequest, TokenClaims};
 /// For how long a controller that cannot be reached, or is busy, is asked again.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same where there are several controllers, of which another one may have to take over first.
+/// The time for which a command tries to reach one of several controllers, as one of them may have to take over first.
 pub const PATIENCE_AMONG: Duration = Duration::from_secs(60);
 
 /// Jobs that a command names in one request: many more than these are asked for in several, between which others are
@@ -256,7 +256,7 @@ impl Introduction {
         Ok(Introduction { authorization: format!("{}{token}", auth::SCHEME).parse()?, takes_old: false })
     }
 
-    /// The same, taking an old answer of a controller whose database does not answer.
+    /// Accepts old answers of a controller whose database is away.
     #[must_use]
     pub fn taking_old_answers(self) -> Introduction {
         Introduction { takes_old: true, ..self }

@@ -95,7 +95,7 @@ pub struct Window {
     inode: u64,
 }
 
-/// How many windows this process has opened.
+/// A count of the windows that this process has opened, which makes the names of their files differ.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// A socket at which everybody on this host may ask; the kernel says who did. Returns the number of its file, too.
@@ -112,7 +112,7 @@ fn make(path: &Path) -> io::Result<(UnixListener, u64)> {
 /// Why a window cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
-    /// What an earlier daemon left there cannot be replaced.
+    /// The file that an earlier daemon left at the path cannot be replaced.
     #[error("[auth] socket: cannot replace {}", .0.display())]
     Old(PathBuf, #[source] io::Error),
     /// There is no directory for it.

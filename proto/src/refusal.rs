@@ -88,7 +88,7 @@ pub fn away(message: &str) -> Status {
     status(Code::ResourceExhausted, &Error::new(AWAY, message))
 }
 
-/// Where the leader is, if a status is that of a standby: `Some(None)` if nobody leads.
+/// The leader's addresses in a standby's refusal: `None` for another status, `Some(None)` if nobody leads.
 pub fn leader_of(status: &Status) -> Option<Option<&str>> {
     let is_standby = error_of(status).is_some_and(|error| error.code == STANDBY);
     let leader = status.metadata().get(LEADER_KEY).and_then(|leader| leader.to_str().ok());

@@ -122,7 +122,8 @@ pub fn wire_attempt(attempt: Attempt) -> v1::Attempt {
     v1::Attempt { job_id: attempt.job.0, restart: attempt.restart }
 }
 
-/// What a node reports, and of what. `now_ms` is the time by the wall's clock of this host.
+/// Reads a node's report and the attempt that it is about. `now_ms` is the wall-clock time of this host, in milliseconds
+/// since the Unix epoch.
 ///
 /// # Errors
 /// A report of nothing, which a later release may send: it is for the caller to acknowledge it or not.

@@ -36,8 +36,8 @@ pub fn settings(policy: &Policy) -> Vec<v1::KeyValue> {
     settings
 }
 
-/// The same of what belongs to the controller's host and of what each node's daemon is told: without users' limits, devices
-/// and the site's certificates.
+/// The settings of the controller's host and of the node daemons, as `scontrol show config` prints them. Users' limits, devices
+/// and the site's certificates are left out.
 pub fn local_settings(local: &Local) -> Vec<v1::KeyValue> {
     let Local { controller, auth, agent, log, .. } = local;
     let level = match log.level {

@@ -51,7 +51,8 @@ pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) 
     begin_seen(ctx, id, outcome, then, None);
 }
 
-/// The same; `seen` is when the node of the batch script saw it end, if that is known.
+/// Begins the end of a job and of the components of its het job. `seen` is the time at which the node of the batch script
+/// saw the script end, if that is known.
 pub(super) fn begin_seen(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then, seen: Option<Time>) {
     let seen = seen.filter(|seen| *seen < ctx.now());
     for component in ctx.cluster().jobs().components(id) {

@@ -155,19 +155,18 @@ impl Database {
     pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
         let read = "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
                            current_setting('fsync'), current_setting('full_page_writes'),
-                           current_setting('synchronous_commit'),
                            (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'),
                            (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";
         let place = self.place().to_owned();
         let row = limited(sqlx::query(read).fetch_one(connection)).await;
         let read = row.and_then(|row| {
-            let settings: [String; 3] = [row.try_get(2)?, row.try_get(3)?, row.try_get(4)?];
+            let settings: [String; 2] = [row.try_get(2)?, row.try_get(3)?];
             Ok((
                 row.try_get(0)?,
                 row.try_get::<String, _>(1)?,
                 settings,
+                row.try_get::<i64, _>(4)?,
                 row.try_get::<i64, _>(5)?,
-                row.try_get::<i64, _>(6)?,
             ))
         });
         let (number, version, settings, replicas, synchronous): (i32, _, _, _, _) =
@@ -178,7 +177,7 @@ impl Database {
                 what: format!("it is PostgreSQL {version}, and 13 is the oldest that works"),
             });
         }
-        for (name, value) in ["fsync", "full_page_writes", "synchronous_commit"].iter().zip(&settings) {
+        for (name, value) in ["fsync", "full_page_writes"].iter().zip(&settings) {
             if value == "off" {
                 let what = format!(
                     "{name} is off, so a crash of the server can lose what it has acknowledged; set {name} = on"

@@ -8,8 +8,23 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+/// The port of a server that nobody reaches by TCP.
+const PORT: u16 = 5432;
 /// For how long a server is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server has beside its defaults.
+#[derive(Debug, Default)]
+pub struct Extra {
+    /// The port at 127.0.0.1; `None`: nobody comes by TCP.
+    pub port: Option<u16>,
+    /// Lines of `postgresql.conf`.
+    pub settings: String,
+    /// All of `pg_hba.conf`; empty: whoever reaches the socket is believed.
+    pub access: String,
+    /// Files that are copied into the data directory, readable by the server's user alone.
+    pub files: Vec<PathBuf>,
+}
 
 /// A running server. Everything of it lies in one directory, which goes when the server ends.
 pub struct Postgres {
@@ -17,6 +32,8 @@ pub struct Postgres {
     directory: PathBuf,
     /// Who runs it: PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
+    /// The port, which is part of the name of the socket.
+    port: u16,
     /// Ends the server when its standard input is closed.
     keeper: Child,
 }
@@ -37,6 +54,14 @@ impl Postgres {
     /// # Panics
     /// If it is installed and cannot be started.
     pub fn start() -> Option<Postgres> {
+        Postgres::start_with(&Extra::default())
+    }
+
+    /// The same with settings of its own.
+    ///
+    /// # Panics
+    /// If it is installed and cannot be started.
+    pub fn start_with(extra: &Extra) -> Option<Postgres> {
         let Some(programs) = programs() else {
             eprintln!("SKIPPED: PostgreSQL is not installed (no initdb)");
             return None;
@@ -53,8 +78,10 @@ impl Postgres {
         initdb.args(["--no-sync", "-A", "trust", "-U", "spur", "-E", "UTF8", "--locale=C", "-D"]).arg(&data);
         let made = initdb.output().expect("initdb can be run");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        put(&data, extra, user);
         let keeper = keep(&programs, &directory, user);
-        let server = Postgres { programs, directory, user, keeper };
+        let port = extra.port.unwrap_or(PORT);
+        let server = Postgres { programs, directory, user, port, keeper };
         server.wait();
         Some(server)
     }
@@ -102,7 +129,8 @@ impl Postgres {
     fn psql(&self, database: &str, statements: &str) -> Result<String, String> {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["-XqtA", "-v", "ON_ERROR_STOP=1", "-U", "spur", "-d", database, "-h"])
-            .arg(&self.directory);
+            .arg(&self.directory)
+            .args(["-p", &self.port.to_string()]);
         let said = psql.args(["-c", statements]).output().map_err(|error| error.to_string())?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
@@ -153,11 +181,34 @@ impl Drop for Postgres {
     }
 }
 
+/// Writes the configuration of a new server.
+fn put(data: &Path, extra: &Extra, user: Option<(u32, u32)>) {
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let conf = std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf"));
+    let mut conf = conf.expect("initdb has made it");
+    let listen = extra.port.map_or(String::new(), |port| format!("127.0.0.1'\nport = '{port}"));
+    let settings = format!("\nlisten_addresses = '{listen}'\nmax_connections = 200\n{}\n", extra.settings);
+    conf.write_all(settings.as_bytes()).expect("the temporary directory can be written");
+    if !extra.access.is_empty() {
+        std::fs::write(data.join("pg_hba.conf"), &extra.access)
+            .expect("the temporary directory can be written");
+    }
+    for file in &extra.files {
+        let copy = data.join(file.file_name().expect("it names a file"));
+        std::fs::copy(file, &copy).expect("the file is there");
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).expect("the copy is ours");
+        if let Some((uid, gid)) = user {
+            std::os::unix::fs::chown(&copy, Some(uid), Some(gid)).expect("root may");
+        }
+    }
+}
+
 /// Starts the server, and a shell that ends it when its standard input is closed. The directory goes with the test's
 /// process, not with the server: it may be started again.
 fn keep(programs: &Path, directory: &Path, user: Option<(u32, u32)>) -> Child {
     let script = r#"
-        "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c max_connections=200 >>"$2/log" 2>&1 </dev/null &
+        "$1/postgres" -D "$2/data" -k "$2" >>"$2/log" 2>&1 </dev/null &
         server=$!
         (cat >/dev/null; kill -QUIT $server; while kill -0 $server; do sleep 0.1; done
          [ -d "/proc/$3" ] || rm -rf "$2") 2>/dev/null <&3 &

@@ -6,3 +6,4 @@ mod crash;
 mod fixture;
 mod journal;
 mod postgres;
+mod secured;

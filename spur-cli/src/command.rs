@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::commands;
+use crate::commands::moving::Move;
 use crate::error;
 use crate::session::Session;
 use crate::version;
@@ -62,6 +63,12 @@ pub enum Command {
     Config,
     /// `spur keygen`
     Keygen,
+    /// `spur migrate`
+    Migrate,
+    /// `spur backup`
+    Backup,
+    /// `spur restore`
+    Restore,
     /// `spur man`
     Man,
     /// `spur completion`
@@ -169,6 +176,24 @@ const COMMANDS: &[Entry] = &[
         about: "print what completes options in a shell",
     },
     Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
+    Entry {
+        command: Command::Migrate,
+        name: "migrate",
+        linked: false,
+        about: "copy a journal from SQLite into PostgreSQL",
+    },
+    Entry {
+        command: Command::Backup,
+        name: "backup",
+        linked: false,
+        about: "copy a journal in SQLite while it is used",
+    },
+    Entry {
+        command: Command::Restore,
+        name: "restore",
+        linked: false,
+        about: "put the copy of a journal in its place",
+    },
 ];
 
 impl Command {
@@ -183,6 +208,9 @@ impl Command {
             Command::Discover => "spur discover",
             Command::Config => "spur config",
             Command::Keygen => "spur keygen",
+            Command::Migrate => "spur migrate",
+            Command::Backup => "spur backup",
+            Command::Restore => "spur restore",
             Command::Man => "spur man",
             Command::Completion => "spur completion",
             Command::Plan => "spur plan",
@@ -234,6 +262,9 @@ impl Command {
             Command::Discover => commands::discover::run(session, args).await,
             Command::Config => commands::config::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
+            Command::Migrate => commands::moving::run(session, Move::Migrate, &args),
+            Command::Backup => commands::moving::run(session, Move::Backup, &args),
+            Command::Restore => commands::moving::run(session, Move::Restore, &args),
             Command::Man => commands::pages::man(session, &args),
             Command::Completion => commands::pages::completion(session, &args),
             Command::Plan => commands::sim::plan::run(session, &args).await,

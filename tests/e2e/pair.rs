@@ -192,7 +192,8 @@ fn a_backup_that_is_restored_is_an_old_copy() {
     let mut cluster = Cluster::start(&Setup::default());
     let first = cluster.ok(&["sbatch", "--parsable", "-H", "--wrap", "true"]);
     let (state, backup) = (cluster.path("state"), cluster.path("backup"));
-    let said = spurctld(&cluster, &["--backup", backup.to_str().unwrap()]);
+    // The command of commands and the daemon's option are one.
+    let said = cluster.run(&["spur", "backup", backup.to_str().unwrap()]);
     assert!(said.code == Some(0) && said.out.contains("holds the journal up to entry"), "{said:?}");
     let again = spurctld(&cluster, &["--backup", backup.to_str().unwrap()]);
     assert!(again.code == Some(1) && again.err.contains("is not empty"), "{again:?}");

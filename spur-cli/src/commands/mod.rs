@@ -13,6 +13,7 @@ pub mod links;
 pub mod listing;
 mod login;
 pub mod moment;
+pub mod moving;
 pub mod pages;
 mod qos;
 pub mod query;

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 use super::sim::{self, plan};
 use super::srun::{attach, bcast, exec, logs};
-use super::{config, demo, discover, import, keygen, links, why};
+use super::{config, demo, discover, import, keygen, links, moving, why};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -93,6 +93,9 @@ fn own() -> Vec<Page> {
         page(&import::LINE),
         page(&discover::LINE),
         page(&keygen::LINE),
+        page(&moving::MIGRATE),
+        page(&moving::BACKUP),
+        page(&moving::RESTORE),
         page(&links::LINE),
         page(&MAN),
         page(&COMPLETION),

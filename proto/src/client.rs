@@ -471,7 +471,8 @@ impl Connection {
         let (mut attempt, mut tried) = (0_usize, 0_usize);
         let notice = self.notice.clone().filter(|_| !self.patience.is_zero());
         let mut wait = Wait { notice, tell_at: Instant::now() + TELL_AFTER };
-        let mut away = false;
+        // What a controller whose database is away has said since the last pause.
+        let mut away = None;
         loop {
             let (begun, known) = (Instant::now(), self.open.is_some());
             let error = match self.attempt(limit, request(attempt > 0), &call, &mut wait).await {
@@ -488,15 +489,13 @@ impl Connection {
                 self.open = None;
                 return Err(error);
             }
-            away |= matches!(error, CallError::Away(_));
-            let waits = matches!(error, CallError::Busy(_)) || matches!(error, CallError::Away(_)) && !reads;
-            if waits && !self.patience.is_zero() {
+            if matches!(error, CallError::Busy(_)) && !self.patience.is_zero() {
                 // It is there, and serves others or us: its time will come.
-                let wait = pause.min(busy_until.saturating_duration_since(Instant::now()));
-                if wait.is_zero() {
+                let rest = pause.min(busy_until.saturating_duration_since(Instant::now()));
+                if rest.is_zero() {
                     return Err(error);
                 }
-                sleep(wait).await;
+                sleep(rest).await;
                 (pause, give_up) = ((pause * 2).min(LONGEST_PAUSE), Instant::now() + self.patience);
                 attempt += 1;
                 continue;
@@ -509,15 +508,24 @@ impl Connection {
             attempt += 1;
             tried += 1;
             self.current = self.leader_of(&error).unwrap_or((self.current + 1) % self.controllers.len());
+            if let CallError::Away(why) = &error {
+                away = Some(why.clone());
+            }
             if tried < self.controllers.len() {
                 continue;
             }
             // Nobody leads: an old answer is better than none.
-            if reads && away && !self.takes_old {
-                (self.takes_old, tried) = (true, 0);
+            if reads && away.is_some() && !self.takes_old {
+                (self.takes_old, tried, away) = (true, 0, None);
                 continue;
             }
             tried = 0;
+            let error = away.take().map_or(error, CallError::Away);
+            let is_away = matches!(error, CallError::Away(_)) && !reads && !self.patience.is_zero();
+            if is_away {
+                // The controller is there, and goes on by itself when its database is back.
+                give_up = busy_until;
+            }
             if Instant::now() + pause > give_up {
                 return Err(error);
             }
@@ -526,6 +534,9 @@ impl Connection {
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+            if is_away {
+                give_up = Instant::now() + self.patience;
+            }
         }
     }
 

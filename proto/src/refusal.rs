@@ -68,13 +68,11 @@ pub fn busy(message: &str) -> Status {
     status(Code::ResourceExhausted, &Error::new(BUSY, message))
 }
 
-/// The status of a controller that stands by on `host`. `leader` is where the leader is reached, empty if nobody leads;
-/// `away` says why the database cannot be asked.
-pub fn standby(host: &str, leader: &str, away: Option<&str>) -> Status {
-    let message = match (leader, away) {
-        (_, Some(why)) => format!("the controller on {host} stands by, and the database is away: {why}"),
-        ("", None) => format!("the controller on {host} stands by, and nobody leads yet"),
-        (leader, None) => format!("the controller on {host} stands by; the controller at {leader} leads"),
+/// The status of a controller that stands by on `host`. `leader` is where the leader is reached, empty if nobody leads.
+pub fn standby(host: &str, leader: &str) -> Status {
+    let message = match leader {
+        "" => format!("the controller on {host} stands by, and nobody leads yet"),
+        leader => format!("the controller on {host} stands by; the controller at {leader} leads"),
     };
     let mut status = status(Code::Unavailable, &Error::new(STANDBY, message));
     if let Ok(leader) = leader.parse() {

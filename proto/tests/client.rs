@@ -118,7 +118,8 @@ async fn nobody() -> HostPort {
 async fn the_controller_that_answers_is_found() {
     let controllers = [nobody().await, serve(Present, 0).await];
     let mut connection = Connection::new(&controllers, somebody()).unwrap().with_patience(Duration::ZERO);
-    let answer = connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await;
+    let answer =
+        connection.read(PingRequest::default(), async |mut controller, r| controller.ping(r).await).await;
     assert_eq!(answer.unwrap().cluster_name, "test");
     assert_eq!(connection.address(), controllers[1].to_string());
 }
@@ -128,7 +129,8 @@ async fn nobody_at_all_is_an_error_that_names_the_place() {
     let address = nobody().await;
     let mut connection =
         Connection::new(std::slice::from_ref(&address), somebody()).unwrap().with_patience(Duration::ZERO);
-    let answer = connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await;
+    let answer =
+        connection.read(PingRequest::default(), async |mut controller, r| controller.ping(r).await).await;
     let text = answer.unwrap_err().to_string();
     assert_eq!(text, format!("Unable to contact slurm controller (connect failure) at {address}"));
     assert!(Connection::new(&[], somebody()).is_err());
@@ -184,7 +186,10 @@ async fn pings_with_tokens_until(expires: i64, name: &str) -> usize {
     )
     .unwrap();
     for _ in 0..3 {
-        connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await.unwrap();
+        connection
+            .read(PingRequest::default(), async |mut controller, r| controller.ping(r).await)
+            .await
+            .unwrap();
     }
     std::fs::remove_file(socket).unwrap();
     minted.load(Ordering::SeqCst)
@@ -227,7 +232,8 @@ async fn a_host_without_a_daemon_is_told_of() {
     let path = "/nonexistent/auth.sock".into();
     let identity = Identity::Socket { path, served_by: vec![], certified: None };
     let mut connection = Connection::new(&[nobody().await], identity).unwrap().with_patience(Duration::ZERO);
-    let answer = connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await;
+    let answer =
+        connection.read(PingRequest::default(), async |mut controller, r| controller.ping(r).await).await;
     let text = answer.unwrap_err().to_string();
     assert!(text.contains("/nonexistent/auth.sock") && text.contains("spurd or spurctld"), "{text}");
 }

@@ -1,6 +1,7 @@
 //! The clocks of this host, read here and nowhere else: the wall's, which tells whether tokens are good, and the one since
 //! boot, by which the cluster's own goes on.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +15,24 @@ pub(crate) fn wall() -> Time {
     Time(wall_ms().div_euclid(1_000))
 }
 
+/// What the cluster's own clock shows beyond the milliseconds since boot, while another host's boot keeps that clock; the
+/// smallest number if nobody has said.
+static FOLLOWED_BASE_MS: AtomicI64 = AtomicI64::new(i64::MIN);
+
+/// From now on takes this for what the cluster's own clock shows now, in milliseconds, while another host keeps that clock.
+pub(crate) fn follow(own_ms: i64) {
+    FOLLOWED_BASE_MS.store(own_ms.saturating_sub(since_boot_ms()), Ordering::Relaxed);
+}
+
+/// What an own clock shows now, in milliseconds.
+fn own_ms(clock: &Clock) -> i64 {
+    let followed = FOLLOWED_BASE_MS.load(Ordering::Relaxed);
+    if followed == i64::MIN || *clock.boot == **own_boot() {
+        return clock.own_ms(since_boot_ms());
+    }
+    followed.saturating_add(since_boot_ms())
+}
+
 /// The time by the cluster's own clock.
 pub(crate) fn now(cluster: &Cluster) -> Time {
     now_of(cluster.clock())
@@ -21,29 +40,33 @@ pub(crate) fn now(cluster: &Cluster) -> Time {
 
 /// The time by an own clock.
 pub(crate) fn now_of(clock: &Clock) -> Time {
-    Time(clock.own_ms(since_boot_ms()).div_euclid(1_000))
+    Time(own_ms(clock).div_euclid(1_000))
 }
 
 /// The same in milliseconds.
 pub(crate) fn now_ms(cluster: &Cluster) -> i64 {
-    cluster.clock().own_ms(since_boot_ms())
+    own_ms(cluster.clock())
 }
 
 /// How long it is until an own clock shows `at`; nothing if it does already.
 pub(crate) fn until(clock: &Clock, at: Time) -> Duration {
-    let left = at.0.saturating_mul(1_000).saturating_sub(clock.own_ms(since_boot_ms()));
+    let left = at.0.saturating_mul(1_000).saturating_sub(own_ms(clock));
     Duration::from_millis(u64::try_from(left).unwrap_or(0))
 }
 
 /// What this host's clocks show.
 pub(crate) fn shown() -> Shown {
+    Shown { boot: Arc::clone(own_boot()), since_boot_ms: since_boot_ms(), wall_ms: wall_ms() }
+}
+
+/// The name of this host's boot.
+fn own_boot() -> &'static Arc<str> {
     static BOOT: OnceLock<Arc<str>> = OnceLock::new();
-    let boot = BOOT.get_or_init(|| {
+    BOOT.get_or_init(|| {
         // Where the kernel does not say it, every start counts as one after another boot.
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         id.map_or_else(|_| Arc::from(format!("{}", std::process::id())), |id| Arc::from(id.trim()))
-    });
-    Shown { boot: Arc::clone(boot), since_boot_ms: since_boot_ms(), wall_ms: wall_ms() }
+    })
 }
 
 /// The time on the wall, milliseconds since 1970.

@@ -1,6 +1,7 @@
 //! The configuration file: where it is, and reading it.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Context;
 use jiff::tz::TimeZone;
@@ -25,6 +26,11 @@ impl ConfigFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// When it was last written; `None` if it cannot be looked at.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.path).and_then(|file| file.modified()).ok()
     }
 
     /// Reads it.

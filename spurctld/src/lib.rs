@@ -40,4 +40,5 @@ pub mod stop;
 pub mod store;
 mod tally;
 mod wall;
+mod warm;
 pub mod watchers;

@@ -187,6 +187,18 @@ impl Planning {
         }
     }
 
+    /// Follows entries of another controller that leads: nothing is planned.
+    pub(crate) fn follow(&mut self, entries: &[Arc<Entry>]) {
+        for entry in entries {
+            self.cluster.apply(entry);
+            let note = || self.planner.note(&self.cluster, &entry.event);
+            if catch_unwind(AssertUnwindSafe(note)).is_err() {
+                tracing::error!(seq = entry.seq, "the planner cannot follow an entry; it begins anew");
+                self.planner = Planner::new(&self.cluster);
+            }
+        }
+    }
+
     /// Plans until the feed or the owner ends.
     pub(crate) fn run(mut self) {
         if self.gather().is_err() {

@@ -48,24 +48,22 @@ use crate::inbox::Inbox;
 use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox};
 use crate::owner::{self, Owner};
-use crate::planner::{Overlay, Planning};
 use crate::post::Post;
 use crate::programs::Programs;
 use crate::recover::{self, History};
 use crate::reload::Reload;
-use crate::replica::Replica;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
 use crate::rpc::leased::Leased;
 use crate::rpc::quota::Quotas;
 use crate::rpc::turns::Turns;
-use crate::standby::{self, Taken};
-use crate::statistics::{Counted, Statistics};
+use crate::standby::{self, Differs, Taken};
+use crate::statistics::Counted;
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal, Place};
 use crate::wall;
-use crate::watchers::Watchers;
+use crate::warm::Warm;
 
 /// How long calls under way may take when the controller stops.
 const GRACE: Duration = Duration::from_secs(5);
@@ -104,6 +102,8 @@ struct Recovered {
     reached: u64,
     /// The entry of the last snapshot.
     snapshot: u64,
+    /// Readers and planner, as of now.
+    warm: Warm,
 }
 
 impl Server {
@@ -129,10 +129,11 @@ impl Server {
             }
             place @ Place::Database { .. } => {
                 let listener = bind("listen_addr", &local.controller.listen_addr).await?;
-                let file = config_file.clone();
-                let led =
-                    lead(&place, policy, &local, file, (&listener, keyring.clone()), on_standby).await?;
-                let Some(recovered) = led else { return Ok(None) };
+                let (config_file, keyring) = (config_file.clone(), keyring.clone());
+                let host = standby::Host { local: &local, config_file, listener: &listener, keyring };
+                let Some(recovered) = lead(&place, policy, host, on_standby).await? else {
+                    return Ok(None);
+                };
                 (recovered, listener)
             }
         };
@@ -266,7 +267,7 @@ pub(crate) fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> 
 }
 
 /// The service for commands.
-fn controller_service(desk: Desk) -> Leased<Counted<ControllerServer<Desk>>> {
+pub(crate) fn controller_service(desk: Desk) -> Leased<Counted<ControllerServer<Desk>>> {
     let (statistics, journal) = (desk.statistics.clone(), desk.journal.clone());
     let inner = ControllerServer::new(desk)
         .max_decoding_message_size(MAX_MESSAGE)
@@ -319,7 +320,9 @@ async fn recover(place: &Place, policy: Policy) -> anyhow::Result<Recovered> {
     let (journal, recovered) = Journal::open(place).await?;
     let snapshot = recovered.snapshot_seq;
     let history = recover::recover(recovered).await?;
-    reign(place, Taken { journal, history, snapshot, own_ms: None }, Some(policy), begun).await
+    let accounting = Accounting::open(place.accounting()).await?;
+    let taken = Taken { journal, accounting, history, snapshot, own_ms: None, warm: None };
+    reign(taken, Some(policy), begun).await
 }
 
 /// Stands by until this controller leads, and begins its reign. The policy of the journal stays in force, which the file's
@@ -327,13 +330,11 @@ async fn recover(place: &Place, policy: Policy) -> anyhow::Result<Recovered> {
 async fn lead(
     place: &Place,
     policy: Policy,
-    local: &Local,
-    config_file: ConfigFile,
-    (listener, keyring): (&TcpListener, Option<Keyring>),
+    host: standby::Host<'_>,
     on_standby: impl FnOnce(),
 ) -> anyhow::Result<Option<Recovered>> {
     let Place::Database { database, address } = place else { bail!("no database is shared") };
-    let taken = standby::follow(database, address, local, config_file, listener, keyring, on_standby).await?;
+    let taken = standby::follow(database, address, host, on_standby).await?;
     let Some(taken) = taken else { return Ok(None) };
     let begun = Instant::now();
     let differs = standby::differences(&taken.history.cluster, policy.clone());
@@ -343,19 +344,13 @@ async fn lead(
         );
     }
     let first = taken.history.cluster.seq() == 0;
-    reign(place, taken, first.then_some(policy), begun).await.map(Some)
+    reign(taken, first.then_some(policy), begun).await.map(Some)
 }
 
 /// Begins a reign on a journal: what it writes first is durable.
-async fn reign(
-    place: &Place,
-    taken: Taken,
-    policy: Option<Policy>,
-    begun: Instant,
-) -> anyhow::Result<Recovered> {
-    let Taken { journal, history, snapshot, own_ms } = taken;
+async fn reign(taken: Taken, policy: Option<Policy>, begun: Instant) -> anyhow::Result<Recovered> {
+    let Taken { journal, accounting, history, snapshot, own_ms, warm } = taken;
     let History { mut cluster, base, mut entries } = history;
-    let accounting = Accounting::open(place.accounting()).await?;
     let reached = accounting.reached().await?;
     let known = (reached, JobId(accounting.last_job().await?));
     let mut first = history::resume_clock(&mut cluster, journal.epoch(), own_ms)?;
@@ -377,6 +372,13 @@ async fn reign(
     let batch =
         Batch { entries: first.iter().map(|entry| recover::to_store(entry)).collect(), ..Batch::default() };
     journal.commit(batch).await?;
+    let warm = match warm {
+        Some(mut warm) => {
+            warm.follow(&first);
+            warm
+        }
+        None => Warm::new(&cluster),
+    };
     entries.extend(first);
     tracing::info!(
         epoch = journal.epoch(),
@@ -385,7 +387,8 @@ async fn reign(
         milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         "recovered"
     );
-    Ok(Recovered { journal, accounting, base, entries: entries.into(), cluster, reached, snapshot })
+    let entries = entries.into();
+    Ok(Recovered { journal, accounting, base, entries, cluster, reached, snapshot, warm })
 }
 
 /// What runs.
@@ -406,23 +409,20 @@ impl Machine {
         (keyring, certificate): (Option<Keyring>, Option<Certificate>),
         stop: &Stop,
     ) -> anyhow::Result<Desk> {
-        let Recovered { journal, accounting, base, entries, cluster, reached, snapshot } = recovered;
-        let (inbox, messages) = Inbox::new();
+        let Recovered { journal, accounting, base, entries, cluster, reached, snapshot, warm } = recovered;
+        let Warm { inbox, messages, replica, watchers, overlay, statistics, planning, to_planner } = warm;
         let (outbox, queue) = Outbox::new();
         let (agents, arrived) = Agents::new();
         let (alarm, alarms) = watch::channel(Alarm::default());
-        let (to_planner, for_planner) = std::sync::mpsc::channel();
         let (to_archive, for_archive) = mpsc::unbounded_channel();
         let (copies, copied) = mpsc::channel(1);
         let (accounts, wanted) = Accounts::new();
-        let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
-        let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone(), replica.clone()));
-        let (holders, epoch) = (Holders::of(&cluster), journal.epoch());
+        let (blobs, epoch) = (Blobs::new(journal.clone()), journal.epoch());
+        let holders = Holders::of(&cluster);
         let config_path = config_file.path().to_owned();
         let reload =
             Reload::new(inbox.clone(), config_file, Arc::clone(local), (keyring.clone(), certificate));
 
-        let statistics = Statistics::new(clock::wall());
         let archive = Archive {
             cluster: base,
             journal: journal.clone(),
@@ -443,8 +443,6 @@ impl Machine {
             runtime.block_on(archive.run(for_archive, copied, wanted));
             Ok(())
         })?;
-        let planning =
-            Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone(), statistics.clone());
         self.thread("planner", move || {
             planning.run();
             Ok(())
@@ -498,6 +496,7 @@ impl Machine {
             epoch,
             started: clock::wall(),
             copies: Arc::new(Mutex::new(copies)),
+            differs: Differs::default(),
         })
     }
 

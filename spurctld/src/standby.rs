@@ -1,14 +1,15 @@
 //! A controller that does not lead: follows the journal, tells whoever asks where the leader is, and takes over.
 //!
 //! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from that policy is
-//! told in the log and in the row that the standby keeps in the database.
+//! told in the log, to whoever pings, and in the row that the standby keeps in the database. While the database is away,
+//! commands that found no leader have an old answer from the standby's own replica.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use spur_core::cluster::{Cluster, Event};
@@ -19,28 +20,60 @@ use spur_proto::channel::is_local;
 use spur_proto::identity::{Services, Window};
 use spur_proto::keys::{Keyring, Role};
 use spur_proto::listen::{Incoming, Limits};
-use spur_proto::refusal;
 use spur_proto::tls;
+use spur_proto::v1::agents_server::AgentsServer;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
+use tonic::service::interceptor::InterceptedService;
 
-use crate::agents::Attendance;
+use crate::agents::{Agents, Attendance};
+use crate::archive::Accounts;
+use crate::blobs::Blobs;
 use crate::clock;
 use crate::config_file::ConfigFile;
+use crate::holders::Holders;
 use crate::owner;
 use crate::recover::{self, History, Names};
-use crate::rpc::Desk;
+use crate::reload::Reload;
+use crate::rpc::access::Gate;
+use crate::rpc::quota::Quotas;
+use crate::rpc::turns::Turns;
+use crate::rpc::{Desk, leased};
 use crate::server::{self, CONNECTIONS};
 use crate::stop::Stop;
-use crate::store::{Condition, Database, Follower, Journal, StoreError, Turn};
+use crate::store::accounting::Accounting;
+use crate::store::{Database, Follower, Journal, Place, StoreError, Turn};
+use crate::warm::Warm;
 
 /// How often a standby notes in the database how far it has come.
 const REPORT: Duration = Duration::from_secs(1);
 /// How often it looks for a newer snapshot, from which on it keeps entries.
 const LOOK_FOR_SNAPSHOT: Duration = Duration::from_secs(10);
+
+/// The host of a standby, as its configuration and its keys have it.
+pub(crate) struct Host<'a> {
+    pub(crate) local: &'a Local,
+    pub(crate) config_file: ConfigFile,
+    pub(crate) listener: &'a TcpListener,
+    pub(crate) keyring: Option<Keyring>,
+}
+
+/// In what the configuration of a standby's host differs from the policy in force; empty if it does not. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Differs(Arc<Mutex<String>>);
+
+impl Differs {
+    pub(crate) fn read(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, differs: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = differs;
+    }
+}
 
 /// What a standby knows of the journal.
 pub(crate) struct Standby {
@@ -49,20 +82,28 @@ pub(crate) struct Standby {
     name: String,
     history: History,
     names: Names,
+    warm: Warm,
+    accounting: Accounting,
     /// The entry of the snapshot at which `history` begins.
     snapshot: u64,
-    /// In what the configuration of this host differs from the policy in force.
-    differs: String,
+    differs: Differs,
     config_file: ConfigFile,
+    /// When the configuration that was compared last had been written.
+    compared: Option<SystemTime>,
+    /// When this standby last noted in the database how far it has come; `None` if it is to do so now.
+    reported: Option<Instant>,
 }
 
 /// What a leader begins with.
 pub(crate) struct Taken {
     pub(crate) journal: Journal,
+    pub(crate) accounting: Accounting,
     pub(crate) history: History,
     pub(crate) snapshot: u64,
     /// What the cluster's own clock shows, in milliseconds; `None` if no leader has said.
     pub(crate) own_ms: Option<i64>,
+    /// What a standby has kept ready; `None` for a controller that leads at once.
+    pub(crate) warm: Option<Warm>,
 }
 
 /// Follows the journal until this controller leads; `None` if it was told to stop. `tell` is called once somebody else is
@@ -70,10 +111,7 @@ pub(crate) struct Taken {
 pub(crate) async fn follow(
     database: &Database,
     address: &str,
-    local: &Local,
-    config_file: ConfigFile,
-    listener: &TcpListener,
-    keyring: Option<Keyring>,
+    host: Host<'_>,
     tell: impl FnOnce(),
 ) -> anyhow::Result<Option<Taken>> {
     let name = address.to_owned();
@@ -82,12 +120,28 @@ pub(crate) async fn follow(
     let snapshot = recovered.snapshot_seq;
     let mut names = Names::default();
     let history = recover::recover_with(recovered, &mut names).await?;
-    let mut standby =
-        Standby { follower, name, history, names, snapshot, differs: String::new(), config_file };
-    let doors = Doors::open(local, listener, keyring)?;
+    let place = Place::Database { database: database.clone(), address: address.to_owned() };
+    let accounting = Accounting::open(place.accounting()).await?;
+    let (warm, differs) = (Warm::new(&history.cluster), Differs::default());
+    let config_file = host.config_file.clone();
+    let mut standby = Standby {
+        follower,
+        name,
+        history,
+        names,
+        warm,
+        accounting,
+        snapshot,
+        differs,
+        config_file,
+        compared: None,
+        reported: None,
+    };
+    standby.compare();
+    let doors = Doors::open(&standby, host)?;
     let mut signals = Signals::new()?;
     let mut tell = Some(tell);
-    let (mut reported, mut looked, mut seen) = (None::<Instant>, Instant::now(), None::<u64>);
+    let (mut looked, mut seen) = (Instant::now(), None::<u64>);
     loop {
         let turn = tokio::select! {
             turn = standby.follower.turn() => turn?,
@@ -103,21 +157,23 @@ pub(crate) async fn follow(
             },
         };
         let Turn::Follows { last } = turn else { break };
+        if let Some(own_ms) = standby.follower.own_ms() {
+            clock::follow(own_ms);
+        }
         standby.catch_up(last).await?;
-        doors.lead_to(standby.follower.leader(), &standby.follower.condition().borrow());
-        if reported.is_none_or(|at| at.elapsed() >= REPORT) {
-            if reported.is_none() {
-                standby.compare();
-            }
+        if standby.reported.is_none_or(|at| at.elapsed() >= REPORT) {
             // A lease whose holder renews it is somebody's who lives.
             let version = standby.follower.version();
             if seen.is_some_and(|seen| Some(seen) != version)
                 && let Some(tell) = tell.take()
             {
-                tracing::info!(leader = standby.follower.leader(), "standing by");
+                tracing::info!(leader = doors.journal.leader(), "standing by");
                 tell();
             }
-            (reported, seen) = (Some(Instant::now()), version);
+            (standby.reported, seen) = (Some(Instant::now()), version);
+            if standby.config_file.modified() != standby.compared {
+                standby.compare();
+            }
             standby.report().await;
         }
         if looked.elapsed() >= LOOK_FOR_SNAPSHOT {
@@ -154,30 +210,33 @@ impl Standby {
             if page.is_empty() {
                 break;
             }
-            for entry in self.history.follow(page, &mut self.names)? {
-                policy_changed |= matches!(entry.event, Event::PolicyChanged { .. });
-            }
+            let entries = self.history.follow(page, &mut self.names)?;
+            self.warm.follow(&entries);
+            policy_changed |= entries.iter().any(|entry| matches!(entry.event, Event::PolicyChanged { .. }));
         }
         if policy_changed {
             self.compare();
+            self.reported = None;
         }
         Ok(())
     }
 
     /// Compares the configuration of this host with the policy in force, and says in the log in what they differ.
     fn compare(&mut self) {
+        self.compared = self.config_file.modified();
         let differs = match self.config_file.read() {
             Ok(config) => differences(&self.history.cluster, config.policy),
             Err(error) => format!("{error:#}"),
         };
-        if differs != self.differs && !differs.is_empty() {
+        if differs != self.differs.read() && !differs.is_empty() {
             tracing::warn!("the configuration of this host is not what is in force: {differs}");
         }
-        self.differs = differs;
+        self.differs.set(differs);
     }
 
     async fn report(&self) {
-        let reported = self.follower.report(&self.name, self.history.cluster.seq(), &self.differs).await;
+        let reported =
+            self.follower.report(&self.name, self.history.cluster.seq(), &self.differs.read()).await;
         if let Err(error) = reported {
             tracing::debug!(%error, "this standby cannot say how far it has come");
         }
@@ -207,9 +266,11 @@ impl Standby {
         while self.history.cluster.seq() < recovered.last_seq {
             let page = journal.entries(self.history.cluster.seq()).await?;
             ensure!(!page.is_empty(), "entry {} is missing", self.history.cluster.seq() + 1);
-            self.history.follow(page, &mut self.names)?;
+            let entries = self.history.follow(page, &mut self.names)?;
+            self.warm.follow(&entries);
         }
-        Ok(Taken { journal, history: self.history, snapshot: self.snapshot, own_ms })
+        let (accounting, warm) = (self.accounting, Some(self.warm));
+        Ok(Taken { journal, accounting, history: self.history, snapshot: self.snapshot, own_ms, warm })
     }
 }
 
@@ -248,29 +309,27 @@ pub(crate) async fn own_address(local: &Local) -> HostPort {
     HostPort { host, port: listen.port }
 }
 
-/// What a standby serves: the way to the leader, and tokens for the people of its host.
+/// What a standby serves: the way to the leader, old answers while the database is away, and tokens for the people of its
+/// host.
 struct Doors {
-    leader: Leader,
+    journal: Journal,
     stop: Stop,
     tasks: tokio::task::JoinSet<()>,
 }
 
-/// What whoever asks a standby is told. Clones share it.
-#[derive(Clone, Default)]
-struct Leader(Arc<Mutex<(String, Option<String>)>>);
-
 impl Doors {
-    fn open(local: &Local, listener: &TcpListener, keyring: Option<Keyring>) -> anyhow::Result<Doors> {
-        let (leader, stop) = (Leader::default(), Stop::default());
+    fn open(standby: &Standby, host: Host<'_>) -> anyhow::Result<Doors> {
+        let (journal, stop) = (standby.follower.journal(), Stop::default());
         let mut tasks = tokio::task::JoinSet::new();
-        let incoming = Incoming::tcp(
-            server::cloned(listener)?,
-            keyring.as_ref().map(|keyring| tls::server(keyring, Role::Controller)),
-            Limits::for_process(CONNECTIONS),
-        );
+        let (listener, keyring, socket) =
+            (server::cloned(host.listener)?, host.keyring.clone(), host.local.auth.socket.clone());
+        let limits = Limits::for_process(CONNECTIONS).with_user(host.local.controller.shares.connections);
+        let tls = keyring.as_ref().map(|keyring| tls::server(keyring, Role::Controller));
+        let incoming = Incoming::tcp(listener, tls, limits);
+        let commands = server::controller_service(desk(standby, host, journal.clone(), &stop));
         let router = server::transport()
-            .add_service(Redirect::<spur_proto::v1::controller_server::ControllerServer<Desk>>::to(&leader))
-            .add_service(Redirect::<spur_proto::v1::agents_server::AgentsServer<Attendance>>::to(&leader));
+            .add_service(InterceptedService::new(commands, Gate::for_people(keyring.clone())))
+            .add_service(Redirect::<AgentsServer<Attendance>>::with(journal.clone()));
         let stopped = stop.clone();
         tasks.spawn(async move {
             // Without a service nobody is redirected; the lease is what counts.
@@ -278,7 +337,7 @@ impl Doors {
                 tracing::error!(%error, "whoever asks this standby is not answered");
             }
         });
-        let (stopped, socket) = (stop.clone(), local.auth.socket.clone());
+        let stopped = stop.clone();
         tasks.spawn(async move {
             match Window::open(&socket).await {
                 Ok(window) => {
@@ -287,15 +346,7 @@ impl Doors {
                 Err(error) => tracing::warn!(%error, "this standby hands out no tokens"),
             }
         });
-        Ok(Doors { leader, stop, tasks })
-    }
-
-    fn lead_to(&self, leader: &str, condition: &Condition) {
-        let away = match condition {
-            Condition::Well => None,
-            Condition::Away { why, .. } => Some(why.to_string()),
-        };
-        *self.leader.0.lock().unwrap_or_else(PoisonError::into_inner) = (leader.to_owned(), away);
+        Ok(Doors { journal, stop, tasks })
     }
 
     async fn close(mut self) {
@@ -304,21 +355,52 @@ impl Doors {
     }
 }
 
+/// The service of a standby. The lease lets no call through that needs the owner, a node or the database.
+fn desk(standby: &Standby, host: Host<'_>, journal: Journal, stop: &Stop) -> Desk {
+    let Host { local, config_file, keyring, .. } = host;
+    let warm = &standby.warm;
+    let inbox = warm.inbox.clone();
+    let reload = Reload::new(inbox.clone(), config_file, Arc::new(local.clone()), (keyring.clone(), None));
+    Desk {
+        blobs: Blobs::new(journal.clone()),
+        journal,
+        inbox,
+        replica: warm.replica.clone(),
+        overlay: warm.overlay.clone(),
+        agents: Agents::new().0,
+        watchers: warm.watchers.clone(),
+        holders: Holders::default(),
+        accounting: standby.accounting.clone(),
+        accounts: Accounts::new().0,
+        keyring,
+        node_addresses: Arc::new(local.node_addresses.clone()),
+        reload,
+        quotas: Quotas::new(local.controller.shares),
+        turns: Turns::of_this_host(warm.statistics.effort.lists.clone()),
+        stop: stop.clone(),
+        statistics: warm.statistics.clone(),
+        epoch: 0,
+        started: clock::wall(),
+        copies: Arc::new(tokio::sync::Mutex::new(tokio::sync::mpsc::channel(1).0)),
+        differs: standby.differs.clone(),
+    }
+}
+
 /// Answers every call of a service with the way to the leader.
 struct Redirect<T> {
-    leader: Leader,
+    journal: Journal,
     service: PhantomData<fn() -> T>,
 }
 
 impl<T> Redirect<T> {
-    fn to(leader: &Leader) -> Self {
-        Self { leader: leader.clone(), service: PhantomData }
+    fn with(journal: Journal) -> Self {
+        Self { journal, service: PhantomData }
     }
 }
 
 impl<T> Clone for Redirect<T> {
     fn clone(&self) -> Self {
-        Self::to(&self.leader)
+        Self::with(self.journal.clone())
     }
 }
 
@@ -336,9 +418,7 @@ impl<T> Service<http::Request<Body>> for Redirect<T> {
     }
 
     fn call(&mut self, _: http::Request<Body>) -> Self::Future {
-        let (leader, away) = self.leader.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        ready(Ok(refusal::standby(&host, &leader, away.as_deref()).into_http()))
+        ready(Ok(leased::standing_by(&self.journal).into_http()))
     }
 }
 

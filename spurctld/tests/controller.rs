@@ -163,14 +163,14 @@ async fn refusals_say_why() {
 async fn a_key_is_asked_for() {
     let controller = Controller::start("key").await;
     let mut liar = controller.client_with(&spur_proto::auth::unsigned(&claims(ROOT))).await;
-    let status = liar.ping(v1::PingRequest {}).await.unwrap_err();
+    let status = liar.ping(v1::PingRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     let socket = controller.directory.join("auth.sock");
     let channel = spur_proto::channel::connect_locally(&socket, &[]).await.unwrap();
     let mut window = v1::identity_client::IdentityClient::new(channel);
     let token = window.mint_token(v1::MintTokenRequest {}).await.unwrap().into_inner().token;
     let mut me = controller.client_with(&token).await;
-    assert_eq!(me.ping(v1::PingRequest {}).await.unwrap().into_inner().cluster_name, "test");
+    assert_eq!(me.ping(v1::PingRequest::default()).await.unwrap().into_inner().cluster_name, "test");
     let id = submit(&mut me, job("signed")).await;
     assert_eq!(job_of(&mut me, id).await.uid, rustix_uid());
     controller.stop().await;
@@ -187,7 +187,7 @@ async fn a_node_is_who_its_connection_proves() {
     let keys = controller.keys();
     let token = keys.mint(&v1::TokenClaims { node: "n1".to_owned(), ..claims(ROOT) });
     let mut node = controller.client_with(&token).await;
-    let status = node.ping(v1::PingRequest {}).await.unwrap_err();
+    let status = node.ping(v1::PingRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied, "a node's token orders nothing");
     controller.stop().await;
 }

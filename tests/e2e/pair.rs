@@ -99,12 +99,20 @@ fn what_one_controller_has_in_force_stays_when_the_other_takes_over() {
     fs::write(&conf, text.replace("kill_wait = \"1s\"", "kill_wait = \"7s\"")).unwrap();
     cluster.signal(other, Signal::HUP);
     cluster.wait_for_log(other, "the configuration of this host is not what is in force");
+    let pinged = cluster.ok(&["scontrol", "ping"]);
+    let of = |role: &str| pinged.lines().find(|line| line.contains(role)).unwrap_or_default().to_owned();
+    assert!(of("(primary)").ends_with(" is UP"), "{pinged}");
+    assert!(of("(backup)").contains("is UP; its configuration is not what is in force"), "{pinged}");
+    // The leader's file is as it was: nothing changes, and the other one still differs.
+    let told = cluster.run(&["scontrol", "reconfigure"]);
+    assert!(told.code == Some(0) && told.err.contains("has another configuration"), "{told:?}");
     cluster.kill(leader);
     let shown = cluster.ok(&["scontrol", "show", "config"]);
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     assert!(line("KillWait").contains("1 sec"), "{}", line("KillWait"));
     assert!(cluster.ok(&["scontrol", "show", "partition", "main"]).contains("MaxTime=00:30:00"));
-    cluster.ok(&["scontrol", "reconfigure"]);
+    let told = cluster.run(&["scontrol", "reconfigure"]);
+    assert!(told.code == Some(0) && !told.err.contains("another configuration"), "{told:?}");
     let shown = cluster.ok(&["scontrol", "show", "config"]);
     assert!(shown.lines().any(|line| line.starts_with("KillWait") && line.contains("7 sec")), "{shown}");
 }
@@ -142,6 +150,57 @@ fn a_database_that_is_away_is_waited_for() {
     let said = waits.wait_with_output().unwrap();
     assert!(said.status.success());
     assert!(String::from_utf8_lossy(&said.stdout).starts_with("Submitted batch job"));
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+}
+
+#[test]
+fn a_standby_shows_what_it_knows_when_leader_and_database_are_lost() {
+    let Some(mut server) = Postgres::start() else { return };
+    let mut cluster = Cluster::prepare(&Setup::default());
+    cluster.share_state(&server.create("lost"));
+    cluster.start_controller_of_pair("ctl1");
+    cluster.start_controller_of_pair("ctl2");
+    cluster.start_node("n1");
+    cluster.wait_for_log("n1", "registered as n1");
+    let line = "while [ ! -e end ]; do sleep 0.1; done";
+    let runs = cluster.ok(&["sbatch", "--parsable", "-o", "/dev/null", "--wrap", line]);
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h", "-t", "R"]).contains(runs.trim()));
+    let well = cluster.ok(&["squeue", "--json=spur"]);
+    assert!(!well.contains("stale"), "{well}");
+    let (leader, other) = roles(&cluster, &server, "lost");
+    // What is shown is what the standby has, which follows within moments.
+    let follows = "SELECT bool_and(standby.seq >= lease.seq) FROM spur.standby, spur.lease";
+    cluster.wait_until(|_| server.sql("lost", follows) == "t");
+    server.kill();
+    cluster.kill(leader);
+    cluster.wait_for_log(other, "the database is away");
+    for command in [
+        &["squeue", "-h", "-o", "%i"][..],
+        &["squeue", "--json"],
+        &["squeue", "--json=spur"],
+        &["sinfo", "-hN"],
+        &["sinfo", "--json"],
+        &["scontrol", "show", "job"],
+        &["scontrol", "show", "node", "n1"],
+        &["scontrol", "show", "partition"],
+        &["scontrol", "show", "config"],
+    ] {
+        let said = cluster.run(command);
+        assert_eq!(said.code, Some(0), "{command:?}: {said:?}");
+        assert!(said.err.contains("the database is away"), "{command:?}: {said:?}");
+        let is_json = command.iter().any(|word| word.starts_with("--json"));
+        assert_eq!(said.out.contains("\"stale\": "), is_json, "{command:?}: {said:?}");
+        assert!(!said.out.is_empty());
+    }
+    assert_eq!(cluster.run(&["squeue", "-h", "-o", "%i"]).out, runs);
+    let pinged = cluster.run(&["scontrol", "ping"]);
+    assert!(pinged.code == Some(1) && pinged.out.contains("(backup)"), "{pinged:?}");
+    assert!(pinged.out.contains("its database is away"), "{pinged:?}");
+    let waits = cluster.command(&["sbatch", "-o", "/dev/null", "--wrap", "true"]).stdout(Stdio::piped()).spawn();
+    fs::write(cluster.work("end"), "").unwrap();
+    server.restart();
+    let said = waits.unwrap().wait_with_output().unwrap();
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).starts_with("Submitted"), "{said:?}");
     cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
 }
 

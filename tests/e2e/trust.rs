@@ -180,9 +180,9 @@ fn a_forged_token_leaves_a_line_and_no_secret_any() {
         let introduction = Introduction::new(&forged).unwrap();
         let mut client = ControllerClient::with_interceptor(channel, introduction);
         for _ in 0..50 {
-            client.ping(v1::PingRequest {}).await.unwrap_err();
+            client.ping(v1::PingRequest::default()).await.unwrap_err();
         }
-        client.ping(v1::PingRequest {}).await.unwrap_err()
+        client.ping(v1::PingRequest::default()).await.unwrap_err()
     });
     assert_eq!(refused.code(), Code::Unauthenticated);
     cluster.wait_for_log("spurctld", "a call was refused: token not signed with this cluster's key");

@@ -39,7 +39,7 @@ async fn within(answers: Believing, limits: Limits) -> HostPort {
 async fn client(address: &HostPort) -> Result<ControllerClient<Channel>, Status> {
     let channel = spur_proto::channel::Dialer::believing().connect(address).await.unwrap();
     let mut client = ControllerClient::new(channel);
-    client.ping(PingRequest {}).await.map(|_| client)
+    client.ping(PingRequest::default()).await.map(|_| client)
 }
 
 async fn silent(address: &HostPort) -> TcpStream {
@@ -92,7 +92,7 @@ async fn there_are_so_many_connections_and_no_more() {
         there.push(client(&address).await.unwrap());
     }
     end(silent(&address).await).await;
-    there[0].ping(PingRequest {}).await.expect("those that are there stay");
+    there[0].ping(PingRequest::default()).await.expect("those that are there stay");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn behind(shown: Shown, tls: Option<Arc<tls::ServerConfig>>) -> HostPort {
 /// Asks a server; what keeps it from being believed.
 async fn ask(dialer: &Dialer, address: &HostPort) -> Result<(), String> {
     let channel = dialer.connect(address).await.map_err(|error| error.to_string())?;
-    let answer = ControllerClient::new(channel).ping(PingRequest {}).await;
+    let answer = ControllerClient::new(channel).ping(PingRequest::default()).await;
     answer.map(|_| ()).map_err(|status| format!("{status:?}"))
 }
 

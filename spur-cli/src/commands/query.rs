@@ -223,6 +223,7 @@ pub async fn accounting(
 /// A refusal, or no answer.
 pub async fn identify(session: &mut Session, show: &mut Show) -> anyhow::Result<()> {
     show.cluster = cluster_name(session).await?;
+    show.stale = session.connection()?.old_since();
     let user = whoami();
     let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new());
     show.asker = Asker {
@@ -240,7 +241,7 @@ pub async fn identify(session: &mut Session, show: &mut Show) -> anyhow::Result<
 /// A refusal, or no answer.
 pub async fn cluster_name(session: &mut Session) -> anyhow::Result<String> {
     let call = async |mut controller: Controller, request| controller.ping(request).await;
-    Ok(session.connection()?.read(PingRequest {}, call).await?.cluster_name)
+    Ok(session.connection()?.read(PingRequest::default(), call).await?.cluster_name)
 }
 
 /// The configuration in force.

@@ -27,6 +27,8 @@ pub struct Show {
     pub compact: bool,
     /// Who asks, where that is wanted.
     pub asker: Asker,
+    /// Since when what is shown may be old, in seconds since the Unix epoch: the controller's database was away.
+    pub stale: Option<i64>,
 }
 
 /// Who asks, as JSON tells it.
@@ -71,6 +73,7 @@ impl Show {
             times: Times::Standard,
             compact: false,
             asker: Asker::default(),
+            stale: None,
         }
     }
 }

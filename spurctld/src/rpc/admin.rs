@@ -1,7 +1,7 @@
 //! What operators ask: nodes, partitions, the configuration, the end.
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spur_core::cluster::Cluster;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
@@ -18,6 +18,12 @@ use super::{Desk, Name, filter, no_answer, odd};
 use crate::answer::Answer;
 use crate::log;
 use crate::reload::ReloadError;
+use crate::store::Condition;
+
+/// How long standbys may take to follow a new policy and to compare it with their own configuration.
+const FOLLOWED: Duration = Duration::from_secs(3);
+/// The wait before standbys are looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How long the daemons of nodes that are told to end are waited for.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -59,6 +65,13 @@ impl Desk {
             old_copy: cluster.doubt().map(|doubt| doubt.why.to_string()).unwrap_or_default(),
             next_job_id: cluster.next_job().0,
             user: OWN_USER.clone(),
+            stands_by: !self.journal.leads(),
+            leader: self.journal.leader(),
+            database_away: match self.journal.condition() {
+                Condition::Well => String::new(),
+                Condition::Away { why, .. } => why.to_string(),
+            },
+            differs: self.differs.read(),
             debug_level: debug_level.to_owned(),
             debug_flags,
         }
@@ -225,9 +238,39 @@ impl Desk {
     /// Reads the configuration file again and puts its policy in force.
     pub(super) async fn reconfigured(&self, caller: Caller) -> Result<v1::ReconfigureResponse, Status> {
         match self.reload.ordered_by(caller).await {
-            Ok(changes) => Ok(v1::ReconfigureResponse { changes }),
+            Ok(mut changes) => {
+                changes.extend(self.differing_standbys().await);
+                Ok(v1::ReconfigureResponse { changes })
+            }
             Err(ReloadError::Refused(rejected)) => Err(reject::status(&rejected)),
             Err(ReloadError::NoAnswer(error)) => Err(no_answer(error)),
+        }
+    }
+
+    /// A sentence for each standby whose configuration is not what is in force, or that has not followed the last change.
+    async fn differing_standbys(&self) -> Vec<String> {
+        let (seq, until) = (self.replica.read().seq(), Instant::now() + FOLLOWED);
+        loop {
+            let standbys = match self.journal.standbys().await {
+                Ok(standbys) => standbys,
+                Err(error) => return vec![format!("whether standbys differ is not known: {error}")],
+            };
+            if Instant::now() < until && standbys.iter().any(|standby| standby.seq < seq) {
+                // Standbys note in the database what they have reached: nobody else tells of it.
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            let told = standbys.into_iter().filter_map(|standby| match standby.differs.as_str() {
+                _ if standby.seq < seq => Some(format!(
+                    "the standby at {} has not followed yet; scontrol ping says in what its configuration differs",
+                    standby.address
+                )),
+                "" => None,
+                differs => {
+                    Some(format!("the standby at {} has another configuration: {differs}", standby.address))
+                }
+            });
+            return told.collect();
         }
     }
 

@@ -58,6 +58,10 @@ impl Foretold {
 impl Desk {
     /// When and where the first jobs of the queue will start.
     pub(super) async fn foretold(&self) -> Result<Foretold, Status> {
+        // A standby has no copies to plan on.
+        if !self.journal.leads() {
+            return Ok(Foretold::default());
+        }
         self.on_copy(move |cluster| {
             let now = clock::now(&cluster).max(cluster.at());
             Ok(Foretold::new(&foretell_first(&cluster, now, &Limits, TOLD), now))

@@ -1,23 +1,89 @@
 //! Answers leave a controller within its lease only: beyond it, another controller may have acknowledged what this one does
 //! not know.
 //!
-//! While the database is away, changes are refused at once, and commands that find no leader may have an old answer, which
-//! says of what time it is.
+//! While the database is away, changes are refused at once, and commands that found no leader may have an old answer, of a
+//! leader or of a standby, which says since when it may be old.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use spur_proto::refusal;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
+use tonic::metadata::MetadataMap;
 use tonic::server::NamedService;
 
 use crate::clock;
 use crate::store::{Condition, Journal};
 
-/// Beginnings of the names of methods that change nothing.
-const READS: [&str; 7] = ["List", "Show", "Get", "Ping", "Explain", "TestSubmit", "Watch"];
+/// What an answer of a method depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// A commit: the method is refused at once while the database is away.
+    Commit,
+    /// The lease: the method reads what is so now, or what only the database or the leader's streams have.
+    Lease,
+    /// The cluster: while the database is away and nobody leads, an old answer is better than none.
+    Cluster,
+    /// The process of the controller that leads, whatever its database does.
+    Leader,
+    /// Nothing: the method decides by itself what it answers.
+    Nothing,
+}
+
+/// The methods of the service of commands.
+const METHODS: [(&str, Needs); 48] = [
+    ("Ping", Needs::Nothing),
+    ("Submit", Needs::Commit),
+    ("SubmitStream", Needs::Commit),
+    ("TestSubmit", Needs::Lease),
+    ("ExplainJob", Needs::Lease),
+    ("CancelJobs", Needs::Commit),
+    ("UpdateJob", Needs::Commit),
+    ("HoldJobs", Needs::Commit),
+    ("ReleaseJobs", Needs::Commit),
+    ("RequeueJobs", Needs::Commit),
+    ("SuspendJobs", Needs::Commit),
+    ("TopJobs", Needs::Commit),
+    ("NotifyJob", Needs::Commit),
+    ("GetScript", Needs::Lease),
+    ("ListJobs", Needs::Cluster),
+    ("ListPriorities", Needs::Cluster),
+    ("ListSteps", Needs::Cluster),
+    ("ListNodes", Needs::Cluster),
+    ("ListPartitions", Needs::Cluster),
+    ("ListTopology", Needs::Cluster),
+    ("ShowConfig", Needs::Cluster),
+    ("ExpandHostlist", Needs::Cluster),
+    ("WatchJobs", Needs::Lease),
+    ("HoldAllocation", Needs::Lease),
+    ("EndAllocation", Needs::Commit),
+    ("CreateStep", Needs::Commit),
+    ("AbandonStep", Needs::Commit),
+    ("UpdateNodes", Needs::Commit),
+    ("CreateNodes", Needs::Commit),
+    ("DeleteNodes", Needs::Commit),
+    ("UpdatePartition", Needs::Commit),
+    ("CreatePartition", Needs::Commit),
+    ("DeletePartition", Needs::Commit),
+    ("CreateReservation", Needs::Commit),
+    ("UpdateReservation", Needs::Commit),
+    ("DeleteReservation", Needs::Commit),
+    ("ListReservations", Needs::Cluster),
+    ("ListLicenses", Needs::Cluster),
+    ("Reconfigure", Needs::Commit),
+    ("Shutdown", Needs::Leader),
+    ("GetStatistics", Needs::Lease),
+    ("SetDebug", Needs::Leader),
+    ("ListAccounting", Needs::Lease),
+    ("ListNodeEvents", Needs::Lease),
+    ("FixRunawayJobs", Needs::Commit),
+    ("ChangeAccounts", Needs::Commit),
+    ("ListAccounts", Needs::Cluster),
+    ("ListUsage", Needs::Lease),
+];
 
 /// The service of commands, as far as the lease allows it.
 #[derive(Clone)]
@@ -45,42 +111,105 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let reads = READS.iter().any(|read| method.starts_with(read));
-        let takes_old = reads && request.headers().contains_key(refusal::STALE_KEY);
-        let condition = self.journal.condition();
-        if !reads && let Condition::Away { .. } = condition {
-            return Box::pin(async move { Ok(refuse(&condition)) });
+        let needs = needs(request.uri().path());
+        let takes_old = needs == Needs::Cluster && request.headers().contains_key(refusal::STALE_KEY);
+        let is_away = matches!(self.journal.condition(), Condition::Away { .. });
+        let is_refused = match needs {
+            Needs::Nothing => false,
+            Needs::Leader => !self.journal.leads(),
+            Needs::Commit => is_away || !self.journal.leads(),
+            Needs::Lease | Needs::Cluster => !(self.journal.leads() || takes_old && is_away),
+        };
+        if is_refused {
+            let refused = refused(&self.journal);
+            return Box::pin(async move { Ok(refused.into_http()) });
         }
         let answer = self.inner.call(request);
         let journal = self.journal.clone();
         Box::pin(async move {
             let mut answer = answer.await?;
-            if journal.may_answer() {
+            if matches!(needs, Needs::Leader | Needs::Nothing) || journal.may_answer() {
                 return Ok(answer);
             }
-            let condition = journal.condition();
-            match condition {
+            match journal.condition() {
                 Condition::Away { since, .. } if takes_old => {
                     answer.headers_mut().insert(refusal::STALE_KEY, since.0.into());
                     Ok(answer)
                 }
-                condition => Ok(refuse(&condition)),
+                _ => Ok(refused(&journal).into_http()),
             }
         })
     }
 }
 
-fn refuse(condition: &Condition) -> http::Response<Body> {
-    let status = match condition {
+/// What a method needs, by the path of its calls. A method that the table lacks is taken for one that commits.
+fn needs(path: &str) -> Needs {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    METHODS.iter().find(|(name, _)| *name == method).map_or(Needs::Commit, |(_, needs)| *needs)
+}
+
+/// Since when an answer may be old that a call takes nevertheless, in seconds since the Unix epoch.
+///
+/// # Errors
+/// The refusal of a controller that may not answer such a call.
+pub(super) fn old_since(journal: &Journal, call: &MetadataMap) -> Result<Option<i64>, Status> {
+    match journal.condition() {
+        _ if journal.may_answer() => Ok(None),
+        Condition::Away { since, .. } if call.contains_key(refusal::STALE_KEY) => Ok(Some(since.0)),
+        _ => Err(refused(journal)),
+    }
+}
+
+/// Why a controller does not answer: its database is away, or it does not lead.
+fn refused(journal: &Journal) -> Status {
+    match journal.condition() {
         Condition::Away { since, why } => {
             let seconds = clock::wall().0.saturating_sub(since.0);
             refusal::away(&format!("the database of the controller is away since {seconds} s ({why})"))
         }
-        Condition::Well => {
-            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            refusal::standby(&host, "", None)
+        Condition::Well => standing_by(journal),
+    }
+}
+
+/// The refusal of a controller that does not lead, with the address of the one that does.
+pub(crate) fn standing_by(journal: &Journal) -> Status {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    refusal::standby(&host, &journal.leader())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prost::Message as _;
+    use prost_types::FileDescriptorSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_method_of_the_service_once() {
+        let files = FileDescriptorSet::decode(spur_proto::DESCRIPTORS).unwrap().file;
+        let services = files.into_iter().flat_map(|file| file.service);
+        let controller = services.into_iter().find(|service| service.name() == "Controller").unwrap();
+        let described: BTreeSet<&str> = controller.method.iter().map(|method| method.name()).collect();
+        let listed: BTreeSet<&str> = METHODS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(listed, described);
+        assert_eq!(listed.len(), METHODS.len(), "a method is listed twice");
+    }
+
+    #[test]
+    fn whatever_takes_a_request_id_needs_a_commit() {
+        let files = FileDescriptorSet::decode(spur_proto::DESCRIPTORS).unwrap().file;
+        let messages = || files.iter().flat_map(|file| &file.message_type);
+        let has_id = |full: &str| {
+            let message = messages().find(|message| full == format!(".spur.v1.{}", message.name()));
+            message.is_some_and(|message| message.field.iter().any(|field| field.name() == "request_id"))
+        };
+        let services = files.iter().flat_map(|file| &file.service);
+        for method in services.flat_map(|service| &service.method) {
+            let is_change = has_id(method.input_type()) && method.name() != "TestSubmit";
+            let needs = needs(&format!("/spur.v1.Controller/{}", method.name()));
+            assert!(!is_change || needs == Needs::Commit, "{} is {needs:?}", method.name());
         }
-    };
-    status.into_http()
+    }
 }

@@ -54,10 +54,11 @@ use crate::metrics::Sources;
 use crate::planner::Overlay;
 use crate::reload::Reload;
 use crate::replica::Replica;
+use crate::standby::Differs;
 use crate::statistics::Statistics;
 use crate::stop::Stop;
-use crate::store::Journal;
 use crate::store::accounting::Accounting;
+use crate::store::{Condition, Journal};
 use crate::watchers::Watchers;
 use access::caller_of;
 use quota::{Kind, Quotas};
@@ -90,6 +91,8 @@ pub(crate) struct Desk {
     pub(crate) started: Time,
     /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
     pub(crate) copies: Arc<Mutex<mpsc::Sender<CopyWanted>>>,
+    /// In what the configuration of a standby's host differs from the policy in force.
+    pub(crate) differs: Differs,
 }
 
 impl Desk {
@@ -229,7 +232,23 @@ impl Controller for Desk {
 
     async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
         let _share = self.quotas.take(&self.caller(&request)?, Kind::Request)?;
-        match tokio::time::timeout(PING_WAIT, self.inbox.ping()).await {
+        let is_away = matches!(self.journal.condition(), Condition::Away { .. });
+        if request.get_ref().whoever_leads && (is_away || !self.journal.may_answer()) {
+            return Ok(Response::new(self.describe()));
+        }
+        if let Some(since) = leased::old_since(&self.journal, request.metadata())? {
+            let mut answer = Response::new(self.describe());
+            answer.metadata_mut().insert(refusal::STALE_KEY, since.into());
+            return Ok(answer);
+        }
+        if is_away {
+            // The question would wait for the database; within the lease the answer is known without it.
+            return Ok(Response::new(self.describe()));
+        }
+        let passed = tokio::time::timeout(PING_WAIT, self.inbox.ping()).await;
+        // The database may have gone while the question was under way.
+        leased::old_since(&self.journal, request.metadata())?;
+        match passed {
             Ok(Ok(())) => Ok(Response::new(self.describe())),
             Ok(Err(error)) => Err(no_answer(error)),
             Err(_) => {

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    Batch, Committed, Compacted, Entry, Request, RequestId, Retention, SnapshotChunk, StoreError, postgres,
-    sqlite,
+    Batch, Committed, Compacted, Entry, Request, RequestId, Retention, SnapshotChunk, StandbyRow, StoreError,
+    postgres, sqlite,
 };
 
 /// Batches that may wait for the commit under way. Those that wait together are committed together.
@@ -147,6 +147,14 @@ impl Reader {
         match self {
             Reader::Sqlite(reader) => reader.request(id).await,
             Reader::Postgres(reader) => reader.request(id).await,
+        }
+    }
+
+    /// See [`Journal::standbys`](super::Journal::standbys).
+    pub(super) async fn standbys(&self) -> Result<Vec<StandbyRow>, StoreError> {
+        match self {
+            Reader::Sqlite(_) => Ok(Vec::new()),
+            Reader::Postgres(reader) => reader.standbys().await,
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -13,6 +14,9 @@ use super::{
     Batch, Committed, Condition, Entry, Place, Request, RequestId, SnapshotChunk, SnapshotWriter, StoreError,
     postgres, sqlite,
 };
+
+/// How long a read rests that failed because the database is away.
+const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped and all
 /// that was handed in is durable.
@@ -68,6 +72,17 @@ pub struct Retention {
     pub entries_through: u64,
     /// Requests with an earlier [`Request::at`].
     pub requests_before: i64,
+}
+
+/// What a standby last noted in the database of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandbyRow {
+    /// Where the standby is reached.
+    pub address: String,
+    /// The last entry that the standby has applied.
+    pub seq: u64,
+    /// In what the configuration of the standby's host differs from the policy in force after that entry.
+    pub differs: String,
 }
 
 /// What compaction deleted.
@@ -143,6 +158,37 @@ impl Journal {
         Ok((Self { shared: Arc::new(shared) }, recovered))
     }
 
+    /// A handle on a journal that another controller writes: reads it, and takes no batches.
+    pub(super) fn following(reader: Reader, cluster: String, lease: postgres::Shared) -> Self {
+        let (batches, _) = mpsc::channel(1);
+        let (compactions, _) = mpsc::channel(1);
+        let (committed, snapshot, ended) = (watch::channel(0).1, watch::channel(0).0, watch::channel(true).1);
+        let (epoch, failure, lease) = (0, Arc::default(), Some(lease));
+        let shared = Shared {
+            epoch,
+            cluster,
+            batches,
+            compactions,
+            committed,
+            snapshot,
+            failure,
+            ended,
+            reader,
+            lease,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Whether this handle is of a controller that leads, or did until its lease ended; false for a standby's.
+    pub fn leads(&self) -> bool {
+        self.shared.epoch > 0
+    }
+
+    /// Where the controller that leads is reached, as far as a standby knows; empty otherwise.
+    pub fn leader(&self) -> String {
+        self.shared.lease.as_ref().map(postgres::Shared::leader).unwrap_or_default()
+    }
+
     /// The epoch of this opening; every entry must carry it.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch
@@ -157,6 +203,38 @@ impl Journal {
     /// Whether the database answers; always well for a database on this host's disk.
     pub fn condition(&self) -> Condition {
         self.shared.lease.as_ref().map_or(Condition::Well, |lease| lease.condition().borrow().clone())
+    }
+
+    /// The same as [`Journal::condition`], to be watched.
+    pub fn conditions(&self) -> watch::Receiver<Condition> {
+        let always_well = || watch::channel(Condition::Well).1;
+        self.shared.lease.as_ref().map_or_else(always_well, postgres::Shared::condition)
+    }
+
+    /// The standbys that were heard of in the last ten seconds; none in a database on this host's disk.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn standbys(&self) -> Result<Vec<StandbyRow>, StoreError> {
+        self.shared.reader.standbys().await
+    }
+
+    /// Waits while half of the queue of batches, or more, is taken. A journal that has ended lets nobody wait.
+    pub async fn has_room(&self) {
+        let mut committed = self.shared.committed.clone();
+        loop {
+            // Before the look at the queue: a batch leaves the queue before it is committed.
+            committed.borrow_and_update();
+            if !self.is_busy() || committed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether half of the queue of batches, or more, is taken.
+    pub fn is_busy(&self) -> bool {
+        let queue = &self.shared.batches;
+        queue.capacity() <= queue.max_capacity() / 2
     }
 
     /// From now on keeps beside the lease what the cluster's own clock shows: `base_ms` beyond the milliseconds since boot.
@@ -222,6 +300,22 @@ impl Journal {
     /// What the database refuses.
     pub async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
         self.shared.reader.blob(id).await
+    }
+
+    /// The same as [`Journal::blob`], but asks again while the database is away.
+    ///
+    /// # Errors
+    /// What the database refuses for good.
+    pub async fn blob_when_possible(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        loop {
+            match self.blob(id).await {
+                Err(error) if postgres::may_pass(&error) => {
+                    tracing::debug!(%error, id, "a blob cannot be read now");
+                    tokio::time::sleep(READ_AGAIN).await;
+                }
+                read => return read,
+            }
+        }
     }
 
     /// What was replied to a request, if it has been served and is not forgotten yet.

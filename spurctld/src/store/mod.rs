@@ -27,7 +27,7 @@ mod sqlite;
 
 pub use batch::{Batch, Blob, Committed, Entry, MAX_BLOB_BYTES, MAX_BLOB_ID, Request, RequestId};
 pub use error::StoreError;
-pub use journal::{Commit, Compacted, Journal, Recovered, Retention, Tuning};
+pub use journal::{Commit, Compacted, Journal, Recovered, Retention, StandbyRow, Tuning};
 pub use place::{Condition, Place};
 pub use postgres::{Database, Follower, Import, Imported, Turn};
 pub use snapshot::{SnapshotChunk, SnapshotWriter};

@@ -142,14 +142,14 @@ async fn one_user_has_so_many_connections() {
     let mut kept = Vec::new();
     for _ in 0..2 {
         let mut client = controller.client(ADA).await;
-        client.ping(v1::PingRequest {}).await.unwrap();
+        client.ping(v1::PingRequest::default()).await.unwrap();
         kept.push(client);
     }
-    let refused = controller.client(ADA).await.ping(v1::PingRequest {}).await.unwrap_err();
+    let refused = controller.client(ADA).await.ping(v1::PingRequest::default()).await.unwrap_err();
     assert_eq!(refusal::error_of(&refused).unwrap().code, refusal::BUSY);
     for uid in [BOB, ROOT, ROOT, ROOT] {
         let mut client = controller.client(uid).await;
-        client.ping(v1::PingRequest {}).await.unwrap();
+        client.ping(v1::PingRequest::default()).await.unwrap();
         kept.push(client);
     }
     controller.stop().await;

@@ -149,7 +149,7 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
     let runs = (0..NAMED).map(|job_id| v1::fix_runaway_jobs_request::Run { job_id, restarts: 0 }).collect();
     let flags = |count: u32| (0..count).map(|flag| flag.to_string()).collect();
     vec![
-        entry("Ping", &v1::PingRequest {}),
+        entry("Ping", &v1::PingRequest::default()),
         entry("Submit", &het()),
         entry("SubmitStream", &het()),
         entry("TestSubmit", &het()),

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use spur_tests::postgres::Postgres;
 use spurctld::store::{Batch, Condition, Journal, Place, Retention, StoreError};
@@ -37,6 +36,12 @@ async fn check(place: &Place, last: u64) {
     journal.close().await;
 }
 
+/// Waits until the journal says that its database is away.
+async fn away(journal: &Journal) -> Condition {
+    let mut conditions = journal.conditions();
+    conditions.wait_for(|condition| *condition != Condition::Well).await.unwrap().clone()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_cut_lose_nothing() {
     let Some((server, place)) = shared("cut") else { return };
@@ -66,12 +71,6 @@ async fn a_server_that_dies_or_stands_still_is_waited_for() {
     let place = place_at(&server.create("died"));
     let (journal, _) = Journal::open(&place).await.unwrap();
     let stop = AtomicBool::new(false);
-    let away = async |journal: &Journal| {
-        while journal.condition() == Condition::Well {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        assert!(matches!(journal.condition(), Condition::Away { .. }));
-    };
     let faults = async {
         for round in 0..3 {
             let mut committed = journal.committed();
@@ -109,10 +108,7 @@ async fn a_disk_that_is_full_is_waited_for() {
          CREATE TRIGGER refuse BEFORE INSERT ON spur.journal EXECUTE FUNCTION spur.refuse()",
     );
     let waiting = journal.submit(batch(&journal, 6, 5)).await.unwrap();
-    while journal.condition() == Condition::Well {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let Condition::Away { why, .. } = journal.condition() else { panic!("it is full") };
+    let Condition::Away { why, .. } = away(&journal).await else { panic!("it is full") };
     assert!(why.contains("no space left on device"), "{why}");
     server.sql("full", "DROP TRIGGER refuse ON spur.journal");
     assert_eq!(waiting.await.unwrap().seq, 10);

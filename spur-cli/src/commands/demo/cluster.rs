@@ -268,7 +268,8 @@ impl Cluster {
 
 async fn ping(session: &mut Session) -> anyhow::Result<()> {
     let connection = session.connection()?;
-    let answer = connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await;
+    let answer =
+        connection.read(PingRequest::default(), async |mut controller, r| controller.ping(r).await).await;
     answer.map(|_| ()).context("the controller does not come up")
 }
 

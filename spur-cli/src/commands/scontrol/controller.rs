@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use spur_proto::client::{CallError, Controller};
+use spur_proto::client::Controller;
 use spur_proto::v1::{PingRequest, PingResponse, ReconfigureRequest, SetDebugRequest, ShutdownRequest};
 
 use super::{bare, errnumstr, meant};
@@ -25,7 +25,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// No answer.
 pub async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
     let call = async |mut controller: Controller, request| controller.ping(request).await;
-    Ok(session.connection()?.read(PingRequest {}, call).await?)
+    Ok(session.connection()?.read(PingRequest::default(), call).await?)
 }
 
 /// What stands below the configuration, and is all that `ping` prints.
@@ -46,7 +46,16 @@ pub(super) fn is_up(answer: &PingResponse) -> String {
         }
         _ => String::new(),
     };
-    format!("Slurmctld(primary) at {} is UP{but}{clock}", answer.hostname)
+    let role = if answer.stands_by { "backup" } else { "primary" };
+    let away = match answer.database_away.as_str() {
+        "" => String::new(),
+        why => format!("; its database is away ({why})"),
+    };
+    let differs = match answer.differs.as_str() {
+        "" => String::new(),
+        differs => format!("; its configuration is not what is in force: {differs}"),
+    };
+    format!("Slurmctld({role}) at {} is UP{but}{clock}{away}{differs}", answer.hostname)
 }
 
 /// One controller, as it was found.
@@ -54,8 +63,7 @@ struct Found {
     host: String,
     /// Whether the controller leads, or would lead if it were there.
     is_primary: bool,
-    is_up: bool,
-    /// What the leader says of itself.
+    /// What the controller says of itself; `None` if it does not answer.
     answer: Option<PingResponse>,
 }
 
@@ -68,24 +76,17 @@ pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyho
         let address = connection.address().to_owned();
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
         let call = async |mut controller: Controller, request| controller.ping(request).await;
-        found.push(match connection.read(PingRequest {}, call).await {
-            Ok(answer) => {
-                let host = answer.hostname.clone();
-                Found { host, is_primary: true, is_up: true, answer: Some(answer) }
-            }
+        found.push(match connection.read(PingRequest { whoever_leads: true }, call).await {
+            Ok(answer) => Found { host, is_primary: !answer.stands_by, answer: Some(answer) },
             Err(error) => {
-                let is_up = matches!(error, CallError::Standby { .. });
-                if !is_up || failed.is_none() {
-                    failed = Some(error);
-                }
-                let host = if is_up { host } else { address };
-                Found { host, is_primary: false, is_up, answer: None }
+                failed = Some(error);
+                Found { host: address, is_primary: false, answer: None }
             }
         });
     }
     let leads = found.iter().any(|one| one.is_primary);
-    if !leads && let Some(first) = found.first_mut() {
-        first.is_primary = !first.is_up;
+    if !leads && let Some(lost) = found.iter_mut().find(|one| one.answer.is_none()) {
+        lost.is_primary = true;
     }
     let text = match wish {
         Some(wish) => {
@@ -99,9 +100,10 @@ pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyho
         None => found.iter().map(|one| format!("{}\n", in_words(one))).collect(),
     };
     write!(session.out, "{text}")?;
-    match failed.filter(|_| !leads) {
+    match failed {
+        _ if leads => Ok(0),
         Some(error) => Err(error.into()),
-        None => Ok(0),
+        None => Err(Failure::new("no controller leads").into()),
     }
 }
 
@@ -110,15 +112,15 @@ fn in_words(found: &Found) -> String {
         return is_up(answer);
     }
     let role = if found.is_primary { "primary" } else { "backup" };
-    format!("Slurmctld({role}) at {} is {}", found.host, if found.is_up { "UP" } else { "DOWN" })
+    format!("Slurmctld({role}) at {} is DOWN", found.host)
 }
 
 /// What `ping` found, under Slurm's names, and what the leader says of itself.
 fn pinged(found: &Found, own: bool) -> serde_json::Value {
     let mut ping = json!({
-        "hostname": found.host,
-        "pinged": if found.is_up { "UP" } else { "DOWN" },
-        "responding": found.is_up,
+        "hostname": found.answer.as_ref().map_or(&found.host, |answer| &answer.hostname),
+        "pinged": if found.answer.is_some() { "UP" } else { "DOWN" },
+        "responding": found.answer.is_some(),
         "mode": if found.is_primary { "primary" } else { "backup" },
         "primary": found.is_primary,
         "latency": 0,

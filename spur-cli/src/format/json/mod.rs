@@ -70,7 +70,7 @@ impl Wish {
         slurm: impl Iterator<Item = Value> + 'a,
     ) -> String {
         if self.spur {
-            return self.own([(kind, to_value(records))]);
+            return self.own_as_of(show.stale, [(kind, to_value(records))]);
         }
         let now = || value::time(Some(show.now)).into();
         let mut parts = vec![(kind, Part::records(slurm))];
@@ -86,7 +86,15 @@ impl Wish {
 
     /// A document in Spur's own shape.
     pub fn own<'a>(self, kinds: impl IntoIterator<Item = (&'a str, Value)>) -> String {
+        self.own_as_of(None, kinds)
+    }
+
+    /// The same; `stale` is since when the records may be old, in seconds since the Unix epoch.
+    fn own_as_of<'a>(self, stale: Option<i64>, kinds: impl IntoIterator<Item = (&'a str, Value)>) -> String {
         let mut document = json!({ "meta": { "spur": { "version": env!("CARGO_PKG_VERSION") } } });
+        if let Some(since) = stale {
+            document["meta"]["stale"] = since.into();
+        }
         for (kind, records) in kinds {
             document[kind] = records;
         }
@@ -168,7 +176,7 @@ fn meta(show: &Show) -> Value {
     let mut version = SLURM.split('.');
     let [major, minor, micro] = [version.next(), version.next(), version.next()];
     let asker = &show.asker;
-    json!({
+    let mut meta = json!({
         "plugin": {
             "type": "", "name": "",
             "data_parser": format!("data_parser/{PARSER}"),
@@ -182,7 +190,11 @@ fn meta(show: &Show) -> Value {
             "cluster": show.cluster,
         },
         "spur": { "version": env!("CARGO_PKG_VERSION") },
-    })
+    });
+    if let Some(since) = show.stale {
+        meta["stale"] = since.into();
+    }
+    meta
 }
 
 /// The same with plain numbers, `"Infinity"` and nulls.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use spur_core::controller::lease::Step;
 use sqlx::postgres::{PgListener, PgPoolOptions};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::connect::{Database, limited};
-use super::lease::{Session, Shared};
+use super::lease::Session;
 use super::open::{self, prepare};
 use super::read::{Chunks, Reader};
 use super::{StoreError, sql_int};
@@ -118,25 +118,17 @@ impl Follower {
         }
     }
 
-    /// Where whoever leads is reached, with commas between several addresses; empty if nobody leads.
+    /// A handle on the journal for readers, who see in it whether the database answers and where the leader is.
     #[must_use]
-    pub fn leader(&self) -> &str {
-        match self.session.lease.seen() {
-            Some(row) if !row.released && row.holder.is_some() => &self.session.beside.address,
-            _ => "",
-        }
+    pub fn journal(&self) -> Journal {
+        let reader = backend::Reader::Postgres(self.reader.clone());
+        Journal::following(reader, self.session.names.history.clone(), self.session.shared.clone())
     }
 
     /// The version of the lease row that was read last.
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         self.session.lease.seen().map(|row| row.version)
-    }
-
-    /// What is seen of the database from outside this task.
-    #[must_use]
-    pub fn condition(&self) -> watch::Receiver<crate::store::Condition> {
-        Shared::condition(&self.session.shared)
     }
 
     /// What the cluster's own clock shows now by the lease row and the database's clock; `None` if no leader has said.

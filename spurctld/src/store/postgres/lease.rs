@@ -1,7 +1,7 @@
 //! One controller's way to the lease: a connection, the machine that decides ([`Lease`]), and what is known of the row.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use spur_core::controller::lease::{End, Holder, Lease, Outcome, Statement};
 use sqlx::Connection;
@@ -25,13 +25,27 @@ pub(in crate::store) struct Shared {
     /// What the cluster's own clock shows beyond the milliseconds since boot.
     own_base_ms: Arc<AtomicI64>,
     condition: watch::Sender<Condition>,
+    /// Where the controller that leads is reached, with commas between several addresses; empty if nobody else leads.
+    leader: Arc<Mutex<String>>,
 }
 
 impl Shared {
     fn new() -> Self {
         let (answers_until, own_base_ms) =
             (Arc::new(AtomicI64::new(NO_TIME)), Arc::new(AtomicI64::new(NO_TIME)));
-        Self { answers_until, own_base_ms, condition: watch::Sender::new(Condition::Well) }
+        let (condition, leader) = (watch::Sender::new(Condition::Well), Arc::default());
+        Self { answers_until, own_base_ms, condition, leader }
+    }
+
+    pub(in crate::store) fn leader(&self) -> String {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_leader(&self, address: &str) {
+        let mut leader = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
+        if *leader != address {
+            address.clone_into(&mut leader);
+        }
     }
 
     pub(in crate::store) fn may_answer(&self) -> bool {
@@ -109,12 +123,14 @@ impl Session {
             }
             Err(error) => {
                 let failed = outcome_of(error, self.database.place())?;
-                self.fail(failed.outcome == Outcome::Lost, &failed.error.to_string()).await;
+                self.fail(failed.outcome == Outcome::Lost, &super::words(&failed.error)).await;
                 failed.outcome
             }
         };
         let durable = self.lease.note(sent, clock::since_boot_ms(), statement, outcome);
         self.shared.answers_until.store(self.lease.answers_until(), Ordering::Release);
+        let other = self.lease.seen().filter(|row| !row.released && row.holder.is_some());
+        self.shared.note_leader(other.map_or("", |_| &self.beside.address));
         Ok(durable)
     }
 

@@ -76,6 +76,24 @@ fn failure(error: &sqlx::Error) -> Failure {
     }
 }
 
+/// Whether an operation failed because the database is away, and may succeed later.
+pub(super) fn may_pass(error: &StoreError) -> bool {
+    let StoreError::Database { source, .. } = error else { return false };
+    let sql = source.downcast_ref::<sqlx::Error>();
+    sql.is_some_and(|error| !matches!(error, sqlx::Error::Database(_)) || failure(error) != Failure::Final)
+}
+
+/// What an error says, for people.
+fn words(error: &sqlx::Error) -> String {
+    match error {
+        // The library of TLS has a link there to its manual.
+        sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the database closed the connection".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
 /// What a database error means for the one who asked. `place` names the database.
 fn failed(action: &'static str, place: &Path, error: sqlx::Error) -> StoreError {
     if code(&error).is_some_and(|code| code == DISK_FULL) {

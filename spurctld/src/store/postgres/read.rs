@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 
 use super::connect::{Database, limited_by};
 use super::{Failure, StoreError, failed, failure, from_sql, sql_int};
-use crate::store::{Entry, Request, RequestId, SnapshotChunk};
+use crate::store::{Entry, Request, RequestId, SnapshotChunk, StandbyRow};
 
 /// Connections for readers.
 const READERS: usize = 4;
@@ -54,7 +54,11 @@ macro_rules! read {
                     $reader.give_back(borrowed);
                     break Ok(read);
                 }
-                Err(error) if again && failure(&error) == Failure::Lost => again = false,
+                Err(error) if again && failure(&error) == Failure::Lost => {
+                    again = false;
+                    // What broke one connection has mostly broken the others: none of them is tried.
+                    $reader.forget_idle();
+                }
                 Err(error) => break Err($reader.failed($action, error)),
             }
         }
@@ -90,6 +94,11 @@ impl Reader {
             None => self.shared.database.connect().await?,
         };
         Ok(Borrowed { connection, _place: place })
+    }
+
+    /// Leaves the connections that nobody uses now.
+    pub(super) fn forget_idle(&self) {
+        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(super) fn give_back(&self, borrowed: Borrowed<'_>) {
@@ -132,6 +141,20 @@ impl Reader {
         read!(self, "read a request of", |connection| {
             let row = sqlx::query("SELECT uid, seq, at, reply FROM request WHERE id = $1").bind(&id[..]);
             row.fetch_optional(connection).await?.map(|row| request(id, &row)).transpose()
+        })
+    }
+
+    /// See [`Journal::standbys`](crate::store::Journal::standbys).
+    pub(in crate::store) async fn standbys(&self) -> Result<Vec<StandbyRow>, StoreError> {
+        read!(self, "read the standbys of", |connection| {
+            let sql = "SELECT address, seq, differs FROM standby
+                WHERE seen > clock_timestamp() - interval '10 s' ORDER BY name";
+            let rows = sqlx::query(sql).fetch_all(connection).await?;
+            let row = |row: PgRow| {
+                let seq = from_sql(row.try_get(1)?);
+                Ok(StandbyRow { address: row.try_get(0)?, seq, differs: row.try_get(2)? })
+            };
+            rows.into_iter().map(row).collect()
         })
     }
 

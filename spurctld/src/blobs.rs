@@ -3,9 +3,10 @@
 //! A job's script and environment are one blob: the script, which has no NUL, a NUL, and the environment. Both ids that
 //! the job's record has are then the same; older records have two, of a blob each. The blob is numbered by the job, so
 //! that it is found without being remembered: it is written with the job's submission and released with the entry that
-//! forgets it. Most jobs that start at all start soon after they were submitted; for these the launch needs no read.
+//! forgets it. Most jobs that start at all start soon after they were submitted; for these the launch needs no read. For
+//! others the blob is read before the start is decided, so that a launch does not depend on the database.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,6 +18,8 @@ use crate::store::{Journal, StoreError};
 
 /// How much of what was submitted last is kept in memory, in bytes.
 const KEPT_BYTES: usize = 8 << 20;
+/// How much of what was read for starts is kept in memory, in bytes.
+const FETCHED_BYTES: usize = 32 << 20;
 /// What a blob costs beside its content, about.
 const OVERHEAD_BYTES: usize = 128;
 
@@ -56,6 +59,16 @@ struct Recent {
     /// Ascending, as jobs are numbered.
     bodies: VecDeque<(BlobId, Bytes)>,
     bytes: usize,
+    /// Those that were read for a start.
+    fetched: BTreeMap<BlobId, Bytes>,
+    fetched_bytes: usize,
+}
+
+/// For how long a read waits for a database that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    None,
+    UntilItIsBack,
 }
 
 impl Blobs {
@@ -78,29 +91,76 @@ impl Blobs {
         }
     }
 
+    /// Whether all that a batch job carries is in memory.
+    pub(crate) fn has(&self, batch: &Batch) -> bool {
+        self.kept(batch.script).is_some() && self.kept(batch.environment).is_some()
+    }
+
+    /// Reads what a batch job carries into memory; waits while the database is away. What cannot be read is left to the
+    /// launch.
+    pub(crate) async fn fetch(&self, batch: &Batch) {
+        for id in [batch.script, batch.environment] {
+            if self.kept(id).is_none()
+                && let Ok(Some(body)) = self.journal.blob_when_possible(id.0).await
+            {
+                self.keep_fetched(id, body.into());
+            }
+        }
+    }
+
+    fn keep_fetched(&self, id: BlobId, body: Bytes) {
+        let mut recent = self.recent();
+        recent.fetched_bytes += body.len() + OVERHEAD_BYTES;
+        if let Some(before) = recent.fetched.insert(id, body) {
+            recent.fetched_bytes -= before.len() + OVERHEAD_BYTES;
+        }
+        while recent.fetched_bytes > FETCHED_BYTES {
+            let Some((_, oldest)) = recent.fetched.pop_first() else { break };
+            recent.fetched_bytes -= oldest.len() + OVERHEAD_BYTES;
+        }
+    }
+
     /// What a batch job carries; `None` if it is gone.
     ///
     /// # Errors
     /// What the journal's database refuses.
     pub async fn payload(&self, batch: &Batch) -> Result<Option<Payload>, StoreError> {
-        let first = self.read(batch.script).await?;
+        self.payload_by(batch, Patience::None).await
+    }
+
+    /// The same as [`Blobs::payload`], but waits while the database is away.
+    ///
+    /// # Errors
+    /// What the journal's database refuses for good.
+    pub(crate) async fn payload_when_possible(&self, batch: &Batch) -> Result<Option<Payload>, StoreError> {
+        self.payload_by(batch, Patience::UntilItIsBack).await
+    }
+
+    async fn payload_by(&self, batch: &Batch, patience: Patience) -> Result<Option<Payload>, StoreError> {
+        let first = self.read(batch.script, patience).await?;
         if batch.script == batch.environment {
             return Ok(first.as_ref().map(split));
         }
-        let environment = self.read(batch.environment).await?;
+        let environment = self.read(batch.environment, patience).await?;
         Ok(first.zip(environment).map(|(script, environment)| Payload { script, environment }))
     }
 
-    async fn read(&self, id: BlobId) -> Result<Option<Bytes>, StoreError> {
-        let kept = {
-            let recent = self.recent();
-            let at = recent.bodies.binary_search_by_key(&id, |(id, _)| *id);
-            at.ok().map(|at| recent.bodies[at].1.clone())
-        };
-        match kept {
-            Some(body) => Ok(Some(body)),
-            None => Ok(self.journal.blob(id.0).await?.map(Bytes::from)),
+    async fn read(&self, id: BlobId, patience: Patience) -> Result<Option<Bytes>, StoreError> {
+        if let Some(body) = self.kept(id) {
+            return Ok(Some(body));
         }
+        let body = match patience {
+            Patience::None => self.journal.blob(id.0).await?,
+            Patience::UntilItIsBack => self.journal.blob_when_possible(id.0).await?,
+        };
+        Ok(body.map(Bytes::from))
+    }
+
+    /// A blob that is in memory.
+    fn kept(&self, id: BlobId) -> Option<Bytes> {
+        let recent = self.recent();
+        let at = recent.bodies.binary_search_by_key(&id, |(id, _)| *id);
+        at.ok().map(|at| &recent.bodies[at].1).or_else(|| recent.fetched.get(&id)).cloned()
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
@@ -149,6 +209,14 @@ mod tests {
         let blobs = Blobs::new(journal);
         for (script, environment) in [(old, second), (new, new)] {
             assert_eq!(blobs.payload(&batch(script, environment)).await.unwrap().as_ref(), Some(&carried));
+        }
+        // What was read for a start needs no journal.
+        for (script, environment) in [(old, second), (new, new)] {
+            let batch = batch(script, environment);
+            assert!(!blobs.has(&batch));
+            blobs.fetch(&batch).await;
+            assert!(blobs.has(&batch));
+            assert_eq!(blobs.payload_when_possible(&batch).await.unwrap().as_ref(), Some(&carried));
         }
         let gone = payload_of(JobId(3));
         assert_eq!(blobs.payload(&batch(gone, gone)).await.unwrap(), None);

@@ -76,6 +76,8 @@ pub(crate) enum Message {
     LookedUp { id: RequestId, found: Result<Option<store::Request>, StoreError> },
     /// A request that the owner could not judge in a moment, with what was found; `None` after a panic.
     Judged { ask: Box<Ask>, verdicts: Option<Vec<Verdict>> },
+    /// A start whose scripts are in memory.
+    Fetched(Box<Ask>),
     /// Somebody wants to know whether answers still leave the controller.
     Ping(oneshot::Sender<Answered>),
     /// Finish what has been taken and end.
@@ -232,6 +234,12 @@ impl Inbox {
     pub(crate) fn judged(&self, ask: Ask, verdicts: Option<Vec<Verdict>>) {
         // An owner that has ended needs no answer.
         let _ = self.sender.blocking_send(Message::Judged { ask: Box::new(ask), verdicts });
+    }
+
+    /// Gives a start back to the owner whose scripts have been read.
+    pub(crate) async fn fetched(&self, ask: Box<Ask>) {
+        // An owner that has ended needs no answer.
+        let _ = self.sender.send(Message::Fetched(ask)).await;
     }
 
     /// Lets the owner finish what it has and end.

@@ -551,6 +551,7 @@ impl Machine {
             heartbeat_interval: local.agent.heartbeat_interval,
             keyring: keyring.clone(),
             stop: stop.clone(),
+            journal: desk.journal.clone(),
         };
         fault::vital("holders", desk.holders.clone().watch(desk.replica.clone(), desk.inbox.clone()));
         let (people, nodes) = (Gate::for_people(keyring.clone()), Gate::for_nodes(keyring.clone()));

@@ -1,5 +1,6 @@
 //! A node's stream, from its hello to its end.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,11 +31,15 @@ use crate::clock;
 use crate::inbox::{Inbox, Refused};
 use crate::rpc::access::Identified;
 use crate::stop::Stop;
+use crate::store::Journal;
 
 /// Orders between their making and the network.
 const BUFFER: usize = 16;
 /// Orders that are looked at together, to say what can be said in one.
 const TOGETHER: usize = 256;
+/// Reports of one node that wait for room in the journal's queue. Behind them nothing of that node is read: not even
+/// heartbeats.
+const HELD: usize = 256;
 /// Heartbeats that may be lost before a node is taken for silent.
 const SPARE_HEARTBEATS: u64 = 3;
 
@@ -50,6 +55,7 @@ pub(crate) struct Attendance {
     pub(crate) heartbeat_interval: Seconds,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) stop: Stop,
+    pub(crate) journal: Journal,
 }
 
 type Orders = mpsc::Sender<Result<v1::Order, Status>>;
@@ -203,9 +209,23 @@ impl Attendance {
         self.renderer.sealed(Order::Welcome(welcome))
     }
 
-    /// Takes what the node says, until it says no more.
+    /// Takes what the node says, until it says no more. Reports wait here while the journal's queue is half full: those that
+    /// a controller which ends has not acknowledged are repeated.
     async fn listen(&self, node: NodeId, connection: u64, incoming: &mut Streaming<v1::NodeMessage>) {
-        while let Ok(Some(said)) = incoming.message().await {
+        let mut reports = VecDeque::new();
+        loop {
+            let said = tokio::select! {
+                biased;
+                () = self.journal.has_room(), if !reports.is_empty() => {
+                    let Some(report) = reports.pop_front() else { continue };
+                    match self.inbox.tell(report).await {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    }
+                }
+                said = incoming.message(), if reports.len() < HELD => said,
+            };
+            let Ok(Some(said)) = said else { return };
             match said.message {
                 Some(Message::Heartbeat(beat)) => {
                     let pulse = Pulse {
@@ -227,9 +247,7 @@ impl Attendance {
                             continue;
                         }
                     };
-                    if self.inbox.tell(Input::Report { node, id, attempt, report }).await.is_err() {
-                        return;
-                    }
+                    reports.push_back(Input::Report { node, id, attempt, report });
                 }
                 Some(Message::Pong(_)) => self.agents.answered(node, connection),
                 Some(Message::Standing(_)) => self.agents.asked_standing(node),
@@ -245,7 +263,8 @@ impl Attendance {
             None => !fault.is_empty(),
             Some(drain) => drain.until_mended && drain.reason != fault,
         });
-        if !news {
+        // The next heartbeat says the same.
+        if !news || self.journal.is_busy() {
             return true;
         }
         match fault.is_empty() {

@@ -102,7 +102,7 @@ impl Renderer {
             let cluster = self.replica.read();
             describe(&cluster, node, attempt)?
         };
-        let report = match self.blobs.payload(&batch).await {
+        let report = match self.blobs.payload_when_possible(&batch).await {
             Ok(Some(payload)) => {
                 launch.batch = Some(convert::batch(&batch, payload));
                 return Some(launch);

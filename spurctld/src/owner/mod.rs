@@ -15,6 +15,7 @@ use std::sync::Arc;
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::{self, Command, Effect, Input, Outcome, Reject, Reply, timers};
 use spur_core::id::JobId;
+use spur_core::model::job::Batch;
 use spur_core::sched::feasible::{Feasibility, Question, Verdict};
 use spur_core::text::time::Time;
 use tokio::sync::{mpsc, watch};
@@ -28,7 +29,7 @@ use crate::effort::Largest;
 use crate::fault;
 use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
 use crate::outbox::{Held, Outbox};
-use crate::store::{self, Batch, Journal, StoreError};
+use crate::store::{self, Journal, StoreError};
 pub(crate) use judging::Judged;
 use judging::{Judging, Undecided, may_be_undecided};
 use requests::{Met, Requests};
@@ -54,7 +55,7 @@ pub(crate) struct Owner {
 /// What is on its way to the journal and, behind it, to the world.
 #[derive(Default)]
 struct Bundle {
-    batch: Batch,
+    batch: store::Batch,
     held: Held,
 }
 
@@ -114,7 +115,11 @@ impl Work {
     /// Handles a message; says whether it was the last.
     fn take(&mut self, message: Message) -> bool {
         match message {
-            Message::Ask(ask) => self.meet(*ask),
+            Message::Ask(ask) => match self.lacks(&ask.input) {
+                missing if missing.is_empty() => self.meet(*ask),
+                missing => self.fetch(ask, missing),
+            },
+            Message::Fetched(ask) => self.meet(*ask),
             Message::LookedUp { id, found } => {
                 let asks = self.requests.looked_up(id);
                 match found {
@@ -135,6 +140,26 @@ impl Work {
             }
         }
         false
+    }
+
+    /// The scripts that a start will launch and that are not in memory.
+    fn lacks(&self, input: &Input) -> Vec<Batch> {
+        let Input::Start(start) = input else { return Vec::new() };
+        let jobs = start.all().filter_map(|start| self.owner.cluster.job(start.attempt.job));
+        let batches = jobs.filter_map(|job| job.spec.batch.as_deref());
+        batches.filter(|batch| !self.owner.blobs.has(batch)).cloned().collect()
+    }
+
+    /// Has the scripts of a start read outside this thread, before the start is decided: a launch that follows needs no
+    /// database.
+    fn fetch(&self, ask: Box<Ask>, missing: Vec<Batch>) {
+        let (blobs, inbox) = (self.owner.blobs.clone(), self.owner.inbox.clone());
+        self.owner.runtime.spawn(async move {
+            for batch in &missing {
+                blobs.fetch(batch).await;
+            }
+            inbox.fetched(ask).await;
+        });
     }
 
     /// Sees to it that a request is served once, however often it comes.

@@ -97,6 +97,33 @@ async fn a_server_that_dies_or_stands_still_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_waits_while_half_of_the_queue_is_taken() {
+    let Some(server) = Postgres::start() else { return };
+    let (journal, _) = Journal::open(&place_at(&server.create("busy"))).await.unwrap();
+    assert!(!journal.is_busy());
+    journal.has_room().await;
+    server.signal("STOP", true);
+    away(&journal).await;
+    let mut commits = Vec::new();
+    // Some are taken from the queue, to be committed together.
+    while !journal.is_busy() {
+        let next = 1 + commits.len() as u64;
+        commits.push(journal.submit(batch(&journal, next, 1)).await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let journal = journal.clone();
+        async move { journal.has_room().await }
+    });
+    server.signal("CONT", true);
+    waiting.await.unwrap();
+    for (seq, commit) in (1..).zip(commits) {
+        assert!(commit.await.unwrap().seq >= seq);
+    }
+    assert!(!journal.is_busy());
+    journal.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_is_full_is_waited_for() {
     let Some((server, place)) = shared("full") else { return };
     let (journal, _) = Journal::open(&place).await.unwrap();

@@ -114,7 +114,7 @@ static LIST_ACCOUNTS: Shape = flat(&[list(2, "names", MOST_NAMED), list(3, "cond
 static RUNS: Shape = flat(&[list(1, "runs", MOST_NAMED)]);
 
 /// The shapes of the requests that have lists, by the names of their messages.
-pub static SHAPES: [(&str, &Shape); 28] = [
+pub static SHAPES: [(&str, &Shape); 29] = [
     ("SubmitRequest", &SUBMIT),
     ("CancelJobsRequest", &CANCEL_JOBS),
     ("UpdateJobRequest", &UPDATE_JOB),
@@ -130,6 +130,7 @@ pub static SHAPES: [(&str, &Shape); 28] = [
     ("ListPartitionsRequest", &NAMES),
     ("ListReservationsRequest", &NAMES),
     ("WatchJobsRequest", &WATCH_JOBS),
+    ("WatchClusterRequest", &FILTERED),
     ("CreateStepRequest", &CREATE_STEP),
     ("AbandonStepRequest", &ABANDON_STEP),
     ("UpdatePartitionRequest", &SETTINGS_5),
@@ -244,7 +245,7 @@ pub(crate) fn keep_each_once(request: &mut dyn Any) {
         request.filter.iter_mut().for_each(filter_once);
         return;
     }
-    keep_in_filter!(ListJobsRequest, ListPrioritiesRequest, ListStepsRequest);
+    keep_in_filter!(ListJobsRequest, ListPrioritiesRequest, ListStepsRequest, WatchClusterRequest);
     keep! {
         UpdateJobRequest: job_ids;
         HoldJobsRequest: job_ids;

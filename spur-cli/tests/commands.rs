@@ -109,6 +109,7 @@ impl Controller for Fake {
     type ListNodesStream = Listing<v1::ListNodesResponse>;
     type ListTopologyStream = Listing<v1::ListTopologyResponse>;
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
+    type WatchClusterStream = Listing<v1::WatchClusterResponse>;
     type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
     type ListNodeEventsStream = Listing<v1::ListNodeEventsResponse>;
@@ -314,6 +315,10 @@ impl Controller for Fake {
     ) -> Answer<v1::ExpandHostlistResponse> {
         self.heard("ExpandHostlist", &[("expression", request.into_inner().expression)]);
         Ok(Response::new(v1::ExpandHostlistResponse { nodes: "n[1-4]".into() }))
+    }
+
+    async fn watch_cluster(&self, _: Request<v1::WatchClusterRequest>) -> Answer<Self::WatchClusterStream> {
+        Err(Status::unimplemented("not asked here"))
     }
 
     async fn watch_jobs(&self, _: Request<v1::WatchJobsRequest>) -> Answer<Self::WatchJobsStream> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spur_core::cluster::Entry;
 use tokio::sync::mpsc;
 
+use crate::changes::Changes;
 use crate::holders::Holders;
 use crate::replica::Replica;
 use crate::statistics::Statistics;
@@ -18,6 +19,7 @@ pub(crate) type Entries = Arc<[Arc<Entry>]>;
 pub(crate) struct Feed {
     pub(crate) replica: Replica,
     pub(crate) watchers: Watchers,
+    pub(crate) changes: Changes,
     pub(crate) holders: Holders,
     pub(crate) statistics: Statistics,
     pub(crate) planner: std::sync::mpsc::Sender<Entries>,
@@ -33,6 +35,7 @@ impl Feed {
         let entries: Entries = entries.into();
         self.replica.apply(&entries);
         self.watchers.tell(&self.replica.read(), &entries);
+        self.changes.note(&self.replica.read(), &entries);
         self.holders.tell(&self.replica.read(), &entries);
         self.statistics.note(&self.replica.read(), &entries);
         // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.

@@ -10,6 +10,7 @@ pub mod answer;
 mod archive;
 pub mod args;
 pub mod blobs;
+mod changes;
 mod clock;
 pub mod config_file;
 pub mod detach;

@@ -22,6 +22,7 @@ use spur_core::sched::plan::{Preemption, Report, Start, Waiting};
 use spur_core::sched::{Pass, Planner, Progress, Remembered, Subject};
 use spur_core::text::time::Time;
 
+use crate::changes::Changes;
 use crate::clock;
 use crate::fault;
 use crate::feed::Entries;
@@ -55,6 +56,7 @@ pub struct Overlay {
     watchers: Watchers,
     /// Whose counts follow the reasons.
     replica: Replica,
+    changes: Changes,
 }
 
 /// What one pass said.
@@ -72,8 +74,8 @@ pub struct Outlooks {
 
 impl Overlay {
     /// Nothing has been said yet; those who watch a job are woken when its reason is another.
-    pub(crate) fn new(watchers: Watchers, replica: Replica) -> Self {
-        Self { last: Arc::default(), watchers, replica }
+    pub(crate) fn new(watchers: Watchers, replica: Replica, changes: Changes) -> Self {
+        Self { last: Arc::default(), watchers, replica, changes }
     }
 
     /// What the last pass said.
@@ -88,7 +90,10 @@ impl Overlay {
         // Whoever is woken may look at once.
         drop(last);
         self.watchers.tell_where(|job| old.reason(job) != new.reason(job));
-        for part in new.changes_since(&old).chunks(AT_ONCE) {
+        let changed = new.changes_since(&old);
+        let nodes = new.planned.symmetric_difference(&old.planned).copied();
+        self.changes.note_outlook(changed.iter().map(|(job, _)| *job), nodes);
+        for part in changed.chunks(AT_ONCE) {
             self.replica.tally().explain(part);
         }
     }

@@ -410,7 +410,8 @@ impl Machine {
         stop: &Stop,
     ) -> anyhow::Result<Desk> {
         let Recovered { journal, accounting, base, entries, cluster, reached, snapshot, warm } = recovered;
-        let Warm { inbox, messages, replica, watchers, overlay, statistics, planning, to_planner } = warm;
+        let Warm { inbox, messages, replica, watchers, changes, overlay, statistics, planning, to_planner } =
+            warm;
         let (outbox, queue) = Outbox::new();
         let (agents, arrived) = Agents::new();
         let (alarm, alarms) = watch::channel(Alarm::default());
@@ -450,6 +451,7 @@ impl Machine {
         let mut feed = Feed {
             replica: replica.clone(),
             watchers: watchers.clone(),
+            changes: changes.clone(),
             holders: holders.clone(),
             statistics: statistics.clone(),
             planner: to_planner,
@@ -482,6 +484,7 @@ impl Machine {
             overlay,
             agents,
             watchers,
+            changes,
             holders,
             blobs,
             accounting,

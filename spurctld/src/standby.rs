@@ -369,6 +369,7 @@ fn desk(standby: &Standby, host: Host<'_>, journal: Journal, stop: &Stop) -> Des
         overlay: warm.overlay.clone(),
         agents: Agents::new().0,
         watchers: warm.watchers.clone(),
+        changes: warm.changes.clone(),
         holders: Holders::default(),
         accounting: standby.accounting.clone(),
         accounts: Accounts::new().0,

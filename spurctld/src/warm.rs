@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use spur_core::cluster::{Cluster, Entry};
 use tokio::sync::mpsc;
 
+use crate::changes::Changes;
 use crate::clock;
 use crate::feed::Entries;
 use crate::inbox::{Inbox, Message};
@@ -22,6 +23,7 @@ pub(crate) struct Warm {
     pub(crate) messages: mpsc::Receiver<Message>,
     pub(crate) replica: Replica,
     pub(crate) watchers: Watchers,
+    pub(crate) changes: Changes,
     pub(crate) overlay: Overlay,
     pub(crate) statistics: Statistics,
     /// The planner, before its thread runs.
@@ -36,17 +38,19 @@ impl Warm {
         let (inbox, messages) = Inbox::new();
         let (to_planner, entries) = channel();
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
-        let overlay = Overlay::new(watchers.clone(), replica.clone());
+        let changes = Changes::after(cluster.seq());
+        let overlay = Overlay::new(watchers.clone(), replica.clone(), changes.clone());
         let statistics = Statistics::new(clock::wall());
         let planning =
             Planning::new(cluster.clone(), entries, inbox.clone(), overlay.clone(), statistics.clone());
-        Warm { inbox, messages, replica, watchers, overlay, statistics, planning, to_planner }
+        Warm { inbox, messages, replica, watchers, changes, overlay, statistics, planning, to_planner }
     }
 
     /// Follows entries that are durable.
     pub(crate) fn follow(&mut self, entries: &[Arc<Entry>]) {
         self.replica.apply(entries);
         self.watchers.tell(&self.replica.read(), entries);
+        self.changes.note(&self.replica.read(), entries);
         self.planning.follow(entries);
     }
 }

@@ -2,6 +2,7 @@
 //! over. Nothing that was acknowledged is lost or run twice, and an srun under way goes on.
 
 use std::fs;
+use std::io::BufRead as _;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -103,6 +104,11 @@ fn what_one_controller_has_in_force_stays_when_the_other_takes_over() {
     let of = |role: &str| pinged.lines().find(|line| line.contains(role)).unwrap_or_default().to_owned();
     assert!(of("(primary)").ends_with(" is UP"), "{pinged}");
     assert!(of("(backup)").contains("is UP; its configuration is not what is in force"), "{pinged}");
+    // A standby that is asked to end says that it does not lead, and stays.
+    let mut shutdown = cluster.command(&["scontrol", "shutdown", "controller"]);
+    shutdown.env("SPUR_CONTROLLER", server.sql("policy", "SELECT address FROM spur.standby"));
+    let told = said(shutdown.output().unwrap());
+    assert!(told.code == Some(1) && told.err.contains("stands by"), "{told:?}");
     // The leader's file is as it was: nothing changes, and the other one still differs.
     let told = cluster.run(&["scontrol", "reconfigure"]);
     assert!(told.code == Some(0) && told.err.contains("has another configuration"), "{told:?}");
@@ -196,12 +202,48 @@ fn a_standby_shows_what_it_knows_when_leader_and_database_are_lost() {
     let pinged = cluster.run(&["scontrol", "ping"]);
     assert!(pinged.code == Some(1) && pinged.out.contains("(backup)"), "{pinged:?}");
     assert!(pinged.out.contains("its database is away"), "{pinged:?}");
-    let waits = cluster.command(&["sbatch", "-o", "/dev/null", "--wrap", "true"]).stdout(Stdio::piped()).spawn();
+    let waits =
+        cluster.command(&["sbatch", "-o", "/dev/null", "--wrap", "true"]).stdout(Stdio::piped()).spawn();
     fs::write(cluster.work("end"), "").unwrap();
     server.restart();
     let said = waits.unwrap().wait_with_output().unwrap();
-    assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).starts_with("Submitted"), "{said:?}");
+    assert!(
+        said.status.success() && String::from_utf8_lossy(&said.stdout).starts_with("Submitted"),
+        "{said:?}"
+    );
     cluster.wait_until(|cluster| cluster.ok(&["squeue", "-h"]).is_empty());
+}
+
+#[test]
+fn whoever_watches_sees_changes_and_a_takeover_does_not_end_that() {
+    let Some((mut cluster, server)) = pair("watched") else { return };
+    let words = ["squeue", "--watch", "-h", "-t", "all", "-S", "i", "-o", "%j %T"];
+    let mut watching = cluster.command(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = std::io::BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(|line| line.unwrap());
+    let mut wait_for = |wanted: &str| {
+        let found = lines.by_ref().find(|line| line == wanted);
+        assert!(found.is_some(), "the stream ends before `{wanted}`");
+    };
+    let held = cluster.ok(&["sbatch", "--parsable", "-H", "-J", "one", "-o", "/dev/null", "--wrap", "true"]);
+    wait_for("one PENDING");
+    let (leader, other) = roles(&cluster, server, "watched");
+    cluster.kill(leader);
+    cluster.ok(&["scontrol", "release", held.trim()]);
+    wait_for("one COMPLETED");
+    cluster.ok(&["sbatch", "-J", "two", "-o", "/dev/null", "--wrap", "true"]);
+    wait_for("two COMPLETED");
+    assert_eq!(roles(&cluster, server, "watched").0, other);
+    let mut nodes =
+        cluster.command(&["sinfo", "--watch", "-hN", "-o", "%N %T"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(nodes.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.by_ref().any(|line| line == "n2 idle"));
+    cluster.ok(&["scontrol", "update", "nodename=n2", "state=drain", "reason=x"]);
+    assert!(lines.any(|line| line == "n2 drained"));
+    for mut child in [watching, nodes] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 /// Runs `spurctld` with options that end it at once.

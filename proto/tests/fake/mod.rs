@@ -78,6 +78,7 @@ impl<A: Answers> Controller for Fake<A> {
     type ListNodesStream = Chunks<ListNodesResponse>;
     type ListTopologyStream = Chunks<ListTopologyResponse>;
     type WatchJobsStream = Chunks<WatchJobsResponse>;
+    type WatchClusterStream = Chunks<WatchClusterResponse>;
     type HoldAllocationStream = Chunks<HoldAllocationResponse>;
     type ListAccountingStream = Chunks<ListAccountingResponse>;
     type ListNodeEventsStream = Chunks<ListNodeEventsResponse>;
@@ -103,6 +104,7 @@ impl<A: Answers> Controller for Fake<A> {
         suspend_jobs(SuspendJobsRequest) -> JobsChangedResponse;
         notify_job(NotifyJobRequest) -> NotifyJobResponse;
         get_script(GetScriptRequest) -> GetScriptResponse;
+        watch_cluster(WatchClusterRequest) -> Self::WatchClusterStream;
         list_jobs(ListJobsRequest) -> Self::ListJobsStream;
         list_priorities(ListPrioritiesRequest) -> Self::ListPrioritiesStream;
         list_steps(ListStepsRequest) -> Self::ListStepsStream;

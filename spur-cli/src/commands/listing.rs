@@ -93,6 +93,9 @@ pub const fn hide<S: Listing>() -> Opt<S> {
     })
 }
 
+/// What `--watch` is for.
+pub const WATCH: &str = "a page now, and another one whenever something changes";
+
 /// `--verbose`, for commands that say what they were asked for.
 pub const fn verbose<S: Listing>() -> Opt<S> {
     Opt::flag(

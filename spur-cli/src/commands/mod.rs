@@ -6,6 +6,7 @@ mod called;
 pub mod config;
 pub mod demo;
 pub mod discover;
+mod follow;
 mod gres;
 pub mod import;
 pub mod keygen;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nearest::nearest;
-use spur_proto::v1::{Job, JobFilter, Step};
+use spur_proto::v1::{Job, JobFilter, Step, WatchClusterRequest};
 
+use super::follow;
 use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
 use crate::error::Failure;
@@ -76,6 +77,8 @@ pub struct Query {
     /// Jobs of all others.
     not_mine: bool,
     iterate: Option<Duration>,
+    /// A page whenever something has changed.
+    watch: bool,
 }
 
 impl Listing for Query {
@@ -120,6 +123,10 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     })
     .env(&["SQUEUE_FORMAT2"]),
+    QueryOpt::flag("watch", None, listing::WATCH, |q, _| {
+        q.watch = true;
+        Ok(())
+    }),
     QueryOpt::value("iterate", Some('i'), "SECONDS", "again and again, with a time stamp", |q, text| {
         q.iterate = Some(query::interval(text)?);
         Ok(())
@@ -463,7 +470,7 @@ impl Query {
 
     fn dated(&self, text: String, show: &Show) -> String {
         let dated = !self.no_header && (self.long || self.iterate.is_some());
-        let end = if self.iterate.is_some() { "\n" } else { "" };
+        let end = if self.iterate.is_some() || self.watch { "\n" } else { "" };
         if dated { format!("{}\n{text}{end}", value::date_line(show)) } else { text + end }
     }
 
@@ -494,6 +501,26 @@ impl Query {
             answer => answer?,
         };
         Ok(format!("{}{}", self.told(jobs.len(), &show), self.jobs_text(jobs, &show)?))
+    }
+
+    /// Prints a page whenever something has changed.
+    async fn watch(&self, session: &mut Session) -> anyhow::Result<()> {
+        listing::check_clusters(session, &self.common.clusters).await?;
+        if self.steps.is_some() || self.start {
+            return Err(
+                Failure::new("--watch follows jobs, neither --steps nor --start; give --iterate").into()
+            );
+        }
+        let filter = Some(self.request());
+        let request = WatchClusterRequest { filter, ..WatchClusterRequest::default() };
+        let page = async |session: &mut Session, picture: &follow::Picture| {
+            let mut show = query::show(&|name| session.env(name))?;
+            if self.names_cluster() {
+                query::identify(session, &mut show).await?;
+            }
+            self.jobs_text(picture.jobs.values().cloned().collect(), &show)
+        };
+        follow::pages(session, request, page).await
     }
 
     /// What `--verbose` says before the jobs: the options, the time and the number of jobs that the controller sent.
@@ -544,6 +571,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     for user in query::unknown_users(session, &query.filter.users).await? {
         session.error(&format!("Invalid user: {user}\n"));
+    }
+    if query.watch {
+        query.watch(session).await?;
+        return Ok(0);
     }
     query::pages(session, query.iterate, async |session: &mut Session| query.page(session).await).await?;
     Ok(0)

@@ -34,7 +34,7 @@ enum Needs {
 }
 
 /// The methods of the service of commands.
-const METHODS: [(&str, Needs); 48] = [
+const METHODS: [(&str, Needs); 49] = [
     ("Ping", Needs::Nothing),
     ("Submit", Needs::Commit),
     ("SubmitStream", Needs::Commit),
@@ -58,6 +58,7 @@ const METHODS: [(&str, Needs); 48] = [
     ("ShowConfig", Needs::Cluster),
     ("ExpandHostlist", Needs::Cluster),
     ("WatchJobs", Needs::Lease),
+    ("WatchCluster", Needs::Lease),
     ("HoldAllocation", Needs::Lease),
     ("EndAllocation", Needs::Commit),
     ("CreateStep", Needs::Commit),
@@ -161,7 +162,7 @@ pub(super) fn old_since(journal: &Journal, call: &MetadataMap) -> Result<Option<
 }
 
 /// Why a controller does not answer: its database is away, or it does not lead.
-fn refused(journal: &Journal) -> Status {
+pub(super) fn refused(journal: &Journal) -> Status {
     match journal.condition() {
         Condition::Away { since, why } => {
             let seconds = clock::wall().0.saturating_sub(since.0);

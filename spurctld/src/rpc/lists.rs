@@ -26,7 +26,7 @@ use super::{Desk, Listing};
 use crate::clock;
 
 /// Jobs or nodes looked at while the replica is held.
-const PAGE: usize = 256;
+pub(super) const PAGE: usize = 256;
 /// Bytes after which a message of a list is full: whatever a job holds, no message is much longer than this and one job.
 const MESSAGE_BYTES: usize = 1 << 20;
 /// Domains in one message.
@@ -203,7 +203,7 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    fn render_nodes(&self, ids: &[NodeId], sight: Sight) -> Vec<v1::Node> {
+    pub(super) fn render_nodes(&self, ids: &[NodeId], sight: Sight) -> Vec<v1::Node> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
         let now = clock::now(&cluster);

@@ -20,6 +20,7 @@ mod submit;
 pub(crate) mod turns;
 mod usage;
 mod watch;
+mod watch_cluster;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -47,6 +48,7 @@ use crate::agents::Agents;
 use crate::answer::Answer;
 use crate::archive::{Accounts, CopyWanted};
 use crate::blobs::Blobs;
+use crate::changes::Changes;
 use crate::clock;
 use crate::holders::Holders;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
@@ -73,6 +75,7 @@ pub(crate) struct Desk {
     pub(crate) overlay: Overlay,
     pub(crate) agents: Agents,
     pub(crate) watchers: Watchers,
+    pub(crate) changes: Changes,
     pub(crate) holders: Holders,
     pub(crate) blobs: Blobs,
     pub(crate) accounting: Accounting,
@@ -111,6 +114,8 @@ impl Desk {
     }
 }
 
+/// A request that follows the cluster counts as one that watches so many jobs.
+const CLUSTER_WATCHED: usize = 1024;
 /// Whoever answers nobody for so long is not up.
 const PING_WAIT: Duration = Duration::from_secs(5);
 
@@ -225,6 +230,7 @@ impl Controller for Desk {
     type ListNodesStream = Listing<v1::ListNodesResponse>;
     type ListTopologyStream = Listing<v1::ListTopologyResponse>;
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
+    type WatchClusterStream = Listing<v1::WatchClusterResponse>;
     type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
     type ListNodeEventsStream = Listing<v1::ListNodeEventsResponse>;
@@ -478,6 +484,16 @@ impl Controller for Desk {
         let ids = request.into_inner().job_ids;
         let share = self.quotas.take_watch(&caller, ids.len())?;
         let listing = self.watch(&caller, &ids)?;
+        Ok(Response::new(share.over(listing)))
+    }
+
+    async fn watch_cluster(
+        &self,
+        request: Request<v1::WatchClusterRequest>,
+    ) -> Result<Response<Self::WatchClusterStream>, Status> {
+        let caller = self.caller(&request)?;
+        let share = self.quotas.take_watch(&caller, CLUSTER_WATCHED)?;
+        let listing = self.watch_cluster_of(caller, request.into_inner())?;
         Ok(Response::new(share.over(listing)))
     }
 

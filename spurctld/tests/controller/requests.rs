@@ -187,6 +187,17 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
             Read::Some(watched.len()),
             v1::WatchJobsRequest { job_ids: watched }.encode_to_vec().into(),
         ),
+        (
+            "WatchCluster",
+            Read::Some(3),
+            v1::WatchClusterRequest {
+                filter: Some(futile(user)),
+                nodes: nodes.clone(),
+                ..v1::WatchClusterRequest::default()
+            }
+            .encode_to_vec()
+            .into(),
+        ),
         ("HoldAllocation", Read::Some(1), v1::HoldAllocationRequest { job_id: 1 }.encode_to_vec().into()),
         entry("EndAllocation", &v1::EndAllocationRequest { job_id: 1, ..Default::default() }),
         entry("CreateStep", &v1::CreateStepRequest { job_id: 1, hosts: hosts.clone(), ..Default::default() }),

@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spur_core::text::hostlist::{HostExpr, HostList};
-use spur_proto::v1::{ListTopologyRequest, Node, Partition, Reservation, Topology};
+use spur_proto::v1::{ListTopologyRequest, Node, Partition, Reservation, Topology, WatchClusterRequest};
 
+use super::follow;
 use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
 use super::scontrol::show_reservation;
@@ -92,6 +93,8 @@ pub struct Query {
     no_header: bool,
     common: Common,
     iterate: Option<Duration>,
+    /// A page whenever something has changed.
+    watch: bool,
 }
 
 impl Listing for Query {
@@ -130,6 +133,10 @@ const OPTIONS: &[QueryOpt] = &[
     .env(&["SINFO_FORMAT"]),
     QueryOpt::value("Format", Some('O'), "NAMES", "columns as name[:[.][width]],…", |q, text| {
         q.columns = Some(Columns::Names(text.to_owned()));
+        Ok(())
+    }),
+    QueryOpt::flag("watch", None, listing::WATCH, |q, _| {
+        q.watch = true;
         Ok(())
     }),
     QueryOpt::value("iterate", Some('i'), "SECONDS", "again and again, with a time stamp", |q, text| {
@@ -348,9 +355,8 @@ impl Query {
         if let Some(wish) = self.common.wish.filter(|wish| wish.spur) {
             let nodes: Vec<&Node> = nodes.iter().map(Rc::as_ref).collect();
             let partitions: Vec<&Partition> = partitions.iter().map(Rc::as_ref).collect();
-            return Ok(
-                wish.own([("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))])
-            );
+            let kinds = [("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))];
+            return Ok(wish.own_as_of(show.stale, kinds));
         }
         let format = match &self.columns {
             Some(columns) => columns.read(&node::TABLE),
@@ -370,7 +376,7 @@ impl Query {
         }
         let text = table::render(&format, &rows, !self.no_header, show);
         let dated = self.iterate.is_some() || (self.long && !self.no_header);
-        let end = if self.iterate.is_some() { "\n" } else { "" };
+        let end = if self.iterate.is_some() || self.watch { "\n" } else { "" };
         Ok(if dated { format!("{}\n{text}{end}", value::date_line(show)) } else { text })
     }
 
@@ -437,6 +443,34 @@ impl Query {
         Ok(format!("{told}{}", self.text(partitions, nodes, wanted.as_ref(), &show)?))
     }
 
+    /// Prints a page whenever something has changed.
+    async fn watch(&self, session: &mut Session) -> anyhow::Result<()> {
+        listing::check_clusters(session, &self.common.clusters).await?;
+        if self.topology.is_some() || self.reservations {
+            let text = "--watch follows nodes, neither --topology nor --reservation; give --iterate";
+            return Err(Failure::new(text).into());
+        }
+        let wanted = match &self.nodes {
+            Some(text) => Some(query::expand(session, &text.parse()?).await?),
+            None => None,
+        };
+        let only_visible = !self.common.all && self.partitions.is_empty();
+        let request = WatchClusterRequest { nodes: "ALL".to_owned(), ..WatchClusterRequest::default() };
+        let (mut partitions, mut begun) = (Vec::new(), 0);
+        let page = async |session: &mut Session, picture: &follow::Picture| {
+            let mut show = query::show(&|name| session.env(name))?;
+            if self.common.wish.is_some() {
+                query::identify(session, &mut show).await?;
+            }
+            if begun != picture.begun {
+                partitions = query::partitions(session.connection()?, only_visible).await?;
+                begun = picture.begun;
+            }
+            self.text(partitions.clone(), picture.nodes.values().cloned().collect(), wanted.as_ref(), &show)
+        };
+        follow::pages(session, request, page).await
+    }
+
     /// What `--verbose` says before the nodes: the options and the time.
     fn told(&self, show: &Show) -> String {
         if !self.common.verbose || self.common.wish.is_some() {
@@ -481,6 +515,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let complaints = query.columns.as_ref().map(|columns| columns.read(&node::TABLE).complaints);
     for complaint in complaints.unwrap_or_default() {
         session.error(&complaint);
+    }
+    if query.watch {
+        query.watch(session).await?;
+        return Ok(0);
     }
     query::pages(session, query.iterate, async |session: &mut Session| query.page(session).await).await?;
     Ok(0)

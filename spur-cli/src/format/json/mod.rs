@@ -90,7 +90,11 @@ impl Wish {
     }
 
     /// The same; `stale` is since when the records may be old, in seconds since the Unix epoch.
-    fn own_as_of<'a>(self, stale: Option<i64>, kinds: impl IntoIterator<Item = (&'a str, Value)>) -> String {
+    pub fn own_as_of<'a>(
+        self,
+        stale: Option<i64>,
+        kinds: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> String {
         let mut document = json!({ "meta": { "spur": { "version": env!("CARGO_PKG_VERSION") } } });
         if let Some(since) = stale {
             document["meta"]["stale"] = since.into();

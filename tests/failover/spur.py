@@ -121,6 +121,8 @@ class Submitters:
     def __init__(self, cluster, count=2):
         self.cluster, self.stopped = cluster, threading.Event()
         self.jobs, self.failed, self.lock = [], [], threading.Lock()
+        # No two names are alike, whatever was submitted before.
+        self.begun = f"{time.time_ns():x}"
         self.threads = [threading.Thread(target=self.submit, args=(number,)) for number in range(count)]
         for thread in self.threads:
             thread.start()
@@ -129,7 +131,7 @@ class Submitters:
         number = 0
         while not self.stopped.is_set():
             number += 1
-            name = f"{id(self) % 100000}-{thread}-{number}"
+            name = f"{self.begun}-{thread}-{number}"
             begun = time.time()
             done = self.cluster.run("sbatch", "--parsable", "-J", name, "-o", "/dev/null", "--wrap",
                                     f"date +%s.%N >> {self.cluster.work}/ran/{name}")

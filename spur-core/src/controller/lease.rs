@@ -7,6 +7,9 @@
 //!
 //! * A standby takes the lease when the row has not changed for a whole lease by the standby's own clock **and** the
 //!   database's clock agrees. A database whose clock is set forward therefore cannot make two leaders.
+//! * A standby that could not read the row begins to count anew: while the database is away, the leader cannot renew, and
+//!   neither of them is to end because of that.
+//! * A leader whose commits are refused because the database's disk is full renews the lease between its attempts.
 //! * A leader answers until a whole lease after it *sent* the last statement that was confirmed.
 //! * A commit whose outcome is not known (the connection broke) is decided by reading the row behind a lock, which waits
 //!   until the old statement is over. What had been written counts once a later statement is confirmed.
@@ -158,6 +161,8 @@ struct Following {
     seen: Option<(Row, i64)>,
     /// When the row is read next.
     next_look: i64,
+    /// Whether the row may have changed unseen, because statements were lost since it was read.
+    was_blind: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -168,26 +173,23 @@ struct Leading {
     confirmed: u64,
     /// Whether the batch that was offered is written, and not confirmed yet.
     batch_written: bool,
-    /// The last statement that would have changed the row, if nobody knows whether it did.
-    doubt: Option<Doubt>,
+    /// Whether nobody knows if the last statement that would have changed the row did.
+    in_doubt: bool,
+    /// The last entry of the batch that was offered, once a commit of it was sent that was not confirmed: whatever came of
+    /// that commit, it may still be carried out.
+    attempted: Option<u64>,
     /// Answers leave until then.
     until: i64,
     next_renewal: i64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Doubt {
-    /// What the statement would have made the last entry.
-    last: u64,
-    /// Whether the statement was the commit of a batch.
-    batch: bool,
+    /// Whether the last statement was a commit that the database refused as such.
+    commit_failed: bool,
 }
 
 impl Lease {
     /// A controller that follows whoever leads, under a name that nobody else has.
     #[must_use]
     pub fn new(holder: Holder, lasts_ms: i64) -> Lease {
-        let following = Following { seen: None, next_look: i64::MIN };
+        let following = Following { seen: None, next_look: i64::MIN, was_blind: false };
         Lease {
             own: (holder, lasts_ms),
             state: State::Following(following),
@@ -308,15 +310,17 @@ impl Following {
                 return Some(State::Leading(Leading::new(known, i64::MIN, now)));
             }
             Outcome::Read(row) => {
-                let known = self.seen.take().filter(|(seen, _)| *seen == row);
+                let known = self.seen.take().filter(|(seen, _)| *seen == row && !self.was_blind);
                 let since = known.map_or(now, |(_, since)| since);
-                (self.seen, self.next_look) = (Some((row, since)), now + LOOK_EVERY_MS);
+                (self.seen, self.next_look, self.was_blind) =
+                    (Some((row, since)), now + LOOK_EVERY_MS, false);
             }
             Outcome::Taken(known) => {
                 return Some(State::Leading(Leading::new(known, sent + lasts_ms, sent + RENEW_EVERY_MS)));
             }
+            Outcome::Lost => (self.next_look, self.was_blind) = (now, true),
             // Whoever has the lease is in the row.
-            Outcome::Confirmed | Outcome::Refused | Outcome::Failed | Outcome::Lost => self.next_look = now,
+            Outcome::Confirmed | Outcome::Refused | Outcome::Failed => self.next_look = now,
         }
         None
     }
@@ -325,18 +329,22 @@ impl Following {
 impl Leading {
     fn new(known: Fence, until: i64, next_renewal: i64) -> Leading {
         let confirmed = known.seq;
-        Leading { known, confirmed, batch_written: false, doubt: None, until, next_renewal }
+        let (batch_written, in_doubt, attempted, commit_failed) = (false, false, None, false);
+        Leading { known, confirmed, batch_written, in_doubt, attempted, until, next_renewal, commit_failed }
     }
 
     fn next(&self, now: i64, offered: Option<u64>, resigning: bool) -> Step {
         let fence = self.known;
-        if self.doubt.is_some() {
+        if self.in_doubt {
             return Step::Send(Statement::Judge);
         }
         if self.batch_written {
             return Step::Send(Statement::Renew { fence });
         }
         match offered {
+            Some(_) if self.commit_failed && now >= self.next_renewal => {
+                Step::Send(Statement::Renew { fence })
+            }
             Some(to) => Step::Send(Statement::Commit { fence, to }),
             None if resigning => Step::Send(Statement::Release { fence }),
             None if now >= self.next_renewal => Step::Send(Statement::Renew { fence }),
@@ -353,13 +361,25 @@ impl Leading {
         own: (Holder, i64),
     ) -> Option<End> {
         let (holder, lasts_ms) = own;
+        self.commit_failed = match (statement, &outcome) {
+            (Statement::Commit { .. }, Outcome::Failed) => true,
+            // A renewal that is confirmed says nothing of commits.
+            (Statement::Renew { .. }, Outcome::Confirmed) => self.commit_failed,
+            _ => false,
+        };
         let (last, batch) = match statement {
             Statement::Commit { to, .. } => (*to, true),
             Statement::Renew { fence } | Statement::Release { fence } => (fence.seq, false),
             Statement::Look | Statement::Take { .. } | Statement::Judge => (self.known.seq, false),
         };
+        if batch && outcome != Outcome::Confirmed {
+            self.attempted = Some(last);
+        }
         match outcome {
             Outcome::Confirmed => {
+                if batch || self.batch_written {
+                    self.attempted = None;
+                }
                 (self.until, self.next_renewal) = (sent + lasts_ms, sent + RENEW_EVERY_MS);
                 (self.known.seq, self.known.commits) = (last, self.known.commits + u64::from(batch));
                 (self.confirmed, self.batch_written) = (last, false);
@@ -371,7 +391,7 @@ impl Leading {
             Outcome::Read(row) => return self.judge(&row, holder),
             // What the reading would have decided is still in doubt.
             Outcome::Lost if *statement == Statement::Judge => {}
-            Outcome::Refused | Outcome::Lost => self.doubt = Some(Doubt { last, batch }),
+            Outcome::Refused | Outcome::Lost => self.in_doubt = true,
             // Nothing was written.
             Outcome::Failed | Outcome::Taken(_) => {}
         }
@@ -379,7 +399,7 @@ impl Leading {
     }
 
     fn judge(&mut self, row: &Row, holder: Holder) -> Option<End> {
-        let doubt = self.doubt.take();
+        self.in_doubt = false;
         let went_back = End::WentBack { confirmed: self.confirmed, found: row.seq };
         let end = if row.epoch < self.known.epoch || row.seq < self.confirmed {
             Some(went_back)
@@ -389,7 +409,7 @@ impl Leading {
             Some(End::Released)
         } else if (row.seq, row.commits) == (self.known.seq, self.known.commits) {
             None
-        } else if let Some(Doubt { last, batch: true }) = doubt
+        } else if let Some(last) = self.attempted
             && (row.seq, row.commits) == (last, self.known.commits + 1)
         {
             (self.known.seq, self.known.commits) = (last, row.commits);

@@ -21,6 +21,8 @@ struct Database {
     written: BTreeSet<u64>,
     clock_ahead: i64,
     away_until: i64,
+    /// Until when its disk is full: batches are refused.
+    full_until: i64,
 }
 
 impl Database {
@@ -34,7 +36,7 @@ impl Database {
             released: true,
             lasts_ms: LEASE_MS,
         };
-        Database { row, renewed: 0, written: BTreeSet::new(), clock_ahead: 0, away_until: 0 }
+        Database { row, renewed: 0, written: BTreeSet::new(), clock_ahead: 0, away_until: 0, full_until: 0 }
     }
 
     fn is(&self, fence: &Fence, holder: u128) -> bool {
@@ -59,6 +61,7 @@ impl Database {
                 self.renewed = clock;
                 return Outcome::Taken(Fence { epoch, seq: self.row.seq, commits });
             }
+            Statement::Commit { .. } if now < self.full_until => return Outcome::Failed,
             Statement::Commit { fence, to } if self.is(fence, holder) => {
                 assert!(self.written.insert(batch), "batch {batch} is written twice");
                 (self.row.seq, self.row.commits) = (*to, self.row.commits + 1);
@@ -191,6 +194,7 @@ impl World {
                 self.controllers[victim].lease.resign();
                 self.controllers[victim].resigning = true;
             }
+            12..=13 => self.database.full_until = self.now + pause,
             _ => {}
         }
     }
@@ -319,6 +323,86 @@ fn one_controller_commits_and_only_a_leader_answers() {
         commits > 100 * seeds && takings > 3 * seeds,
         "{commits} commits and {takings} takings are too few"
     );
+}
+
+fn row(epoch: u64, holder: Option<u128>, seq: u64, version: u64) -> Row {
+    Row { epoch, holder, seq, version, commits: epoch, released: holder.is_none(), lasts_ms: LEASE_MS }
+}
+
+/// Commits fail for a long time, as they do while the database's disk is full.
+#[test]
+fn a_leader_whose_commits_fail_renews_the_lease_between_them() {
+    let mut lease = Lease::new(7, LEASE_MS);
+    lease.note(0, 1, &Statement::Look, Outcome::Read(row(0, None, 4, 0)));
+    let Step::Send(take) = lease.next(2, None) else { panic!("a free lease is taken") };
+    lease.note(2, 3, &take, Outcome::Taken(Fence { epoch: 1, seq: 4, commits: 1 }));
+    let (mut now, mut renewed, mut commits) = (4, 2, 0);
+    while now < 10 * LEASE_MS {
+        match lease.next(now, Some(5)) {
+            Step::Send(renew @ Statement::Renew { .. }) => {
+                lease.note(now, now + 1, &renew, Outcome::Confirmed);
+                assert!(now - renewed < LEASE_MS, "the lease has run out at {now}");
+                renewed = now;
+            }
+            Step::Send(commit) => {
+                commits += 1;
+                assert!(!lease.note(now, now + 1, &commit, Outcome::Failed));
+            }
+            Step::Wait { .. } => {}
+            Step::End(end) => panic!("{end:?}"),
+        }
+        now += 10;
+    }
+    assert!(commits > 50 && lease.answers_until() > now, "{commits} commits were tried");
+    let mut is_durable = false;
+    while !is_durable {
+        now += 10;
+        if let Step::Send(statement) = lease.next(now, Some(5)) {
+            is_durable = lease.note(now, now + 1, &statement, Outcome::Confirmed);
+        }
+    }
+    assert_eq!(lease.durable(), Some(5));
+}
+
+/// A commit is lost and tried again, the disk is full then, and the lost commit arrives before the renewal.
+#[test]
+fn a_commit_that_arrives_late_counts_although_a_renewal_met_it() {
+    let mut lease = Lease::new(7, LEASE_MS);
+    lease.note(0, 1, &Statement::Look, Outcome::Read(row(0, None, 4, 0)));
+    let Step::Send(take) = lease.next(2, None) else { panic!("a free lease is taken") };
+    lease.note(2, 3, &take, Outcome::Taken(Fence { epoch: 1, seq: 4, commits: 1 }));
+    let ours = |seq, commits| Row { commits, ..row(1, Some(7), seq, 9) };
+    let mut now = 10;
+    for outcome in [
+        Outcome::Lost,
+        Outcome::Read(ours(4, 1)),
+        Outcome::Failed,
+        Outcome::Refused,
+        Outcome::Read(ours(5, 2)),
+        Outcome::Confirmed,
+    ] {
+        now += 400;
+        let Step::Send(statement) = lease.next(now, Some(5)) else { panic!("before {outcome:?}") };
+        let is_last = outcome == Outcome::Confirmed;
+        assert_eq!(lease.note(now, now + 1, &statement, outcome), is_last, "after {statement:?}");
+    }
+    assert_eq!(lease.durable(), Some(5));
+}
+
+/// The database was away for longer than the lease, and leader and standby reach it at the same moment.
+#[test]
+fn a_standby_that_saw_nothing_for_long_gives_the_leader_time() {
+    let mut standby = Lease::new(8, LEASE_MS);
+    let led = row(3, Some(7), 4, 50);
+    standby.note(0, 1, &Statement::Look, Outcome::Read(led.clone()));
+    standby.note(300, 2_300, &Statement::Look, Outcome::Lost);
+    let back = 20_000;
+    assert_eq!(standby.next(back, None), Step::Send(Statement::Look));
+    standby.note(back, back + 1, &Statement::Look, Outcome::Read(led.clone()));
+    assert!(matches!(standby.next(back + 2, None), Step::Wait { .. }), "the leader may live");
+    let later = back + 1 + LEASE_MS;
+    standby.note(later - 1, later, &Statement::Look, Outcome::Read(led));
+    assert!(matches!(standby.next(later, None), Step::Send(Statement::Take { .. })), "it has not renewed");
 }
 
 /// A database that was replaced by an older copy of itself.

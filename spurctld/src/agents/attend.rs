@@ -212,7 +212,7 @@ impl Attendance {
     /// Takes what the node says, until it says no more. Reports wait here while the journal's queue is half full: those that
     /// a controller which ends has not acknowledged are repeated.
     async fn listen(&self, node: NodeId, connection: u64, incoming: &mut Streaming<v1::NodeMessage>) {
-        let mut reports = VecDeque::new();
+        let (mut reports, mut unknown) = (VecDeque::new(), 0_u64);
         loop {
             let said = tokio::select! {
                 biased;
@@ -252,7 +252,14 @@ impl Attendance {
                 Some(Message::Pong(_)) => self.agents.answered(node, connection),
                 Some(Message::Standing(_)) => self.agents.asked_standing(node),
                 Some(Message::Usage(answer)) => self.agents.answered_usage(answer),
-                Some(Message::Hello(_)) | None => return,
+                Some(Message::Hello(_)) => return,
+                // A newer daemon says what this release does not know: the rest of what it says still counts.
+                None => {
+                    unknown += 1;
+                    if unknown.is_power_of_two() {
+                        tracing::warn!(%node, unknown, "the node said what this release does not know");
+                    }
+                }
             }
         }
     }

@@ -35,6 +35,8 @@ struct Inner {
     lease: Duration,
     /// The server that was connected to last.
     current: AtomicUsize,
+    /// The number of the server whose settings were looked at last, from 1; 0 for none.
+    checked: AtomicUsize,
 }
 
 struct Server {
@@ -88,6 +90,7 @@ impl Database {
             password_file: state.password_file.clone(),
             lease: Duration::from_secs(state.lease.0),
             current: AtomicUsize::new(0),
+            checked: AtomicUsize::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -102,6 +105,11 @@ impl Database {
         &self.inner.servers[self.inner.current.load(Ordering::Relaxed)].place
     }
 
+    /// Has the settings of whichever server is connected to next looked at.
+    pub(super) fn check_anew(&self) {
+        self.inner.checked.store(0, Ordering::Relaxed);
+    }
+
     /// Connects to the first server that is not in recovery; tries the one of before first.
     pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
         let (count, current) = (self.inner.servers.len(), self.inner.current.load(Ordering::Relaxed));
@@ -109,9 +117,12 @@ impl Database {
         for number in (current..count).chain(0..current) {
             let server = &self.inner.servers[number];
             match limited_by(CONNECT_LIMIT, self.connect_to(server)).await {
-                Ok(connection) => {
+                Ok(mut connection) => {
                     self.inner.current.store(number, Ordering::Relaxed);
-                    return Ok(connection);
+                    match self.check(&mut connection, number).await {
+                        Ok(()) => return Ok(connection),
+                        Err(error) => drop(first_error.get_or_insert(error)),
+                    }
                 }
                 Err(error) => {
                     let error = match error {
@@ -151,12 +162,17 @@ impl Database {
         Ok(connection)
     }
 
-    /// Refuses a server whose acknowledgements are worth nothing, and warns of one whose failover can lose them.
-    pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+    /// Refuses a server whose acknowledgements are worth nothing, and warns of one whose failover can lose them. A server
+    /// that was looked at last is taken as it was.
+    async fn check(&self, connection: &mut PgConnection, server: usize) -> Result<(), StoreError> {
+        if self.inner.checked.load(Ordering::Relaxed) == server + 1 {
+            return Ok(());
+        }
+        // An ordinary role sees that there are replicas, and not whether they are synchronous.
         let read = "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
                            current_setting('fsync'), current_setting('full_page_writes'),
-                           (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'),
-                           (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";
+                           (SELECT count(*) FROM pg_stat_replication),
+                           current_setting('synchronous_standby_names')";
         let place = self.place().to_owned();
         let row = limited(sqlx::query(read).fetch_one(connection)).await;
         let read = row.and_then(|row| {
@@ -166,7 +182,7 @@ impl Database {
                 row.try_get::<String, _>(1)?,
                 settings,
                 row.try_get::<i64, _>(4)?,
-                row.try_get::<i64, _>(5)?,
+                row.try_get::<String, _>(5)?,
             ))
         });
         let (number, version, settings, replicas, synchronous): (i32, _, _, _, _) =
@@ -185,12 +201,13 @@ impl Database {
                 return Err(StoreError::Unsafe { path: place, what });
             }
         }
-        if replicas > 0 && synchronous == 0 {
+        if replicas > 0 && synchronous.is_empty() {
             tracing::warn!(
                 replicas,
                 "no replica of the database is synchronous: a failover of the database can lose acknowledged jobs"
             );
         }
+        self.inner.checked.store(server + 1, Ordering::Relaxed);
         Ok(())
     }
 }

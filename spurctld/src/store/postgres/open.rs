@@ -21,8 +21,8 @@ use crate::store::backend::{self, Opened, QUEUED_BATCHES, Queues, Recovery};
 
 /// Connects, and makes the database one that a lease can be taken in.
 pub(super) async fn prepare(database: Database, address: String) -> Result<Session, StoreError> {
+    database.check_anew();
     let mut connection = database.connect().await?;
-    database.check(&mut connection).await?;
     schema::migrate(&mut connection, &database).await?;
     Session::begin(database, connection, address).await
 }

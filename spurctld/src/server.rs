@@ -208,6 +208,8 @@ impl Server {
         tokio::select! {
             () = self.stop.wished() => {}
             Some(error) = self.failure.recv() => return Err(error),
+            // A lease that another controller has taken is noticed without a commit, too.
+            error = self.journal.ended() => return Err(error.into()),
         }
         tracing::info!("stopping");
         let calls_end = async { while self.tasks.join_next().await.is_some() {} };

@@ -134,7 +134,7 @@ pub struct Used {
     pub cpus: IdSet,
     /// Memory, MiB.
     pub memory_mb: u64,
-    /// Devices, for each entry of the shape's `gres`; shorter while nothing was ever taken.
+    /// Devices, for each entry of the shape's `gres` up to the last one of which something is taken.
     pub gres: Vec<IdSet>,
 }
 
@@ -380,6 +380,10 @@ impl Node {
             if let Some(used) = self.used.gres.get_mut(usize::from(gres.entry)) {
                 used.remove_all(&gres.ids);
             }
+        }
+        // A cluster that was read from a snapshot knows of no devices that nobody has.
+        while self.used.gres.last().is_some_and(IdSet::is_empty) {
+            self.used.gres.pop();
         }
         self.jobs.retain(|held| *held != job);
         if self.exclusive == Some(job) {

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use spur_core::cluster::Holder;
 use spur_core::cluster::snapshot::{self, Restore};
-use spur_core::cluster::usage::Payer;
 use spur_core::cluster::{Cluster, Entry, invariant};
 use spur_core::model::job::Job;
 use spur_core::model::node::{Power, Predecessor};
@@ -189,19 +189,19 @@ fn usage(cluster: &Cluster, text: &mut String) {
     let (rolled, reset, zone) = (usage.rolled().0, usage.next_reset().map(|at| at.0), usage.zone());
     let _ = writeln!(text, "usage until {rolled}, reset at {reset:?} in {zone}");
     let associations = cluster.accounts().walk();
-    let mut payers: Vec<Payer> = Vec::new();
+    let mut holders: Vec<Holder> = Vec::new();
     for placed in associations {
         let id = placed.association.id;
-        payers.push(Payer::Association(id));
-        let outsider = |user: &Arc<str>| Payer::Outsider { account: id, user: Arc::clone(user) };
-        payers.extend(usage.outsiders(id).map(|(user, _)| outsider(user)));
+        holders.push(Holder::Association(id));
+        let outsider = |user: &Arc<str>| Holder::Outsider { account: id, user: Arc::clone(user) };
+        holders.extend(usage.outsiders(id).map(|(user, _)| outsider(user)));
     }
-    payers.extend(cluster.accounts().qos().map(|qos| Payer::Qos(qos.id)));
+    holders.extend(cluster.accounts().qos().map(|qos| Holder::Qos(qos.id)));
     let shares = cluster.fair_shares();
-    for payer in payers.iter().filter(|payer| usage.of(payer).is_some()) {
-        let (used, wall) = (usage.seconds(payer), usage.past_wall(payer).units());
-        let rank = shares.standing(payer).map_or(0, |standing| standing.rank);
-        let _ = writeln!(text, "used by {payer:?}: {used} wall={wall} rank={rank}");
+    for holder in holders.iter().filter(|holder| usage.of(holder).is_some()) {
+        let (used, wall) = (usage.seconds(holder), usage.past_wall(holder).units());
+        let rank = shares.standing(holder).map_or(0, |standing| standing.rank);
+        let _ = writeln!(text, "used by {holder:?}: {used} wall={wall} rank={rank}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spur_core::cluster::usage::Payer;
+use spur_core::cluster::Holder;
 use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::controller::MOST_AT_ONCE;
 use spur_core::model::accounts::ask::{self, Ask, AssociationSet, Entity, LoadLine, Which, Word};
@@ -179,20 +179,20 @@ pub fn outsider(account: &Association, user: &str, depth: usize) -> v1::Associat
 
 /// The usage of an association or an outsider, and the place in fair share; `to_come` is what running jobs may still use.
 #[must_use]
-pub fn usage(cluster: &Cluster, payer: &Payer, to_come: &BTreeMap<Payer, Tres>) -> v1::UsageRecord {
+pub fn usage(cluster: &Cluster, holder: &Holder, to_come: &BTreeMap<Holder, Tres>) -> v1::UsageRecord {
     let (usage, shares) = (cluster.usage(), cluster.fair_shares());
-    let raw = |payer: &Payer| usage.of(payer).map_or(0.0, |used| used.billing.real());
-    let root = raw(&Payer::Association(AssociationId(1)));
-    let standing = shares.standing(payer).copied().unwrap_or_default();
+    let raw = |holder: &Holder| usage.of(holder).map_or(0.0, |used| used.billing.real());
+    let root = raw(&Holder::Association(AssociationId(1)));
+    let standing = shares.standing(holder).copied().unwrap_or_default();
     v1::UsageRecord {
-        raw: raw(payer),
+        raw: raw(holder),
         norm_shares: standing.norm_shares,
-        norm_usage: if root == 0.0 { 0.0 } else { raw(payer) / root },
+        norm_usage: if root == 0.0 { 0.0 } else { raw(holder) / root },
         effective_usage: standing.effective_usage,
         level: standing.level,
-        factor: (standing.rank > 0).then(|| shares.factor(payer)),
-        tres_seconds: usage.seconds(payer).to_string(),
-        tres_run_seconds: to_come.get(payer).cloned().unwrap_or_default().to_string(),
+        factor: (standing.rank > 0).then(|| shares.factor(holder)),
+        tres_seconds: usage.seconds(holder).to_string(),
+        tres_run_seconds: to_come.get(holder).cloned().unwrap_or_default().to_string(),
     }
 }
 

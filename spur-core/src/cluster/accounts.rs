@@ -121,6 +121,11 @@ impl Accounts {
         self.qos.values()
     }
 
+    /// The associations, in the order in which they were added.
+    pub fn associations(&self) -> impl Iterator<Item = &Arc<Association>> {
+        self.associations.values()
+    }
+
     /// A QOS by its name, without regard to case.
     #[must_use]
     pub fn qos_named(&self, name: &str) -> Option<&Arc<Qos>> {

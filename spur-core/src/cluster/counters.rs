@@ -6,83 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::accounts::Accounts;
-use super::amounts::Amounts;
-use super::usage::Payer;
+use super::holder::Holder;
+use super::tres::Held;
 use super::{AccountChange, Cluster};
 use crate::id::{JobId, NodeId};
-use crate::model::accounts::{AssociationId, Charged};
+use crate::model::accounts::Charged;
+use crate::model::accounts::usage::Amount;
 use crate::model::config::AccountingEnforce;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Completing, Phase, Then};
 use crate::text::time::{Time, TimeLimit};
-use crate::text::tres::{Tres, TresKind};
-
-/// An entity that jobs are counted for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
-    /// An association, with all below it.
-    Association(AssociationId),
-    /// A user who has no association: a child of an account's association.
-    Outsider {
-        /// The association of the account.
-        account: AssociationId,
-        /// The login name.
-        user: Arc<str>,
-    },
-    /// A QOS, by its number.
-    Qos(u32),
-    /// A user in a QOS.
-    QosUser {
-        /// The number of the QOS.
-        qos: u32,
-        /// The login name.
-        user: Arc<str>,
-    },
-    /// An account in a QOS.
-    QosAccount {
-        /// The number of the QOS.
-        qos: u32,
-        /// The name of the account.
-        account: Arc<str>,
-    },
-}
-
-impl Holder {
-    /// The entity of the same name that usage is counted for; `None` for a part of a QOS, which has no usage of its own.
-    #[must_use]
-    pub fn payer(&self) -> Option<Payer> {
-        match self {
-            Holder::Association(id) => Some(Payer::Association(*id)),
-            Holder::Outsider { account, user } => {
-                Some(Payer::Outsider { account: *account, user: Arc::clone(user) })
-            }
-            Holder::Qos(number) => Some(Payer::Qos(*number)),
-            Holder::QosUser { .. } | Holder::QosAccount { .. } => None,
-        }
-    }
-
-    /// All entities for which a user's job counts.
-    #[must_use]
-    pub fn of(tree: &Accounts, charged: Charged, user: &Arc<str>) -> Vec<Holder> {
-        let mut holders = Vec::new();
-        let association = charged.association.and_then(|id| tree.association(id));
-        if let Some(own) = association {
-            if own.user.is_none() {
-                holders.push(Holder::Outsider { account: own.id, user: Arc::clone(user) });
-            }
-            holders.extend(tree.chain(own).map(|above| Holder::Association(above.id)));
-        }
-        let second = charged.partition_qos.filter(|second| charged.qos != Some(*second));
-        for qos in charged.qos.into_iter().chain(second) {
-            holders.push(Holder::Qos(qos));
-            holders.push(Holder::QosUser { qos, user: Arc::clone(user) });
-            let account = association.map(|own| Arc::clone(&own.account));
-            holders.extend(account.map(|account| Holder::QosAccount { qos, account }));
-        }
-        holders
-    }
-}
+use crate::text::tres::TresKind;
 
 /// The time that a job may still hold its resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +51,7 @@ impl Rest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The resources.
-    pub tres: Tres,
+    pub held: Held,
     /// The time for which they may still be held.
     pub rest: Rest,
 }
@@ -139,7 +73,7 @@ pub struct Tally {
     /// Jobs that wait or run.
     pub submitted: u64,
     /// The resources of the jobs that run.
-    pub tres: Tres,
+    pub held: Held,
     /// The jobs that run, or for which nodes are kept.
     pub running: BTreeSet<JobId>,
 }
@@ -178,13 +112,14 @@ impl Counters {
         self.freed
     }
 
-    /// Resource-seconds that the jobs of an entity may still use, without some of the jobs.
+    /// What the jobs of an entity may still use of a resource, in counts times seconds, without some of the jobs.
     #[must_use]
-    pub fn promised(&self, holder: &Holder, tres: &TresKind, now: Time, except: &[JobId]) -> u128 {
+    pub fn promised(&self, holder: &Holder, tres: &TresKind, now: Time, except: &[JobId]) -> Amount {
         let running = self.tally(holder).into_iter().flat_map(|tally| &tally.running);
         let holdings = running.filter(|job| !except.contains(job));
         let holdings = holdings.filter_map(|job| self.counted(*job)?.holding.as_ref());
-        holdings.map(|held| u128::from(held.tres.get(tres)) * u128::from(held.rest.seconds(now))).sum()
+        let each = holdings.map(|held| Amount::of(held.held.rate(tres), held.rest.seconds(now)));
+        each.fold(Amount::ZERO, Amount::plus)
     }
 
     fn set(&mut self, job: JobId, counted: Option<Counted>) {
@@ -195,7 +130,7 @@ impl Counters {
                 let Some(tally) = self.tallies.get_mut(holder) else { continue };
                 tally.submitted -= before.submitted;
                 if let Some(holding) = &before.holding {
-                    take(&mut tally.tres, &holding.tres);
+                    tally.held.take(&holding.held);
                     tally.running.remove(&job);
                 }
                 if *tally == Tally::default() {
@@ -208,22 +143,11 @@ impl Counters {
             let tally = self.tallies.entry(holder.clone()).or_default();
             tally.submitted += counted.submitted;
             if let Some(holding) = &counted.holding {
-                tally.tres.add(&holding.tres);
+                tally.held.add(&holding.held);
                 tally.running.insert(job);
             }
         }
         self.jobs.insert(job, counted);
-    }
-}
-
-/// Takes amounts out of a sum that has them.
-fn take(sum: &mut Tres, less: &Tres) {
-    for (kind, amount) in &less.0 {
-        let Some(all) = sum.0.get_mut(kind) else { continue };
-        *all = all.saturating_sub(*amount);
-        if *all == 0 {
-            sum.0.remove(kind);
-        }
     }
 }
 
@@ -328,21 +252,22 @@ impl Cluster {
         let (charged, holding) = match &job.phase {
             Phase::Pending(pending) => match &pending.nominated {
                 Some(kept) => {
-                    let Amounts { all, .. } = self.amounts_proposed(&job.spec, &kept.parts, kept.exclusive);
+                    let partition = &*kept.partition;
+                    let held = self.amounts_proposed(&job.spec, partition, &kept.parts, kept.exclusive).all;
                     let rest = Rest::of(job.spec.time_limit);
-                    (self.charged_in(&job.spec, &kept.partition), Some(Holding { tres: all, rest }))
+                    (self.charged_in(&job.spec, partition), Some(Holding { held, rest }))
                 }
                 None => (self.charged_in(&job.spec, job.spec.partitions.first()?), None),
             },
             Phase::Running { alloc, started, .. } => {
                 let end = job.ends_at(*started);
                 let rest = if end.is_never() { Rest::Endless } else { Rest::Until(end) };
-                (alloc.charged, Some(Holding { tres: self.amounts_held(&job.spec, alloc).all, rest }))
+                (alloc.charged, Some(Holding { held: self.amounts_held(&job.spec, alloc).all, rest }))
             }
             Phase::Suspended(held) => {
                 let rest = Rest::of(job.remaining(self.at()));
-                let tres = self.amounts_held(&job.spec, &held.alloc).all;
-                (held.alloc.charged, Some(Holding { tres, rest }))
+                let amounts = self.amounts_held(&job.spec, &held.alloc);
+                (held.alloc.charged, Some(Holding { held: amounts.all, rest }))
             }
             Phase::Completing(Completing { then: Then::Requeue { .. }, alloc, .. }) => (alloc.charged, None),
             Phase::Completing(_) | Phase::Ended(_) => return None,

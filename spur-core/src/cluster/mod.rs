@@ -5,7 +5,6 @@
 //! whenever they have applied the same entries; and a journal read again gives the same cluster.
 
 pub mod accounts;
-pub mod amounts;
 mod apply;
 mod arrays;
 pub mod counters;
@@ -14,6 +13,7 @@ pub(crate) mod dependents;
 pub mod event;
 pub mod fair_share;
 pub mod history;
+mod holder;
 pub mod invariant;
 mod jobs;
 pub mod limits;
@@ -27,7 +27,7 @@ mod policy;
 mod reserve;
 pub mod snapshot;
 mod suspend;
-mod tres;
+pub mod tres;
 mod unheard;
 pub mod usage;
 
@@ -42,6 +42,7 @@ pub use arrays::{Array, EndedTasks};
 pub use counters::Counters;
 pub use dependency::Loop;
 pub use event::{Entry, Event, Record, Scope, Split};
+pub use holder::Holder;
 pub use jobs::Jobs;
 pub use names::Names;
 pub use node::{Node, Past, Specialized, Used};

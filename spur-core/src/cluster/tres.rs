@@ -1,99 +1,345 @@
-//! The trackable resources of allocations, and what is charged for them.
+//! The trackable resources (TRES) of allocations and what is charged for them: one count, for usage and for limits.
 
-use super::{Cluster, Node, Partition};
+use smallvec::SmallVec;
+
+use super::{Cluster, Partition};
+use crate::id::NodeId;
 use crate::model::accounts::usage::Rate;
-use crate::model::alloc::NodeAlloc;
-use crate::model::config::{Billing, PriorityFlag};
+use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
+use crate::model::config::{Billing, PartitionConfig, PriorityFlag, SchedulerPolicy};
 use crate::model::job::JobSpec;
-use crate::model::node::SHARD;
+use crate::model::node::{NodeShape, SHARD};
 use crate::text::tres::{Tres, TresKind};
+use crate::text::weights::TresWeights;
 
-impl Cluster {
-    /// The trackable resources that an allocation holds, or a part of it.
+/// Amounts of resources, with what each second of them is charged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Counts by kind of resource, without billing.
+    pub tres: Tres,
+    /// The charge of each second.
+    pub billing: Rate,
+}
+
+impl Held {
+    /// The amount of one kind of resource, billing among them.
     #[must_use]
-    pub fn held_tres(&self, parts: &[NodeAlloc]) -> Tres {
-        let mut tres = Tres::default();
-        let cpus = parts.iter().map(|part| u64::from(part.cpus.len())).sum();
-        tres.set(TresKind::Cpu, cpus);
-        let memory: u64 = parts.iter().map(|part| part.memory_mb).sum();
-        if memory > 0 {
-            tres.set(TresKind::Mem, memory);
+    pub fn rate(&self, kind: &TresKind) -> Rate {
+        match kind {
+            TresKind::Billing => self.billing,
+            _ => Rate::whole(self.tres.get(kind)),
         }
-        tres.set(TresKind::Node, parts.len() as u64);
-        for part in parts {
-            let Some(node) = self.node(part.node) else { continue };
-            for held in &part.gres {
-                let Some(held) = node.shape.called(held) else { continue };
-                let typed = (!held.kind.is_empty()).then(|| held.kind.to_owned());
-                let mut add = |kind| {
-                    let kind = TresKind::Gres { name: held.name.to_owned(), kind };
-                    tres.set(kind.clone(), tres.get(&kind) + u64::from(held.count));
-                };
-                add(None);
-                if typed.is_some() {
-                    add(typed);
-                }
-            }
-        }
-        tres
     }
 
-    /// What each second of an allocation in a partition is charged.
-    ///
-    /// With weights of the partition it is the weighted sum of the resources; with `MAX_TRES` the largest weighted resource
-    /// of nodes, and the sum of those of licences. Without weights it is the CPUs, or for each node its CPUs times the
-    /// largest share of CPUs, memory and GPUs that the job holds of the node, summed and rounded up.
+    /// What a limit counts for these amounts: one job, or 2^-32 of a resource.
     #[must_use]
-    pub fn billing(&self, partition: &Partition, spec: &JobSpec, parts: &[NodeAlloc]) -> Rate {
-        let weights = &partition.config.tres_billing_weights;
-        if !weights.is_empty() {
-            let mut tres = self.held_tres(parts);
-            add_licenses(&mut tres, spec);
-            let takes_largest = self.policy.scheduler.has_flag(PriorityFlag::MaxTres);
-            let (mut largest, mut sum) = (0, 0_u128);
-            for (kind, weighted) in weights.of(&tres) {
-                match kind {
-                    TresKind::License(_) => sum = sum.saturating_add(weighted),
-                    _ if takes_largest => largest = weighted.max(largest),
-                    _ => sum = sum.saturating_add(weighted),
-                }
-            }
-            return Rate(sum.saturating_add(largest));
-        }
-        match self.policy.scheduler.billing {
-            Billing::Cpu => Rate::whole(parts.iter().map(|part| u64::from(part.cpus.len())).sum()),
-            Billing::Share => {
-                let shares = parts.iter().filter_map(|part| Some(share(self.node(part.node)?, part)));
-                Rate(shares.map(|share| share.0).sum()).rounded_up()
+    pub fn counted(&self, resource: Option<&TresKind>) -> u128 {
+        resource.map_or(1, |kind| self.rate(kind).0)
+    }
+
+    /// Adds other amounts.
+    pub fn add(&mut self, more: &Held) {
+        self.tres.add(&more.tres);
+        self.billing = Rate(self.billing.0.saturating_add(more.billing.0));
+    }
+
+    /// Takes amounts away that were added before. Kinds of which nothing is left are forgotten.
+    pub fn take(&mut self, less: &Held) {
+        self.billing = Rate(self.billing.0.saturating_sub(less.billing.0));
+        for (kind, amount) in &less.tres.0 {
+            let Some(all) = self.tres.0.get_mut(kind) else { continue };
+            *all = all.saturating_sub(*amount);
+            if *all == 0 {
+                self.tres.0.remove(kind);
             }
         }
     }
 }
 
+/// The trackable resources of one job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// The resources of all nodes together, and the licences.
+    pub all: Held,
+    /// The largest amount of each resource on one node.
+    pub on_node: Held,
+}
+
+/// What a partition charges for resources.
+#[derive(Clone, Copy, Debug)]
+pub struct Tariff<'a> {
+    weights: &'a TresWeights,
+    /// Whether of the weighted resources of nodes only the largest is charged (`MAX_TRES`).
+    takes_largest: bool,
+    billing: Billing,
+}
+
+impl<'a> Tariff<'a> {
+    /// The tariff of a partition.
+    #[must_use]
+    pub fn new(scheduler: &SchedulerPolicy, partition: &'a PartitionConfig) -> Self {
+        Self {
+            weights: &partition.tres_billing_weights,
+            takes_largest: scheduler.has_flag(PriorityFlag::MaxTres),
+            billing: scheduler.billing,
+        }
+    }
+
+    /// Whether the charge follows from the amounts of resources alone, whatever nodes they are of.
+    #[must_use]
+    pub fn is_by_amounts(self) -> bool {
+        !self.weights.is_empty() || self.billing == Billing::Cpu
+    }
+
+    /// What each second of these resources is charged. With weights it is the weighted sum of the resources; with `MAX_TRES`
+    /// the largest weighted resource of nodes, and the sum of those of licences. Without weights it is the CPUs, or the
+    /// `shares` of nodes, rounded up.
+    fn charge(self, tres: &Tres, shares: Rate) -> Rate {
+        if self.weights.is_empty() {
+            return match self.billing {
+                Billing::Cpu => Rate::whole(tres.get(&TresKind::Cpu)),
+                Billing::Share => shares.rounded_up(),
+            };
+        }
+        let (mut largest, mut sum) = (0, 0_u128);
+        for (kind, weighted) in self.weights.of(tres) {
+            match kind {
+                TresKind::License(_) => sum = sum.saturating_add(weighted),
+                _ if self.takes_largest => largest = weighted.max(largest),
+                _ => sum = sum.saturating_add(weighted),
+            }
+        }
+        Rate(sum.saturating_add(largest))
+    }
+
+    /// The charge of resources of which the nodes are not known: where nodes have a say, the charge for the CPUs.
+    #[must_use]
+    pub fn least(self, tres: &Tres) -> Rate {
+        self.charge(tres, Rate::whole(tres.get(&TresKind::Cpu)))
+    }
+}
+
+/// Devices of a job on one node, by entry of the node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Devices {
+    pub(crate) entry: usize,
+    pub(crate) count: u64,
+    /// Whether the job has shards of a GPU, not the GPU.
+    pub(crate) shards: bool,
+}
+
+/// Counts of devices of one name and type: of all nodes, of the node under way, and the most of one node.
+#[derive(Debug)]
+struct Counted<'a> {
+    name: &'a str,
+    kind: &'a str,
+    all: u64,
+    here: u64,
+    most: u64,
+}
+
+/// Counts the trackable resources of a job, node by node.
+#[derive(Debug, Default)]
+pub(crate) struct Count<'a> {
+    nodes: u64,
+    cpus: u64,
+    most_cpus: u64,
+    memory_mb: u64,
+    most_memory_mb: u64,
+    devices: SmallVec<[Counted<'a>; 2]>,
+    /// The sum over nodes of the CPUs of each times the largest share that is held of it.
+    shares: Rate,
+    largest_share: Rate,
+}
+
+impl<'a> Count<'a> {
+    /// Adds a part of a node. Devices of a node that does not exist any more have no names, and are not counted.
+    pub(crate) fn add_node(
+        &mut self,
+        shape: Option<&'a NodeShape>,
+        cpus: u64,
+        memory_mb: u64,
+        devices: impl IntoIterator<Item = Devices>,
+    ) {
+        self.nodes += 1;
+        self.cpus += cpus;
+        self.most_cpus = self.most_cpus.max(cpus);
+        self.memory_mb += memory_mb;
+        self.most_memory_mb = self.most_memory_mb.max(memory_mb);
+        let Some(shape) = shape else { return };
+        let (mut gpus, mut shards) = (0, 0);
+        self.devices.iter_mut().for_each(|counted| counted.here = 0);
+        for Devices { entry, count, shards: has_shards } in devices {
+            let Some(gres) = shape.gres.get(entry) else { continue };
+            let (name, kind, count): (&str, &str, u64) = match (shape.is_shared(entry), has_shards) {
+                (false, _) => (&gres.name, &gres.kind, count),
+                (true, true) => (SHARD, "", count),
+                (true, false) => (&gres.name, &gres.kind, 1),
+            };
+            match name {
+                "gpu" => gpus += count,
+                SHARD => shards += count,
+                _ => {}
+            }
+            let known = self.devices.iter().position(|counted| (counted.name, counted.kind) == (name, kind));
+            let at = known.unwrap_or_else(|| {
+                self.devices.push(Counted { name, kind, all: 0, here: 0, most: 0 });
+                self.devices.len() - 1
+            });
+            let counted = &mut self.devices[at];
+            counted.all += count;
+            counted.here += count;
+        }
+        self.devices.iter_mut().for_each(|counted| counted.most = counted.most.max(counted.here));
+        let share = share(shape, cpus, memory_mb, (gpus, shards));
+        self.shares = Rate(self.shares.0.saturating_add(share.0));
+        self.largest_share = self.largest_share.max(share);
+    }
+
+    /// The resources of all nodes, or the most of each on one node.
+    fn tres(&self, on_node: bool) -> Tres {
+        let (nodes, cpus, memory_mb) = match on_node {
+            true => (self.nodes.min(1), self.most_cpus, self.most_memory_mb),
+            false => (self.nodes, self.cpus, self.memory_mb),
+        };
+        let mut tres = Tres::default();
+        tres.set(TresKind::Cpu, cpus);
+        if memory_mb > 0 {
+            tres.set(TresKind::Mem, memory_mb);
+        }
+        tres.set(TresKind::Node, nodes);
+        for Counted { name, kind, all, most, .. } in &self.devices {
+            tres.add(&gres_of(name, Some(kind), if on_node { *most } else { *all }));
+        }
+        tres
+    }
+
+    /// The amounts, with the licences of the job, and the charge of the tariff.
+    pub(crate) fn finish(&self, spec: &JobSpec, tariff: Option<Tariff<'_>>) -> Amounts {
+        let tres = self.tres(true);
+        let billing = tariff.map_or(Rate::default(), |tariff| tariff.charge(&tres, self.largest_share));
+        Amounts { all: self.all(spec, tariff), on_node: Held { tres, billing } }
+    }
+
+    /// The resources of all nodes together and the licences of the job, and the charge of the tariff.
+    pub(crate) fn all(&self, spec: &JobSpec, tariff: Option<Tariff<'_>>) -> Held {
+        let mut tres = self.tres(false);
+        add_licenses(&mut tres, spec);
+        let billing = tariff.map_or(Rate::default(), |tariff| tariff.charge(&tres, self.shares));
+        Held { tres, billing }
+    }
+}
+
 /// Adds the licences that a job asks for.
-pub(super) fn add_licenses(tres: &mut Tres, spec: &JobSpec) {
+pub fn add_licenses(tres: &mut Tres, spec: &JobSpec) {
     for (name, count) in spec.extra.iter().flat_map(|extra| &extra.licenses) {
         tres.set(TresKind::License(name.to_string()), u64::from(*count));
     }
 }
 
-/// The CPUs of a node times the largest share of CPUs, memory or GPUs that a part of it holds; rounded down to 2^-32.
-fn share(node: &Node, part: &NodeAlloc) -> Rate {
-    let cpus = u128::from(node.shape.cpus);
+/// Devices of one name, counted by their name and, where they have one, by their type.
+#[must_use]
+pub fn gres_of(name: &str, kind: Option<&str>, count: u64) -> Tres {
+    let kinds = std::iter::once(None).chain(kind.filter(|kind| !kind.is_empty()).map(Some));
+    let named = |kind: Option<&str>| TresKind::Gres { name: name.to_owned(), kind: kind.map(str::to_owned) };
+    kinds.map(|kind| (named(kind), count)).collect()
+}
+
+/// The CPUs of a node times the largest share of its CPUs, memory or GPUs that a part of it holds; rounded down to 2^-32.
+/// GPUs that are shared count singly, and by their shards.
+fn share(shape: &NodeShape, cpus: u64, memory_mb: u64, (gpus, shards): (u64, u64)) -> Rate {
+    let all_cpus = u128::from(shape.cpus);
     let of = |held: u64, all: u64| match all {
         0 => 0,
-        all => ((cpus * u128::from(held.min(all))) << 32) / u128::from(all),
+        all => ((all_cpus * u128::from(held.min(all))) << 32) / u128::from(all),
     };
-    let by_cpus = Rate::whole(u64::from(part.cpus.len())).0;
-    let by_memory = of(part.memory_mb, node.shape.memory_mb);
-    let listed = node.shape.listed();
-    let held = |name: &str| -> u64 {
-        let called = part.gres.iter().filter_map(|held| node.shape.called(held));
-        called.filter(|held| held.name == name).map(|held| u64::from(held.count)).sum()
-    };
-    let all = |name: &str| -> u64 {
-        listed.iter().filter(|gres| *gres.name == *name).map(|gres| u64::from(gres.count)).sum()
-    };
-    let by_devices = ["gpu", SHARD].into_iter().map(|name| of(held(name), all(name)));
-    Rate(by_devices.chain([by_cpus, by_memory]).max().unwrap_or_default())
+    let mut largest = Rate::whole(cpus).0.max(of(memory_mb, shape.memory_mb));
+    if gpus > 0 || shards > 0 {
+        let (mut all_gpus, mut all_shards) = (0, 0);
+        for (entry, gres) in shape.gres.iter().enumerate() {
+            let (is_gpu, is_shared) = (*gres.name == *"gpu", shape.is_shared(entry));
+            all_gpus += if is_gpu { if is_shared { 1 } else { u64::from(gres.count) } } else { 0 };
+            all_shards += if is_shared { u64::from(gres.count) } else { 0 };
+        }
+        largest = largest.max(of(gpus, all_gpus)).max(of(shards, all_shards));
+    }
+    Rate(largest)
+}
+
+/// The resources of a start that is proposed, on nodes of these shapes, and what a tariff charges for them.
+pub fn proposed<'a>(
+    spec: &JobSpec,
+    tariff: Tariff<'_>,
+    parts: &[StartPart],
+    exclusive: bool,
+    shape: impl Fn(NodeId) -> Option<&'a NodeShape>,
+) -> Amounts {
+    let mut count = Count::default();
+    for part in parts {
+        let Some(shape) = shape(part.node) else { continue };
+        let devices = part.gres.iter().map(|(entry, count)| {
+            let entry = usize::from(*entry);
+            Devices { entry, count: u64::from(*count), shards: has_shards(spec, exclusive, shape, entry) }
+        });
+        count.add_node(Some(shape), u64::from(part.cpus), part.memory_mb, devices);
+    }
+    count.finish(spec, Some(tariff))
+}
+
+/// Whether a job gets shards of a device, not the device.
+pub(crate) fn has_shards(spec: &JobSpec, exclusive: bool, shape: &NodeShape, entry: usize) -> bool {
+    !exclusive && spec.shape.gets_shards() && shape.is_shared(entry)
+}
+
+impl Cluster {
+    /// The trackable resources that an allocation holds, or a part of it; without billing.
+    #[must_use]
+    pub fn held_tres(&self, parts: &[NodeAlloc]) -> Tres {
+        self.count_nodes(parts).tres(false)
+    }
+
+    /// The resources of nodes that a job is given in a partition, and what the partition charges for them.
+    #[must_use]
+    pub fn amounts_given(&self, spec: &JobSpec, partition: &Partition, nodes: &[NodeAlloc]) -> Amounts {
+        let tariff = Tariff::new(&self.policy.scheduler, &partition.config);
+        self.count_nodes(nodes).finish(spec, Some(tariff))
+    }
+
+    /// The resources of an allocation, and what has been charged for them since the start. Nodes that a job has lost count
+    /// until it ends.
+    #[must_use]
+    pub fn amounts_held(&self, spec: &JobSpec, alloc: &Alloc) -> Amounts {
+        let count = self.count_nodes(alloc.nodes.iter().chain(alloc.lost.iter().map(|lost| &lost.part)));
+        let mut amounts = count.finish(spec, None);
+        amounts.all.billing = alloc.billed();
+        amounts
+    }
+
+    /// The resources of a start that is proposed in a partition, or for which nodes are kept.
+    #[must_use]
+    pub fn amounts_proposed(
+        &self,
+        spec: &JobSpec,
+        partition: &str,
+        parts: &[StartPart],
+        exclusive: bool,
+    ) -> Amounts {
+        let Some(partition) = self.partition(partition) else { return Amounts::default() };
+        let tariff = Tariff::new(&self.policy.scheduler, &partition.config);
+        proposed(spec, tariff, parts, exclusive, |node| self.node(node).map(|node| &*node.shape))
+    }
+
+    fn count_nodes<'a>(&self, parts: impl IntoIterator<Item = &'a NodeAlloc>) -> Count<'_> {
+        let mut count = Count::default();
+        for NodeAlloc { node, cpus, memory_mb, gres, .. } in parts {
+            let shape = self.node(*node).map(|node| &*node.shape);
+            let devices = gres.iter().map(|gres| Devices {
+                entry: usize::from(gres.entry),
+                count: u64::from(gres.ids.len()),
+                shards: gres.shards,
+            });
+            count.add_node(shape, u64::from(cpus.len()), *memory_mb, devices);
+        }
+        count
+    }
 }

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::fair_share::FairShares;
-use super::tres::add_licenses;
+use super::holder::Holder;
 use super::{AccountChange, Accounts, Cluster, Partition};
 use crate::id::JobId;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::accounts::usage::{Amount, Rate, Ratio};
-use crate::model::accounts::{Association, AssociationId, Charged, LimitKind, Limits};
+use crate::model::accounts::{Association, AssociationId, Charged, Limits};
 use crate::model::alloc::Alloc;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
@@ -25,22 +25,6 @@ use crate::text::tres::{Tres, TresKind};
 
 /// The number of the association of the account `root`.
 pub(super) const ROOT_ASSOCIATION: AssociationId = AssociationId(1);
-
-/// An entity that usage is counted for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Payer {
-    /// An association of the tree.
-    Association(AssociationId),
-    /// A user who has no association: a child of an account's association.
-    Outsider {
-        /// The association of the account.
-        account: AssociationId,
-        /// The login name of the user.
-        user: Arc<str>,
-    },
-    /// A QOS, by its number.
-    Qos(u32),
-}
 
 /// The usage of one entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,8 +79,9 @@ impl Used {
 pub struct Run {
     /// The entities that the run is counted for, apart from the associations above the first: the association or the
     /// outsider, then QOS.
-    payers: Vec<Payer>,
-    /// The associations above the first payer when the run started, from the bottom up.
+    #[serde(rename = "payers")]
+    holders: Vec<Holder>,
+    /// The associations above the first holder when the run started, from the bottom up.
     above: Vec<AssociationId>,
     /// What each second counts, with the usage factor of the QOS.
     billing: Rate,
@@ -111,7 +96,7 @@ pub struct Run {
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     kinds: Vec<TresKind>,
-    used: BTreeMap<Payer, Used>,
+    used: BTreeMap<Holder, Used>,
     runs: BTreeMap<JobId, Run>,
     /// The time until which usage has decayed.
     rolled: Time,
@@ -145,7 +130,7 @@ pub enum UsageRecord {
         zone: Arc<str>,
     },
     /// The usage of an entity.
-    Used(Payer, Used),
+    Used(Holder, Used),
     /// A run that is counted.
     Run(JobId, Run),
 }
@@ -153,14 +138,14 @@ pub enum UsageRecord {
 impl Usage {
     /// The usage of an entity; `None` if none was ever counted for it.
     #[must_use]
-    pub fn of(&self, payer: &Payer) -> Option<&Used> {
-        self.used.get(payer)
+    pub fn of(&self, holder: &Holder) -> Option<&Used> {
+        self.used.get(holder)
     }
 
     /// What an entity has used of a resource, in counts times seconds; memory in mebibytes.
     #[must_use]
-    pub fn past(&self, payer: &Payer, kind: &TresKind) -> Amount {
-        let Some(used) = self.of(payer) else { return Amount::ZERO };
+    pub fn past(&self, holder: &Holder, kind: &TresKind) -> Amount {
+        let Some(used) = self.of(holder) else { return Amount::ZERO };
         match kind {
             TresKind::Billing => used.billing,
             _ => self.number(kind).and_then(|number| used.tres.get(number).copied()).unwrap_or_default(),
@@ -169,39 +154,30 @@ impl Usage {
 
     /// The seconds that an entity's jobs have run.
     #[must_use]
-    pub fn past_wall(&self, payer: &Payer) -> Amount {
-        self.of(payer).map_or(Amount::ZERO, |used| used.wall)
+    pub fn past_wall(&self, holder: &Holder) -> Amount {
+        self.of(holder).map_or(Amount::ZERO, |used| used.wall)
     }
 
-    /// The usage of the associations and QOS that have a budget, without runs: a pass judges by it.
+    /// The usage of some associations and QOS, without runs: a pass judges by it.
     #[must_use]
-    pub fn of_budgets(&self, tree: &Accounts) -> Usage {
-        let has_budget = |payer: &Payer| {
-            let limits = match payer {
-                Payer::Association(id) => tree.association(*id).map(|association| &association.limits),
-                Payer::Outsider { .. } => None,
-                Payer::Qos(number) => tree.qos_numbered(*number).map(|qos| &qos.limits),
-            };
-            limits.is_some_and(is_budget)
-        };
-        let used = self.used.iter().filter(|(payer, _)| has_budget(payer));
-        let used = used.map(|(payer, used)| (payer.clone(), used.clone())).collect();
-        Usage { kinds: self.kinds.clone(), used, ..Usage::default() }
+    pub fn of_holders<'a>(&self, holders: impl IntoIterator<Item = &'a Holder>) -> Usage {
+        let used = holders.into_iter().filter_map(|holder| Some((holder.clone(), self.of(holder)?.clone())));
+        Usage { used: used.collect(), kinds: self.kinds.clone(), ..Usage::default() }
     }
 
     /// The resources times seconds of an entity, rounded down, by resource; billing among them.
     #[must_use]
-    pub fn seconds(&self, payer: &Payer) -> Tres {
-        let Some(used) = self.of(payer) else { return Tres::default() };
+    pub fn seconds(&self, holder: &Holder) -> Tres {
+        let Some(used) = self.of(holder) else { return Tres::default() };
         let kinds = self.kinds.iter().zip(&used.tres).map(|(kind, amount)| (kind.clone(), amount.units()));
         kinds.chain([(TresKind::Billing, used.billing.units())]).collect()
     }
 
     /// The users who are children of an account although they have no association, by name.
     pub fn outsiders(&self, of: AssociationId) -> impl Iterator<Item = (&Arc<str>, &Used)> {
-        let first = Payer::Outsider { account: of, user: "".into() };
-        self.used.range(first..).map_while(move |(payer, used)| match payer {
-            Payer::Outsider { account, user } if *account == of => Some((user, used)),
+        let first = Holder::Outsider { account: of, user: "".into() };
+        self.used.range(first..).map_while(move |(holder, used)| match holder {
+            Holder::Outsider { account, user } if *account == of => Some((user, used)),
             _ => None,
         })
     }
@@ -246,7 +222,7 @@ impl Usage {
             last_reset: self.last_reset,
             zone: Arc::clone(&self.zone),
         });
-        let used = self.used.iter().map(|(payer, used)| UsageRecord::Used(payer.clone(), used.clone()));
+        let used = self.used.iter().map(|(holder, used)| UsageRecord::Used(holder.clone(), used.clone()));
         let runs = self.runs.iter().map(|(job, run)| UsageRecord::Run(*job, run.clone()));
         head.into_iter().chain(used).chain(runs)
     }
@@ -258,7 +234,7 @@ impl Usage {
                 (self.kinds, self.rolled, self.zone) = (kinds, rolled, zone);
                 (self.next_reset, self.last_reset) = (next_reset, last_reset);
             }
-            UsageRecord::Used(payer, used) => drop(self.used.insert(payer, used)),
+            UsageRecord::Used(holder, used) => drop(self.used.insert(holder, used)),
             UsageRecord::Run(job, run) => drop(self.runs.insert(job, run)),
         }
     }
@@ -285,62 +261,62 @@ impl Usage {
             None => (counted - seconds, Amount::minus),
         };
         let run = run.clone();
-        for payer in run.all_payers(accounts) {
-            self.used.entry(payer).or_default().add(&run, difference, sum);
+        for holder in run.all_holders(accounts) {
+            self.used.entry(holder).or_default().add(&run, difference, sum);
         }
     }
 
     /// Moves the usage of an association from the accounts that were above it to those that are.
     fn move_usage(&mut self, id: AssociationId, before: &[AssociationId], after: &[AssociationId]) {
-        let Some(moved) = self.used.get(&Payer::Association(id)).cloned() else { return };
+        let Some(moved) = self.used.get(&Holder::Association(id)).cloned() else { return };
         for above in before {
-            if let Some(used) = self.used.get_mut(&Payer::Association(*above)) {
+            if let Some(used) = self.used.get_mut(&Holder::Association(*above)) {
                 used.join(&moved, Amount::minus);
             }
         }
         for above in after {
-            self.used.entry(Payer::Association(*above)).or_default().join(&moved, Amount::plus);
+            self.used.entry(Holder::Association(*above)).or_default().join(&moved, Amount::plus);
         }
     }
 
     /// Sets the usage of an entity to zero.
-    fn clear(&mut self, payer: &Payer) {
-        if let Some(used) = self.used.get_mut(payer) {
+    fn clear(&mut self, holder: &Holder) {
+        if let Some(used) = self.used.get_mut(holder) {
             *used = Used::default();
         }
     }
 }
 
 impl Run {
-    /// The entities that the run is counted for now: the associations above the first payer as they are, or as they were
-    /// if the first payer is no more.
-    fn all_payers(&self, accounts: &Accounts) -> SmallVec<[Payer; 8]> {
-        let mut payers = SmallVec::new();
-        let first = self.payers.first();
+    /// The entities that the run is counted for now: the associations above the first holder as they are, or as they were
+    /// if the first holder is no more.
+    fn all_holders(&self, accounts: &Accounts) -> SmallVec<[Holder; 8]> {
+        let mut holders = SmallVec::new();
+        let first = self.holders.first();
         let below = match first {
-            Some(Payer::Association(id) | Payer::Outsider { account: id, .. }) => accounts.association(*id),
-            Some(Payer::Qos(_)) | None => None,
+            Some(Holder::Association(id) | Holder::Outsider { account: id, .. }) => accounts.association(*id),
+            _ => None,
         };
-        let is_outsider = matches!(first, Some(Payer::Outsider { .. }));
-        payers.extend(self.payers.iter().cloned());
+        let is_outsider = matches!(first, Some(Holder::Outsider { .. }));
+        holders.extend(self.holders.iter().cloned());
         match below {
             Some(below) => {
                 let above = accounts.chain(below).skip(usize::from(!is_outsider));
-                payers.extend(above.map(|above| Payer::Association(above.id)));
+                holders.extend(above.map(|above| Holder::Association(above.id)));
             }
             None => {
                 let there =
                     |id: &&AssociationId| **id == ROOT_ASSOCIATION || accounts.association(**id).is_some();
-                payers.extend(self.above.iter().filter(there).map(|id| Payer::Association(*id)));
+                holders.extend(self.above.iter().filter(there).map(|id| Holder::Association(*id)));
             }
         }
-        payers
+        holders
     }
 }
 
-/// Whether one of these limits is a budget, which past usage counts against.
+/// Whether one of these limits is a budget.
 fn is_budget(limits: &Limits) -> bool {
-    limits.tres(LimitKind::GrpTresMins).is_some() || limits.number(LimitKind::GrpWall).is_some()
+    limits.budgets().next().is_some()
 }
 
 impl Cluster {
@@ -352,36 +328,37 @@ impl Cluster {
 
     /// The association, or the outsider, that a job counts for in a partition.
     #[must_use]
-    pub fn payer(&self, spec: &JobSpec, partition: &Partition) -> Payer {
-        self.payer_of(self.charged(spec, partition), spec)
+    pub fn own_holder(&self, spec: &JobSpec, partition: &Partition) -> Holder {
+        self.own_holder_of(self.charged(spec, partition), spec)
     }
 
     /// The association, or the outsider, that a job counts for which is charged so.
     #[must_use]
-    pub fn payer_of(&self, charged: Charged, spec: &JobSpec) -> Payer {
+    pub fn own_holder_of(&self, charged: Charged, spec: &JobSpec) -> Holder {
         let id = charged.association.unwrap_or(ROOT_ASSOCIATION);
         match self.accounts.association(id) {
-            Some(association) if association.user.is_some() => Payer::Association(id),
-            _ => Payer::Outsider { account: id, user: Arc::clone(&spec.owner.user) },
+            Some(association) if association.user.is_some() => Holder::Association(id),
+            _ => Holder::Outsider { account: id, user: Arc::clone(&spec.owner.user) },
         }
     }
 
-    /// Whether anything depends on usage: a weight of fair share, accounts, or a limit of a QOS on usage. Otherwise usage is counted
-    /// at the ends of runs and never rolled.
+    /// Whether anything depends on usage: a weight of fair share, accounts, or a budget of a QOS or of an association. Otherwise
+    /// usage is counted at the ends of runs and never rolled.
     #[must_use]
     pub fn depends_on_usage(&self) -> bool {
         self.policy.scheduler.priority_weight_fairshare > 0
             || self.accounts.accounts().nth(1).is_some()
             || self.accounts.qos().any(|qos| is_budget(&qos.limits))
+            || self.accounts.associations().any(|own| is_budget(&own.limits))
     }
 
     /// A user without an association is known from his first job on, so that he counts among those who share.
     pub(super) fn meet(&mut self, spec: &JobSpec) {
         let partition = spec.partitions.first().and_then(|name| self.partition(name));
         let Some(partition) = partition else { return };
-        let payer = self.payer(spec, partition);
-        if matches!(payer, Payer::Outsider { .. }) && !self.usage.used.contains_key(&payer) {
-            self.usage.used.insert(payer, Used::default());
+        let holder = self.own_holder(spec, partition);
+        if matches!(holder, Holder::Outsider { .. }) && !self.usage.used.contains_key(&holder) {
+            self.usage.used.insert(holder, Used::default());
             self.usage.shares = OnceLock::new();
         }
     }
@@ -391,24 +368,23 @@ impl Cluster {
         let Some(spec) = self.jobs.get(id).map(|job| Arc::clone(&job.spec)) else { return };
         self.hold_decay(at);
         let charged = alloc.charged;
-        let mut payers = vec![self.payer_of(charged, &spec)];
+        let mut holders = vec![self.own_holder_of(charged, &spec)];
         let partition_qos = charged.partition_qos.filter(|qos| charged.qos != Some(*qos));
-        payers.extend(charged.qos.into_iter().chain(partition_qos).map(Payer::Qos));
+        holders.extend(charged.qos.into_iter().chain(partition_qos).map(Holder::Qos));
         let below = charged.association.and_then(|id| self.accounts.association(id));
-        let is_outsider = matches!(payers.first(), Some(Payer::Outsider { .. }));
+        let is_outsider = matches!(holders.first(), Some(Holder::Outsider { .. }));
         let above = below.map(|below| {
             self.accounts.chain(below).skip(usize::from(!is_outsider)).map(|above| above.id).collect()
         });
         let factor = charged.qos.and_then(|qos| self.accounts.qos_numbered(qos));
         let factor = factor.map_or(1.0, |qos| qos.usage_factor);
-        let mut tres = self.held_tres(&alloc.nodes);
-        add_licenses(&mut tres, &spec);
+        let tres = self.amounts_held(&spec, alloc).all.tres;
         let tres = tres
             .0
             .into_iter()
             .map(|(kind, count)| (self.usage.number_or_new(kind), Rate::whole(count).times(factor)));
         let run = Run {
-            payers,
+            holders,
             above: above.unwrap_or_else(|| vec![ROOT_ASSOCIATION]),
             billing: alloc.billed().times(factor),
             wall: Rate::ONE.times(factor),
@@ -442,14 +418,14 @@ impl Cluster {
             self.usage.count(&self.accounts, id, seconds);
         }
         let accounts = &self.accounts;
-        let decays = |payer: &Payer| match payer {
-            Payer::Qos(number) => {
+        let decays = |holder: &Holder| match holder {
+            Holder::Qos(number) => {
                 accounts.qos_numbered(*number).is_none_or(|qos| !qos.flags.contains(&QosFlag::NoDecay))
             }
-            Payer::Association(_) | Payer::Outsider { .. } => true,
+            _ => true,
         };
-        for (payer, used) in &mut self.usage.used {
-            if decays(payer) {
+        for (holder, used) in &mut self.usage.used {
+            if decays(holder) {
                 used.each(|amount| *amount = if reset { Amount::ZERO } else { amount.decayed(ratio) });
             }
             used.ranked = used.billing;
@@ -465,8 +441,8 @@ impl Cluster {
     /// What running jobs may still use of resources, in counts times seconds, for each entity that they count for; nothing
     /// of jobs without a time limit.
     #[must_use]
-    pub fn usage_to_come(&self, now: Time) -> BTreeMap<Payer, Tres> {
-        let mut all: BTreeMap<Payer, Tres> = BTreeMap::new();
+    pub fn usage_to_come(&self, now: Time) -> BTreeMap<Holder, Tres> {
+        let mut all: BTreeMap<Holder, Tres> = BTreeMap::new();
         for (id, run) in &self.usage.runs {
             let left = self
                 .jobs
@@ -479,8 +455,8 @@ impl Cluster {
                 .chain([(TresKind::Billing, run.billing)])
                 .map(|(kind, rate)| (kind, Amount::of(rate, seconds).units()))
                 .collect();
-            for payer in run.all_payers(&self.accounts) {
-                all.entry(payer).or_default().add(&amounts);
+            for holder in run.all_holders(&self.accounts) {
+                all.entry(holder).or_default().add(&amounts);
             }
         }
         all
@@ -497,19 +473,19 @@ impl Cluster {
         match change {
             AccountChange::Association(association) => self.place_usage(association),
             AccountChange::AssociationDeleted(id) => {
-                self.usage.used.remove(&Payer::Association(*id));
-                let gone: Vec<Payer> = self
+                self.usage.used.remove(&Holder::Association(*id));
+                let gone: Vec<Holder> = self
                     .usage
                     .outsiders(*id)
-                    .map(|(user, _)| Payer::Outsider { account: *id, user: Arc::clone(user) })
+                    .map(|(user, _)| Holder::Outsider { account: *id, user: Arc::clone(user) })
                     .collect();
-                gone.iter().for_each(|payer| drop(self.usage.used.remove(payer)));
+                gone.iter().for_each(|holder| drop(self.usage.used.remove(holder)));
             }
             AccountChange::UsageCleared(id) => self.clear_usage(*id),
-            AccountChange::QosUsageCleared(qos) => self.usage.clear(&Payer::Qos(*qos)),
+            AccountChange::QosUsageCleared(qos) => self.usage.clear(&Holder::Qos(*qos)),
             AccountChange::QosDeleted(name) => {
                 if let Some(qos) = self.accounts.qos_named(name).map(|qos| qos.id) {
-                    self.usage.used.remove(&Payer::Qos(qos));
+                    self.usage.used.remove(&Holder::Qos(qos));
                 }
             }
             AccountChange::Account(_)
@@ -538,10 +514,10 @@ impl Cluster {
                 let account = self.accounts.of_account(&association.account).map(|account| account.id);
                 let outsider = association.user.as_ref().zip(account);
                 let outsider = outsider
-                    .map(|(user, account)| Payer::Outsider { account, user: Arc::clone(user) })
-                    .and_then(|payer| self.usage.used.remove(&payer));
+                    .map(|(user, account)| Holder::Outsider { account, user: Arc::clone(user) })
+                    .and_then(|holder| self.usage.used.remove(&holder));
                 if let Some(used) = outsider {
-                    self.usage.used.insert(Payer::Association(association.id), used);
+                    self.usage.used.insert(Holder::Association(association.id), used);
                 }
             }
         }
@@ -560,11 +536,11 @@ impl Cluster {
             }
         };
         for id in below {
-            self.usage.clear(&Payer::Association(id));
+            self.usage.clear(&Holder::Association(id));
             let outsiders: Vec<Arc<str>> =
                 self.usage.outsiders(id).map(|(user, _)| Arc::clone(user)).collect();
             for user in outsiders {
-                self.usage.clear(&Payer::Outsider { account: id, user });
+                self.usage.clear(&Holder::Outsider { account: id, user });
             }
         }
     }

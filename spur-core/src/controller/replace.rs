@@ -70,7 +70,7 @@ fn lets_replace(cluster: &Cluster, now: Time, id: JobId, replaced: &[Replacement
     let with = replaced.iter().try_fold(Alloc::clone(alloc), |alloc, replacement| alloc.with(replacement));
     let Some(with) = with else { return false };
     let (had, amounts) = (cluster.amounts_held(&job.spec, alloc), cluster.amounts_held(&job.spec, &with));
-    if amounts.all.0.iter().all(|(kind, amount)| *amount <= had.all.get(kind)) {
+    if amounts.all.tres.0.iter().all(|(kind, amount)| *amount <= had.all.tres.get(kind)) {
         return true;
     }
     let (spec, partition) = (Arc::clone(&job.spec), Arc::clone(&alloc.partition));

@@ -159,6 +159,8 @@ pub struct Planner {
     subject: Subject,
     /// The ground on which these were planned last; see [`Cluster::ground`].
     ground: u64,
+    /// When some limit leaves enough for a job that the last pass has found stopped, although nothing happens.
+    again: Option<Time>,
 }
 
 /// What is known of a cluster, kept up to date with its events.
@@ -226,7 +228,7 @@ impl Planner {
     /// Ends a deep pass: its reservations are respected from now on.
     pub fn finish(&mut self, pass: Pass) -> Plan {
         let (plan, reservations) = pass.finish();
-        self.reservations = reservations;
+        (self.reservations, self.again) = (reservations, plan.again);
         if let Some(quick) = self.kept.as_mut().and_then(|kept| kept.quick.as_mut()) {
             quick.replanned();
         }
@@ -264,12 +266,12 @@ impl Planner {
         let kept = quick.take();
         if serves {
             let kept = kept.unwrap_or_else(|| Quick::new(input));
-            let (kept, plan) = kept.pass(input, (line, &changes), searches, &mut self.reservations);
-            *quick = Some(kept);
+            let (kept, plan) = kept.pass(input, (&mut *line, &changes), searches, &mut self.reservations);
+            (*quick, self.again) = (Some(kept), plan.again);
             return plan;
         }
         let (plan, made) = Pass::quick(input, line, &self.reservations).finish();
-        self.reservations = made;
+        (self.reservations, self.again) = (made, plan.again);
         plan
     }
 
@@ -320,6 +322,7 @@ impl Planner {
             Some(kept) => {
                 let others =
                     precedence::next_exempt_end(cluster, now).into_iter().chain(next_window(cluster, now));
+                let others = others.chain(self.again.filter(|again| *again > now));
                 kept.line.next_event_time(cluster, now).into_iter().chain(others).min()
             }
             None => next_event_time(cluster, now),

@@ -27,6 +27,8 @@ pub struct Plan {
     pub waiting: Vec<Waiting>,
     /// The job that a start was promised to for the first time in this pass, and when.
     pub promise: Option<(JobId, Time)>,
+    /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens until then.
+    pub again: Option<Time>,
     /// What the pass did, in counts.
     pub report: Report,
 }

@@ -256,6 +256,7 @@ fn among(
         run_time: 1,
         shortest: 1,
         gather_with: Vec::new(),
+        limits: None,
         rest: Box::default(),
         array: None,
         choices: Arc::from([(index, request)]),

@@ -26,6 +26,8 @@ struct Head {
     rule: Option<(u32, u64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     adjacent: Option<(u32, bool)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<String>,
     /// When a deep pass goes on, and whether it ends then; for a planner that is driven as a daemon drives it.
     deep: Option<Vec<Turn>>,
 }
@@ -51,6 +53,7 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>, case: &Case, deep: Option<&[Turn
         flat: case.flat,
         rule: case.rule,
         adjacent: case.adjacent,
+        limits: case.limits.clone(),
         deep: deep.map(|deep| deep[..case.deeds.len().min(deep.len())].to_vec()),
     };
     let lines = case.deeds.iter().map(|deed| serde_json::to_string(deed).unwrap());
@@ -70,6 +73,7 @@ fn read(text: &str) -> (Case, Option<Vec<Turn>>) {
         flat: head.flat,
         rule: head.rule,
         adjacent: head.adjacent,
+        limits: head.limits,
         deeds: deeds.collect(),
     };
     (case, head.deep)

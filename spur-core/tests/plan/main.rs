@@ -9,6 +9,7 @@ mod daemon;
 mod het;
 mod history;
 mod large;
+mod limits;
 mod lost;
 mod offers;
 mod oracle;

@@ -7,7 +7,8 @@
 //! scheduler backfill = "easy"           (TOML, likewise)
 //! preempt by = "partition"              (TOML, likewise)
 //! qos name = "high"                     (TOML, likewise)
-//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low qos=low no-preempt)
+//! limit user a MaxJobs=1                (of an account `x`, a user or a QOS; enforced from then on)
+//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low qos=low user=a no-preempt)
 //! job 2 -N 2 -t 600 -n 4 …
 //! reserve r n[2-3] from=600 to=1200 flags=MAINT users=alice  (licenses=x:2; no nodes: `-`)
 //! at 60 end 1
@@ -16,13 +17,15 @@
 //! start 2 n[0-1] | 2 nodes
 //! ```
 //!
-//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `foretell-first NUMBER`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
+//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `foretell-first NUMBER`, `start-now`, `next`, `next-plan`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 
 use spur_core::cluster::event::Event;
 use spur_core::id::JobId;
-use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, Policy, PreemptMode};
+use spur_core::model::config::{
+    AccountingEnforce, Oversubscribe, PartitionConfig, PartitionState, Policy, PreemptMode,
+};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Hold;
@@ -36,6 +39,7 @@ use spur_core::text::hostlist::HostList;
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Seconds, Time};
 
+use crate::limits;
 use crate::world::{self, World};
 
 /// Runs a script and returns it with the results as they are now.
@@ -94,6 +98,10 @@ impl Script {
             "scheduler" => self.policy.scheduler = toml::from_str(rest).expect("a scheduler"),
             "preempt" => self.policy.preempt = toml::from_str(rest).expect("a preemption policy"),
             "qos" => self.policy.qos.push(toml::from_str(rest).expect("a QOS")),
+            "limit" => {
+                self.policy.jobs.accounting_enforce = vec![AccountingEnforce::Limits];
+                limits::set(self.world(), rest);
+            }
             "run" => self.put(&words),
             "job" => {
                 let spec = spec(&words[1..]);
@@ -138,6 +146,12 @@ impl Script {
                 self.result = show(&world, &Plan { promise: None, ..plan });
             }
             "start-now" => self.start_now(),
+            "next-plan" => {
+                let world = self.world().clone();
+                let planner = self.planner.get_or_insert_with(|| Planner::new(&world.cluster));
+                let next = planner.next_event_time(&world.cluster, world.now);
+                self.result = next.map_or("never\n".to_owned(), |time| format!("{}\n", time.0));
+            }
             "next" => {
                 let now = self.world().now;
                 let next = sched::next_event_time(&self.world().cluster, now);
@@ -190,6 +204,7 @@ impl Script {
                 }
                 ("allow_qos", names) => partition.allow_qos = names.split(',').map(Arc::from).collect(),
                 ("deny_qos", names) => partition.deny_qos = names.split(',').map(Arc::from).collect(),
+                ("qos", name) => partition.qos = Some(name.into()),
                 ("tier", tier) => partition.priority_tier = tier.parse().expect("a number"),
                 ("def_mem_per_cpu", memory) => partition.def_mem_per_cpu = memory.parse().ok(),
                 (other, _) => panic!("{other}: no such key"),
@@ -200,10 +215,12 @@ impl Script {
 
     fn put(&mut self, words: &[&str]) {
         let (mut limit, mut cpus, mut partition, mut qos) = (3600, 0, None, None);
+        let mut user: Arc<str> = "user".into();
         for (key, value) in words[2..].iter().filter_map(|word| word.split_once('=')) {
             match key {
                 "partition" => partition = Some(Arc::from(value)),
                 "qos" => qos = Some(Arc::from(value)),
+                "user" => user = Arc::from(value),
                 "limit" => limit = value.parse().expect("seconds"),
                 "cpus" => cpus = value.parse().expect("a number"),
                 other => panic!("{other}: no such key"),
@@ -212,6 +229,7 @@ impl Script {
         let nodes = self.world().ids(words[1]);
         let mut spec = JobSpec { qos, ..world::spec(Shape::default(), limit) };
         spec.partitions = partition.map_or(spec.partitions, |partition| Box::from([partition]));
+        Arc::make_mut(&mut spec.owner).user = user;
         if words.contains(&"no-preempt") {
             spec.extra.get_or_insert_default().no_preempt = true;
         }

@@ -9,8 +9,8 @@ use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::change::JobChange;
 use spur_core::model::config::{
-    Backfill, Correct, Order, PartitionState, Policy, Predict, PreemptBy, PreemptPolicy, QosConfig,
-    SchedulerPolicy,
+    AccountingEnforce, Backfill, Correct, Order, PartitionState, Policy, Predict, PreemptBy, PreemptPolicy,
+    QosConfig, SchedulerPolicy,
 };
 use spur_core::model::job::JobSpec;
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
@@ -24,6 +24,7 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::time::{Seconds, Time, TimeLimit};
 
 use crate::history;
+use crate::limits;
 use crate::script;
 use crate::world::{self, World};
 
@@ -73,6 +74,8 @@ pub(crate) enum Deed {
     License(Option<(u32, u32)>, i64, u64, Vec<Flag>, u32),
     /// A reservation is deleted.
     Unreserve(usize),
+    /// A limit is another, where limits are enforced.
+    Sacctmgr(String),
     /// The next starts are refused.
     Refuse,
 }
@@ -90,6 +93,8 @@ pub(crate) struct Case {
     pub(crate) rule: Option<(u32, u64)>,
     /// How many leaves side by side a rule gives to the other jobs, and whether they have them whole.
     pub(crate) adjacent: Option<(u32, bool)>,
+    /// Limits of accounts, users and QOS, which are enforced if there are any.
+    pub(crate) limits: Vec<String>,
     pub(crate) deeds: Vec<Deed>,
 }
 
@@ -184,6 +189,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (prop::option::of((0..NODES, 0..NODES)), -5_i64..40, 1_u64..50, flags(), 1_u32..3)
             .prop_map(|(nodes, start, last, flags, count)| Deed::License(nodes, start, last, flags, count)),
         1 => at().prop_map(Deed::Unreserve),
+        1 => limits::line().prop_map(Deed::Sacctmgr),
         1 => Just(Deed::Refuse),
     ]
 }
@@ -248,8 +254,8 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
     let policy = (scheduler(), preempt(), prop::option::weighted(0.3, 0_u64..30));
     let rule = prop::option::weighted(0.3, (1_u32..6, 5_u64..60));
     let adjacent = prop::option::weighted(0.3, (1_u32..4, prop::bool::weighted(0.3)));
-    let all = (policy, partitions, (prop::bool::ANY, rule, adjacent), deeds);
-    all.prop_map(|((scheduler, preempt, exempt), partitions, (flat, rule, adjacent), deeds)| Case {
+    let all = (policy, partitions, (prop::bool::ANY, rule, adjacent), limits::lines(), deeds);
+    all.prop_map(|((scheduler, preempt, exempt), partitions, (flat, rule, adjacent), limits, deeds)| Case {
         scheduler,
         preempt,
         exempt,
@@ -257,6 +263,7 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
         flat,
         rule,
         adjacent,
+        limits,
         deeds,
     })
 }
@@ -284,7 +291,7 @@ impl Case {
         if let Some((leaves, whole)) = self.adjacent {
             tree += &format!("[[rule]]\nadjacent = {leaves}\nwhole = {whole}\n");
         }
-        World::new(Policy {
+        let mut policy = Policy {
             nodes,
             partitions: self.partitions.iter().enumerate().map(partition).collect(),
             topologies: if self.flat { Vec::new() } else { vec![world::topology(&tree)] },
@@ -293,7 +300,14 @@ impl Case {
             preempt: self.preempt.clone(),
             qos: qualities(self.exempt),
             ..Policy::default()
-        })
+        };
+        if !self.limits.is_empty() {
+            policy.jobs.accounting_enforce = vec![AccountingEnforce::Limits];
+            policy.partitions[0].qos = Some("part".into());
+        }
+        let mut world = World::new(policy);
+        self.limits.iter().for_each(|line| limits::set(&mut world, line));
+        world
     }
 }
 
@@ -454,6 +468,11 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
         }
         Deed::Late(seconds) => world.now = world.now + *seconds,
         Deed::Reserve(..) | Deed::License(..) | Deed::Unreserve(_) => reserve(world, deed),
+        Deed::Sacctmgr(line) => {
+            if world.cluster.accounts().has_begun() {
+                limits::set(world, line);
+            }
+        }
         Deed::Refuse => {}
     }
 }
@@ -597,7 +616,9 @@ pub(crate) fn agrees(case: &Case) -> Result<(), TestCaseError> {
             planner.note(&world.cluster, &event);
         }
         let (cluster, now) = (&world.cluster, world.now);
-        prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+        if case.limits.is_empty() {
+            prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+        }
         let mut new = Planner::after(cluster, &planner);
         let whole = new.plan(cluster, now, &recent);
         let mut quick = planner.starts(cluster, now, &recent);
@@ -610,11 +631,18 @@ pub(crate) fn agrees(case: &Case) -> Result<(), TestCaseError> {
             let again = Planner::after(cluster, &planner).plan(cluster, now, &recent);
             prop_assert_eq!(planner.plan(cluster, now, &recent), again, "at step {}: {:?}", step, deed);
         }
-        prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+        if case.limits.is_empty() {
+            prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+        } else if case.scheduler.predict == Predict::Requested {
+            limits::are_planned_for(&world, &whole, new.reservations());
+        }
         if matches!(deed, Deed::Refuse) {
             quick.starts.truncate(quick.starts.len() / 2);
         }
-        quick.starts.iter().for_each(|start| world.start(start));
+        for start in &quick.starts {
+            limits::let_start(&world, start);
+            world.start(start);
+        }
         let wrong = spur_core::cluster::invariant::violations(&world.cluster);
         prop_assert!(wrong.is_empty(), "at step {}: {:?}", step, wrong);
         quick.preemptions.iter().for_each(|way| world.preempt(way, grace));

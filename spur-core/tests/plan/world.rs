@@ -64,18 +64,26 @@ impl World {
         std::mem::take(&mut self.log)
     }
 
-    pub(crate) fn submit(&mut self, job: JobId, spec: JobSpec) {
+    pub(crate) fn submit(&mut self, job: JobId, mut spec: JobSpec) {
+        spec.account = spec.account.or_else(|| self.account(&spec.owner.user));
         self.apply(Event::JobSubmitted { job, spec: Arc::new(spec) });
+    }
+
+    /// The account of a user, where there are accounts.
+    fn account(&self, user: &str) -> Option<Arc<str>> {
+        self.cluster.accounts().of_user(user).next().map(|own| Arc::clone(&own.account))
     }
 
     /// Submits the components of a het job.
     pub(crate) fn submit_het(&mut self, leader: JobId, specs: Vec<JobSpec>) {
         let size = u32::try_from(specs.len()).unwrap();
         let with = |(offset, spec): (u32, JobSpec)| {
+            let account = spec.account.clone().or_else(|| self.account(&spec.owner.user));
+            let spec = JobSpec { account, ..spec };
             Arc::new(JobSpec { het: Some(Box::new(HetPart { leader, offset, size })), ..spec })
         };
         let jobs = (leader.0..).map(JobId).take(specs.len()).collect();
-        let specs = (0..).zip(specs).map(with).collect();
+        let specs: Vec<Arc<JobSpec>> = (0..).zip(specs).map(with).collect();
         self.apply(Event::HetJobSubmitted { jobs, specs });
     }
 
@@ -107,6 +115,7 @@ impl World {
             nodes,
             exclusive: start.exclusive,
             why: start.why.clone(),
+            charged: self.cluster.charged_in(&start.spec, &start.partition),
             ..Alloc::default()
         };
         let from = start.attempt.job;
@@ -138,7 +147,8 @@ impl World {
         };
         let partition = Arc::clone(&self.cluster.job(job).unwrap().spec.partitions[0]);
         let nodes = nodes.iter().map(part).collect();
-        let alloc = Alloc { partition, nodes, exclusive: cpus == 0, ..Alloc::default() };
+        let charged = self.cluster.charged_in(&self.cluster.job(job).unwrap().spec, &partition);
+        let alloc = Alloc { partition, nodes, exclusive: cpus == 0, charged, ..Alloc::default() };
         self.apply(Event::JobStarted {
             job,
             alloc: Arc::new(alloc),

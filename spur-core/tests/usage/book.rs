@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spur_core::cluster::usage::Payer;
+use spur_core::cluster::Holder;
 use spur_core::cluster::{AccountChange, Cluster, Entry, Event};
 use spur_core::id::JobId;
 use spur_core::model::accounts::qos::QosFlag;
@@ -17,7 +17,7 @@ type Amounts = BTreeMap<String, u128>;
 /// A run that has not ended.
 #[derive(Clone, Debug)]
 struct Running {
-    payers: Vec<Payer>,
+    holders: Vec<Holder>,
     rates: Amounts,
     started: i64,
     paused: i64,
@@ -32,9 +32,9 @@ pub(crate) struct Book {
     qos: BTreeMap<u32, Arc<Qos>>,
     users: BTreeMap<JobId, Arc<str>>,
     running: BTreeMap<JobId, Running>,
-    used: BTreeMap<Payer, Amounts>,
+    used: BTreeMap<Holder, Amounts>,
     /// Billing when usage was last rolled.
-    ranked: BTreeMap<Payer, u128>,
+    ranked: BTreeMap<Holder, u128>,
     /// How often runs were counted.
     counted: u64,
 }
@@ -51,8 +51,8 @@ impl Book {
             Event::AccountsChanged { changes, .. } => changes.iter().for_each(|change| self.change(change)),
             Event::JobSubmitted { job, spec } => {
                 self.users.insert(*job, Arc::clone(&spec.owner.user));
-                let payer = self.of_request(&spec.owner.user, spec.account.as_deref());
-                self.ranked.entry(payer).or_default();
+                let holder = self.of_request(&spec.owner.user, spec.account.as_deref());
+                self.ranked.entry(holder).or_default();
             }
             Event::JobStarted { job, alloc, .. } => {
                 let factor = alloc.charged.qos.map_or(1.0, |qos| self.qos[&qos].usage_factor);
@@ -80,11 +80,11 @@ impl Book {
                 }
                 let own = alloc.charged.association.expect("the tree has begun");
                 let first = match &self.associations[&own.0].user {
-                    Some(_) => Payer::Association(own),
-                    None => Payer::Outsider { account: own, user: Arc::clone(&self.users[job]) },
+                    Some(_) => Holder::Association(own),
+                    None => Holder::Outsider { account: own, user: Arc::clone(&self.users[job]) },
                 };
-                let payers = [first].into_iter().chain(alloc.charged.qos.map(Payer::Qos)).collect();
-                let run = Running { payers, rates, started: at, paused: 0, suspended: None, counted: 0 };
+                let holders = [first].into_iter().chain(alloc.charged.qos.map(Holder::Qos)).collect();
+                let run = Running { holders, rates, started: at, paused: 0, suspended: None, counted: 0 };
                 self.running.insert(*job, run);
             }
             Event::JobSuspended { job, .. } => {
@@ -104,13 +104,13 @@ impl Book {
                 for job in self.running.keys().copied().collect::<Vec<_>>() {
                     self.count(job, until.0);
                 }
-                for (payer, amounts) in &mut self.used {
+                for (holder, amounts) in &mut self.used {
                     let kept =
-                        matches!(payer, Payer::Qos(qos) if self.qos[qos].flags.contains(&QosFlag::NoDecay));
+                        matches!(holder, Holder::Qos(qos) if self.qos[qos].flags.contains(&QosFlag::NoDecay));
                     for amount in amounts.values_mut().filter(|_| !kept) {
                         *amount = ratio.0.map_or(*amount, |ratio| product(*amount, ratio));
                     }
-                    self.ranked.insert(payer.clone(), amounts.get("billing").copied().unwrap_or(0));
+                    self.ranked.insert(holder.clone(), amounts.get("billing").copied().unwrap_or(0));
                 }
             }
             _ => {}
@@ -118,7 +118,7 @@ impl Book {
     }
 
     /// Who a request counts for: the user in the account, or in his default account, or as a child of the account or of root.
-    fn of_request(&self, user: &str, account: Option<&str>) -> Payer {
+    fn of_request(&self, user: &str, account: Option<&str>) -> Holder {
         let all = || self.associations.values();
         let default = || all().find(|own| own.user.as_deref() == Some(user)).map(|own| &*own.account);
         let account = account.or_else(default).unwrap_or("root");
@@ -126,12 +126,12 @@ impl Book {
             all().find(|own| &*own.account == account && own.user.as_deref() == user).map(|own| own.id)
         };
         match of(account, Some(user)) {
-            Some(id) => Payer::Association(id),
+            Some(id) => Holder::Association(id),
             None => match (of(account, None), of("root", Some(user)), of("root", None)) {
-                (Some(account), ..) => Payer::Outsider { account, user: user.into() },
-                (None, Some(id), _) => Payer::Association(id),
+                (Some(account), ..) => Holder::Outsider { account, user: user.into() },
+                (None, Some(id), _) => Holder::Association(id),
                 (None, None, root) => {
-                    Payer::Outsider { account: root.expect("there is a root"), user: user.into() }
+                    Holder::Outsider { account: root.expect("there is a root"), user: user.into() }
                 }
             },
         }
@@ -157,24 +157,24 @@ impl Book {
         let run = self.running.get_mut(&job).expect("it runs");
         let until = run.suspended.map_or(until, |since| since.min(until));
         let ran = ((until - run.started).max(0) - run.paused).max(0);
-        let (more, rates, payers) = (ran - run.counted, run.rates.clone(), run.payers.clone());
+        let (more, rates, holders) = (ran - run.counted, run.rates.clone(), run.holders.clone());
         run.counted = ran;
         self.counted += 1;
         if more == 0 {
             return;
         }
-        let mut all = payers.clone();
-        match &payers[0] {
-            Payer::Association(id) => {
-                all.extend(self.chain(id.0)[1..].iter().map(|id| Payer::Association(AssociationId(*id))));
+        let mut all = holders.clone();
+        match &holders[0] {
+            Holder::Association(id) => {
+                all.extend(self.chain(id.0)[1..].iter().map(|id| Holder::Association(AssociationId(*id))));
             }
-            Payer::Outsider { account, .. } => {
-                all.extend(self.chain(account.0).iter().map(|id| Payer::Association(AssociationId(*id))));
+            Holder::Outsider { account, .. } => {
+                all.extend(self.chain(account.0).iter().map(|id| Holder::Association(AssociationId(*id))));
             }
-            Payer::Qos(_) => unreachable!("the first is a user"),
+            _ => unreachable!("the first is a user"),
         }
-        for payer in all {
-            let amounts = self.used.entry(payer).or_default();
+        for holder in all {
+            let amounts = self.used.entry(holder).or_default();
             for (kind, rate) in &rates {
                 let amount = amounts.entry(kind.clone()).or_default();
                 let difference = rate * u128::from(more.unsigned_abs());
@@ -194,8 +194,9 @@ impl Book {
                     self.shift(new.id, &before.unwrap_or_default(), &after);
                 }
                 if let (true, Some(user), Some(above)) = (is_new, &new.user, after.first()) {
-                    let outsider = Payer::Outsider { account: AssociationId(*above), user: Arc::clone(user) };
-                    let own = Payer::Association(new.id);
+                    let outsider =
+                        Holder::Outsider { account: AssociationId(*above), user: Arc::clone(user) };
+                    let own = Holder::Association(new.id);
                     if let Some(used) = self.used.remove(&outsider) {
                         self.used.insert(own.clone(), used);
                     }
@@ -205,7 +206,7 @@ impl Book {
                 }
             }
             AccountChange::Qos(qos) => drop(self.qos.insert(qos.id, Arc::clone(qos))),
-            AccountChange::QosUsageCleared(qos) => drop(self.used.remove(&Payer::Qos(*qos))),
+            AccountChange::QosUsageCleared(qos) => drop(self.used.remove(&Holder::Qos(*qos))),
             AccountChange::UsageCleared(id) => {
                 let above = self.chain(id.0)[1..].to_vec();
                 self.shift(*id, &above, &[]);
@@ -215,15 +216,15 @@ impl Book {
                     .copied()
                     .filter(|other| self.chain(*other).contains(&id.0))
                     .collect();
-                let is_below = |payer: &Payer| match payer {
-                    Payer::Association(own) => below.contains(&own.0),
-                    Payer::Outsider { account, .. } => below.contains(&account.0),
-                    Payer::Qos(_) => false,
+                let is_below = |holder: &Holder| match holder {
+                    Holder::Association(own) => below.contains(&own.0),
+                    Holder::Outsider { account, .. } => below.contains(&account.0),
+                    _ => false,
                 };
-                self.used.retain(|payer, _| !is_below(payer));
+                self.used.retain(|holder, _| !is_below(holder));
                 self.ranked
                     .iter_mut()
-                    .filter(|(payer, _)| is_below(payer))
+                    .filter(|(holder, _)| is_below(holder))
                     .for_each(|(_, ranked)| *ranked = 0);
             }
             _ => {}
@@ -231,23 +232,23 @@ impl Book {
     }
 
     fn shift(&mut self, id: AssociationId, before: &[u32], after: &[u32]) {
-        let own = Payer::Association(id);
+        let own = Holder::Association(id);
         let moved = self.used.get(&own).cloned().unwrap_or_default();
         let ranked = self.ranked.get(&own).copied().unwrap_or(0);
         for above in before {
-            let payer = Payer::Association(AssociationId(*above));
-            for (kind, amount) in self.used.entry(payer.clone()).or_default() {
+            let holder = Holder::Association(AssociationId(*above));
+            for (kind, amount) in self.used.entry(holder.clone()).or_default() {
                 *amount = amount.saturating_sub(moved.get(kind).copied().unwrap_or(0));
             }
-            let of_above = self.ranked.entry(payer).or_default();
+            let of_above = self.ranked.entry(holder).or_default();
             *of_above = of_above.saturating_sub(ranked);
         }
         for above in after {
-            let payer = Payer::Association(AssociationId(*above));
+            let holder = Holder::Association(AssociationId(*above));
             for (kind, amount) in &moved {
-                *self.used.entry(payer.clone()).or_default().entry(kind.clone()).or_default() += amount;
+                *self.used.entry(holder.clone()).or_default().entry(kind.clone()).or_default() += amount;
             }
-            *self.ranked.entry(payer).or_default() += ranked;
+            *self.ranked.entry(holder).or_default() += ranked;
         }
     }
 
@@ -255,39 +256,40 @@ impl Book {
     pub(crate) fn differences(&self, cluster: &Cluster) -> Vec<String> {
         let mut found = Vec::new();
         let kinds = ["cpu", "mem", "node", "billing", "gres/gpu", "gres/gpu:a100"];
-        let associations = self.associations.keys().map(|id| Payer::Association(AssociationId(*id)));
-        let all: BTreeSet<Payer> =
+        let associations = self.associations.keys().map(|id| Holder::Association(AssociationId(*id)));
+        let all: BTreeSet<Holder> =
             self.used.keys().chain(self.ranked.keys()).cloned().chain(associations).collect();
-        for payer in &all {
-            let own = |kind: &str| self.used.get(payer).and_then(|used| used.get(kind)).copied().unwrap_or(0);
+        for holder in &all {
+            let own =
+                |kind: &str| self.used.get(holder).and_then(|used| used.get(kind)).copied().unwrap_or(0);
             for kind in kinds {
                 let tres: TresKind = kind.parse().expect("a resource");
-                let theirs = cluster.usage().past(payer, &tres).0;
+                let theirs = cluster.usage().past(holder, &tres).0;
                 if theirs != own(kind) {
-                    found.push(format!("{payer:?}: {kind} is {theirs}, and {} in the book", own(kind)));
+                    found.push(format!("{holder:?}: {kind} is {theirs}, and {} in the book", own(kind)));
                 }
             }
-            let wall = cluster.usage().past_wall(payer).0;
+            let wall = cluster.usage().past_wall(holder).0;
             if wall != own("wall") {
-                found.push(format!("{payer:?}: wall is {wall}, and {} in the book", own("wall")));
+                found.push(format!("{holder:?}: wall is {wall}, and {} in the book", own("wall")));
             }
         }
         let (ranks, shares) = (self.ranks(), cluster.fair_shares());
         if ranks.len() != shares.users as usize {
             found.push(format!("{} users share, and {} in the book", shares.users, ranks.len()));
         }
-        for (payer, rank) in ranks {
-            let theirs = shares.standing(&payer).map(|standing| standing.rank);
+        for (holder, rank) in ranks {
+            let theirs = shares.standing(&holder).map(|standing| standing.rank);
             if theirs != Some(rank) {
-                found.push(format!("{payer:?} has rank {theirs:?}, and {rank} in the book"));
+                found.push(format!("{holder:?} has rank {theirs:?}, and {rank} in the book"));
             }
         }
         found
     }
 
-    fn ranks(&self) -> BTreeMap<Payer, u32> {
+    fn ranks(&self) -> BTreeMap<Holder, u32> {
         let users = self.associations.values().filter(|own| own.user.is_some()).count();
-        let outsiders = self.ranked.keys().filter(|payer| matches!(payer, Payer::Outsider { .. })).count();
+        let outsiders = self.ranked.keys().filter(|holder| matches!(holder, Holder::Outsider { .. })).count();
         let mut walk = Walk { book: self, left: (users + outsiders) as u32, rank: 0, ranks: BTreeMap::new() };
         let root = self.associations.values().find(|own| own.user.is_none() && own.parent.is_none());
         if let Some(root) = root {
@@ -299,7 +301,7 @@ impl Book {
 
 /// A child of an account: shares, usage, name.
 struct Child {
-    payer: Payer,
+    holder: Holder,
     account: Option<Arc<Association>>,
     shares: Option<u32>,
     usage: u128,
@@ -310,20 +312,20 @@ struct Walk<'a> {
     book: &'a Book,
     left: u32,
     rank: u32,
-    ranks: BTreeMap<Payer, u32>,
+    ranks: BTreeMap<Holder, u32>,
 }
 
 impl Walk<'_> {
     fn children(&mut self, of: &Association, mut tied: bool) {
         let book = self.book;
-        let ranked = |payer: &Payer| book.ranked.get(payer).copied().unwrap_or(0);
+        let ranked = |holder: &Holder| book.ranked.get(holder).copied().unwrap_or(0);
         let mut children: Vec<Child> = Vec::new();
         for own in book.associations.values() {
             if book.above(own).is_some_and(|above| above.id == of.id) {
-                let payer = Payer::Association(own.id);
+                let holder = Holder::Association(own.id);
                 children.push(Child {
-                    usage: ranked(&payer),
-                    payer,
+                    usage: ranked(&holder),
+                    holder,
                     account: own.user.is_none().then(|| Arc::clone(own)),
                     shares: match own.shares {
                         Shares::Raw(shares) => Some(shares),
@@ -333,15 +335,15 @@ impl Walk<'_> {
                 });
             }
         }
-        for payer in book.ranked.keys() {
-            if let Payer::Outsider { account, user } = payer
+        for holder in book.ranked.keys() {
+            if let Holder::Outsider { account, user } = holder
                 && *account == of.id
             {
-                let (usage, name) = (ranked(payer), user.to_string());
-                children.push(Child { payer: payer.clone(), account: None, shares: Some(1), usage, name });
+                let (usage, name) = (ranked(holder), user.to_string());
+                children.push(Child { holder: holder.clone(), account: None, shares: Some(1), usage, name });
             }
         }
-        let above = ranked(&Payer::Association(of.id));
+        let above = ranked(&Holder::Association(of.id));
         // Shares over usage as a fraction; nothing over one is last, one over nothing is first.
         let level = |child: &Child| match child.shares {
             Some(0) => (0, 1),
@@ -373,7 +375,7 @@ impl Walk<'_> {
                     if !tied {
                         self.rank = self.left;
                     }
-                    self.ranks.insert(child.payer.clone(), self.rank);
+                    self.ranks.insert(child.holder.clone(), self.rank);
                     self.left -= 1;
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use spur_core::cluster::usage::Payer;
+use spur_core::cluster::Holder;
 use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::controller::{self, Command, Reject};
 use spur_core::model::accounts::Association;
@@ -169,7 +169,7 @@ impl View<'_> {
         for placed in self.tree.walk() {
             let (own, depth) = (placed.association, placed.depth);
             if self.fits(own) {
-                let usage = Some(accounts::usage(cluster, &Payer::Association(own.id), &to_come));
+                let usage = Some(accounts::usage(cluster, &Holder::Association(own.id), &to_come));
                 let record = accounts::association(self.tree, placed);
                 rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
             }
@@ -179,8 +179,8 @@ impl View<'_> {
             }
             for (user, _) in cluster.usage().outsiders(own.id) {
                 if any(&self.which.users, Some(user)) && self.sight.user(self.tree, user) {
-                    let payer = Payer::Outsider { account: own.id, user: Arc::clone(user) };
-                    let usage = Some(accounts::usage(cluster, &payer, &to_come));
+                    let holder = Holder::Outsider { account: own.id, user: Arc::clone(user) };
+                    let usage = Some(accounts::usage(cluster, &holder, &to_come));
                     let record = accounts::outsider(own, user, depth + 1);
                     rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
                 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::super::accounts::Accounts;
-use super::super::counters::Holder;
+use super::super::holder::Holder;
 use crate::model::accounts::limits::Unit;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::accounts::{Association, Charged, LimitKind, Limits, Qos};
@@ -126,6 +126,8 @@ pub struct Rules {
     pub submit: Vec<Rule>,
     /// Whether a submission is refused that is over any limit by itself: one of its QOS has `DenyOnLimit`, or it has none.
     pub strict: bool,
+    /// Whether a limit of a start is one of each node.
+    pub limit_nodes: bool,
     /// The entities that the jobs count for.
     pub holders: Vec<Holder>,
 }
@@ -159,8 +161,10 @@ impl Rules {
         let strict = own.is_none() || qos.iter().any(|qos| qos.flags.contains(&QosFlag::DenyOnLimit));
         let factor = own.and_then(|own| own.limit_factor);
         let sources = Sources { tree, qos, chain, user, factor };
+        let start = sources.rules(&IN_QOS, &IN_ASSOCIATIONS);
         Self {
-            start: sources.rules(&IN_QOS, &IN_ASSOCIATIONS),
+            limit_nodes: start.iter().any(|rule| rule.kind == MaxTresPerNode),
+            start,
             submit: sources.rules(&AT_SUBMIT, &OF_ASSOCIATIONS_AT_SUBMIT),
             strict,
             holders: Holder::of(tree, charged, user),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::super::Reject;
 use super::submit;
-use crate::cluster::limits::{Asked, Judge, Rules, Started, Stop};
+use crate::cluster::limits::{Asked, Judge, Rules, Running, Started, Stop};
+use crate::cluster::tres::Tariff;
 use crate::cluster::{Cluster, Partition};
 use crate::id::JobId;
 use crate::model::accounts::qos::QosFlag;
@@ -62,11 +63,12 @@ fn judge(
         return Ok(None);
     };
     let rules = rules(cluster, spec, partition);
-    let amounts = request::least_amounts(spec, &partition.config);
-    let asked = Asked { spec, rules: &rules, amounts: &amounts, limit: spec.least_time(), at_least: false };
-    let safe = cluster.enforces(AccountingEnforce::Safe);
-    let (counters, usage) = (&**cluster.counters(), Some(cluster.usage()));
-    let judge = Judge { counters, usage, started, except, safe, now };
+    let tariff = Tariff::new(&cluster.policy().scheduler, &partition.config);
+    let amounts = request::least_amounts(spec, &partition.config, tariff);
+    let limit = spec.least_time();
+    let asked = Asked { bills_at_least: !tariff.is_by_amounts(), ..Asked::of(spec, &rules, &amounts, limit) };
+    let sums = Running { counters: cluster.counters(), usage: cluster.usage(), started, except, now };
+    let judge = Judge { sums: &sums, safe: cluster.enforces(AccountingEnforce::Safe) };
     if let Some(stop) = judge.submit(&asked, tasks) {
         return Err(over(&stop));
     }

@@ -114,7 +114,9 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
 /// job that these then stop.
 fn within_limits(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<(), Reject> {
     start::has_licenses(cluster, now, &proposed.start)?;
-    let amounts = |start: &Start| cluster.amounts_proposed(&start.spec, &start.parts, start.exclusive);
+    let amounts = |start: &Start| {
+        cluster.amounts_proposed(&start.spec, &start.partition, &start.parts, start.exclusive)
+    };
     let starts = proposed.start.all().map(|start| (start, amounts(start))).collect();
     start::within_limits(cluster, now, starts, &proposed.displaces)
 }

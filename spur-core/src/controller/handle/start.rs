@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, devices, reboot, usage};
-use crate::cluster::amounts::Amounts;
 use crate::cluster::limits::Starter;
+use crate::cluster::tres::Amounts;
 use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::accounts::usage::Rate;
@@ -120,12 +120,13 @@ fn alloc(
         nodes.push(held);
     }
     let cpus = Rate::whole(nodes.iter().map(|part| u64::from(part.cpus.len())).sum());
+    let billing = cluster.amounts_given(&start.spec, partition, &nodes).all.billing;
     Ok(Alloc {
         partition: Arc::clone(partition.name()),
         reservation: start.reservation.clone(),
         time_limit: start.time_limit,
         charged: cluster.charged(&start.spec, partition),
-        billing: Some(cluster.billing(partition, &start.spec, &nodes)).filter(|rate| *rate != cpus),
+        billing: Some(billing).filter(|rate| *rate != cpus),
         nodes: nodes.into(),
         exclusive: start.exclusive,
         why: start.why.clone(),

@@ -139,6 +139,37 @@ impl LimitKind {
         )
     }
 
+    /// Whether the limit counts jobs that run, or what they hold.
+    #[must_use]
+    pub fn counts_running(self) -> bool {
+        matches!(
+            self,
+            LimitKind::GrpTres
+                | LimitKind::GrpJobs
+                | LimitKind::MaxTresPerUser
+                | LimitKind::MaxTresPerAccount
+                | LimitKind::MaxJobs
+                | LimitKind::MaxJobsPerUser
+                | LimitKind::MaxJobsPerAccount
+        )
+    }
+
+    /// Whether the limit counts what jobs have used, or what running jobs may still use.
+    #[must_use]
+    pub fn counts_use(self) -> bool {
+        self.is_budget()
+            || matches!(
+                self,
+                LimitKind::GrpTresRunMins | LimitKind::MaxTresRunMins | LimitKind::MaxTresRunMinsPerAccount
+            )
+    }
+
+    /// Whether the limit is a budget, which past usage counts against.
+    #[must_use]
+    pub fn is_budget(self) -> bool {
+        matches!(self, LimitKind::GrpTresMins | LimitKind::GrpWall)
+    }
+
     /// Whether the limit counts minutes, or resources times minutes.
     #[must_use]
     pub fn is_of_minutes(self) -> bool {
@@ -196,6 +227,13 @@ impl Limits {
     #[must_use]
     pub fn tres(&self, kind: LimitKind) -> Option<&Tres> {
         self.tres.get(&kind)
+    }
+
+    /// The budgets that are set, which past usage counts against: minutes of resources, and of runs.
+    pub fn budgets(&self) -> impl Iterator<Item = (Option<&TresKind>, u64)> {
+        let wall = self.number(LimitKind::GrpWall).map(|most| (None, most));
+        let tres = self.tres(LimitKind::GrpTresMins).into_iter().flat_map(|tres| &tres.0);
+        wall.into_iter().chain(tres.map(|(kind, most)| (Some(kind), *most)))
     }
 
     /// Whether nothing is set.

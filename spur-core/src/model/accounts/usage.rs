@@ -52,6 +52,12 @@ impl Amount {
         u64::try_from(self.0 >> FRACTION_BITS).unwrap_or(u64::MAX)
     }
 
+    /// The next whole units: seconds times resources.
+    #[must_use]
+    pub fn units_up(self) -> u64 {
+        u64::try_from(self.0.div_ceil(1 << FRACTION_BITS)).unwrap_or(u64::MAX)
+    }
+
     /// The amount as a real number of seconds times resources.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for people and factors; amounts themselves are compared")]

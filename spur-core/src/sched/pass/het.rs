@@ -21,6 +21,7 @@ use crate::sched::together::{Nearness, nearness, ways};
 use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
+use super::limits::Stretch;
 use super::walk::{EXPLAINED, Walk};
 
 /// Where a job or one component is to be: through which of its prospects, and what it takes there.
@@ -46,28 +47,35 @@ impl<S: Space> Walk<S> {
         if self.starts_as_nominated(candidate) {
             return;
         }
-        if let Some(stop) = self.stopped_together(candidate) {
-            self.stop(candidate, &stop);
-            return;
-        }
         let reserves = !self.is_unreserved(candidate)
             && known.is_empty()
             && prospects.iter().flat_map(|of| of.iter()).any(|own| self.reserves(own));
+        if let Some(stop) = self.stopped_together(candidate, reserves || !known.is_empty()) {
+            self.stop(candidate, &stop);
+            return;
+        }
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
         let until = if reserves { Time::MAX } else { self.now + 1 };
         let found = match strict {
             true => Ok(None),
             false => self.earliest_together(candidate, &prospects, until),
         };
+        let found = found.map(|found| {
+            let places = |seats: &Vec<Seat<'_>>| {
+                let found =
+                    seats.iter().map(|(prospect, hit, parts)| (*prospect, &**parts, Stretch::of(hit)));
+                self.stops_at(candidate, found, &[])
+            };
+            let stops = found.as_ref().is_some_and(places);
+            found.filter(|_| !stops)
+        });
+        if self.is_stopped() && known.is_empty() {
+            return self.stop_noted(candidate);
+        }
+        self.take_stop(candidate);
         match found {
             Err(problem) => self.wait(candidate, Reason::BadConstraints, problem, None),
-            Ok(Some(seats)) if seats[0].1.starts => {
-                let found = seats.iter().map(|(prospect, hit, parts)| (*prospect, &**parts, hit.limit));
-                match self.stops_on(candidate, found, &[]) {
-                    true => self.stop_noted(candidate),
-                    false => self.start(candidate, &seats),
-                }
-            }
+            Ok(Some(seats)) if seats[0].1.starts => self.start(candidate, &seats),
             Ok(_) if self.clears_the_way(candidate, &prospects) => {}
             Ok(_) if self.is_stopped() => self.stop_noted(candidate),
             Ok(found) => {

@@ -124,7 +124,7 @@ impl Pass {
         let ways = preemption::Ways::new(input, searches, &mut state);
         let mut walk = Walk::new(Arc::clone(input.inventory), state, ways, input.forecast.is_firm(), deep);
         walk.subject = line.subject.clone();
-        walk.limits = PassLimits::new(input);
+        walk.limits = PassLimits::new(input, line);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });
@@ -189,7 +189,8 @@ impl Pass {
     #[must_use]
     pub fn finish(mut self) -> (Plan, Reservations) {
         while self.advance(u32::MAX) == Progress::More {}
-        let Walk { plan, mut known, made, .. } = self.walk;
+        let Walk { mut plan, mut known, made, limits, .. } = self.walk;
+        plan.again = limits.and_then(|limits| limits.again());
         if known.is_empty() {
             return (plan, made.into_iter().collect());
         }

@@ -25,6 +25,7 @@ use crate::sched::together::{Seat, nearness};
 use crate::text::time::Time;
 
 use super::het::{Sight, asked, combinations};
+use super::limits::Stretch;
 use super::walk::Walk;
 use crate::sched::space::{Aspect, Space};
 
@@ -179,9 +180,12 @@ impl<S: Space> Walk<S> {
     /// nobody can.
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospects]) -> bool {
         let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
-        let found = seats.iter().zip(&way.seats);
-        let found = found.map(|((prospect, _), seat)| (*prospect, &*seat.parts, None));
-        if self.stops_on(candidate, found, &way.displaces) {
+        let from = self.now;
+        let found = candidate.all().zip(&seats).zip(&way.seats);
+        let found = found.map(|((component, (prospect, _)), seat)| {
+            (*prospect, &*seat.parts, Stretch { from, lasts: component.run_time, limit: None })
+        });
+        if self.stops_at(candidate, found, &way.displaces) {
             return false;
         }
         let detail = match prospects {
@@ -210,7 +214,7 @@ impl<S: Space> Walk<S> {
         self.ways.field.catch_up(&self.inventory, &self.plan.starts, &self.made);
         let mut best: Option<(Vec<Sight<'p>>, Way)> = None;
         for seats in combinations(prospects) {
-            let is_barred = |(prospect, _): &Sight<'_>| self.is_barred(prospect.partition);
+            let is_barred = |(prospect, _): &Sight<'_>| self.is_barred_now(prospect.partition);
             if seats.iter().any(is_barred) || !self.has_licenses(candidate, &seats) {
                 continue;
             }

@@ -56,10 +56,10 @@ impl<S: Space> Walk<S> {
         let mut kept: Vec<Arc<Reservation>> = Vec::with_capacity(all.len());
         for (component, made) in candidate.all().zip(all) {
             let Some(made) = self.still_has(component, made) else {
-                kept.iter().for_each(|made| self.space.release(made));
+                kept.iter().for_each(|made| self.unbook(made));
                 return Kept::No;
             };
-            self.space.reserve(&made);
+            self.book(component, &made);
             kept.push(made);
         }
         let moved = kept.iter().zip(all).any(|(kept, made)| (kept.start, kept.end) != (made.start, made.end));
@@ -105,15 +105,20 @@ impl<S: Space> Walk<S> {
         if let Some(seat) = self.seat_of_made(&made) {
             self.kept[seat] -= 1;
         }
-        self.space.release(&made);
+        self.unbook(&made);
         Some(made)
     }
 
     /// Books a later start.
-    pub(super) fn reserve(&mut self, candidate: &Queued, prospect: &Prospect, hit: Hit) -> Option<Planned> {
-        let (hit, parts) = self.seated(candidate, prospect, hit);
+    pub(super) fn reserve(
+        &mut self,
+        candidate: &Queued,
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: Vec<Part>,
+    ) -> Planned {
         let turn = Turn { key: candidate.key, number: candidate.waits };
-        Some(self.reservation(candidate, turn, prospect, &hit, parts?))
+        self.reservation(candidate, turn, prospect, hit, parts)
     }
 
     /// What a job takes of each node where it was found to fit; `None` where that cannot be given after all.
@@ -207,7 +212,7 @@ impl<S: Space> Walk<S> {
             told: said.start,
             turn,
         });
-        self.space.reserve(&made);
+        self.book(candidate, &made);
         self.plan.report.reserved += 1;
         Planned { made, said }
     }

@@ -44,8 +44,8 @@ impl<S: Space> Walk<S> {
         plan: impl FnOnce(&mut Self) -> M,
     ) {
         if !known.is_empty() {
-            for known in known {
-                self.space.reserve(&known);
+            for (component, known) in candidate.all().zip(known) {
+                self.book(component, &known);
                 self.remember_known(known);
             }
             return;

@@ -22,7 +22,7 @@ use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::{Time, TimeLimit};
 
 use super::het::Seat;
-use super::limits::{Found, PassLimits};
+use super::limits::{Earliest, PassLimits, Stretch};
 use super::preemption::Ways;
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
@@ -147,27 +147,31 @@ impl<S: Space> Walk<S> {
         }
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
         let own = std::slice::from_ref(&prospects);
-        let stopped = self.stopped(&candidate).map(Box::new);
+        let stopped = self.stopped(&candidate, &prospects, known.is_some()).map(Box::new);
         let found =
             stopped.map_or_else(|| self.find_within_limits(&candidate, &prospects, known.is_some()), Err);
-        let Found { later: found, now } = match found {
+        let found = match found {
             Ok(found) => found,
             Err(stop) => return self.stop(&candidate, &stop),
         };
-        let waited = match now {
-            Some((index, (hit, Some(parts)))) => {
+        let may_clear = candidate.waits == 0 && matches!(found, Earliest::Later(..) | Earliest::Never);
+        let waited = match found {
+            Earliest::Now(index, hit, parts) => {
                 self.start(&candidate, &[(&prospects[index], hit, parts)]);
                 false
             }
-            None if candidate.waits == 0 && self.clears_the_way(&candidate, own) => false,
-            _ => {
-                if let Some(stop) = self.take_stop() {
+            _ if may_clear && self.clears_the_way(&candidate, own) => false,
+            found => {
+                if let Some(stop) = self.take_stop(&candidate) {
                     return self.stop(&candidate, &stop);
                 }
                 let known = known.into_iter().collect();
-                self.hold_back(&candidate, own, known, found.is_some(), |walk| {
-                    let (index, hit) = found?;
-                    walk.reserve(&candidate, &prospects[index], hit)
+                let is_found = matches!(found, Earliest::Later(..));
+                self.hold_back(&candidate, own, known, is_found, |walk| match found {
+                    Earliest::Later(index, hit, parts) => {
+                        Some(walk.reserve(&candidate, &prospects[index], &hit, parts?))
+                    }
+                    Earliest::Now(..) | Earliest::Unseated | Earliest::Never => None,
                 });
                 true
             }
@@ -204,7 +208,14 @@ impl<S: Space> Walk<S> {
         self.turn = Some((candidate.attempt.job, turn));
         let found = self.search(&candidate, &prospects, false);
         self.turn = None;
-        let planned = found.and_then(|(index, hit)| self.reserve(&candidate, &prospects[index], hit));
+        let planned = found.and_then(|(index, hit)| {
+            let prospect = &prospects[index];
+            let (hit, parts) = self.seated(&candidate, prospect, hit);
+            let parts = parts?;
+            let place = (prospect, &*parts, Stretch::of(&hit));
+            let stops = self.stops_at(&candidate, std::iter::once(place), &[]);
+            (!stops).then(|| self.reserve(&candidate, prospect, &hit, parts))
+        });
         self.wait(&candidate, reason, detail, planned);
         let made = self.made.get(made).map(|made| made.end);
         made.into_iter().for_each(|end| self.throttle.occupy(&candidate, end));
@@ -275,7 +286,8 @@ impl<S: Space> Walk<S> {
         let (run_time, limit) = length.of(candidate);
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
-            if self.is_barred(prospect.partition) {
+            let partition = prospect.partition;
+            if self.is_barred(partition) || (is_known && self.is_barred_now(partition)) {
                 continue;
             }
             let reserves = !is_known && self.reserves(prospect) && !self.is_unreserved(candidate);
@@ -325,7 +337,7 @@ impl<S: Space> Walk<S> {
         let reservation = self.space.realms().reservation(prospect.realm);
         let start = prospect.start(&self.inventory, (component, task), reservation, parts, why);
         let start = Start { time_limit: hit.limit.map(TimeLimit::Seconds), ..start };
-        self.count_start(component, prospect.partition, &start);
+        self.count_start(component, prospect.partition, &start, hit.lasts);
         start
     }
 

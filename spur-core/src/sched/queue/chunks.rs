@@ -84,6 +84,12 @@ pub(crate) struct Least {
 }
 
 impl Least {
+    /// What is said of a job that need not be looked at: it takes more than there ever is.
+    pub(crate) const ASLEEP: Self = {
+        let counts = Counts { cpus: u64::MAX, nodes: u64::MAX, whole: u64::MAX, devices: u64::MAX };
+        Self { counts, run_time: u64::MAX, reach: 0 }
+    };
+
     /// What holds for both, or for either.
     fn min(self, other: Self) -> Self {
         Self {
@@ -190,9 +196,19 @@ impl Rows {
         }
     }
 
-    /// The next row at or behind a place for which `may` holds; it has to hold for the least of several rows if it
-    /// holds for any of them. The place is moved behind the row.
+    /// Changes what a job takes at least; nothing happens if it is not there.
+    pub(crate) fn change(&mut self, key: &Key, least: Least) {
+        let (at, place) = self.find(key);
+        let Some(chunk) = self.chunks.get_mut(at) else { return };
+        let Some(row) = chunk.rows.get_mut(place).filter(|row| row.key == *key) else { return };
+        row.least = least;
+        chunk.least = chunk.rows.iter().map(|row| row.least).reduce(Least::min).unwrap_or(least);
+    }
+
+    /// The next row at or behind a place for which `may` holds, of a job that is not asleep; it has to hold for the least of
+    /// several rows if it holds for any of them. The place is moved behind the row.
     pub(crate) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
+        let may = |least: &Least| *least != Least::ASLEEP && may(least);
         while let Some(chunk) = self.chunks.get(place.chunk) {
             if may(&chunk.least) {
                 let rest = &chunk.rows[place.row..];

@@ -1,6 +1,8 @@
 //! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
+pub(super) mod asleep;
 pub(super) mod chunks;
+pub(super) mod limited;
 pub(super) mod pending_order;
 pub mod priority;
 
@@ -29,6 +31,7 @@ use super::precedence;
 use super::request::counts::Counts;
 use super::request::{Request, eligible_nodes, least};
 use chunks::{Key, Least};
+use limited::{ChoiceLimits, QueueLimits};
 use priority::{Factors, Facts};
 
 /// A job that may be started if there is room: what does not change while it waits.
@@ -44,6 +47,8 @@ pub(super) struct Candidate {
     /// Nodes of the job that `--gather-with` names, if it runs.
     pub(super) gather_with: Vec<NodeId>,
     pub(super) choices: Choices,
+    /// The limits of associations and QOS by choice, where these are enforced.
+    pub(super) limits: Option<Arc<[ChoiceLimits]>>,
     /// The other components, where this is the first one of a het job.
     pub(super) rest: Box<[Candidate]>,
     /// What a record that belongs to an array stands for.
@@ -334,7 +339,7 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
         .map(|(index, partition)| {
             let facts = Facts {
                 partition_factor: partition.config.priority_job_factor,
-                fair_share: cluster.fair_shares().factor(&cluster.payer(&leader.spec, partition)),
+                fair_share: cluster.fair_shares().factor(&cluster.own_holder(&leader.spec, partition)),
                 tres: tres_shares(&inventory, &leader.spec, index).iter().map(TresShare::weighted).sum(),
                 ..whole
             };
@@ -389,7 +394,7 @@ fn fair_share(cluster: &Cluster, inventory: &Inventory, spec: &JobSpec, partitio
         return 0.0;
     }
     let partition = &inventory.partitions[partition].partition;
-    cluster.fair_shares().factor(&cluster.payer(spec, partition))
+    cluster.fair_shares().factor(&cluster.own_holder(spec, partition))
 }
 
 /// What jobs are measured by.
@@ -400,6 +405,7 @@ pub(super) struct Measure {
     depths: Vec<u32>,
     /// What the last jobs wanted, the newest first.
     alike: VecDeque<Choices>,
+    pub(super) limits: QueueLimits,
 }
 
 impl Measure {
@@ -407,7 +413,7 @@ impl Measure {
     pub(super) fn new(inventory: Arc<Inventory>) -> Self {
         let by_qos = inventory.policy.preempt.by == PreemptBy::Qos;
         let depths = if by_qos { inventory.policy.qos_depths() } else { Vec::new() };
-        Self { inventory, depths, alike: VecDeque::with_capacity(ALIKE) }
+        Self { inventory, depths, alike: VecDeque::with_capacity(ALIKE), limits: QueueLimits::default() }
     }
 
     /// Whether jobs change places while they wait, other than by waiting too long.
@@ -574,6 +580,7 @@ impl Measure {
         // Where a job starts as soon in several, it starts in the highest, as in Slurm.
         let tier = |index: usize| self.inventory.partitions[index].partition.config.priority_tier;
         choices.sort_by_key(|(index, _)| std::cmp::Reverse(tier(*index)));
+        let choices = self.shared(choices);
         let least = job.spec.time_min.and_then(|least| least.seconds());
         Ok(Candidate {
             attempt: job.attempt(),
@@ -582,7 +589,8 @@ impl Measure {
             run_time: facts.run_time,
             shortest: least.map_or(facts.run_time, |least| least.clamp(1, facts.run_time)),
             gather_with: companions(cluster, &job.spec),
-            choices: self.shared(choices),
+            limits: self.limits.of(cluster, &self.inventory, &job.spec, &choices),
+            choices,
             rest: Box::default(),
             array: tasks(cluster, job).map(Box::new),
         })

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cluster::Cluster;
 use crate::cluster::dependents::{Dependents, Waiter, same_entry};
 use crate::cluster::event::Event;
 use crate::cluster::fair_share::FairShares;
+use crate::cluster::{Cluster, Holder};
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order, Policy};
 use crate::model::job::Job;
@@ -26,7 +26,8 @@ use crate::sched::request::constraints;
 use crate::sched::subject::Subject;
 use crate::text::time::{Time, TimeLimit};
 
-use super::chunks::{Key, Place, Row, Rows};
+use super::asleep::{Asleep, Group};
+use super::chunks::{Key, Least, Place, Row, Rows};
 use crate::sched::forecast::PlanInput;
 
 /// All pending jobs, in order or set aside.
@@ -64,6 +65,8 @@ pub(crate) struct PendingOrder {
     keyed: Time,
     /// The ranks that the order is of, where fair share has a weight.
     shares: Option<Arc<FairShares>>,
+    /// Jobs of the line that wait for limits and need not be looked at in quick passes.
+    asleep: Asleep,
     /// What is different since somebody asked.
     changes: Changes,
 }
@@ -113,6 +116,7 @@ impl PendingOrder {
             changed: BTreeSet::new(),
             keyed: now,
             shares: None,
+            asleep: Asleep::default(),
             changes: Changes::default(),
         };
         for job in cluster.jobs().pending() {
@@ -239,6 +243,37 @@ impl PendingOrder {
             self.shares = Some(shares);
         }
         !same
+    }
+
+    /// The associations and QOS whose past usage limits some job of the line.
+    pub(crate) fn budgets(&self) -> &BTreeSet<Holder> {
+        self.measure.limits.budgets()
+    }
+
+    /// The jobs that wait for limits and need not be looked at.
+    pub(crate) fn asleep(&self) -> &Asleep {
+        &self.asleep
+    }
+
+    /// Leaves a job that a limit has stopped out of quick passes, until the limit leaves more; not where the order changes by
+    /// time alone, or where the shortest backfill first.
+    pub(crate) fn put_to_sleep(&mut self, job: JobId, group: Group) {
+        if self.by_length.is_some() || self.measure.varies() {
+            return;
+        }
+        if let Some(key) = self.key(job) {
+            self.asleep.insert(key, group);
+            self.rows.change(&key, Least::ASLEEP);
+        }
+    }
+
+    /// Has quick passes look at a job again.
+    pub(crate) fn wake(&mut self, job: JobId) {
+        if self.asleep.remove(job)
+            && let Some(standing) = self.standing.get(&job)
+        {
+            self.rows.change(&standing.key, standing.ranked.at_least());
+        }
     }
 
     /// The line in order.
@@ -462,6 +497,7 @@ impl PendingOrder {
             return false;
         };
         self.rows.remove(&standing.key);
+        self.asleep.remove(id);
         self.asking.remove(&id);
         for component in &standing.components {
             self.members[*component] -= 1;
@@ -526,6 +562,7 @@ impl PendingOrder {
             *by_length = Rows::new(self.standing.values().map(row_by_length).collect());
         }
         self.rows = Rows::new(rows);
+        self.asleep = Asleep::default();
     }
 }
 

@@ -34,7 +34,7 @@ use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
 use super::inventory::Inventory;
-use super::pass::limits::PassLimits;
+use super::pass::limits::{Bookings, Closed, PassLimits};
 use super::pass::preemption::Ways;
 use super::pass::walk::Walk;
 use super::plan::{Plan, Start};
@@ -79,6 +79,12 @@ struct Memory {
     nominated: BTreeSet<JobId>,
     /// Whether something has happened by which others may be asked to leave.
     stirred: bool,
+    /// Where later starts are kept: these, as limits count them.
+    booked: Bookings,
+    /// The limits that have stopped jobs, as far as these are settled.
+    closed: Closed,
+    /// When some limit leaves enough for a job that it has stopped, although nothing happens.
+    again: Option<Time>,
     /// How often limits had got more room; see [`Counters::freed`](crate::cluster::Counters::freed).
     freed: u64,
 }
@@ -117,6 +123,8 @@ impl Quick {
             self.memory.changed.extend(event.jobs());
             self.memory.split.extend(event.split());
         }
+        // Budgets may have room again.
+        self.memory.settled &= !matches!(event, Event::UsageRolled { .. });
         // Those who come or start are nobody's victims who were not, but for what they got just now.
         self.memory.stirred |= !matches!(
             event,
@@ -141,7 +149,7 @@ impl Quick {
     pub(super) fn pass(
         mut self,
         input: PlanInput<'_>,
-        (line, changes): (&PendingOrder, &Changes),
+        (line, changes): (&mut PendingOrder, &Changes),
         searches: u32,
         reservations: &mut Reservations,
     ) -> (Self, Plan) {
@@ -149,6 +157,7 @@ impl Quick {
         let touched = self.catch_up(input);
         let Self { mut ledger, eligible_sets, mut memory } = self;
         memory.settled &= memory.still_holds(inventory, line, changes, now);
+        memory.settled &= memory.again.is_none_or(|again| again > now);
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
         ledger.begin(cluster, memory.planned.iter().chain(known.iter()));
@@ -160,9 +169,13 @@ impl Quick {
         };
         let mut walk = Walk::new(Arc::clone(inventory), ledger, ways, forecast.is_firm(), false);
         walk.subject = line.subject.clone();
-        walk.limits = PassLimits::new(input);
+        walk.limits = PassLimits::new(input, line);
         walk.eligible_sets = eligible_sets;
         if keeps {
+            let booked = std::mem::take(&mut memory.booked);
+            if let Some(limits) = walk.limits.as_mut().filter(|_| !memory.replanned) {
+                limits.beside(booked);
+            }
             memory.settled &= !memory.keep(&mut walk, known, (cluster, line, changes), &touched);
         }
         if !memory.settled {
@@ -173,15 +186,28 @@ impl Quick {
             *seat = head.as_ref().map(|head| head.job);
         }
         walk.made = std::mem::take(&mut memory.planned);
+        memory.recall_limits(&mut walk, line);
+        let was_settled = memory.settled;
         let mut round = Selection::new(cluster, line, walk, keeps);
         if memory.settled {
             round.arrivals(&changes.arrived);
         } else {
             round.everybody();
         }
-        let mut walk = round.walk;
+        let Selection { mut walk, woken, .. } = round;
         memory.learn(inventory, line, &mut walk, keeps);
-        let Walk { space: ledger, eligible_sets, mut plan, known, .. } = walk;
+        let Walk { space: ledger, eligible_sets, mut plan, known, mut limits, .. } = walk;
+        if let Some(limits) = &mut limits {
+            woken.into_iter().for_each(|job| line.wake(job));
+            if !precedence::may_preempt(cluster) {
+                limits.take_stopped().into_iter().for_each(|(job, group)| line.put_to_sleep(job, group));
+            }
+            let before = memory.again.filter(|_| was_settled);
+            plan.again = limits.again().into_iter().chain(before).min();
+            memory.again = plan.again;
+            memory.closed = limits.take_closed();
+            memory.booked = if keeps { limits.take_bookings() } else { Bookings::default() };
+        }
         if keeps {
             *reservations = known;
         } else {
@@ -245,6 +271,22 @@ impl Quick {
 }
 
 impl Memory {
+    /// Has the limits of a pass count what is planned for heads already, and know which of them have stopped jobs.
+    fn recall_limits(&mut self, walk: &mut Walk<Ledger>, line: &PendingOrder) {
+        let closed = std::mem::take(&mut self.closed);
+        let Some(limits) = &mut walk.limits else { return };
+        if self.settled {
+            limits.stay_closed(closed);
+        }
+        for made in walk.made.clone() {
+            let leader = made.spec.het.as_deref().map_or(made.job, |het| het.leader);
+            let mut components = line.candidate(leader).into_iter().flat_map(|first| first.all());
+            if let Some(own) = components.find(|own| own.attempt.job == made.job) {
+                walk.book_in_limits(own, &made);
+            }
+        }
+    }
+
     /// Remembers who waits, and what was planned for later.
     fn learn(&mut self, inventory: &Inventory, line: &PendingOrder, walk: &mut Walk<Ledger>, keeps: bool) {
         let component = |made: &Reservation| {

@@ -6,7 +6,8 @@ use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::sched::pass::walk::Walk;
 use crate::sched::queue::Ranked;
-use crate::sched::queue::chunks::{Key, Least, Place, Row, Rows};
+use crate::sched::queue::asleep::Lane;
+use crate::sched::queue::chunks::{Key, Least, Place, Rows};
 use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::request::counts::Counts;
 
@@ -24,6 +25,10 @@ pub(super) struct Selection<'a> {
     within: Option<BTreeSet<JobId>>,
     /// Whether everybody has to be looked at from now on.
     unfiltered: bool,
+    /// Of jobs that wait for limits, the next one of each group to be looked at.
+    asleep: BTreeMap<Key, (Lane, u128)>,
+    /// Jobs that limits stop no more.
+    pub(super) woken: Vec<JobId>,
     /// The lowest level that may be asked to leave, and what there would be at most then.
     reach: Option<(u32, Counts)>,
 }
@@ -33,7 +38,8 @@ impl<'a> Selection<'a> {
     pub(super) fn new(cluster: &'a Cluster, line: &'a PendingOrder, walk: Walk<Ledger>, keeps: bool) -> Self {
         let reach = walk.ways.reach(&walk.space.books.inventory);
         let unfiltered = walk.ways.has_nominated();
-        Self { cluster, line, walk, keeps, within: None, unfiltered, reach }
+        let (asleep, woken) = (BTreeMap::new(), Vec::new());
+        Self { cluster, line, walk, keeps, within: None, unfiltered, asleep, woken, reach }
     }
 
     /// Whether a job that takes no less, or one of several, may make others leave.
@@ -75,6 +81,7 @@ impl<'a> Selection<'a> {
         } else {
             self.walk.space.forget(self.cluster);
         }
+        self.asleep = self.line.asleep().firsts();
         let window = self.line.is_cut().then(|| Rows::new(self.line.window()));
         self.within = window.as_ref().map(|rows| rows.iter().map(|row| row.key.job).collect());
         let rows = window.as_ref().unwrap_or(self.line.rows());
@@ -87,19 +94,23 @@ impl<'a> Selection<'a> {
         let (mut place, mut last) = (Place::default(), None);
         let shortest_first = self.line.by_length().is_some();
         let mut seen = BTreeSet::new();
-        while self.lacks_head(&unseen)
-            && let Some(row) = rows.next(&mut place, |_| true)
-        {
-            last = Some(row.key);
-            for component in self.line.components(row.key.job) {
+        while self.lacks_head(&unseen) {
+            let mut next = place;
+            let row = rows.next(&mut next, |_| true);
+            let Some(key) = self.or_asleep(row.map(|row| row.key)) else { break };
+            if row.is_some_and(|row| row.key == key) {
+                place = next;
+            }
+            last = Some(key);
+            for component in self.line.components(key.job) {
                 unseen[*component] -= 1;
             }
             if shortest_first {
-                if self.consider_unless_behind(row.key.job) {
-                    seen.insert(row.key.job);
+                if self.consider_unless_behind(key.job) {
+                    seen.insert(key.job);
                 }
             } else {
-                self.consider(row.key.job);
+                self.consider(key.job);
             }
         }
         if self.line.backfills() || self.unfiltered {
@@ -129,15 +140,12 @@ impl<'a> Selection<'a> {
                 rows.next(&mut next, |least| self.unfiltered || room.may_hold(least) || self.reaches(least));
             let bound = last.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
             let owner = owners.range((bound, std::ops::Bound::Unbounded)).next();
-            let key = match (row, owner) {
-                (Some(row), Some((owner, _))) if *owner < row.key => *owner,
-                (None, Some((owner, _))) => *owner,
-                (Some(Row { key, .. }), _) => {
-                    place = next;
-                    key
-                }
-                (None, None) => return,
-            };
+            let owner = owner.map(|(owner, _)| *owner);
+            let awake = row.map(|row| row.key).into_iter().chain(owner).min();
+            let Some(key) = self.or_asleep(awake) else { return };
+            if row.is_some_and(|row| row.key == key) {
+                place = next;
+            }
             if Some(key) <= last {
                 continue;
             }
@@ -146,6 +154,26 @@ impl<'a> Selection<'a> {
                 (room, owners) = self.room();
             }
         }
+    }
+
+    /// The job that is to be looked at next: that one, or one before it that waits for a limit and may be stopped no more. A
+    /// limit that has stopped a job in this pass stops all of the group.
+    fn or_asleep(&mut self, awake: Option<Key>) -> Option<Key> {
+        while let Some((key, group)) = self.asleep.first_key_value() {
+            if awake.is_some_and(|awake| awake <= *key) {
+                return awake;
+            }
+            let lets_in = self.within.as_ref().is_none_or(|within| within.contains(&key.job));
+            let is_closed = self.walk.limits.as_ref().is_some_and(|limits| limits.is_closed(group, *key));
+            let (key, group) = (*key, group.clone());
+            self.asleep.remove(&key);
+            if lets_in && !is_closed {
+                self.asleep.extend(self.line.asleep().after(&group, key).map(|next| (next, group)));
+                self.woken.push(key.job);
+                return Some(key);
+            }
+        }
+        awake
     }
 
     /// What there is for those who backfill; and who may have more, by his place in the walk.

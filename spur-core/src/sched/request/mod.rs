@@ -14,13 +14,13 @@ pub(super) mod whole_leaves;
 
 use std::sync::Arc;
 
-use crate::cluster::amounts::{Amounts, gres_of};
+use crate::cluster::tres::{Amounts, Held, Tariff, add_licenses, gres_of};
 use crate::id::NodeId;
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{JobSpec, Shape, Sharing};
 use crate::sched::place::gcd;
 use crate::text::gres::GresSpec;
-use crate::text::tres::TresKind;
+use crate::text::tres::{Tres, TresKind};
 
 use need::gpus;
 pub use need::{Given, Need, Scarce, Slot};
@@ -184,19 +184,17 @@ impl Request {
         if self.wants_nodes() { "node" } else { self.need.slot.unit() }
     }
 
-    /// The least resources that the job holds.
-    pub(crate) fn least(&self, spec: &JobSpec) -> Amounts {
+    /// The least resources that the job holds, and the least that a tariff charges for them.
+    pub(crate) fn least(&self, spec: &JobSpec, tariff: Tariff<'_>) -> Amounts {
         let counts = counts::Counts::of(self);
         let (nodes, slots, need) = (counts.nodes, self.min_slots(), &self.need);
         let memory = match need.memory_per_node {
             0 | u64::MAX => need.memory_per_cpu.saturating_mul(counts.cpus),
             on_node => on_node.saturating_mul(nodes),
         };
-        let mut amounts = Amounts::default();
-        let all = &mut amounts.all;
+        let mut all = Tres::default();
         all.set(TresKind::Cpu, counts.cpus);
         all.set(TresKind::Node, nodes);
-        all.set(TresKind::Billing, counts.cpus);
         if memory > 0 {
             all.set(TresKind::Mem, memory);
         }
@@ -208,9 +206,10 @@ impl Request {
         // Some node has at least the average over the most nodes that there can be.
         let most = self.nodes.map_or(slots, |(_, most)| u64::from(most)).min(slots).max(1);
         let on_node = all.0.iter().filter(|(kind, _)| **kind != TresKind::Node);
-        amounts.on_node = on_node.map(|(kind, sum)| (kind.clone(), sum.div_ceil(most))).collect();
-        amounts.add_licenses(spec);
-        amounts
+        let on_node: Tres = on_node.map(|(kind, sum)| (kind.clone(), sum.div_ceil(most))).collect();
+        add_licenses(&mut all, spec);
+        let held = |tres| Held { billing: tariff.least(&tres), tres };
+        Amounts { all: held(all), on_node: held(on_node) }
     }
 
     /// Fewest nodes it can run on; 1 where only slots count.
@@ -243,11 +242,11 @@ pub fn least(shape: &Shape) -> (u32, u64) {
     (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
 }
 
-/// The least resources that a job holds in a partition.
+/// The least resources that a job holds in a partition, and the least that its tariff charges for them.
 #[must_use]
-pub fn least_amounts(spec: &JobSpec, partition: &PartitionConfig) -> Amounts {
+pub fn least_amounts(spec: &JobSpec, partition: &PartitionConfig, tariff: Tariff<'_>) -> Amounts {
     Request::within(spec, partition, u32::MAX)
-        .map_or_else(|_| Amounts::default(), |request| request.least(spec))
+        .map_or_else(|_| Amounts::default(), |request| request.least(spec, tariff))
 }
 
 /// Whether the job asks for GPUs by their number in all.

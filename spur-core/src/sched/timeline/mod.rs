@@ -23,7 +23,7 @@ pub(super) mod needs;
 pub(super) mod realm;
 pub(super) mod second;
 pub(super) mod start_bounds;
-mod step_function;
+pub(super) mod step_function;
 mod stretches;
 pub(super) mod sweep;
 

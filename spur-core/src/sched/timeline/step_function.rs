@@ -53,9 +53,28 @@ impl StepFunction {
 
     /// The least amount from one time on until another; at the first time where there is nothing between them.
     pub(crate) fn least(&self, from: Time, to: Time) -> i64 {
-        let mut steps = self.steps(from).take_while(|(at, _)| *at < to || *at == from);
-        let first = steps.next().map_or(self.first, |(_, amount)| amount);
-        steps.map(|(_, amount)| amount).fold(first, i64::min)
+        let changes = self.least_between(self.root, self.first, Some(from), Some(to));
+        changes.into_iter().fold(self.at(from), i64::min)
+    }
+
+    /// The least amount after any change of a subtree behind one time and before another, where `before` is what there is
+    /// before the subtree; without a time there is no bound.
+    fn least_between(&self, link: Link, before: i64, from: Option<Time>, to: Option<Time>) -> Option<i64> {
+        let node = self.node(link)?;
+        if from.is_none() && to.is_none() {
+            return Some(before + node.least);
+        }
+        let [earlier, later] = node.below;
+        let here = before + self.sum(earlier) + node.by;
+        if from.is_some_and(|from| node.at <= from) {
+            return self.least_between(later, here, from, to);
+        }
+        if to.is_some_and(|to| node.at >= to) {
+            return self.least_between(earlier, before, from, to);
+        }
+        let sides =
+            [self.least_between(earlier, before, from, None), self.least_between(later, here, None, to)];
+        sides.into_iter().flatten().chain([here]).min()
     }
 
     /// When the last step ends that touches a stretch of time and has less than `need`; [`Time::MAX`] if it has no end, `None` if
@@ -67,23 +86,6 @@ impl StepFunction {
             None if self.first < need => Some(self.next_after(Time(i64::MIN))).filter(|end| *end > from),
             None => None,
         }
-    }
-
-    /// The steps from the one on that a time is in, that one with the time itself.
-    fn steps(&self, from: Time) -> impl Iterator<Item = (Time, i64)> {
-        let mut at = from;
-        let mut amount = self.at(from);
-        let mut over = false;
-        std::iter::from_fn(move || {
-            if over {
-                return None;
-            }
-            let step = (at, amount);
-            at = self.next_after(at);
-            over = at.is_never();
-            amount = self.at(at);
-            Some(step)
-        })
     }
 
     /// The amount at a time.

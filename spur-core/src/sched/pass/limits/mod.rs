@@ -1,0 +1,468 @@
+//! The limits of associations and QOS in a pass.
+//!
+//! A job is stopped if a limit leaves too little at the moment at which it would otherwise start, or later while it runs. A
+//! stopped job keeps no nodes and keeps nobody else waiting. A job that is planned for later is booked in its limits, and
+//! nobody behind it takes that from it.
+//!
+//! Where a limit leaves too little now, jobs that may get nodes for later are looked at all the same, because others may
+//! have ended by then. Once such a limit has stopped a job, it stops every job behind it that asks no less of the limit.
+
+mod room;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::cluster::limits::{Asked, Rules, Stop};
+use crate::cluster::tres::{self, Amounts, Count, Devices, Held, Tariff};
+use crate::id::{JobId, NodeId};
+use crate::model::config::AccountingEnforce;
+use crate::sched::forecast::PlanInput;
+use crate::sched::inventory::Inventory;
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
+use crate::sched::plan::Start;
+use crate::sched::planned_starts::Reservation;
+use crate::sched::prospect::{Prospect, Prospects};
+use crate::sched::queue::asleep::{Group, Lane};
+use crate::sched::queue::chunks::Key;
+use crate::sched::queue::pending_order::PendingOrder;
+use crate::sched::queue::{Candidate, Queued};
+use crate::sched::request::{Need, Part};
+use crate::sched::space::{Hit, Space};
+use crate::text::time::{Time, TimeLimit};
+
+use super::walk::Walk;
+pub(crate) use room::Bookings;
+use room::{Ask, Booking, Over, Room};
+
+/// The limits as a pass goes by them.
+#[derive(Debug)]
+pub(crate) struct PassLimits {
+    room: Room,
+    /// The partitions in which a limit stops the job that is looked at.
+    barred: Vec<usize>,
+    /// Those in which a limit lets it start later at best.
+    not_now: Vec<usize>,
+    /// The limit that stopped the job that is looked at, if one did.
+    stop: Option<Over>,
+    /// A limit that leaves it too little now, and may leave it enough later.
+    lacks: Option<Over>,
+    /// The job that is looked at, with its components, where limits let it start: by job and partition.
+    found: Vec<(JobId, usize, Booking)>,
+    closed: Closed,
+    /// The jobs that the pass need not have looked at, by what stops them.
+    stopped: Vec<(JobId, Group)>,
+}
+
+impl PassLimits {
+    /// The limits of a cluster for the jobs of a queue; `None` where none are enforced.
+    pub(crate) fn new(
+        PlanInput { cluster, now, .. }: PlanInput<'_>,
+        line: &PendingOrder,
+    ) -> Option<Box<Self>> {
+        let enforces = |part| Cluster::enforces(cluster, part);
+        enforces(AccountingEnforce::Limits).then(|| {
+            let usage = cluster.usage().of_holders(line.budgets());
+            let (running, safe) = (Arc::clone(cluster.counters()), enforces(AccountingEnforce::Safe));
+            Box::new(Self {
+                room: Room::new(running, usage, safe, now),
+                barred: Vec::new(),
+                not_now: Vec::new(),
+                stop: None,
+                lacks: None,
+                found: Vec::new(),
+                closed: Closed::default(),
+                stopped: Vec::new(),
+            })
+        })
+    }
+
+    /// These limits where jobs are planned for later already.
+    pub(crate) fn beside(&mut self, booked: Bookings) {
+        self.room.booked = booked;
+    }
+
+    /// The jobs that are planned for later.
+    pub(crate) fn take_bookings(&mut self) -> Bookings {
+        std::mem::take(&mut self.room.booked)
+    }
+
+    /// Takes over which limits have stopped jobs in an earlier pass, since which nobody has ended.
+    pub(crate) fn stay_closed(&mut self, closed: Closed) {
+        self.closed = closed;
+    }
+
+    /// The jobs that were stopped whatever nodes are free, by what stops them.
+    pub(crate) fn take_stopped(&mut self) -> Vec<(JobId, Group)> {
+        std::mem::take(&mut self.stopped)
+    }
+
+    /// Whether a limit has stopped a job before a place in the queue that asks no more of it.
+    pub(crate) fn is_closed(&self, group: &(Lane, u128), key: Key) -> bool {
+        self.closed.stops(&group.0, group.1, key)
+    }
+
+    /// The first second at which some limit leaves enough for a job that it has stopped, although nothing else happens.
+    pub(crate) fn again(&self) -> Option<Time> {
+        self.room.again()
+    }
+
+    /// The limits that have stopped jobs.
+    pub(crate) fn take_closed(&mut self) -> Closed {
+        std::mem::take(&mut self.closed)
+    }
+}
+
+/// The limits that have stopped jobs because they leave too little now: by what a limit counts and by how much a job asked
+/// for, the place of the first such job in the queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Closed(BTreeMap<Lane, BTreeMap<u128, Key>>);
+
+impl Closed {
+    /// Whether the limit has stopped a job before a place in the queue that asks no more.
+    fn stops(&self, lane: &Lane, wants: u128, key: Key) -> bool {
+        self.0.get(lane).is_some_and(|first| first.range(..=wants).any(|(_, first)| *first < key))
+    }
+
+    /// The same for a job that the limit leaves too little.
+    fn stops_over(&self, over: &Over, key: Key) -> bool {
+        over.wants.is_some_and(|wants| self.stops(&Lane::of(&over.stop.rule), wants, key))
+    }
+
+    /// Notes that a limit has stopped a job at a place in the queue.
+    fn close(&mut self, over: &Over, key: Key) {
+        if let Some(wants) = over.wants.filter(|_| !over.stop.planned) {
+            let first = self.0.entry(Lane::of(&over.stop.rule)).or_default();
+            let first = first.entry(wants).or_insert(key);
+            *first = key.min(*first);
+        }
+    }
+}
+
+/// The time for which a job was found to fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) from: Time,
+    /// Seconds that the job is planned to run.
+    pub(super) lasts: u64,
+    /// The time limit that the job has to do with, seconds, if that is not what it asked for.
+    pub(super) limit: Option<u64>,
+}
+
+impl Stretch {
+    /// The time of a hit.
+    pub(super) fn of(hit: &Hit) -> Self {
+        Self { from: hit.start, lasts: hit.lasts, limit: hit.limit }
+    }
+}
+
+/// A job, or one component, at a place and a time at which it was found to fit.
+pub(super) type Found<'a> = (&'a Prospect, &'a [Part], Stretch);
+
+impl<S: Space> Walk<S> {
+    /// Forgets which limits stopped the job before.
+    pub(super) fn forget_stops(&mut self) {
+        if let Some(limits) = &mut self.limits {
+            limits.barred.clear();
+            limits.not_now.clear();
+            limits.found.clear();
+            (limits.stop, limits.lacks) = (None, None);
+        }
+    }
+
+    /// Whether a limit stops a job in a partition.
+    pub(super) fn is_barred(&self, partition: usize) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.barred.contains(&partition))
+    }
+
+    /// Whether a limit keeps a job from starting now in a partition.
+    pub(super) fn is_barred_now(&self, partition: usize) -> bool {
+        let not_now =
+            |limits: &PassLimits| limits.barred.contains(&partition) || limits.not_now.contains(&partition);
+        self.limits.as_deref().is_some_and(not_now)
+    }
+
+    /// Whether a limit stopped the job that is looked at.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.stop.is_some())
+    }
+
+    /// Notes that the job that is looked at waits for the limit that stopped it.
+    pub(super) fn stop_noted(&mut self, candidate: &Queued) {
+        if let Some(stop) = self.take_stop(candidate) {
+            self.stop(candidate, &stop);
+        }
+    }
+
+    /// The limit that stopped the job that is looked at, if one did.
+    pub(super) fn take_stop(&mut self, candidate: &Queued) -> Option<Stop> {
+        let limits = self.limits.as_mut()?;
+        let over = limits.stop.take()?;
+        limits.closed.close(limits.lacks.as_ref().unwrap_or(&over), candidate.key);
+        Some(over.stop)
+    }
+
+    /// Looks at the limits of a job that comes next, by what it takes at least: finds the partitions in which one stops it.
+    /// The limit, if that is so in all. A job that has a later start, or may get one, is not stopped by what others have now.
+    pub(super) fn stopped(&mut self, candidate: &Queued, own: &[Prospect], has_later: bool) -> Option<Stop> {
+        self.limits.as_ref()?;
+        let (mut first, mut groups): (Option<Over>, Vec<Group>) = (None, Vec::new());
+        for choice in 0..candidate.choices.len() {
+            let Some(over) = self.over_at_least(candidate, choice) else { continue };
+            let partition = candidate.choices[choice].0;
+            let mut here = own.iter().filter(|prospect| prospect.partition == partition);
+            let may_wait =
+                has_later || (!self.is_unreserved(candidate) && here.any(|own| self.reserves(own)));
+            let limits = self.limits.as_mut()?;
+            limits.not_now.push(partition);
+            let is_closed = || !has_later && limits.closed.stops_over(&over, candidate.key);
+            if !over.passing || !may_wait || is_closed() {
+                limits.barred.push(partition);
+                groups.push(over.wants.map(|wants| (Lane::of(&over.stop.rule), wants)));
+                first = first.or(Some(over));
+            } else if !has_later {
+                limits.lacks.get_or_insert(over);
+            }
+        }
+        let all = candidate.choices.iter().all(|(partition, _)| self.is_barred(*partition));
+        let first = first.filter(|_| all)?;
+        let limits = self.limits.as_mut()?;
+        limits.closed.close(&first, candidate.key);
+        // A job that waits for several limits may start when any of them leaves more.
+        groups.dedup();
+        if let ([group], true) = (&mut groups[..], candidate.array.is_none()) {
+            limits.stopped.push((candidate.attempt.job, group.take()));
+        }
+        Some(first.stop)
+    }
+
+    /// Looks at the limits of all components of a het job, each in any of its partitions, by what each takes at least.
+    pub(super) fn stopped_together(&mut self, candidate: &Queued, may_wait: bool) -> Option<Stop> {
+        self.limits.as_ref()?;
+        for component in candidate.all() {
+            let overs: Option<Vec<Over>> =
+                (0..component.choices.len()).map(|choice| self.over_at_least(component, choice)).collect();
+            let limits = self.limits.as_mut()?;
+            let waits =
+                |over: &Over| over.passing && may_wait && !limits.closed.stops_over(over, candidate.key);
+            let stops = overs.filter(|overs| !overs.iter().any(waits));
+            if let Some(first) = stops.and_then(|overs| overs.into_iter().next()) {
+                limits.closed.close(&first, candidate.key);
+                return Some(first.stop);
+            }
+        }
+        None
+    }
+
+    /// Whether a limit stops a job, with all its components, at the places and the time that were found for it; notes the
+    /// limit.
+    pub(super) fn stops_at<'p>(
+        &mut self,
+        candidate: &Queued,
+        found: impl Iterator<Item = Found<'p>>,
+        displaced: &[JobId],
+    ) -> bool {
+        if self.limits.is_none() {
+            return false;
+        }
+        let mut beside: Vec<Booking> = Vec::new();
+        self.limits.iter_mut().for_each(|limits| limits.found.clear());
+        for (component, (prospect, parts, Stretch { from, lasts, limit })) in candidate.all().zip(found) {
+            let amounts = self.amounts(component, prospect, parts);
+            let limit = limit.map_or(component.spec.time_limit, TimeLimit::Seconds);
+            let Some(rules) = rules_of(component, prospect.partition) else { continue };
+            let to = from + lasts;
+            let asked = Asked::of(&component.spec, &rules, &amounts, limit);
+            let ask = Ask { asked, wants: &[], from, to, now_only: false, beside: &beside, displaced };
+            let Some(limits) = &mut self.limits else { return false };
+            if let Some(over) = limits.room.over(&rules, &ask) {
+                limits.stop = Some(over);
+                return true;
+            }
+            let booking = booking(&rules, amounts.all, limit, from..to);
+            if !candidate.rest.is_empty() {
+                beside.push(booking.clone());
+            }
+            limits.found.push((component.attempt.job, prospect.partition, booking));
+        }
+        false
+    }
+
+    /// Bars the partition in which a limit stops the job that is looked at; says whether that was the last.
+    fn bar_last(&mut self, prospects: &Prospects, partition: usize) -> bool {
+        self.limits.iter_mut().for_each(|limits| limits.barred.push(partition));
+        prospects.iter().all(|prospect| self.is_barred(prospect.partition))
+    }
+
+    /// Counts a start that is proposed, which is planned to run for some seconds.
+    pub(super) fn count_start(&mut self, candidate: &Candidate, partition: usize, start: &Start, lasts: u64) {
+        if self.limits.is_none() {
+            return;
+        }
+        let known = self.found(candidate, partition, self.now..self.now + lasts);
+        let nodes = &self.inventory.nodes;
+        let shape = |node: NodeId| nodes.get(node.index()).map(|node| &*node.shape);
+        let start = known.or_else(|| {
+            let tariff = tariff(&self.inventory, partition);
+            let amounts = tres::proposed(&candidate.spec, tariff, &start.parts, start.exclusive, shape);
+            let limit = start.time_limit.unwrap_or(candidate.spec.time_limit);
+            Some(booking(&rules_of(candidate, partition)?, amounts.all, limit, self.now..self.now + lasts))
+        });
+        if let (Some(start), Some(limits)) = (start, &mut self.limits) {
+            limits.room.start(start);
+        }
+    }
+
+    /// Takes a later start out of the nodes and of the limits that it counts for.
+    pub(super) fn book(&mut self, candidate: &Candidate, made: &Reservation) {
+        self.space.reserve(made);
+        self.book_in_limits(candidate, made);
+    }
+
+    /// Counts a later start that nodes are booked for already.
+    pub(crate) fn book_in_limits(&mut self, candidate: &Candidate, made: &Reservation) {
+        let partition = self.inventory.partition(&made.partition);
+        let known = partition.and_then(|partition| self.found(candidate, partition, made.start..made.end));
+        if let Some(booking) = known.or_else(|| self.booking_of(candidate, made))
+            && let Some(limits) = &mut self.limits
+        {
+            limits.room.book(made.turn, booking);
+        }
+    }
+
+    /// The job that is looked at as limits count it, where it was found to be let start at that time.
+    fn found(&mut self, candidate: &Candidate, partition: usize, time: Range<Time>) -> Option<Booking> {
+        let found = &mut self.limits.as_mut()?.found;
+        let is_it = |(job, within, booking): &(JobId, usize, Booking)| {
+            (*job, *within) == (candidate.attempt.job, partition) && (booking.from..booking.to) == time
+        };
+        let at = found.iter().position(is_it)?;
+        Some(found.swap_remove(at).2)
+    }
+
+    /// Gives a later start back.
+    pub(super) fn unbook(&mut self, made: &Reservation) {
+        self.space.release(made);
+        self.limits.iter_mut().for_each(|limits| limits.room.unbook(&made.turn));
+    }
+
+    /// A later start as limits count it; `None` where none are enforced.
+    fn booking_of(&self, candidate: &Candidate, made: &Reservation) -> Option<Booking> {
+        self.limits.as_ref()?;
+        let partition = self.inventory.partition(&made.partition)?;
+        let (_, request) = candidate.choices.iter().find(|(index, _)| *index == partition)?;
+        let amounts = amounts(&self.inventory, candidate, (partition, &request.need), &made.parts);
+        let rules = rules_of(candidate, partition)?;
+        let limit = match candidate.shortest < candidate.run_time {
+            true => TimeLimit::Seconds(made.lasts()),
+            false => candidate.spec.time_limit,
+        };
+        Some(booking(&rules, amounts.all, limit, made.start..made.end))
+    }
+
+    /// The resources of what was found for a job.
+    fn amounts(&self, candidate: &Candidate, prospect: &Prospect, parts: &[Part]) -> Amounts {
+        amounts(&self.inventory, candidate, (prospect.partition, &prospect.request().need), parts)
+    }
+
+    /// The first limit that leaves too little now for what a job takes at least in one of its partitions.
+    fn over_at_least(&mut self, candidate: &Candidate, choice: usize) -> Option<Over> {
+        let (partition, request) = &candidate.choices[choice];
+        let own = &candidate.limits.as_ref()?[choice];
+        let asked = Asked {
+            at_least: request.need.whole,
+            bills_at_least: !tariff(&self.inventory, *partition).is_by_amounts(),
+            ..Asked::of(&candidate.spec, &own.rules, &own.least, candidate.spec.time_limit)
+        };
+        let (from, to) = (self.now, self.now + candidate.run_time);
+        let ask = Ask { asked, wants: &own.wants, from, to, now_only: true, beside: &[], displaced: &[] };
+        self.limits.as_mut()?.room.over(&own.rules, &ask)
+    }
+
+    /// The earliest start of a job that the limits let it have; the limit that stops the job wherever it could start. A job
+    /// that has a later start keeps that, if limits only keep it from starting now.
+    pub(super) fn find_within_limits(
+        &mut self,
+        candidate: &Queued,
+        prospects: &Prospects,
+        has_later: bool,
+    ) -> Result<Earliest, Box<Stop>> {
+        loop {
+            let Some((index, hit)) = self.search(candidate, prospects, has_later) else {
+                return Ok(Earliest::Never);
+            };
+            let starts = hit.starts && candidate.waits == 0;
+            let (hit, parts) = self.seated(candidate, &prospects[index], hit);
+            if let Some(parts) = &parts {
+                let prospect = &prospects[index];
+                if self.stops_at(candidate, std::iter::once((prospect, &**parts, Stretch::of(&hit))), &[]) {
+                    let is_last = self.bar_last(prospects, prospect.partition);
+                    match self.take_stop(candidate) {
+                        Some(_) if is_last && has_later => return Ok(Earliest::Never),
+                        Some(stop) if is_last => return Err(Box::new(stop)),
+                        _ => continue,
+                    }
+                }
+            }
+            return Ok(match (starts, parts) {
+                (true, Some(parts)) => Earliest::Now(index, hit, parts),
+                (true, None) => Earliest::Unseated,
+                (false, parts) => Earliest::Later(index, hit, parts),
+            });
+        }
+    }
+}
+
+/// The earliest start of a job.
+pub(super) enum Earliest {
+    /// Now: through which prospect, and what the job takes of each node.
+    Now(usize, Hit, Vec<Part>),
+    /// Later; `None` if the nodes cannot give what was found after all.
+    Later(usize, Hit, Option<Vec<Part>>),
+    /// Now, but the nodes cannot give what was found after all.
+    Unseated,
+    /// At no time that was looked at.
+    Never,
+}
+
+fn booking(rules: &Arc<Rules>, held: Held, limit: TimeLimit, time: Range<Time>) -> Booking {
+    let seconds = limit.seconds().unwrap_or(u64::MAX);
+    Booking { rules: Arc::clone(rules), held, from: time.start, to: time.end, seconds }
+}
+
+/// The limits of a job in one of its partitions.
+fn rules_of(candidate: &Candidate, partition: usize) -> Option<Arc<Rules>> {
+    let choice = candidate.choices.iter().position(|(index, _)| *index == partition)?;
+    Some(Arc::clone(&candidate.limits.as_ref()?[choice].rules))
+}
+
+/// The resources of what a job takes of each node in a partition.
+fn amounts(
+    inventory: &Inventory,
+    candidate: &Candidate,
+    (partition, need): (usize, &Need),
+    parts: &[Part],
+) -> Amounts {
+    let mut count = Count::default();
+    for Part { node, taken, .. } in parts.iter().filter(|part| part.slots > 0) {
+        let Some(node) = inventory.nodes.get(node.index()) else { continue };
+        let shape = &*node.shape;
+        let devices = taken[GRES..].iter().enumerate().filter(|(_, count)| **count > 0);
+        let devices = devices.map(|(entry, count)| {
+            let shards = tres::has_shards(&candidate.spec, need.whole, shape, entry);
+            Devices { entry, count: *count, shards }
+        });
+        count.add_node(Some(shape), taken[CPUS], taken[MEMORY], devices);
+    }
+    let tariff = tariff(inventory, partition);
+    match rules_of(candidate, partition).is_some_and(|rules| rules.limit_nodes) {
+        true => count.finish(&candidate.spec, Some(tariff)),
+        false => Amounts { all: count.all(&candidate.spec, Some(tariff)), on_node: Held::default() },
+    }
+}
+
+/// What a partition charges.
+fn tariff(inventory: &Inventory, partition: usize) -> Tariff<'_> {
+    Tariff::new(&inventory.policy.scheduler, &inventory.partitions[partition].partition.config)
+}

@@ -1,0 +1,479 @@
+//! What limits leave, now and at later times, beside what a pass starts and plans.
+//!
+//! Each limit that counts what runs has a counter: the sum now, and the sum of what is planned for later. While both
+//! together leave enough, nothing else is looked at. Otherwise the amount over time is worked out, a step function of the
+//! ends of running jobs and of what is planned, and kept up to date from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::cluster::counters::Rest;
+use crate::cluster::limits::{Asked, Judge, Rule, Rules, Stop, Sums};
+use crate::cluster::tres::Held;
+use crate::cluster::usage::Usage;
+use crate::cluster::{Counters, Holder};
+use crate::id::JobId;
+use crate::model::accounts::LimitKind;
+use crate::model::accounts::usage::{Amount, Rate};
+use crate::sched::planned_starts::Turn;
+use crate::sched::timeline::step_function::StepFunction;
+use crate::text::time::Time;
+use crate::text::tres::TresKind;
+
+/// What a limit counts: jobs, or a resource.
+type Counts = Option<TresKind>;
+
+/// A job that a pass starts or plans for later, as limits count it.
+#[derive(Clone, Debug)]
+pub(super) struct Booking {
+    pub(super) rules: Arc<Rules>,
+    pub(super) held: Held,
+    pub(super) from: Time,
+    pub(super) to: Time,
+    /// The seconds for which the job may hold its resources.
+    pub(super) seconds: u64,
+}
+
+/// The jobs that are planned to start later, by their turns; and the turns of those to which the same limits apply, by the
+/// address of these.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bookings {
+    by_turn: BTreeMap<Turn, Booking>,
+    by_rules: BTreeMap<usize, (Arc<Rules>, BTreeSet<Turn>)>,
+}
+
+/// The counters of the limits that apply to jobs.
+#[derive(Debug)]
+struct CountersOf {
+    /// The limits, which are kept so that their address stays theirs.
+    rules: Arc<Rules>,
+    /// The counter of each limit of a start.
+    start: Arc<[usize]>,
+    /// The counters that the jobs count for, among the first so many that there are.
+    all: Arc<[usize]>,
+    among: usize,
+}
+
+/// The sums of one holder's jobs, or of one resource that they hold.
+#[derive(Debug)]
+struct Counter {
+    counts: Counts,
+    /// Jobs that run, or what they hold in 2^-32, with those that the pass starts.
+    running: u128,
+    /// The same of jobs that are planned for later.
+    booked: u128,
+    /// What jobs may use that the pass starts, and those that are planned for later.
+    started: Amount,
+    planned: Amount,
+    /// What running jobs may still use, and what was used; known once it is asked for.
+    used: Option<(Amount, Amount)>,
+    /// What is in use over time, below zero; known once `running` and `booked` together leave too little.
+    over_time: Option<StepFunction>,
+}
+
+impl Counter {
+    /// What somebody counts who holds this.
+    fn amount(&self, held: &Held) -> u128 {
+        held.counted(self.counts.as_ref())
+    }
+
+    /// What somebody may use of the resource who holds this amount for so many seconds.
+    fn use_of(&self, amount: u128, seconds: u64) -> Amount {
+        if self.counts.is_some() { Amount::of(Rate(amount), seconds) } else { Amount::ZERO }
+    }
+
+    /// An amount in the units of the step function: of resources 2^-16, rounded down.
+    fn steps(&self, amount: u128) -> i64 {
+        let amount = if self.counts.is_some() { amount >> 16 } else { amount };
+        i64::try_from(amount).unwrap_or(i64::MAX >> 8).min(i64::MAX >> 8)
+    }
+
+    fn amount_of_steps(&self, steps: i64) -> u128 {
+        let amount = u128::try_from(steps).unwrap_or(0);
+        if self.counts.is_some() { amount << 16 } else { amount }
+    }
+
+    fn occupy(&mut self, from: Time, to: Time, amount: u128, takes: bool) {
+        let steps = self.steps(amount);
+        if let Some(over_time) = &mut self.over_time {
+            over_time.add(from, to, if takes { -steps } else { steps });
+        }
+    }
+
+    fn start(&mut self, start: &Booking) {
+        let amount = self.amount(&start.held);
+        let promise = self.use_of(amount, start.seconds);
+        self.running += amount;
+        self.started = self.started.plus(promise);
+        self.occupy(start.from, start.to, amount, true);
+    }
+
+    fn book(&mut self, booking: &Booking, takes: bool) {
+        let amount = self.amount(&booking.held);
+        let promise = self.use_of(amount, booking.seconds);
+        if takes {
+            self.booked += amount;
+            self.planned = self.planned.plus(promise);
+        } else {
+            self.booked = self.booked.saturating_sub(amount);
+            self.planned = self.planned.minus(promise);
+        }
+        self.occupy(booking.from, booking.to, amount, takes);
+    }
+}
+
+/// One job that limits are asked about, and when it would run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) asked: Asked<'a>,
+    /// What the job counts for each limit of a start, where that is known; otherwise nothing.
+    pub(super) wants: &'a [u128],
+    pub(super) from: Time,
+    pub(super) to: Time,
+    /// Whether only what is in use now counts, not what is planned for later.
+    pub(super) now_only: bool,
+    /// Jobs that are to start with it.
+    pub(super) beside: &'a [Booking],
+    /// Jobs that are about to lose the nodes that are kept for them.
+    pub(super) displaced: &'a [JobId],
+}
+
+impl Ask<'_> {
+    /// What the counter of a limit counts for jobs beside this one, and what they may use; and what the displaced counted.
+    fn others(&self, rule: &Rule, counter: &Counter, running: &Counters) -> (u128, Amount, u128) {
+        let (mut held, mut promised) = (0, Amount::ZERO);
+        for other in self.beside.iter().filter(|other| other.rules.holders.contains(&rule.holder)) {
+            let amount = counter.amount(&other.held);
+            held += amount;
+            promised = promised.plus(counter.use_of(amount, other.seconds));
+        }
+        let displaced = self.displaced.iter().filter_map(|job| running.counted(*job));
+        let displaced = displaced.filter(|counted| counted.holders.contains(&rule.holder));
+        let displaced = displaced.filter_map(|counted| counted.holding.as_ref());
+        (held, promised, displaced.map(|holding| counter.amount(&holding.held)).sum())
+    }
+}
+
+/// A limit that leaves too little.
+#[derive(Clone, Debug)]
+pub(super) struct Over {
+    pub(super) stop: Stop,
+    /// Whether the job may start later, when others have ended: not where it is over the limit by itself, nor where the limit
+    /// is judged by what is now alone.
+    pub(super) passing: bool,
+    /// What the job asks of the limit, to compare with what others ask of it; `None` where it is over the limit by itself.
+    pub(super) wants: Option<u128>,
+}
+
+/// The limits as a pass goes by them.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) running: Arc<Counters>,
+    /// The past usage of those that have budgets.
+    pub(super) usage: Usage,
+    pub(super) safe: bool,
+    pub(super) now: Time,
+    pub(super) booked: Bookings,
+    counters: Vec<Counter>,
+    /// By holder: its counters that were asked for.
+    of_holders: BTreeMap<Holder, SmallVec<[usize; 4]>>,
+    /// By address of the limits.
+    of_rules: BTreeMap<usize, CountersOf>,
+    /// The limits of what running jobs may still use that have stopped jobs, by counter.
+    falling: BTreeMap<usize, Falling>,
+    /// The starts that the pass has proposed.
+    starts: Vec<Booking>,
+    starts_of: BTreeMap<usize, (Arc<Rules>, Vec<usize>)>,
+}
+
+/// A limit of what running jobs may still use, which leaves more as time goes by.
+#[derive(Debug)]
+struct Falling {
+    holder: Holder,
+    most: Amount,
+    /// The least that a job may use that the limit has stopped.
+    wants: Amount,
+}
+
+/// The sums of a counter, and what is added to them.
+struct Sum<'a> {
+    counter: &'a Counter,
+    running: u128,
+    beside: Amount,
+}
+
+impl Sums for Sum<'_> {
+    fn jobs(&self, _: &Rule) -> u64 {
+        u64::try_from(self.running).unwrap_or(u64::MAX)
+    }
+
+    fn submitted(&self, _: &Rule) -> u64 {
+        0
+    }
+
+    fn held(&self, _: &Rule) -> Rate {
+        Rate(self.running)
+    }
+
+    fn promised(&self, _: &Rule) -> Amount {
+        let (running, _) = self.counter.used.unwrap_or_default();
+        running.plus(self.counter.started).plus(self.counter.planned).plus(self.beside)
+    }
+
+    fn past(&self, _: &Rule) -> Amount {
+        self.counter.used.unwrap_or_default().1
+    }
+}
+
+impl Room {
+    pub(super) fn new(running: Arc<Counters>, usage: Usage, safe: bool, now: Time) -> Self {
+        Self {
+            running,
+            usage,
+            safe,
+            now,
+            booked: Bookings::default(),
+            counters: Vec::new(),
+            of_holders: BTreeMap::new(),
+            of_rules: BTreeMap::new(),
+            falling: BTreeMap::new(),
+            starts: Vec::new(),
+            starts_of: BTreeMap::new(),
+        }
+    }
+
+    /// The first limit that leaves too little for a job. It is passing only if all that leave too little are.
+    pub(super) fn over(&mut self, rules: &Arc<Rules>, ask: &Ask<'_>) -> Option<Over> {
+        let counters = self.counters_of(rules);
+        let mut first: Option<Over> = None;
+        for (number, (rule, at)) in rules.start.iter().zip(counters.iter()).enumerate() {
+            let known = ask.wants.get(number).copied();
+            let wants = known.unwrap_or_else(|| ask.asked.amounts.all.counted(rule.tres.as_ref()));
+            let Some(over) = self.over_rule((rule, *at), wants, ask) else { continue };
+            let passing = over.passing;
+            let first = first.get_or_insert(over);
+            if !passing {
+                first.passing = false;
+                break;
+            }
+        }
+        first
+    }
+
+    fn over_rule(&mut self, (rule, at): (&Rule, usize), wants: u128, ask: &Ask<'_>) -> Option<Over> {
+        let counts_running = rule.kind.counts_running();
+        let counter = &self.counters[at];
+        let (more, promised, less) = ask.others(rule, counter, &self.running);
+        let most = counter.counts.as_ref().map_or(u128::from(rule.most), |_| Rate::whole(rule.most).0);
+        if counts_running && counter.running + counter.booked + more + wants <= most + less {
+            return None;
+        }
+        let mut used = (counter.running + more).saturating_sub(less);
+        let lacks_now = ask.from <= self.now && used + wants > most;
+        let planned = counts_running && !ask.now_only && !lacks_now;
+        if planned {
+            used = (self.most_used(at, rule, ask.from, ask.to) + more).saturating_sub(less);
+        } else if rule.kind.counts_use() {
+            self.look_up(at, rule);
+        }
+        let sum = Sum { counter: &self.counters[at], running: used, beside: promised };
+        let stop = Judge { sums: &sum, safe: self.safe }.over(rule, &ask.asked, 1)?;
+        let asks = match (counts_running, rule.kind) {
+            (true, _) => (wants <= most).then_some(wants),
+            (false, LimitKind::GrpWall) => Some(0),
+            (false, LimitKind::GrpTresMins) if !self.safe => Some(0),
+            (false, kind) if kind.counts_use() => {
+                let seconds = ask.asked.limit.seconds().unwrap_or(u64::MAX);
+                Some(self.counters[at].use_of(wants, seconds).0)
+            }
+            (false, _) => None,
+        };
+        let passing = counts_running && asks.is_some();
+        if let (false, Some(wants)) = (counts_running || rule.kind.is_budget(), asks) {
+            self.note_falling(at, rule, Amount(wants));
+        }
+        Some(Over { stop: Stop { planned, ..stop }, passing, wants: asks })
+    }
+
+    /// Notes that a limit of what running jobs may still use has stopped a job.
+    fn note_falling(&mut self, at: usize, rule: &Rule, wants: Amount) {
+        let most = Amount::of(Rate::whole(rule.most), 60);
+        let holder = || rule.holder.clone();
+        let falling = self.falling.entry(at).or_insert_with(|| Falling { holder: holder(), most, wants });
+        falling.wants = falling.wants.min(wants);
+    }
+
+    /// The first second at which some limit that falls with time leaves enough for a job that it has stopped, if nothing
+    /// else happens until then.
+    pub(super) fn again(&self) -> Option<Time> {
+        self.falling.iter().filter_map(|(at, falling)| self.leaves_enough(&self.counters[*at], falling)).min()
+    }
+
+    fn leaves_enough(&self, counter: &Counter, falling: &Falling) -> Option<Time> {
+        let kind = counter.counts.as_ref()?;
+        let promised = |at: Time| self.running.promised(&falling.holder, kind, at, &[]);
+        let others = counter.started.plus(counter.planned).plus(falling.wants);
+        let fits = |at: Time| promised(at).plus(others) <= falling.most;
+        let running = self.running.tally(&falling.holder)?.running.iter();
+        let ends = running.filter_map(|job| match self.running.counted(*job)?.holding.as_ref()?.rest {
+            Rest::Until(end) => Some(end),
+            Rest::Seconds(_) | Rest::Endless => None,
+        });
+        let (mut no, mut yes) = (self.now, ends.max()?);
+        if yes <= no || !fits(yes) {
+            return None;
+        }
+        while yes.since(no) > 1 {
+            let middle = no + yes.since(no) / 2;
+            if fits(middle) { yes = middle } else { no = middle }
+        }
+        Some(yes)
+    }
+
+    /// The most that is in use at any moment from one time until another.
+    fn most_used(&mut self, at: usize, rule: &Rule, from: Time, to: Time) -> u128 {
+        if self.counters[at].over_time.is_none() {
+            self.counters[at].over_time = Some(StepFunction::default());
+            let running = self.running.tally(&rule.holder).into_iter().flat_map(|tally| &tally.running);
+            let holdings = running.filter_map(|job| self.running.counted(*job)?.holding.as_ref());
+            let counter = &mut self.counters[at];
+            for holding in holdings {
+                let end = match holding.rest {
+                    Rest::Until(end) => end.max(self.now + 1),
+                    // When one that is suspended goes on, or one starts for which nodes are kept, is not known.
+                    Rest::Seconds(_) | Rest::Endless => Time::MAX,
+                };
+                counter.occupy(self.now, end, counter.amount(&holding.held), true);
+            }
+            let starts = self.starts_of.values().filter(|(rules, _)| rules.holders.contains(&rule.holder));
+            for start in starts.flat_map(|(_, starts)| starts) {
+                let start = &self.starts[*start];
+                counter.occupy(start.from, start.to, counter.amount(&start.held), true);
+            }
+            for booking in self.booked.of(&rule.holder) {
+                counter.occupy(booking.from, booking.to, counter.amount(&booking.held), true);
+            }
+        }
+        let counter = &self.counters[at];
+        let least = counter.over_time.as_ref().map_or(0, |steps| steps.least(from.max(self.now), to));
+        counter.amount_of_steps(-least)
+    }
+
+    /// Looks up what the running jobs may still use that a limit counts, and what was used.
+    fn look_up(&mut self, at: usize, rule: &Rule) {
+        if self.counters[at].used.is_some() {
+            return;
+        }
+        let used = match &rule.tres {
+            Some(kind) => {
+                let promised = self.running.promised(&rule.holder, kind, self.now, &[]);
+                (promised, self.usage.past(&rule.holder, kind))
+            }
+            None => (Amount::ZERO, self.usage.past_wall(&rule.holder)),
+        };
+        self.counters[at].used = Some(used);
+    }
+
+    /// The counters of the limits of a start.
+    fn counters_of(&mut self, rules: &Arc<Rules>) -> Arc<[usize]> {
+        let address = Arc::as_ptr(rules).addr();
+        if let Some(known) = self.of_rules.get(&address) {
+            return Arc::clone(&known.start);
+        }
+        let start: Arc<[usize]> = rules.start.iter().map(|rule| self.counter_of(rule)).collect();
+        let known = CountersOf { rules: Arc::clone(rules), start, all: Arc::default(), among: 0 };
+        Arc::clone(&self.of_rules.entry(address).or_insert(known).start)
+    }
+
+    fn counter_of(&mut self, rule: &Rule) -> usize {
+        let known = self.of_holders.get(&rule.holder).into_iter().flatten();
+        if let Some(known) = known.copied().find(|at| self.counters[*at].counts == rule.tres) {
+            return known;
+        }
+        let tally = self.running.tally(&rule.holder);
+        let mut counter = Counter {
+            counts: rule.tres.clone(),
+            running: match &rule.tres {
+                Some(kind) => tally.map_or(0, |tally| tally.held.rate(kind).0),
+                None => tally.map_or(0, |tally| tally.running.len() as u128),
+            },
+            booked: 0,
+            started: Amount::ZERO,
+            planned: Amount::ZERO,
+            used: None,
+            over_time: None,
+        };
+        let starts = self.starts_of.values().filter(|(rules, _)| rules.holders.contains(&rule.holder));
+        starts.flat_map(|(_, starts)| starts).for_each(|start| counter.start(&self.starts[*start]));
+        self.booked.of(&rule.holder).for_each(|booking| counter.book(booking, true));
+        self.counters.push(counter);
+        let at = self.counters.len() - 1;
+        self.of_holders.entry(rule.holder.clone()).or_default().push(at);
+        at
+    }
+
+    /// The counters that jobs count for, as far as they were asked for.
+    fn touched(&mut self, rules: &Arc<Rules>) -> Arc<[usize]> {
+        self.counters_of(rules);
+        let among = self.counters.len();
+        let Some(known) = self.of_rules.get_mut(&Arc::as_ptr(rules).addr()) else { return Arc::default() };
+        if known.among != among {
+            let holders = known.rules.holders.iter();
+            known.all = holders.filter_map(|holder| self.of_holders.get(holder)).flatten().copied().collect();
+            known.among = among;
+        }
+        Arc::clone(&known.all)
+    }
+
+    /// Counts a start that the pass proposes.
+    pub(super) fn start(&mut self, start: Booking) {
+        for at in &*self.touched(&start.rules) {
+            self.counters[*at].start(&start);
+        }
+        let address = Arc::as_ptr(&start.rules).addr();
+        let starts = self.starts_of.entry(address).or_insert_with(|| (Arc::clone(&start.rules), Vec::new()));
+        starts.1.push(self.starts.len());
+        self.starts.push(start);
+    }
+
+    /// Counts a job that is planned for later.
+    pub(super) fn book(&mut self, turn: Turn, booking: Booking) {
+        for at in &*self.touched(&booking.rules) {
+            self.counters[*at].book(&booking, true);
+        }
+        let (address, rules) = (Arc::as_ptr(&booking.rules).addr(), &booking.rules);
+        let turns =
+            self.booked.by_rules.entry(address).or_insert_with(|| (Arc::clone(rules), BTreeSet::new()));
+        turns.1.insert(turn);
+        self.booked.by_turn.insert(turn, booking);
+    }
+
+    /// Gives up what a job was planned for.
+    pub(super) fn unbook(&mut self, turn: &Turn) {
+        let Some(rules) = self.booked.by_turn.get(turn).map(|booking| Arc::clone(&booking.rules)) else {
+            return;
+        };
+        // Counters that are made here count what is given up.
+        let touched = self.touched(&rules);
+        let Some(booking) = self.booked.by_turn.remove(turn) else { return };
+        for at in &*touched {
+            self.counters[*at].book(&booking, false);
+        }
+        let address = Arc::as_ptr(&booking.rules).addr();
+        if let Some((_, turns)) = self.booked.by_rules.get_mut(&address) {
+            turns.remove(turn);
+            if turns.is_empty() {
+                self.booked.by_rules.remove(&address);
+            }
+        }
+    }
+}
+
+impl Bookings {
+    fn of(&self, holder: &Holder) -> impl Iterator<Item = &Booking> {
+        let turns = self.by_rules.values().filter(|(rules, _)| rules.holders.contains(holder));
+        turns.flat_map(|(_, turns)| turns).filter_map(|turn| self.by_turn.get(turn))
+    }
+}

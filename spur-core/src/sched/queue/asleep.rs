@@ -1,0 +1,76 @@
+//! Jobs of the queue that wait for a limit of associations or QOS, by limit and by how much they ask of it.
+//!
+//! A limit that leaves too little for a job leaves too little for every job that asks no less. So a quick pass looks at
+//! the first job of each group only, and at the next one when the first is not stopped any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::Holder;
+use crate::cluster::limits::Rule;
+use crate::id::JobId;
+use crate::model::accounts::LimitKind;
+use crate::text::tres::TresKind;
+
+use super::chunks::Key;
+
+/// A limit that stops jobs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lane {
+    holder: Holder,
+    kind: LimitKind,
+    tres: Option<TresKind>,
+    most: u64,
+}
+
+impl Lane {
+    /// The queue of a limit.
+    pub(crate) fn of(rule: &Rule) -> Self {
+        Self { holder: rule.holder.clone(), kind: rule.kind, tres: rule.tres.clone(), most: rule.most }
+    }
+}
+
+/// A limit, and how much jobs ask of it; `None` of jobs that are over a limit by themselves, whoever runs.
+pub(crate) type Group = Option<(Lane, u128)>;
+
+/// The jobs that wait for limits and need not be looked at before the limits leave more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asleep {
+    groups: BTreeMap<(Lane, u128), BTreeSet<Key>>,
+    jobs: BTreeMap<JobId, (Key, Group)>,
+}
+
+impl Asleep {
+    /// Puts a job among those that need not be looked at.
+    pub(super) fn insert(&mut self, key: Key, group: Group) {
+        self.remove(key.job);
+        if let Some(group) = &group {
+            self.groups.entry(group.clone()).or_default().insert(key);
+        }
+        self.jobs.insert(key.job, (key, group));
+    }
+
+    /// Takes a job out. Returns whether it was there.
+    pub(super) fn remove(&mut self, job: JobId) -> bool {
+        let Some((key, group)) = self.jobs.remove(&job) else { return false };
+        if let Some(group) = group
+            && let Some(keys) = self.groups.get_mut(&group)
+        {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+        true
+    }
+
+    /// The first job of each group, by place in the queue.
+    pub(crate) fn firsts(&self) -> BTreeMap<Key, (Lane, u128)> {
+        self.groups.iter().filter_map(|(group, keys)| Some((*keys.first()?, group.clone()))).collect()
+    }
+
+    /// The job of a group behind a place in the queue.
+    pub(crate) fn after(&self, group: &(Lane, u128), key: Key) -> Option<Key> {
+        let behind = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
+        self.groups.get(group)?.range(behind).next().copied()
+    }
+}

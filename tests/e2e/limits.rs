@@ -94,3 +94,23 @@ fn a_budget_that_is_used_up_stops_jobs_until_it_is_reset() {
     change(&cluster, "modify qos small set RawUsage=0");
     client.wait_for(second, "COMPLETED");
 }
+
+#[test]
+fn a_budget_that_runs_out_ends_what_runs() {
+    let user = me();
+    let more = "[scheduler]\npriority_calc_period = \"1s\"\n";
+    let cluster = Cluster::start(&Setup { controller: LIMITS, more, ..Setup::default() });
+    let mut client = cluster.client();
+    change(&cluster, "add account chem");
+    change(&cluster, &format!("add user {user} account=chem"));
+    // A second of a CPU counts as 100, so the minute is used up in the first second.
+    change(&cluster, "add qos fast UsageFactor=100 GrpTRESMins=cpu=1");
+    let first = cluster.sbatch(&["-A", "chem", "-q", "fast", "--wrap", "sleep 1000"]);
+    let other = cluster.sbatch(&["-A", "chem", "-q", "normal", "--wrap", "sleep 1000"]);
+    client.wait_for(first, "TIMEOUT");
+    let shown = cluster.ok(&["scontrol", "show", "job", &first.to_string()]);
+    assert!(shown.contains("Reason=TimeLimit"), "{shown}");
+    client.wait_for(other, "RUNNING");
+    let second = cluster.sbatch(&["-A", "chem", "-q", "fast", "--wrap", "true"]);
+    client.wait(second, |job| job.reason == "QOSGrpCPUMinutesLimit");
+}

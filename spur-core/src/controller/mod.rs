@@ -5,6 +5,7 @@
 //! what the shell must do when the entry is durable. Nothing here waits, and nothing here remembers anything outside
 //! the cluster.
 
+mod budgets;
 pub mod command;
 mod devices;
 pub mod effect;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Ctx, Reply};
+use super::{Ctx, Reply, budgets};
 use crate::cluster::{Cluster, Event};
 use crate::model::accounts::usage::{Decay, Ratio};
 use crate::text::time::Time;
@@ -28,10 +28,11 @@ pub(super) fn plan_reset(ctx: &mut Ctx<'_>, at: Option<Time>, zone: Arc<str>) ->
     Reply::Done
 }
 
-/// Rolls usage if that is due.
+/// Rolls usage if that is due, and ends the jobs whose budgets that uses up.
 pub(super) fn roll(ctx: &mut Ctx<'_>, now: Time) {
     if next_roll(ctx.cluster()).is_some_and(|due| due <= now) {
         emit(ctx, now);
+        budgets::end_exhausted(ctx);
     }
 }
 

@@ -79,9 +79,10 @@ impl Totals {
         let count = |wanted: fn(&Event) -> bool| {
             world.disk.journal.iter().filter(|entry| wanted(&entry.event)).count() as u64
         };
-        let Judged { starts, tight } = limits::hold(world.disk.journal.iter().map(|entry| &**entry));
+        let Judged { starts, tight, kinds } = limits::hold(world.disk.journal.iter().map(|entry| &**entry));
         self.limited.starts += starts;
         self.limited.tight += tight;
+        self.limited.kinds.extend(kinds);
         self.het += count(|event| matches!(event, Event::HetJobSubmitted { .. }));
         self.preemptions += count(|event| matches!(event, Event::JobPreempted { .. }));
         self.nominations += count(|event| matches!(event, Event::JobNominated { .. }));

@@ -96,21 +96,23 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
+        let (het, preempts, moves) = (seed % 5 == 3, seed % 3 == 1, seed % 7 == 6);
+        let limited = !seed.is_multiple_of(3);
+        // Who is simple may not find the one way to start several components at once.
+        let real_planner = preempts || het || moves || seed.is_multiple_of(8);
         let shape = NodeShape {
             sockets: 1,
             cores_per_socket: 4,
             threads_per_core: 1,
             cpus: 4,
             memory_mb: 1000,
+            gres: if limited && real_planner { limits::gpus() } else { Vec::new() },
             ..NodeShape::default()
         };
-        let moves = seed % 7 == 6;
         let count = chance.between(if moves { 4 } else { 2 }, 6);
         let names: Vec<Arc<str>> = (0..count).map(|n| format!("n{n}").into()).collect();
         let node = |(id, name): (u32, &Arc<str>)| Node::new(NodeId(id), Arc::clone(name), shape.clone());
         let nodes = (0u32..).zip(&names).map(node).collect();
-        let het = seed % 5 == 3;
-        let preempts = seed % 3 == 1;
         let mut policy = policy::new(&names, &shape, chance.percent(50));
         if preempts {
             policy::add_tier(&mut policy, &mut chance);
@@ -121,7 +123,6 @@ impl World {
         if moves {
             policy::add_leaves(&mut policy);
         }
-        let limited = !seed.is_multiple_of(3);
         if limited {
             limits::enforce(&mut policy, seed);
         }
@@ -139,8 +140,7 @@ impl World {
             arrivals: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             wakeup: None,
-            // Who is simple may not find the one way to start several components at once.
-            real_planner: preempts || het || moves || seed.is_multiple_of(8),
+            real_planner,
             het,
             passes: 0,
             floor: 0,

@@ -18,17 +18,20 @@ impl World {
         let urgent = self.preempts && self.chance.percent(40);
         let partitions = if urgent { Box::from([Arc::from("urgent")]) } else { Box::default() };
         let qos = (urgent && !self.policy.qos.is_empty()).then(|| Arc::from("high"));
+        let qos = qos.or_else(|| self.qos_of_limits());
         let firm = self.preempts && self.chance.percent(10);
         let extra = firm.then(|| Box::new(Extra { no_preempt: true, ..Extra::default() }));
+        let extra = self.with_licenses(extra);
         let script =
             Script { command: "job".into(), ..Script::plain(BlobId(request * 2), BlobId(request * 2 + 1)) };
         let near = self.moves && self.chance.percent(70);
         let near = near.then(|| FabricAsk { gather: "must:leaf".parse().ok(), ..FabricAsk::default() });
-        let shape = Shape {
+        let cpus = u32::try_from(self.chance.between(1, 4)).expect("small");
+        let shape = self.with_memory_and_gpus(Shape {
             nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
-            cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
+            cpus_per_task: Some(cpus),
             ..Shape::default()
-        };
+        });
         let spec = JobSpec {
             partitions,
             account: self.limited.then(|| self.account()),

@@ -16,6 +16,7 @@ use crate::model::caller::Caller;
 use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
 
+use super::shared_map::SharedMap;
 use super::{Cluster, Derived, Partition};
 
 /// A change of the policy tree. Each carries the result, never the request.
@@ -48,9 +49,9 @@ pub enum AccountChange {
 /// The policy tree.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
-    accounts: BTreeMap<Arc<str>, Arc<Account>>,
-    users: BTreeMap<Arc<str>, Arc<User>>,
-    associations: BTreeMap<AssociationId, Arc<Association>>,
+    accounts: SharedMap<Arc<str>, Arc<Account>>,
+    users: SharedMap<Arc<str>, Arc<User>>,
+    associations: SharedMap<AssociationId, Arc<Association>>,
     qos: BTreeMap<u32, Arc<Qos>>,
     /// The number of each QOS.
     qos_numbers: BTreeMap<Arc<str>, u32>,
@@ -59,13 +60,21 @@ pub struct Accounts {
     last_association: u32,
     last_qos: u32,
     /// The association of each account.
-    of_accounts: BTreeMap<Arc<str>, AssociationId>,
-    /// The accounts right below each account.
-    children: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// The associations of each account's users.
-    members: BTreeMap<Arc<str>, BTreeSet<AssociationId>>,
-    /// The associations of each user.
-    of_users: BTreeMap<Arc<str>, BTreeSet<AssociationId>>,
+    of_accounts: SharedMap<Arc<str>, AssociationId>,
+    /// Pairs of an account and one right below it.
+    children: SharedMap<(Arc<str>, Arc<str>), ()>,
+    /// Pairs of an account and the association of one of its users.
+    members: SharedMap<(Arc<str>, AssociationId), ()>,
+    /// Pairs of a user and one of his associations.
+    of_users: SharedMap<(Arc<str>, AssociationId), ()>,
+}
+
+/// The second members of the pairs that begin with a name.
+fn seconds<'a, T: Ord>(
+    pairs: &'a SharedMap<(Arc<str>, T), ()>,
+    first: &str,
+) -> impl Iterator<Item = &'a T> + use<'a, T> {
+    pairs.keys_at(&|(name, _)| (**name).cmp(first)).map(|(_, second)| second)
 }
 
 /// An association with its place in the tree.
@@ -176,13 +185,13 @@ impl Accounts {
     }
 
     /// The associations of a user, in the order in which they were added.
-    pub fn of_user(&self, user: &str) -> impl Iterator<Item = &Arc<Association>> {
-        self.of_users.get(user).into_iter().flatten().filter_map(|id| self.association(*id))
+    pub fn of_user(&self, user: &str) -> impl Iterator<Item = &Arc<Association>> + use<'_> {
+        seconds(&self.of_users, user).filter_map(|id| self.association(*id))
     }
 
     /// The associations of the users of an account, in the order in which they were added.
-    pub fn members(&self, account: &str) -> impl Iterator<Item = &Arc<Association>> {
-        self.members.get(account).into_iter().flatten().filter_map(|id| self.association(*id))
+    pub fn members(&self, account: &str) -> impl Iterator<Item = &Arc<Association>> + use<'_> {
+        seconds(&self.members, account).filter_map(|id| self.association(*id))
     }
 
     /// The association of a user in an account that is for exactly this partition, or for all.
@@ -287,6 +296,14 @@ impl Accounts {
         self.chain(first).any(|above| self.account(&above.account).is_some_and(names))
     }
 
+    /// The accounts that a user coordinates, with all below them.
+    #[must_use]
+    pub fn coordinated_by(&self, user: &str) -> BTreeSet<Arc<str>> {
+        let named = self.accounts().filter(|account| account.coordinators.iter().any(|name| **name == *user));
+        let below = named.flat_map(|account| self.walk_from(&account.name));
+        below.map(|placed| Arc::clone(&placed.association.account)).collect()
+    }
+
     /// The privileges of a user of the tree.
     #[must_use]
     pub fn level_of(&self, user: &str) -> AdminLevel {
@@ -303,15 +320,17 @@ impl Accounts {
     #[must_use]
     pub fn walk_from(&self, account: &str) -> Vec<Placed<'_>> {
         let mut found = Vec::new();
-        let mut open: Vec<(&str, usize)> = vec![(account, 0)];
+        let Some(first) = self.of_account(account) else { return found };
+        let mut open: Vec<(&str, usize)> = vec![(&first.account, 0)];
         while let Some((account, depth)) = open.pop() {
             let own = self.of_account(account);
             found.extend(own.map(|association| Placed { association, depth }));
             let mut members: Vec<&Arc<Association>> = self.members(account).collect();
             members.sort_by(|one, other| (&one.user, &one.partition).cmp(&(&other.user, &other.partition)));
             found.extend(members.into_iter().map(|association| Placed { association, depth: depth + 1 }));
-            let below = self.children.get(account).into_iter().flatten().rev();
-            open.extend(below.map(|name| (&**name, depth + 1)));
+            let known = open.len();
+            open.extend(seconds(&self.children, account).map(|name| (&**name, depth + 1)));
+            open[known..].reverse();
         }
         found
     }
@@ -384,12 +403,12 @@ impl Accounts {
         let (id, account) = (association.id, Arc::clone(&association.account));
         match &association.user {
             Some(user) => {
-                self.members.entry(account).or_default().insert(id);
-                self.of_users.entry(Arc::clone(user)).or_default().insert(id);
+                self.members.insert((account, id), ());
+                self.of_users.insert((Arc::clone(user), id), ());
             }
             None => {
                 if let Some(parent) = &association.parent {
-                    self.children.entry(Arc::clone(parent)).or_default().insert(Arc::clone(&account));
+                    self.children.insert((Arc::clone(parent), Arc::clone(&account)), ());
                 }
                 self.of_accounts.insert(account, id);
             }
@@ -401,25 +420,15 @@ impl Accounts {
         let Some(association) = self.associations.remove(&id) else { return };
         match &association.user {
             Some(user) => {
-                take(&mut self.members, &association.account, &id);
-                take(&mut self.of_users, user, &id);
+                self.members.remove(&(Arc::clone(&association.account), id));
+                self.of_users.remove(&(Arc::clone(user), id));
             }
             None => {
                 self.of_accounts.remove(&association.account);
                 if let Some(parent) = &association.parent {
-                    take(&mut self.children, parent, &association.account);
+                    self.children.remove(&(Arc::clone(parent), Arc::clone(&association.account)));
                 }
             }
-        }
-    }
-}
-
-/// Takes one member out of a set, and the set out of the map if nothing is left in it.
-fn take<T: Ord>(sets: &mut BTreeMap<Arc<str>, BTreeSet<T>>, key: &Arc<str>, member: &T) {
-    if let Some(set) = sets.get_mut(key) {
-        set.remove(member);
-        if set.is_empty() {
-            sets.remove(key);
         }
     }
 }

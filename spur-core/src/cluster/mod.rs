@@ -25,6 +25,7 @@ mod partition;
 mod places;
 mod policy;
 mod reserve;
+mod shared_map;
 pub mod snapshot;
 mod suspend;
 pub mod tres;

@@ -1,6 +1,6 @@
 //! Add, change and delete accounts, users, associations, QOS and coordinators, and load a dump of them.
 //!
-//! A request is worked out on a copy of the policy tree, step by step, and what comes of it is one list of changes. What
+//! A request is worked out on a copy of the policy tree, which shares memory with it, step by step, and what comes of it is one list of changes. What
 //! is said of it is Slurm's `sacctmgr`'s. A client that has shown that to a user sends it with the request: if the same
 //! request would now do something else, it does nothing.
 
@@ -99,7 +99,7 @@ fn decide(cluster: &Cluster, caller: &Caller, ask: &Ask) -> Result<Decision, Rej
     Ok(Decision { changes: draft.changes, lines: draft.lines })
 }
 
-/// A copy of the tree on which a request is worked out.
+/// A copy of the tree on which a request is worked out; it shares what the request does not change.
 struct Draft<'a> {
     cluster: &'a Cluster,
     caller: &'a Caller,

@@ -119,14 +119,18 @@ impl Draft<'_> {
             set.is_empty() || name.is_some_and(|name| set.contains(name))
         };
         let parent = |name: &str| self.tree.of_account(name).and_then(|own| own.parent.clone());
-        let found = self.tree.accounts().filter(|account| {
+        let fits = |account: &&Arc<Account>| {
             !which.elsewhere
-                && any(&which.names, Some(&account.name))
                 && any(&which.descriptions, Some(&account.description))
                 && any(&which.organizations, Some(&account.organization))
                 && any(&which.parents, parent(&account.name).as_ref())
-        });
-        found.cloned().collect()
+        };
+        match which.names.is_empty() {
+            true => self.tree.accounts().filter(fits).cloned().collect(),
+            false => {
+                which.names.iter().filter_map(|name| self.tree.account(name)).filter(fits).cloned().collect()
+            }
+        }
     }
 
     pub(super) fn modify_users(&mut self, which: &Which, set: &UserSet) -> Result<(), Reject> {
@@ -224,14 +228,18 @@ impl Draft<'_> {
             set.is_empty() || name.is_some_and(|name| set.contains(name))
         };
         let level = |own: AdminLevel| which.admin_level.is_none_or(|level| level == own);
-        let found = self.tree.users().filter(|user| {
+        let fits = |user: &&Arc<User>| {
             !which.elsewhere
-                && any(&which.names, Some(&user.name))
                 && any(&which.users, Some(&user.name))
                 && any(&which.default_accounts, user.default_account.as_ref())
                 && level(user.admin_level)
-        });
-        found.cloned().collect()
+        };
+        match which.names.is_empty() {
+            true => self.tree.users().filter(fits).cloned().collect(),
+            false => {
+                which.names.iter().filter_map(|name| self.tree.user(name)).filter(fits).cloned().collect()
+            }
+        }
     }
 
     pub(super) fn modify_cluster(&mut self, set: &AssociationSet) -> Result<(), Reject> {
@@ -245,7 +253,7 @@ impl Draft<'_> {
         let Some(root) = self.tree.of_account(ROOT).map(Arc::clone) else { return Ok(()) };
         self.say(" Setting");
         self.say("  Default Limits:");
-        self.lines.extend(settings(set, None).iter().map(|(name, value)| format!("  {name:<13} = {value}")));
+        self.lines.extend(settings(set, None).iter().map(|(name, value)| format!("  {name:<14}= {value}")));
         self.say(" Modified cluster defaults for associations...");
         let line = self.modified(&root);
         self.say(line);

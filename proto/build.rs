@@ -5,7 +5,7 @@ use std::path::Path;
 use prost::Message;
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 24] = [
+const SHOWN: [&str; 28] = [
     "AssociationRecord",
     "LimitValue",
     "TresShare",
@@ -26,6 +26,10 @@ const SHOWN: [&str; 24] = [
     "Spread",
     "PingResponse",
     "PriorityFactors",
+    "AccountRecord",
+    "UserRecord",
+    "QosRecord",
+    "LimitRecord",
     "GetStatisticsResponse",
     "Cycles",
     "RequestCount",

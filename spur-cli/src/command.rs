@@ -79,6 +79,8 @@ pub enum Command {
     Sim,
     /// `spur why`
     Why,
+    /// `spur limits`
+    Limits,
 }
 
 /// How a command is known.
@@ -137,6 +139,12 @@ const COMMANDS: &[Entry] = &[
         name: "why",
         linked: false,
         about: "say why a job waits, or runs where it does",
+    },
+    Entry {
+        command: Command::Limits,
+        name: "limits",
+        linked: false,
+        about: "list the limits that apply to a user or an account",
     },
     Entry {
         command: Command::Sim,
@@ -216,6 +224,7 @@ impl Command {
             Command::Plan => "spur plan",
             Command::Sim => "spur sim",
             Command::Why => "spur why",
+            Command::Limits => "spur limits",
             other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
         }
     }
@@ -270,6 +279,7 @@ impl Command {
             Command::Plan => commands::sim::plan::run(session, &args).await,
             Command::Sim => commands::sim::run(session, &args),
             Command::Why => commands::why::run(session, args).await,
+            Command::Limits => commands::limits::run(session, args).await,
         }
     }
 }

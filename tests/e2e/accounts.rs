@@ -173,3 +173,24 @@ fn a_job_without_an_association_waits() {
     change(&cluster, &format!("add user {user} account=old"));
     client.wait_for(waits, "COMPLETED");
 }
+
+#[test]
+fn comments_of_jobs_are_set_after_their_end_and_kept() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let job = cluster.sbatch(&["--wrap", "exit 3"]);
+    client.wait_for(job, "FAILED");
+    let said =
+        change(&cluster, &format!("modify job where jobid={job} set comment=mine derivedexitcode=256"));
+    assert!(said.starts_with(&format!(" Modified jobs...\n  {job} submitted at 20")), "{said}");
+    change(&cluster, &format!("modify job jobid={job} set admincomment=checked"));
+    let row = |cluster: &Cluster| {
+        let fields = "comment,admincomment,derivedexitcode,exitcode";
+        cluster.ok(&["sacct", "-nXP", "-j", &job.to_string(), "-o", fields])
+    };
+    assert_eq!(row(&cluster), "mine|checked|1:0|3:0\n");
+    assert!(refused(&cluster, "modify job jobid=99999 set comment=x").contains(" Nothing modified"));
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    assert_eq!(row(&cluster), "mine|checked|1:0|3:0\n");
+}

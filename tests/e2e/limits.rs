@@ -29,6 +29,11 @@ fn limits_keep_jobs_waiting_and_refuse_them() {
     let why = cluster.ok(&["spur", "why", &second.to_string()]);
     assert!(why.contains(&format!("MaxJobs=1 of user {user} in account chem")), "{why}");
 
+    let limits: serde_json::Value =
+        serde_json::from_str(&cluster.ok(&["spur", "limits", "--json", &user])).unwrap();
+    let own = limits["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == "MaxJobs").unwrap();
+    assert_eq!((&own["most"], &own["used"], &own["left"]), (&1.into(), &1.into(), &0.into()), "{own}");
+
     // A controller that starts again counts what runs.
     cluster.kill("spurctld");
     cluster.start_controller();

@@ -1,9 +1,10 @@
 //! Changes and records of the policy tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spur_core::cluster::Holder;
+use spur_core::cluster::limit_use::LimitUse;
 use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::controller::MOST_AT_ONCE;
 use spur_core::model::accounts::ask::{self, Ask, AssociationSet, Entity, LoadLine, Which, Word};
@@ -31,7 +32,10 @@ pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, S
     let unknown = || format!("invalid keyword: {} {}", request.verb, request.entity);
     let entity = entity(&request.entity).ok_or_else(unknown)?;
     let words = |texts: &[String]| texts.iter().map(|text| Word::read(text)).collect::<Vec<Word>>();
-    let settings = words(&request.settings);
+    let mut settings = words(&request.settings);
+    if request.verb == "add" {
+        settings = ask::of_cluster(cluster, settings)?;
+    }
     let lower = || request.names.iter().map(|name| Arc::from(name.to_lowercase())).collect();
     let plain = || request.names.iter().map(|name| Arc::from(name.as_str())).collect();
     let which = || -> Result<Which, String> {
@@ -112,13 +116,18 @@ pub fn conditions(cluster: &str, request: &v1::ListAccountsRequest) -> Result<(E
 
 /// An account.
 #[must_use]
-pub fn account(account: &Account) -> v1::AccountRecord {
+pub fn account(tree: &Accounts, account: &Account) -> v1::AccountRecord {
+    let own = tree.of_account(&account.name);
+    let above =
+        own.into_iter().flat_map(|own| tree.chain(own)).filter_map(|next| tree.account(&next.account));
+    let all: BTreeSet<&Arc<str>> = above.flat_map(|above| &above.coordinators).collect();
     v1::AccountRecord {
         name: account.name.to_string(),
         description: account.description.to_string(),
         organization: account.organization.to_string(),
         coordinators: account.coordinators.iter().map(ToString::to_string).collect(),
         deleted: account.deleted,
+        all_coordinators: all.into_iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -161,7 +170,20 @@ pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord
         own_limits: limits(&association.limits),
         is_default,
         usage: None,
+        lineage: lineage(tree, association),
     }
+}
+
+/// The accounts above an association and the association itself, as Slurm writes its lineage.
+fn lineage(tree: &Accounts, association: &Arc<Association>) -> String {
+    let accounts = tree.chain(association).filter(|above| above.user.is_none());
+    let mut accounts: Vec<&str> = accounts.map(|above| &*above.account).collect();
+    // `root` has no name in a lineage.
+    accounts.pop();
+    let own = association.user.iter().map(|user| format!("0-{user}/"));
+    let partition = association.partition.iter().map(|name| format!("{name}/"));
+    let accounts = accounts.into_iter().rev().map(|name| format!("{name}/"));
+    std::iter::once("/".to_owned()).chain(accounts).chain(own).chain(partition).collect()
 }
 
 /// A user who shares without an association, as a child of an account.
@@ -222,5 +244,41 @@ pub fn qos(qos: &Qos) -> v1::QosRecord {
         allow_groups: names(&qos.allow_groups),
         allow_accounts: names(&qos.allow_accounts),
         deleted: false,
+    }
+}
+
+/// A limit that applies to somebody.
+#[must_use]
+pub fn limit(tree: &Accounts, limit: &LimitUse) -> v1::LimitRecord {
+    let rule = &limit.rule;
+    let name = |(account, qos): &(Arc<str>, Option<Arc<str>>)| {
+        format!("{account}/{}", qos.as_deref().unwrap_or_default())
+    };
+    v1::LimitRecord {
+        name: rule.kind.short_name().to_owned(),
+        resource: rule.tres.as_ref().map(ToString::to_string).unwrap_or_default(),
+        most: rule.most,
+        used: limit.used,
+        is_minutes: rule.kind.is_of_minutes(),
+        setter: rule.setter.to_string(),
+        counts: if rule.kind.is_of_one_job() { "job".to_owned() } else { holder(tree, &rule.holder) },
+        applies: limit.cases.iter().map(name).collect(),
+        ..v1::LimitRecord::default()
+    }
+}
+
+/// The name of an entity whose jobs are counted.
+fn holder(tree: &Accounts, holder: &Holder) -> String {
+    let account_of = |id| tree.association(id).map_or("", |own| &*own.account);
+    let qos_of = |number| tree.qos_numbered(number).map_or("", |qos| &*qos.name);
+    match holder {
+        Holder::Association(id) => match tree.association(*id).and_then(|own| own.user.as_deref()) {
+            Some(user) => format!("user {user} in account {}", account_of(*id)),
+            None => format!("account {}", account_of(*id)),
+        },
+        Holder::Outsider { account, user } => format!("user {user} in account {}", account_of(*account)),
+        Holder::Qos(number) => format!("QOS {}", qos_of(*number)),
+        Holder::QosUser { qos, user } => format!("user {user} in QOS {}", qos_of(*qos)),
+        Holder::QosAccount { qos, account } => format!("account {account} in QOS {}", qos_of(*qos)),
     }
 }

@@ -10,6 +10,7 @@ pub mod job;
 pub mod license;
 pub mod node;
 pub mod partition;
+pub mod policy_tree;
 pub mod priority;
 pub mod reject;
 pub mod reservation;

@@ -10,6 +10,7 @@ mod follow;
 mod gres;
 pub mod import;
 pub mod keygen;
+pub mod limits;
 pub mod links;
 pub mod listing;
 mod login;

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 use super::sim::{self, plan};
 use super::srun::{attach, bcast, exec, logs};
-use super::{config, demo, discover, import, keygen, links, moving, why};
+use super::{config, demo, discover, import, keygen, limits, links, moving, why};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -87,6 +87,7 @@ fn own() -> Vec<Page> {
         page(&exec::LINE),
         page(&logs::LINE),
         page(&why::LINE),
+        page(&limits::LINE),
         page(&plan::LINE),
         page(&sim::args::LINE),
         page(&config::LINE),

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use jiff::Timestamp;
 use spur_core::text::jobid::JobRef;
 use spur_proto::convert::job::word;
 use spur_proto::v1::{ExplainJobRequest, Job, JobFilter};
@@ -89,9 +88,9 @@ fn text(job: &Job, show: &Show) -> String {
         (start, date(job.start_time)),
         ("nodes", nodes.clone()),
         ("spans", spans.join(", ")),
-        ("why", local_times(if waits { &job.reason_detail } else { &job.why }, show)),
+        ("why", value::local_times(if waits { &job.reason_detail } else { &job.why }, show)),
         // The detail names the file for which a launch failed.
-        ("ended", if waits { String::new() } else { local_times(&job.reason_detail, show) }),
+        ("ended", if waits { String::new() } else { value::local_times(&job.reason_detail, show) }),
         ("relaxed", job.relaxed.join(", ")),
         (
             "exact",
@@ -100,29 +99,6 @@ fn text(job: &Job, show: &Show) -> String {
     ];
     let told = lines.into_iter().filter(|(_, text)| !text.is_empty());
     told.map(|(name, text)| format!("{name:<8}{text}\n")).collect()
-}
-
-/// The text with the times in UTC that the controller wrote (`2026-11-20T10:00:00Z`) in the user's zone.
-fn local_times(text: &str, show: &Show) -> String {
-    const LENGTH: usize = "2026-11-20T10:00:00Z".len();
-    let mut local = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let written = rest.get(..LENGTH).filter(|written| written.ends_with('Z'));
-        let moment = written.and_then(|written| written.parse::<Timestamp>().ok());
-        let taken = match moment {
-            Some(moment) => {
-                local.push_str(&value::time(Some(moment.as_second()), "not known", show));
-                LENGTH
-            }
-            None => {
-                local.push(first);
-                first.len_utf8()
-            }
-        };
-        rest = &rest[taken..];
-    }
-    local
 }
 
 #[cfg(test)]
@@ -141,7 +117,7 @@ mod tests {
             ("größer als 2026-11-20T10:00:00", "größer als 2026-11-20T10:00:00"),
             ("", ""),
         ] {
-            assert_eq!(local_times(text, &show), wanted);
+            assert_eq!(value::local_times(text, &show), wanted);
         }
     }
 

@@ -42,6 +42,29 @@ pub fn time(seconds: Option<i64>, absent: &str, show: &Show) -> String {
     strtime::format(format, &time).unwrap_or_else(|_| time.strftime(STANDARD).to_string())
 }
 
+/// The text with the times in UTC that the controller wrote (`2026-11-20T10:00:00Z`) in the user's zone.
+pub fn local_times(text: &str, show: &Show) -> String {
+    const LENGTH: usize = "2026-11-20T10:00:00Z".len();
+    let mut local = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let written = rest.get(..LENGTH).filter(|written| written.ends_with('Z'));
+        let moment = written.and_then(|written| written.parse::<Timestamp>().ok());
+        let taken = match moment {
+            Some(moment) => {
+                local.push_str(&time(Some(moment.as_second()), "not known", show));
+                LENGTH
+            }
+            None => {
+                local.push(first);
+                first.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    local
+}
+
 /// How Slurm prints a time unless it is told otherwise.
 const STANDARD: &str = "%Y-%m-%dT%H:%M:%S";
 

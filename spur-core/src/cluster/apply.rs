@@ -12,6 +12,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::array::ArrayPart;
 use crate::model::job::{BatchEnd, Configuring, Job, JobSpec};
 use crate::model::node::{Drain, Health, Power, Registration};
+use crate::model::note::JobNote;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::model::step::{Step, StepNodeEnd};
 use crate::model::waits::Among;
@@ -36,6 +37,7 @@ impl Cluster {
             Event::JobSubmitted { job, spec } => self.submit(*job, spec, at, &entry.record),
             Event::HetJobSubmitted { jobs, specs } => self.submit_components(jobs, specs, at),
             Event::JobUpdated { job, spec } => self.update_job(*job, spec, at),
+            Event::JobAnnotated { job, restarts, note } => self.annotate(*job, *restarts, note),
             Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
             Event::JobReleased { job } => self.hold(*job, None, at),
             Event::StartPromised { job, start } => self.jobs.change(*job, |job| job.promised = Some(*start)),
@@ -98,6 +100,15 @@ impl Cluster {
             }
         }
         self.note_idle(at);
+    }
+
+    /// Sets the comments of a job, if it is still in the run that is meant.
+    fn annotate(&mut self, job: JobId, restarts: u32, note: &JobNote) {
+        self.jobs.change(job, |job| {
+            if job.restarts == restarts {
+                note.set(job);
+            }
+        });
     }
 
     /// A job is told to make way.

@@ -19,6 +19,7 @@ use crate::model::idset::IdSet;
 use crate::model::job::{Configuring, Job, JobSpec};
 use crate::model::node::{Drain, NodeGres, Power, Registration};
 use crate::model::nomination::Nomination;
+use crate::model::note::JobNote;
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::reservation::Reservation;
 use crate::model::step::{Step, StepNodeEnd};
@@ -132,6 +133,15 @@ pub enum Event {
         job: JobId,
         /// The request as it is now.
         spec: Arc<JobSpec>,
+    },
+    /// The comments or the derived exit code of a job were set, whether the cluster still knows the job or not.
+    JobAnnotated {
+        /// The job.
+        job: JobId,
+        /// The run of the job, as its number of restarts.
+        restarts: u32,
+        /// The values.
+        note: JobNote,
     },
     /// A pending job is held back.
     JobHeld {
@@ -584,6 +594,7 @@ impl Event {
             | Event::JobEnding { job, .. }
             | Event::NodeReleased { job, .. } => Scope::Resources(std::slice::from_ref(job)),
             Event::StartPromised { job, .. }
+            | Event::JobAnnotated { job, .. }
             | Event::PrologEnded { job }
             | Event::EpilogEnded { job }
             | Event::JobWarned { job }

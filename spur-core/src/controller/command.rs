@@ -11,6 +11,7 @@ use crate::model::config::{Policy, QosConfig};
 use crate::model::history::Seen;
 use crate::model::job::JobSpec;
 use crate::model::node::{NextState, NodeGres, Registration};
+use crate::model::note::JobNote;
 pub use crate::model::report::Report;
 use crate::model::reservation::ReservationAsk;
 use crate::model::step::{Step, StepSpec};
@@ -150,6 +151,13 @@ pub enum Command {
         ask: Box<Ask>,
         /// What the user has been shown and has agreed to, line by line, if anybody was asked.
         shown: Option<Vec<String>>,
+    },
+    /// Set comments or derived exit codes of jobs.
+    AnnotateJobs {
+        /// The runs.
+        runs: Vec<Annotated>,
+        /// The values.
+        note: JobNote,
     },
     /// Accept a job.
     Submit(Box<Submission>),
@@ -300,6 +308,17 @@ pub enum Command {
     },
     /// Take a new policy.
     Reconfigure(Arc<Policy>),
+}
+
+/// A run of a job whose comments are set.
+#[derive(Clone, Debug)]
+pub struct Annotated {
+    /// The run.
+    pub run: Attempt,
+    /// The owner of the job.
+    pub uid: u32,
+    /// The line of `sacctmgr` on the job.
+    pub line: String,
 }
 
 /// A job as it was submitted, before defaults are filled in.

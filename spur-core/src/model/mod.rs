@@ -18,6 +18,7 @@ pub mod job;
 pub mod layout;
 pub mod node;
 pub mod nomination;
+pub mod note;
 pub mod phase;
 pub mod program;
 pub mod reason;

@@ -13,17 +13,20 @@ mod rows;
 pub(crate) use accounts::Accounts;
 pub(crate) use rows::step_label;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spur_core::cluster::{Cluster, Entry, snapshot};
+use spur_core::id::{Attempt, JobId};
+use spur_core::model::note::JobNote;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
 use crate::feed::Entries;
 use crate::recover::CHUNK;
 use crate::statistics::Statistics;
-use crate::store::accounting::Accounting;
+use crate::store::accounting::{Accounting, JobRow, Query};
 use crate::store::{Journal, Retention, StoreError};
 use accounts::Wanted;
 use rows::{Extent, Rows};
@@ -199,7 +202,7 @@ impl Archive {
         while seq > self.reached || (seq == self.reached && extent == Extent::All && seq > self.written) {
             let page = rows.page(&self.cluster, extent);
             let reached = if rows.noted() == 0 { seq } else { self.reached };
-            let (jobs, steps) = (page.jobs.clone(), page.steps.clone());
+            let (mut jobs, steps) = (page.jobs.clone(), page.steps.clone());
             // What is closed stays closed when the rest fails, and is not closed again.
             let written = async {
                 if !page.closings.is_empty() {
@@ -208,6 +211,7 @@ impl Archive {
                 if !page.nodes.is_empty() {
                     self.accounting.change_nodes(&page.nodes).await?;
                 }
+                jobs.extend(annotated(&self.accounting, &page.notes).await?);
                 self.accounting.write(reached, jobs, steps).await
             };
             if let Err(error) = written.await {
@@ -261,6 +265,33 @@ impl Archive {
     }
 }
 
+/// The rows of the database in which values are set, with these.
+async fn annotated(
+    accounting: &Accounting,
+    notes: &BTreeMap<Attempt, JobNote>,
+) -> Result<Vec<JobRow>, StoreError> {
+    let mut rows = Vec::new();
+    for run in notes.keys() {
+        // A job's number is that of its array as well.
+        let mut query = Query { job_ids: vec![run.job.0], ..Query::default() };
+        loop {
+            let page = accounting.jobs(&query).await?;
+            query.after = page.rows.last().map(|row| (row.job_id, row.restarts));
+            rows.extend(
+                page.rows.into_iter().filter(|row| (row.job_id, row.restarts) == (run.job.0, run.restart)),
+            );
+            if !page.more {
+                break;
+            }
+        }
+    }
+    for row in &mut rows {
+        let run = Attempt { job: JobId(row.job_id), restart: row.restarts };
+        notes.get(&run).into_iter().for_each(|note| rows::annotate(row, note));
+    }
+    Ok(rows)
+}
+
 /// A cluster as the chunks of a snapshot: records, one on each line.
 pub(crate) fn chunks(cluster: &Cluster) -> impl Iterator<Item = Vec<u8>> {
     let mut records = snapshot::records(cluster);
@@ -309,7 +340,6 @@ mod tests {
     use crate::owner;
     use crate::recover::{self, recover};
     use crate::store::Batch;
-    use crate::store::accounting::Query;
 
     fn directory() -> PathBuf {
         let path = std::env::temp_dir().join(format!("spurctld-archive-{}", std::process::id()));

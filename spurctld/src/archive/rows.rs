@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spur_core::cluster::{Cluster, Entry, Event, Scope};
 use spur_core::id::{Attempt, JobId, NodeId, StepId};
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
+use spur_core::model::note::JobNote;
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
 use spur_core::model::step::{Step, StepNodeEnd};
 use spur_core::model::usage::Usage;
@@ -36,6 +37,8 @@ pub(crate) struct Rows {
     closings: BTreeMap<Attempt, Closing>,
     /// Nodes that went out of service, or came back.
     outages: Outages,
+    /// Values that were set of runs which the cluster has no more.
+    notes: BTreeMap<Attempt, JobNote>,
 }
 
 /// Which rows are to be written.
@@ -54,6 +57,8 @@ pub(crate) struct Page {
     pub(crate) steps: Vec<StepRow>,
     pub(crate) closings: Vec<Closing>,
     pub(crate) nodes: Vec<NodeChange>,
+    /// Values that are set in rows which the database has.
+    pub(crate) notes: BTreeMap<Attempt, JobNote>,
 }
 
 impl Rows {
@@ -143,6 +148,9 @@ impl Rows {
                 self.close_foreign(cluster, EndState::Completed, entry.at);
             }
             Event::ForeignDropped { .. } => self.close_foreign(cluster, EndState::Cancelled, entry.at),
+            Event::JobAnnotated { job, restarts, note } => {
+                self.annotate(cluster, Attempt { job: *job, restart: *restarts }, note);
+            }
             // A row says nothing of these.
             Event::JobNominated { .. }
             | Event::NominationDropped { .. }
@@ -161,6 +169,17 @@ impl Rows {
                 | Scope::Accounts
                 | Scope::Usage => {}
             },
+        }
+    }
+
+    /// Notes what was set of a run: in its row, if that is here or can be made, or else for the row in the database.
+    fn annotate(&mut self, cluster: &Cluster, run: Attempt, note: &JobNote) {
+        if cluster.job(run.job).is_some_and(|job| job.attempt() == run) {
+            self.changed.insert(run.job);
+        } else if let Some(row) = self.jobs.get_mut(&run) {
+            annotate(row, note);
+        } else {
+            self.notes.entry(run).or_default().add(note);
         }
     }
 
@@ -193,6 +212,7 @@ impl Rows {
         }
         page.closings = std::mem::take(&mut self.closings).into_values().collect();
         page.nodes = self.outages.take();
+        page.notes = std::mem::take(&mut self.notes);
         while extent == Extent::All && page.jobs.len() < PAGE {
             let Some(job) = self.changed.pop_first() else { break };
             page.jobs.extend(cluster.job(job).map(|job| job_row(cluster, job)));
@@ -211,6 +231,10 @@ impl Rows {
             self.steps.insert((attempt, row.step_id), row);
         }
         self.outages.put_back(page.nodes);
+        for (run, note) in page.notes {
+            let later = self.notes.insert(run, note);
+            later.iter().for_each(|later| self.notes.entry(run).or_default().add(later));
+        }
         for closing in page.closings {
             let attempt = Attempt { job: JobId(closing.job_id), restart: closing.restarts };
             self.closings.insert(attempt, closing);
@@ -219,7 +243,7 @@ impl Rows {
 
     /// How many rows there are of what the cluster has no more.
     pub(crate) fn noted(&self) -> usize {
-        self.jobs.len() + self.steps.len() + self.closings.len() + self.outages.len()
+        self.jobs.len() + self.steps.len() + self.closings.len() + self.outages.len() + self.notes.len()
     }
 
     /// Whether all have been taken out.
@@ -281,6 +305,19 @@ impl Rows {
             ..used(usage)
         };
         self.steps.insert((job.attempt(), BATCH_STEP), row);
+    }
+}
+
+/// Sets values of a row.
+pub(crate) fn annotate(row: &mut JobRow, note: &JobNote) {
+    let JobNote { comment, admin_comment, derived_exit } = note;
+    let text = |row: &mut String, new: &Option<Box<str>>| {
+        new.iter().for_each(|new| (**new).clone_into(row));
+    };
+    text(&mut row.comment, comment);
+    text(&mut row.admin_comment, admin_comment);
+    if let Some(exit) = derived_exit {
+        (row.derived_exit_code, row.derived_exit_signal) = (exit.code.into(), exit.signal.into());
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spur_core::cluster::{Cluster, Node};
+use spur_core::cluster::sight::Sight;
+use spur_core::cluster::{Accounts as PolicyTree, Cluster, Node};
 use spur_core::controller::Reject;
 use spur_core::id::{Attempt, JobId};
 use spur_core::model::caller::Caller;
-use spur_core::model::config::Private;
 use spur_core::model::phase::{EndState, Pending, Phase};
 use spur_core::sched;
 use spur_core::text::hostlist::HostList;
@@ -45,6 +45,19 @@ struct Shown {
     hosts: Option<BTreeSet<String>>,
     /// Only of runs that are runaway.
     runaway: bool,
+    /// What the caller sees.
+    sight: Sight,
+    /// Whether runs are asked for to add up what they used.
+    usage: bool,
+}
+
+impl Shown {
+    fn sees(&self, tree: &PolicyTree, run: &JobRow) -> bool {
+        match self.usage {
+            true => self.sight.use_of_run(tree, run.uid, &run.account),
+            false => self.sight.run(run.uid, Some(&run.account)),
+        }
+    }
 }
 
 impl Desk {
@@ -61,26 +74,25 @@ impl Desk {
         if request.runaway && !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
-        let shown = Shown { steps: !request.allocations_only, hosts, runaway: request.runaway };
+        let (steps, runaway) = (!request.allocations_only, request.runaway);
+        let shown = Shown { steps, hosts, runaway, sight: Sight::default(), usage: false };
         let now = {
             let cluster = self.replica.read();
             cluster.clock().wall(crate::clock::now(&cluster)).0
         };
         let usage = request.usage;
         let mut query = query(caller, now, request)?;
-        let hidden = {
-            let cluster = self.replica.read();
-            let hides = |what| cluster.policy().jobs.hides(what, caller);
-            hides(Private::Jobs) || (usage && hides(Private::Usage))
-        };
-        query.only = hidden.then_some(caller.owner.uid);
+        let sight = Sight::of(&self.replica.read(), caller);
+        query.only = sight.only_own(usage);
+        let hidden = usage && sight.hides_usage();
+        let shown = Shown { sight, usage, ..shown };
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let (desk, caller) = (self.clone(), caller.clone());
         let seen = self.replica.read().seq();
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
             let told = v1::ListAccountingResponse { only_own: true, ..Default::default() };
-            if usage && hidden && pages.send(Ok(told)).await.is_err() {
+            if hidden && pages.send(Ok(told)).await.is_err() {
                 return;
             }
             loop {
@@ -108,7 +120,11 @@ impl Desk {
     ) -> Result<Option<(u32, u32)>, StoreError> {
         let Page { rows: jobs, more } = self.accounting.jobs(query).await?;
         let last = jobs.last().map(|job| (job.job_id, job.restarts)).filter(|_| more);
-        let jobs = if shown.runaway { self.runaway(jobs).await? } else { jobs };
+        let mut jobs = if shown.runaway { self.runaway(jobs).await? } else { jobs };
+        {
+            let cluster = self.replica.read();
+            jobs.retain(|run| shown.sees(cluster.accounts(), run));
+        }
         let mut fitting = Vec::with_capacity(jobs.len());
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use spur_core::cluster::Cluster;
+use spur_core::cluster::sight::Sight;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Haste, Reject};
 use spur_core::model::caller::Caller;
@@ -182,7 +183,11 @@ impl Desk {
         if request.reset && !caller.is_operator() {
             return Err(reject::status(&Reject::AccessDenied));
         }
-        Ok(self.sources().figures(request.reset))
+        let mut figures = self.sources().figures(request.reset);
+        let cluster = self.replica.read();
+        let sight = Sight::of(&cluster, caller);
+        figures.by_user.retain(|count| sight.user(cluster.accounts(), &count.name));
+        Ok(figures)
     }
 
     /// Logs more or less, until the controller starts again.

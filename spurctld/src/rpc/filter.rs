@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
+use spur_core::cluster::sight::Sight;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
-use spur_core::model::config::Private;
 use spur_core::model::fabric::FunctionNodes;
 use spur_core::model::job::Job;
 use spur_core::model::phase::{EndState, Phase};
@@ -34,24 +34,6 @@ pub(super) struct Filter {
     /// Partitions that listings leave out, if they are to be left out.
     hidden: BTreeSet<Arc<str>>,
     wckeys: Names,
-}
-
-/// Whose jobs a caller sees, by the cluster's `private_data`.
-#[derive(Clone, Copy)]
-pub(super) struct Sight {
-    only: Option<u32>,
-}
-
-impl Sight {
-    pub(super) fn of(cluster: &Cluster, caller: &Caller) -> Self {
-        let hidden = cluster.policy().jobs.hides(Private::Jobs, caller);
-        Self { only: hidden.then_some(caller.owner.uid) }
-    }
-
-    /// Whether the caller sees a job; one that is not seen is not there.
-    pub(super) fn sees(self, job: &Job) -> bool {
-        self.only.is_none_or(|uid| job.spec.owner.uid == uid)
-    }
 }
 
 /// Names of which one has to fit; none for all.
@@ -200,7 +182,7 @@ impl Filter {
         };
         let reservation = spec.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
         self.ids.as_ref().is_none_or(|ids| ids.contains(&job.id))
-            && self.sight.sees(job)
+            && self.sight.job(&job.spec)
             && self.admits_state(job)
             && user()
             && partition()

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spur_core::cluster::Cluster;
+use spur_core::cluster::sight::Sight;
 use spur_core::controller::{self, Command, Input, Reject, Reply};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
@@ -20,7 +21,6 @@ use spur_proto::v1;
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::filter::Sight;
 use super::{Desk, odd, submit};
 use crate::answer::Answer;
 use crate::archive::CopyWanted;
@@ -75,12 +75,13 @@ impl Desk {
         caller: Caller,
         request: v1::SubmitRequest,
     ) -> Result<v1::TestSubmitResponse, Status> {
-        let Ask { mut input, .. } = self.look_up(submit::read_aside(caller, request).await?).await;
+        let Ask { mut input, .. } = self.look_up(submit::read_aside(caller.clone(), request).await?).await;
         // When it would start once it is released, and from when on it may.
         let begin = match &mut input {
             Input::Command { command: Command::Submit(submission), .. } => submission.released(),
             _ => None,
         };
+        let sight = Sight::of(&self.replica.read(), &caller);
         let (epoch, last) = (self.epoch, self.overlay.read());
         self.on_copy(move |mut cluster| {
             let now = clock::now(&cluster).max(cluster.at());
@@ -91,21 +92,23 @@ impl Desk {
             };
             let begin = begin.map(|begin| cluster.clock().own(begin));
             let plan = foretell_from(&cluster, now, &Limits, id, begin, Some(&last.remembered));
-            Ok(foretold(&cluster, id, &plan, now, warnings))
+            let told = foretold(&cluster, id, &plan, now, warnings);
+            Ok(v1::TestSubmitResponse { detail: sight.sentence(&cluster, &told.detail), ..told })
         })
         .await
     }
 
     /// A job; one that waits with the start that it has if everybody before it starts as soon as he can.
     pub(super) async fn explain(&self, caller: &Caller, id: JobId) -> Result<v1::Job, Status> {
-        let shown = {
+        let sight = Sight::of(&self.replica.read(), caller);
+        let mut shown = {
             let cluster = self.replica.read();
-            let sight = Sight::of(&cluster, caller);
             let job = cluster
                 .job(id)
-                .filter(|job| sight.sees(job))
+                .filter(|job| sight.job(&job.spec))
                 .ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
-            let shown = job::render(&cluster, job, self.overlay.read().of(id), clock::now(&cluster));
+            let mut shown = job::render(&cluster, job, self.overlay.read().of(id), clock::now(&cluster));
+            shown.reason_detail = sight.sentence(&cluster, &shown.reason_detail);
             if !matches!(job.phase, Phase::Pending(_)) {
                 return Ok(shown);
             }
@@ -117,7 +120,10 @@ impl Desk {
             let Some(job) = cluster.job(id) else { return Ok(shown) };
             let plan = foretell(&cluster, now, &Limits, id);
             let Some(waiting) = outlook(&plan, id, now) else { return Ok(shown) };
-            Ok(job::render(&cluster, job, Outlook { waiting: Some(&waiting), evaluated: Some(now) }, now))
+            shown =
+                job::render(&cluster, job, Outlook { waiting: Some(&waiting), evaluated: Some(now) }, now);
+            shown.reason_detail = sight.sentence(&cluster, &shown.reason_detail);
+            Ok(shown)
         })
         .await
     }

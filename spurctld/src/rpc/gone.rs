@@ -62,7 +62,7 @@ impl Desk {
         whole.chain(tasks.into_iter().filter_map(|(id, task)| gone_as(id, Some(task), &rows))).collect()
     }
 
-    async fn rows_of(&self, jobs: &BTreeSet<JobId>) -> Result<Vec<JobRow>, StoreError> {
+    pub(super) async fn rows_of(&self, jobs: &BTreeSet<JobId>) -> Result<Vec<JobRow>, StoreError> {
         let job_ids = jobs.iter().map(|id| id.0).collect();
         let mut query = Query { job_ids, last_run_only: true, ..Query::default() };
         let mut all = Vec::new();

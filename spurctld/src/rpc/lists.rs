@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use spur_core::cluster::Cluster;
+use spur_core::cluster::sight::Sight;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
@@ -20,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::filter::{self, Filter, Sight};
+use super::filter::{self, Filter};
 use super::foretell::Foretold;
 use super::{Desk, Listing};
 use crate::clock;
@@ -49,7 +50,7 @@ impl Desk {
         wire: &v1::ListJobsRequest,
     ) -> Result<Listing<v1::ListJobsResponse>, Status> {
         let foretold = if wire.starts { self.foretold().await? } else { Foretold::default() };
-        let desk = self.clone();
+        let (desk, sight) = (self.clone(), Sight::of(&self.replica.read(), caller));
         let details = wire.details;
         let render = move |cluster: &Cluster, found: &Job| {
             let outlooks = desk.overlay.read();
@@ -57,6 +58,7 @@ impl Desk {
             let waiting = foretold.of(found.id, known.waiting);
             let outlook = Outlook { waiting: waiting.as_ref().or(known.waiting), ..known };
             let mut message = job::render(cluster, found, outlook, clock::now(cluster));
+            message.reason_detail = sight.sentence(cluster, &message.reason_detail);
             let alloc = found.phase.alloc().filter(|_| details);
             message.allocated = alloc.map_or_else(Vec::new, |alloc| job::shares(cluster, alloc));
             vec![message]
@@ -96,7 +98,7 @@ impl Desk {
             let turn = self.turns.take(caller).await;
             let cluster = self.replica.read();
             let sight = Sight::of(&cluster, caller);
-            let shown = |job: &Job| sight.sees(job) && !job.is_withdrawn();
+            let shown = |job: &Job| sight.job(&job.spec) && !job.is_withdrawn();
             let seen = |id: &JobId| cluster.job(*id).is_some_and(shown);
             ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)).filter(seen));
             turn.end(some.len());
@@ -108,7 +110,7 @@ impl Desk {
             let cluster = self.replica.read();
             let array = reference.and_then(|reference| cluster.jobs().array(reference.job));
             let first = array.and_then(|array| array.records().find_map(|id| cluster.job(id)));
-            first.is_some_and(|job| Sight::of(&cluster, caller).sees(job))
+            first.is_some_and(|job| Sight::of(&cluster, caller).job(&job.spec))
         };
         if ids.is_empty() && !written.iter().any(of_array) {
             return Err(reject::status(&Reject::InvalidJobId));
@@ -190,7 +192,7 @@ impl Desk {
         tokio::spawn(async move {
             for ids in wanted.chunks(PAGE) {
                 let turn = desk.turns.take(&caller).await;
-                let mut nodes = desk.render_nodes(ids, sight);
+                let mut nodes = desk.render_nodes(ids, &sight);
                 nodes.retain(&meant);
                 turn.end(ids.len());
                 for nodes in parts(nodes) {
@@ -203,7 +205,7 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    pub(super) fn render_nodes(&self, ids: &[NodeId], sight: Sight) -> Vec<v1::Node> {
+    pub(super) fn render_nodes(&self, ids: &[NodeId], sight: &Sight) -> Vec<v1::Node> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
         let now = clock::now(&cluster);
@@ -211,7 +213,7 @@ impl Desk {
         let render = |found: &spur_core::cluster::Node| {
             let planned = outlooks.plans(found.id);
             let mut shown = node::render(&cluster, found, self.agents.pulse(found.id), planned, now);
-            shown.jobs.retain(|id| cluster.job(JobId(*id)).is_some_and(|job| sight.sees(job)));
+            shown.jobs.retain(|id| cluster.job(JobId(*id)).is_some_and(|job| sight.job(&job.spec)));
             shown
         };
         configured.map(render).collect()
@@ -236,11 +238,17 @@ impl Desk {
                 }
             }
         };
+        let sight = Sight::of(&self.replica.read(), caller);
         let mut partitions = Vec::with_capacity(wanted.len());
         for name in wanted {
             let turn = self.turns.take(caller).await;
             let cluster = self.replica.read();
-            partitions.extend(cluster.partition(&name).map(|found| partition::render(&cluster, found)));
+            let shown = cluster.partition(&name).map(|found| partition::render(&cluster, found));
+            partitions.extend(shown.map(|partition| v1::Partition {
+                allow_accounts: sight.accounts(cluster.accounts(), &partition.allow_accounts),
+                deny_accounts: sight.accounts(cluster.accounts(), &partition.deny_accounts),
+                ..partition
+            }));
             turn.end(1);
         }
         Ok(v1::ListPartitionsResponse { partitions })
@@ -269,11 +277,17 @@ impl Desk {
                 }
             }
         };
+        let sight = Sight::of(&self.replica.read(), caller);
         let mut reservations = Vec::with_capacity(wanted.len());
         for found in wanted {
             let turn = self.turns.take(caller).await;
             let cluster = self.replica.read();
-            reservations.push(reservation::render(&cluster, &found, clock::now(&cluster)));
+            let shown = reservation::render(&cluster, &found, clock::now(&cluster));
+            reservations.push(v1::Reservation {
+                users: sight.users(cluster.accounts(), &shown.users),
+                accounts: sight.accounts(cluster.accounts(), &shown.accounts),
+                ..shown
+            });
             turn.end(1);
         }
         Ok(v1::ListReservationsResponse { reservations })

@@ -6,6 +6,7 @@ mod accounting;
 mod accounts;
 mod admin;
 mod allocations;
+mod annotate;
 mod events;
 mod filter;
 mod foretell;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use spur_core::cluster::sight::Sight;
 use spur_core::controller::Reject;
 use spur_core::id::JobId;
 use spur_core::model::caller::Caller;
@@ -15,7 +16,6 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::filter::Sight;
 use super::{Desk, Listing};
 use crate::clock;
 use crate::watchers::Watch;
@@ -57,10 +57,10 @@ impl Desk {
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
         // Before the first look, so that nothing is missed between it and the second.
         let watch = self.watchers.watch(ids.clone());
+        let sight = Sight::of(&self.replica.read(), caller);
         let unknown = |id: &JobId| {
             let cluster = self.replica.read();
-            let sight = Sight::of(&cluster, caller);
-            let seen = |id| cluster.job(id).is_some_and(|job| sight.sees(job));
+            let seen = |id| cluster.job(id).is_some_and(|job| sight.job(&job.spec));
             !cluster.jobs().meant(&JobRef::whole(*id)).into_iter().any(seen)
         };
         if ids.iter().any(unknown) {
@@ -70,7 +70,7 @@ impl Desk {
         let desk = self.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = desk.follow(ids, watch, &messages) => {}
+                () = desk.follow(ids, watch, &sight, &messages) => {}
                 () = desk.stop.wished() => {
                     // A watcher that is gone need not be told.
                     let _ = messages.send(Err(Status::unavailable("the controller is stopping"))).await;
@@ -85,6 +85,7 @@ impl Desk {
         &self,
         ids: Vec<JobId>,
         watch: Watch,
+        sight: &Sight,
         messages: &mpsc::Sender<Result<v1::WatchJobsResponse, Status>>,
     ) {
         let mut told = BTreeMap::new();
@@ -92,6 +93,8 @@ impl Desk {
         let mut changed = open.clone();
         loop {
             for message in self.news(&changed, &mut open, &mut told) {
+                let reason_detail = sight.sentence(&self.replica.read(), &message.reason_detail);
+                let message = v1::Job { reason_detail, ..message };
                 let message = v1::WatchJobsResponse { job: Some(message) };
                 if messages.send(Ok(message)).await.is_err() {
                     return;

@@ -10,7 +10,9 @@ use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{ChangeAccountsRequest, ChangeAccountsResponse, ShownChange};
 
 use super::Settings;
+use crate::commands::query;
 use crate::error::Bare;
+use crate::format::value::local_times;
 use crate::session::Session;
 
 /// How long an answer is waited for.
@@ -20,14 +22,18 @@ const QUESTION: &str = "Would you like to commit changes?";
 const NOTHING_TO_DO: &str = "SLURM_NO_CHANGE_IN_DATA";
 
 /// What can be changed, each by its beginning of at least so many letters.
-const ENTITIES: [(&str, usize, &str); 6] = [
+const ENTITIES: [(&str, usize, &str); 7] = [
     ("accounts", 1, "account"),
     ("clusters", 2, "cluster"),
     ("coordinators", 2, "coordinator"),
     ("qos", 1, "qos"),
     ("users", 1, "user"),
     ("associations", 2, ""),
+    ("jobs", 1, JOB),
 ];
+
+/// The entity that can be modified, but neither added nor deleted.
+const JOB: &str = "job";
 
 /// Reads the words behind a verb.
 ///
@@ -39,7 +45,8 @@ pub(super) fn read(verb: &'static str, words: &[String]) -> anyhow::Result<Vec<C
         entity.len() >= *least
             && name.get(..entity.len()).is_some_and(|head| head.eq_ignore_ascii_case(entity))
     };
-    let known = ENTITIES.iter().find(fits).map(|(.., entity)| *entity).filter(|entity| !entity.is_empty());
+    let known = ENTITIES.iter().find(fits).map(|(.., entity)| *entity);
+    let known = known.filter(|entity| !entity.is_empty() && (*entity != JOB || verb == "modify"));
     let entity = known.ok_or_else(|| unknown(verb, entity))?;
     let mut request =
         ChangeAccountsRequest { verb: verb.to_owned(), entity: entity.to_owned(), ..Default::default() };
@@ -80,7 +87,7 @@ fn unknown(verb: &str, entity: &str) -> anyhow::Error {
         "modify" => "\"Account\", \"Cluster\", \"Federation\", \"Job\", \"QOS\", \"Resource\" or \"User\"",
         _ => "\"Account\", \"Cluster\", \"Coordinator\", \"Federation\", \"QOS\", \"Resource\", or \"User\"",
     };
-    let not_kept = ["resource", "wckey", "job", "federation", "archive", "event"];
+    let not_kept = ["resource", "wckey", "federation", "archive", "event"];
     let word = entity.to_ascii_lowercase();
     if !word.is_empty() && not_kept.iter().any(|name| name.starts_with(&word)) {
         return Bare(format!(" {entity}: not supported by Spur: it is not kept in the policy tree")).into();
@@ -205,7 +212,8 @@ async fn send(
 }
 
 fn print(session: &mut Session, lines: &[String]) -> anyhow::Result<()> {
-    lines.iter().try_for_each(|line| writeln!(session.out, "{line}"))?;
+    let show = query::show(&|name| session.env(name))?;
+    lines.iter().try_for_each(|line| writeln!(session.out, "{}", local_times(line, &show)))?;
     Ok(())
 }
 

@@ -45,12 +45,13 @@ struct Tree {
 async fn tree(session: &mut Session) -> anyhow::Result<Tree> {
     let mut tree = Tree::default();
     for entity in ["account", "user", "association", "qos"] {
-        for row in records(session, entity, &[], &[], (false, false)).await? {
+        for row in records(session, entity, &[]).await? {
             match row {
                 Row::Account(account) => drop(tree.accounts.insert(account.name.clone(), account)),
                 Row::User(user) => drop(tree.users.insert(user.name.clone(), user)),
                 Row::Association(association) => tree.associations.push(association),
                 Row::Qos(qos) => tree.qos.push(qos),
+                Row::Limit(_) => {}
             }
         }
     }
@@ -304,7 +305,7 @@ pub(super) async fn load(session: &mut Session, settings: &Settings, words: &[St
         return Err(Bare("Can't run this command in readonly mode.".to_owned()).into());
     }
     let Some(file) = file else {
-        return Err(Bare(" No filename specified".to_owned()).into());
+        return Err(Bare(" No filename given, specify one with file=''".to_owned()).into());
     };
     let text = std::fs::read_to_string(&file)
         .map_err(|error| Bare(format!(" Unable to read \"{file}\": {}", reason(&error))))?;

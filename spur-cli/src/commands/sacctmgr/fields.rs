@@ -1,6 +1,7 @@
 //! What lists of `sacctmgr` have in their columns.
 
 use crate::format::Show;
+use crate::format::json::RPC_VERSION;
 use crate::format::report::Column;
 
 /// The cluster.
@@ -35,8 +36,7 @@ pub(super) const CLUSTER: [Column<Cluster>; 8] = [
     headed("Name", "Cluster", 10, |row, _| row.name.clone()),
     field("ControlHost", 15, |row, _| row.host.clone()),
     field("ControlPort", 12, |row, _| row.port.clone()),
-    // Slurm's number of the protocol of its 24.05.
-    field("RPC", 5, |_, _| "10496".to_owned()),
+    field("RPC", 5, |_, _| RPC_VERSION.to_string()),
     field("Share", 9, |_, _| "1".to_owned()),
     headed("Fairshare", "Share", 9, |_, _| "1".to_owned()),
     field("QOS", 20, |row, _| row.qos.clone()),
@@ -58,6 +58,14 @@ pub(super) const TRES: [Column<Tres>; 3] = [
 ];
 
 pub(super) const WCKEY: [Column<Nothing>; 1] = [field("WCKey", 10, |_, _| String::new())];
+
+/// The columns of federations and of resources outside of nodes, of which a cluster has none.
+pub(super) const FEDERATION: [Column<Nothing>; 2] =
+    [field("Federation", 10, |_, _| String::new()), field("ID", 2, |_, _| String::new())];
+pub(super) const FEDERATION_SHOWN: &str = "federation,cluster,id,features,fedstate";
+pub(super) const RESOURCE: [Column<Nothing>; 2] =
+    [field("Name", 10, |_, _| String::new()), headed("Allocated", "% Allocated", 11, |_, _| String::new())];
+pub(super) const RESOURCE_SHOWN: &str = "name,server,type,count,allocated,servertype";
 
 pub(super) const ASSOCIATION_SHOWN: &str = "cluster,account,user,partition,share,priority,grpjobs,grptres,grpsubmitjobs,grpwall,\
                                             grptresmins,maxjobs,maxtres,maxtrespernode,maxsubmitjobs,maxwall,maxtresmins,\

@@ -35,7 +35,7 @@ pub(super) async fn problems(
     settings: &Settings,
     conditions: &Conditions,
 ) -> anyhow::Result<String> {
-    let all = records(session, "user", &[], &[], (false, false)).await?;
+    let all = records(session, "user", &[]).await?;
     let users = all.into_iter().filter_map(|record| match record {
         Record::User(UserRecord { name, .. }) => Some(name),
         _ => None,

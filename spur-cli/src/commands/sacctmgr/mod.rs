@@ -1,6 +1,7 @@
 //! `sacctmgr`: accounts, users, associations and QOS, which the controller keeps, and what else Slurm's accounting database
 //! would know.
 
+mod as_json;
 mod change;
 pub(crate) mod dump;
 mod events;
@@ -13,20 +14,23 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use spur_core::model::accounts::ask;
+use spur_core::model::config::Config;
 use spur_core::text::tres::Tres as CountedTres;
 use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::ListAccountsRequest;
 use spur_proto::v1::accounts_row::Row as Record;
 
 use fields::{
-    ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, QOS_SHOWN, TRES, Tres, USER_ASSOCIATION_SHOWN,
-    USER_SHOWN, WCKEY, columns,
+    ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, FEDERATION, FEDERATION_SHOWN, QOS_SHOWN, RESOURCE,
+    RESOURCE_SHOWN, TRES, Tres, USER_ASSOCIATION_SHOWN, USER_SHOWN, WCKEY, columns,
 };
 use rows::Row;
 
-use super::{qos, query};
+use super::listing::{self, Common, Listing};
+use super::query;
 use crate::commands::called;
 use crate::error::{Bare, Failure};
+use crate::format::json::Wish;
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
@@ -44,6 +48,13 @@ pub struct Settings {
     immediate: bool,
     /// Whether nothing is changed.
     readonly: bool,
+    common: Common,
+}
+
+impl Listing for Settings {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
 }
 
 type SettingsOpt = Opt<Settings>;
@@ -62,6 +73,7 @@ const OPTIONS: &[SettingsOpt] = &[
         settings.immediate = true;
         Ok(())
     }),
+    listing::json(),
     SettingsOpt::flag("noheader", Some('n'), "no header", |settings, _| {
         settings.no_header = true;
         Ok(())
@@ -84,6 +96,7 @@ const OPTIONS: &[SettingsOpt] = &[
     }),
     SettingsOpt::flag("verbose", Some('v'), "say more", |_, _| Ok(()))
         .without_effect("there is nothing more to say"),
+    listing::yaml(),
 ];
 
 /// What the help says behind the options.
@@ -114,13 +127,14 @@ pub const LINE: CommandLine<Settings> = CommandLine {
 };
 
 /// What can be listed; each by its beginning, as Slurm takes them.
-const ENTITIES: [&str; 16] = [
+const ENTITIES: [&str; 17] = [
     "accounts",
     "associations",
     "clusters",
     "configuration",
     "events",
     "federations",
+    "instances",
     "problems",
     "qos",
     "reservations",
@@ -205,6 +219,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
         return Ok(0);
     };
+    if settings.common.wish.is_some_and(|wish| wish.list) {
+        write!(session.out, "{}", Wish::list())?;
+        return Ok(0);
+    }
     let Some((verb, rest)) = operands.split_first() else {
         return Err(Failure::new("no command given; write e.g. sacctmgr show qos").into());
     };
@@ -251,44 +269,27 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
     conditions.names.extend(joined.map(str::to_owned));
     conditions.associations |= settings.associations;
     let known = entity(word);
+    if let Some((wish, entity)) = settings.common.wish.zip(known)
+        && let Some(document) = as_json::document(session, wish, entity, &conditions).await?
+    {
+        return Ok(document);
+    }
     Ok(match known {
         Some("clusters") => {
             settings.table(&CLUSTER, CLUSTER_SHOWN, &conditions, &cluster(session, &conditions).await?)?
         }
-        Some("qos") => {
-            let all =
-                records(session, "qos", &conditions.names, &conditions.others, (conditions.deleted, false))
-                    .await?;
-            let all = all.into_iter().filter_map(|record| match record {
-                Record::Qos(qos) => Some(qos),
-                _ => None,
-            });
-            let own: Vec<_> = rows::QOS.iter().chain(&rows::QOS_LIMITS).copied().collect();
-            settings.table(&own, QOS_SHOWN, &conditions, &all.collect::<Vec<_>>())?
-        }
-        Some("users") => {
-            let shown = if conditions.associations { USER_ASSOCIATION_SHOWN } else { USER_SHOWN };
-            tree_list(session, settings, "user", shown, &conditions).await?
-        }
-        Some("accounts") => {
-            let shown = if conditions.associations {
-                ACCOUNT_ASSOCIATION_SHOWN
-            } else {
-                "account,description,organization"
-            };
-            tree_list(session, settings, "account", shown, &conditions).await?
-        }
-        Some("associations") => {
-            // Slurm takes a bare name for nothing here.
-            let tree = if conditions.tree { "cluster,account%-20" } else { "cluster,account" };
-            let shown = ASSOCIATION_SHOWN.replacen("cluster,account", tree, 1);
-            tree_list(session, settings, "association", &shown, &conditions).await?
+        Some(kept @ ("qos" | "users" | "accounts" | "associations")) => {
+            let all = fetch(session, request(kept, &conditions)).await?;
+            let cluster = query::cluster_name(session).await?;
+            settings.kept(kept, &cluster, &conditions, all)?
         }
         Some("tres") => {
             let all = resources(session).await?;
             settings.table(&TRES, "type,name,id", &conditions, &all)?
         }
         Some("wckeys") => settings.table(&WCKEY, "wckey,cluster,user", &conditions, &[])?,
+        Some("resources") => settings.table(&RESOURCE, RESOURCE_SHOWN, &conditions, &[])?,
+        Some("federations") => settings.table(&FEDERATION, FEDERATION_SHOWN, &conditions, &[])?,
         Some("runawayjobs") => runaway::run(session, settings, &conditions).await?,
         Some("configuration") => configuration(session).await?,
         Some("events") => events::run(session, settings, &conditions).await?,
@@ -308,21 +309,37 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
     })
 }
 
-/// The resources that are counted: those that Slurm always has, and the devices of the nodes.
+/// The resources that are counted: those that Slurm always has, the devices of the nodes, and licences.
 async fn resources(session: &mut Session) -> anyhow::Result<Vec<Tres>> {
-    let always = [("cpu", 1), ("mem", 2), ("node", 4), ("billing", 5)];
     let mut all: Vec<Tres> =
-        always.into_iter().map(|(kind, id)| Tres(kind.to_owned(), String::new(), id)).collect();
-    let nodes = query::nodes(session.connection()?, "").await?;
+        ALWAYS.into_iter().map(|(kind, name, id)| Tres(kind.to_owned(), name.to_owned(), id)).collect();
+    // Nodes may be hidden from the user.
+    let nodes = query::nodes(session.connection()?, "").await.unwrap_or_default();
     let names: BTreeSet<String> = nodes
         .iter()
         .filter_map(|node| node.configured_tres.parse::<CountedTres>().ok())
         .flat_map(|tres| tres.0.into_keys())
         .filter_map(|kind| kind.to_string().strip_prefix("gres/").map(str::to_owned))
         .collect();
-    all.extend((1001..).zip(names).map(|(id, name)| Tres("gres".to_owned(), name, id)));
+    let gres = names.into_iter().map(|name| ("gres", name));
+    let licenses = query::licenses(session.connection()?).await?;
+    let licenses = licenses.into_iter().map(|license| ("license", license.name));
+    let own = (1001..).zip(gres.chain(licenses));
+    all.extend(own.map(|(id, (kind, name))| Tres(kind.to_owned(), name, id)));
     Ok(all)
 }
+
+/// The resources that Slurm always counts: type, name and number.
+const ALWAYS: [(&str, &str, u32); 8] = [
+    ("cpu", "", 1),
+    ("mem", "", 2),
+    ("energy", "", 3),
+    ("node", "", 4),
+    ("billing", "", 5),
+    ("fs", "disk", 6),
+    ("vmem", "", 7),
+    ("pages", "", 8),
+];
 
 impl Settings {
     fn table<R>(
@@ -358,30 +375,42 @@ async fn cluster(session: &mut Session, conditions: &Conditions) -> anyhow::Resu
     if named.peek().is_some() && !named.any(|named| named == name) {
         return Ok(Vec::new());
     }
-    let qos: Vec<String> = qos::all(session).await?.into_iter().map(|qos| qos.name).collect();
+    let root = records(session, "association", &[]).await?.into_iter().find_map(|record| match record {
+        Record::Association(own) if own.parent_id == 0 => Some(own),
+        _ => None,
+    });
+    let qos = root.map(|root| root.qos).unwrap_or_default();
     let address = session.connection()?.address().to_owned();
     let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
     let host = host.trim_matches(['[', ']']).to_owned();
     Ok(vec![Cluster { name, host, port: port.to_owned(), qos: qos.join(",") }])
 }
 
-/// Records of the policy tree: of what kind, under what conditions, with what is deleted or not, and with associations or
-/// not.
+/// The request for a list of what the policy tree keeps, `entity` being one of [`ENTITIES`].
+fn request(entity: &str, conditions: &Conditions) -> ListAccountsRequest {
+    let singular = if entity == "qos" { entity } else { entity.trim_end_matches('s') };
+    ListAccountsRequest {
+        entity: singular.to_owned(),
+        names: conditions.names.clone(),
+        conditions: conditions.others.clone(),
+        with_deleted: conditions.deleted,
+        with_associations: conditions.associations,
+        with_usage: false,
+    }
+}
+
+/// All records of the policy tree of one kind, without those that are deleted.
 pub(crate) async fn records(
     session: &mut Session,
     entity: &str,
     names: &[String],
-    conditions: &[String],
-    (with_deleted, with_associations): (bool, bool),
 ) -> anyhow::Result<Vec<Record>> {
-    let request = ListAccountsRequest {
-        entity: entity.to_owned(),
-        names: names.to_vec(),
-        conditions: conditions.to_vec(),
-        with_deleted,
-        with_associations,
-        with_usage: false,
-    };
+    let (entity, names) = (entity.to_owned(), names.to_vec());
+    fetch(session, ListAccountsRequest { entity, names, ..ListAccountsRequest::default() }).await
+}
+
+/// The records that a request asks for.
+async fn fetch(session: &mut Session, request: ListAccountsRequest) -> anyhow::Result<Vec<Record>> {
     let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
     let pages = session.connection()?.list(request, call).await;
     let pages = pages.map_err(|error| match error {
@@ -404,20 +433,42 @@ fn indent_from_first(all: &mut [Record]) {
     associations.iter_mut().for_each(|association| association.depth -= highest);
 }
 
-/// A list of accounts, users or associations.
-async fn tree_list(
-    session: &mut Session,
-    settings: &Settings,
-    entity: &str,
-    shown: &str,
-    conditions: &Conditions,
-) -> anyhow::Result<String> {
-    let Conditions { names, others, associations, coordinators, deleted, tree, .. } = conditions;
-    let mut all = records(session, entity, names, others, (*deleted, *associations)).await?;
-    indent_from_first(&mut all);
-    let cluster = query::cluster_name(session).await?;
+impl Settings {
+    /// A list of what the policy tree keeps.
+    fn kept(
+        &self,
+        entity: &str,
+        cluster: &str,
+        conditions: &Conditions,
+        mut all: Vec<Record>,
+    ) -> anyhow::Result<String> {
+        let tree = if conditions.tree { "cluster,account%-20" } else { "cluster,account" };
+        let shown = match (entity, conditions.associations) {
+            ("qos", _) => {
+                let qos = all.into_iter().filter_map(|record| match record {
+                    Record::Qos(qos) => Some(qos),
+                    _ => None,
+                });
+                let own: Vec<_> = rows::QOS.iter().chain(&rows::QOS_LIMITS).copied().collect();
+                return self.table(&own, QOS_SHOWN, conditions, &qos.collect::<Vec<_>>());
+            }
+            ("users", true) => USER_ASSOCIATION_SHOWN.to_owned(),
+            ("users", false) => USER_SHOWN.to_owned(),
+            ("accounts", true) => ACCOUNT_ASSOCIATION_SHOWN.to_owned(),
+            ("accounts", false) => "account,description,organization".to_owned(),
+            _ => ASSOCIATION_SHOWN.replacen("cluster,account", tree, 1),
+        };
+        indent_from_first(&mut all);
+        let shown = if conditions.coordinators { format!("{shown},coordinators") } else { shown };
+        let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
+        self.table(&own, &shown, conditions, &joined(all, cluster, conditions.tree))
+    }
+}
+
+/// One row for each association, account or user, with the owners that stand before associations in the list.
+fn joined(all: Vec<Record>, cluster: &str, tree: bool) -> Vec<Row> {
     let mut found: Vec<Row> = Vec::new();
-    let mut owner = Row { cluster, tree: *tree, ..Row::default() };
+    let mut owner = Row { cluster: cluster.to_owned(), tree, ..Row::default() };
     let mut alone = false;
     for record in all {
         match record {
@@ -435,23 +486,43 @@ async fn tree_list(
                 owner = Row { user: Some(user), ..owner };
                 alone = true;
             }
-            Record::Qos(_) => {}
+            Record::Qos(_) | Record::Limit(_) => {}
         }
     }
     found.extend(alone.then_some(owner));
-    let shown = if *coordinators { format!("{shown},coordinators") } else { shown.to_owned() };
-    let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
-    settings.table(&own, &shown, conditions, &found)
+    found
 }
 
 async fn configuration(session: &mut Session) -> anyhow::Result<String> {
     let show = query::show(&|name| session.env(name))?;
     let now = crate::format::value::time(Some(show.now), "", &show);
     let address = session.connection()?.address().to_owned();
-    Ok(format!(
-        "Configuration data as of {now}\nAccountingStorageHost  = {address}\nAccountingStorageType  = accounting_storage/spur\n\
-         SLURM_VERSION          = {SLURM}\n"
-    ))
+    let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
+    let all = query::settings(session.connection()?).await?;
+    let known = |key: &str| all.iter().find(|setting| setting.key == key).map(|setting| &*setting.value);
+    let private = known("controller.private_data").filter(|value| !matches!(*value, "" | "(null)"));
+    let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
+    let file = file.as_deref().unwrap_or(Config::DEFAULT_FILE);
+    let lines = [
+        ("AccountingStorageBackupHost ", "(null)"),
+        ("AccountingStorageHost ", host),
+        ("AccountingStorageParameters", "(null)"),
+        ("AccountingStoragePass ", "(null)"),
+        ("AccountingStoragePort ", port),
+        ("AccountingStorageType ", "accounting_storage/slurmdbd"),
+        ("AccountingStorageUser ", "N/A"),
+        ("AuthType", "auth/spur"),
+        ("MessageTimeout", "10 sec"),
+        ("PluginDir", "(null)"),
+        ("PrivateData", private.unwrap_or("none")),
+        ("SlurmUserId", "root(0)"),
+        ("SLURM_CONF", file),
+        ("SLURM_VERSION", SLURM),
+        ("TCPTimeout", "2 sec"),
+        ("TrackWCKey", "No"),
+    ];
+    let lines: String = lines.iter().map(|(name, value)| format!("{name:<22} = {value}\n")).collect();
+    Ok(format!("Configuration data as of {now}\n{lines}"))
 }
 
 #[cfg(test)]

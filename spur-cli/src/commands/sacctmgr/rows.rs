@@ -105,7 +105,7 @@ pub(super) const ROW: [Column<Row>; 28] = [
     field("Cluster", 10, |row, _| row.of_association(|_| row.cluster.clone())),
     headed("Coordinators", "Coord Accounts", 20, |row, _| match (&row.user, &row.account) {
         (Some(user), _) => user.all_coordinated.join(","),
-        (None, Some(account)) => account.coordinators.join(","),
+        (None, Some(account)) => account.all_coordinators.join(","),
         (None, None) => String::new(),
     }),
     headed("Share", "Share", 9, |row, _| row.of_association(|own| own.shares.clone())),

@@ -70,7 +70,7 @@ pub(super) async fn page(session: &mut Session, wanted: &Wanted) -> anyhow::Resu
     let mut all = Vec::new();
     let kinds = [("user", wanted.users), ("association", wanted.associations), ("qos", wanted.qos)];
     for (entity, _) in kinds.into_iter().filter(|(_, wanted)| *wanted) {
-        all.extend(records(session, entity, &[], &[], (false, false)).await?);
+        all.extend(records(session, entity, &[]).await?);
     }
     Ok(text(wanted, &all))
 }

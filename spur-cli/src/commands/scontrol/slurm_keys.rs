@@ -175,7 +175,7 @@ const KEYS: &[(&str, Says)] = &[
             format!("cpu,mem,node,billing{gres}")
         }),
     ),
-    ("AccountingStorageType", Always("accounting_storage/spur")),
+    ("AccountingStorageType", Always("accounting_storage/slurmdbd")),
     ("AccountingStorageUser", Nothing),
     ("AccountingStoreFlags", Always("job_comment,job_extra")),
     ("AcctGatherEnergyType", Nothing),

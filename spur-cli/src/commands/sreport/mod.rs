@@ -367,7 +367,9 @@ async fn rows(
     let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
     let pages = session.connection()?.list(request, call).await?;
     if pages.iter().any(|page| page.only_own) {
-        session.warn("only your own jobs are counted: private_data of this cluster hides those of others");
+        session.warn(
+            "not all jobs are counted: private_data of this cluster hides the usage of others from you",
+        );
     }
     let mut rows: Vec<AccountingRow> = pages.into_iter().flat_map(|page| page.rows).collect();
     rows.retain(|row| row.step_id.is_empty());

@@ -7,6 +7,7 @@ pub mod accounting;
 pub mod job;
 pub mod node;
 pub mod other;
+pub mod policy;
 pub mod step;
 pub mod value;
 
@@ -21,6 +22,9 @@ use crate::version::SLURM;
 
 /// The data parser whose shape is printed.
 const PARSER: &str = "v0.0.41";
+
+/// Slurm's number of the protocol of its 24.05.
+pub const RPC_VERSION: u32 = 10_496;
 
 /// How records are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,7 +188,7 @@ fn meta(show: &Show) -> Value {
         "plugin": {
             "type": "", "name": "",
             "data_parser": format!("data_parser/{PARSER}"),
-            "accounting_storage": "",
+            "accounting_storage": "accounting_storage/slurmdbd",
         },
         "client": { "source": asker.terminal, "user": asker.user, "group": asker.group },
         "command": asker.command,

@@ -2,6 +2,7 @@
 
 mod account;
 pub(super) mod accounts;
+mod annotate;
 mod cancel;
 mod clock;
 mod condition;
@@ -36,6 +37,7 @@ mod update_job;
 mod update_nodes;
 
 pub use accounts::{MOST_AT_ONCE, preview};
+pub use annotate::check as may_annotate;
 pub use register::kept_by_host;
 
 use std::sync::Arc;
@@ -140,6 +142,10 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
             let user = Arc::clone(&caller.owner.user);
             let enact = |ctx: &mut Ctx<'_>, decision| accounts::enact(ctx, user, decision);
             run(ctx, |all| accounts::check(all, caller, &ask, shown.as_deref()), enact)
+        }
+        Command::AnnotateJobs { runs, note } => {
+            annotate::check(caller, &runs, &note)?;
+            Ok(annotate::enact(ctx, runs, note))
         }
         Command::Cancel { jobs } => {
             let enact = |ctx: &mut Ctx<'_>, decision| cancel::enact(ctx, by, decision);

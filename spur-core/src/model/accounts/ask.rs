@@ -1,6 +1,8 @@
 //! What `sacctmgr` asks for: which entities, and what is set. Words are Slurm's; a key is matched by its beginning, without
 //! regard to case.
 
+pub mod job;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -324,7 +326,10 @@ pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, Str
                 found.names.extend(lower());
             }
             () if entity == Entity::Qos && word.is("Description", 1) => found.descriptions.extend(plain()),
-            () if entity == Entity::Qos => return Err(unknown_condition(word)),
+            // As with Slurm.
+            () if entity == Entity::Qos => {
+                return Err(unknown_condition(word).replace("value", "SLURM_PRINT_VALUE"));
+            }
             () if entity == Entity::Account && (word.is("Accounts", 1) || word.is("Acct", 4)) => {
                 found.names.extend(lower());
             }
@@ -347,6 +352,7 @@ pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, Str
             () if word.is("Partitions", 4) => found.partitions.extend(plain()),
             () if word.is("Parents", 4) => found.parents.extend(lower()),
             () if word.is("QosLevel", 1) => found.qos.extend(lower()),
+            () if entity == Entity::Association => return Err(format!(" Unknown condition: {word}")),
             () => return Err(unknown_condition(word)),
         }
     }
@@ -369,6 +375,22 @@ fn bad_value(sentence: &str, word: &Word) -> String {
 /// What Spur does not keep.
 fn refused(word: &Word, why: &str) -> String {
     format!(" {}: not supported by Spur: {why}", word.key)
+}
+
+/// The settings of what is added without `Cluster=`, which has to name this cluster.
+///
+/// # Errors
+/// Slurm's sentence on a cluster that there is not.
+pub fn of_cluster(cluster: &str, words: Vec<Word>) -> Result<Vec<Word>, String> {
+    let (clusters, others): (Vec<Word>, Vec<Word>) =
+        words.into_iter().partition(|word| word.is("Clusters", 2));
+    let mut named = clusters.iter().flat_map(Word::names);
+    match named.find(|name| !name.eq_ignore_ascii_case(cluster)) {
+        None => Ok(others),
+        Some(name) => Err(format!(
+            " This cluster '{name}' doesn't exist.\n        Contact your admin to add it to accounting."
+        )),
+    }
 }
 
 /// Reads what is set for accounts.
@@ -652,9 +674,14 @@ fn flags(word: &Word) -> Result<(Sign, BTreeSet<QosFlag>), String> {
     if word.value == "-1" {
         return Ok((Sign::Is, BTreeSet::new()));
     }
-    let flag =
-        |name: &str| QosFlag::read(name).ok_or_else(|| bad_value(&format!("Unknown flag {name}"), word));
+    let flag = |name: &str| QosFlag::read(name).ok_or_else(|| unknown_flag(name));
     Ok((word.sign, word.names().map(flag).collect::<Result<_, _>>()?))
+}
+
+fn unknown_flag(name: &str) -> String {
+    let known: Vec<String> = QosFlag::ALL.iter().map(ToString::to_string).collect();
+    let known = known.join(",");
+    format!(" Unknown QOS flag used in:\n  '{name}'\n Valid QOS flags are\n  '{known}'")
 }
 
 /// Names as they are written: a comma list in which brackets hold ranges of numbers, `u[1-3],x`.

@@ -170,6 +170,19 @@ impl LimitKind {
         matches!(self, LimitKind::GrpTresMins | LimitKind::GrpWall)
     }
 
+    /// Whether the limit is one of single jobs, so that other jobs do not count.
+    #[must_use]
+    pub fn is_of_one_job(self) -> bool {
+        matches!(
+            self,
+            LimitKind::MaxTres
+                | LimitKind::MaxTresPerNode
+                | LimitKind::MaxTresMins
+                | LimitKind::MaxWall
+                | LimitKind::MinTres
+        )
+    }
+
     /// Whether the limit counts minutes, or resources times minutes.
     #[must_use]
     pub fn is_of_minutes(self) -> bool {
@@ -323,6 +336,9 @@ fn amounts(text: &str) -> Result<Vec<(TresKind, Option<u64>)>, String> {
         let name = item.split_once('=').map_or(item, |(name, _)| name);
         let kind: TresKind =
             name.parse().map_err(|_| format!("slurmdb_format_tres_str: no TRES known by type {name}"))?;
+        if !item.contains('=') {
+            return Err(format!("slurmdb_format_tres_str: no TRES id found for {item}"));
+        }
         if item.ends_with("=-1") {
             return Ok((kind, None));
         }

@@ -136,7 +136,7 @@ pub enum QosFlag {
 }
 
 impl QosFlag {
-    const ALL: [QosFlag; 10] = [
+    pub(super) const ALL: [QosFlag; 10] = [
         QosFlag::DenyOnLimit,
         QosFlag::EnforceUsageThreshold,
         QosFlag::NoReserve,

@@ -1,0 +1,226 @@
+//! Lists of the policy tree: the records that a request asks for and that a caller may see.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use spur_core::cluster::sight::Sight;
+use spur_core::cluster::usage::Payer;
+use spur_core::cluster::{Accounts, Cluster, Placed};
+use spur_core::model::accounts::Association;
+use spur_core::model::accounts::ask::{Entity, Which};
+use spur_core::model::caller::Caller;
+use spur_core::text::time::Time;
+
+use super::accounts;
+use crate::v1;
+use crate::v1::accounts_row::Row;
+
+/// The records that a request asks for.
+///
+/// # Errors
+/// The sentence of `sacctmgr` on a condition that cannot be read, or on limits that the caller may not see.
+pub fn rows(
+    cluster: &Cluster,
+    caller: &Caller,
+    now: Time,
+    request: &v1::ListAccountsRequest,
+) -> Result<Vec<Row>, String> {
+    if request.entity == "limit" {
+        return limits(cluster, caller, now, request);
+    }
+    let (entity, which) = accounts::conditions(&cluster.policy().cluster_name, request)?;
+    let view = View { tree: cluster.accounts(), sight: Sight::of(cluster, caller), which };
+    Ok(match entity {
+        Entity::Account => view.accounts(request),
+        Entity::User => view.users(request),
+        Entity::Qos => view.qos(request.with_deleted),
+        Entity::Association | Entity::Coordinator | Entity::Cluster if request.with_usage => {
+            view.shares(cluster, now)
+        }
+        Entity::Association | Entity::Coordinator | Entity::Cluster => view.associations(),
+    })
+}
+
+/// The limits that apply to a user or an account, if the caller may see what is used of them.
+fn limits(
+    cluster: &Cluster,
+    caller: &Caller,
+    now: Time,
+    request: &v1::ListAccountsRequest,
+) -> Result<Vec<Row>, String> {
+    let (tree, sight) = (cluster.accounts(), Sight::of(cluster, caller));
+    let name: Arc<str> = match request.names.as_slice() {
+        [] => Arc::clone(&caller.owner.user),
+        [one] => one.as_str().into(),
+        many => return Err(format!("{} names, where one user or account is the most", many.len())),
+    };
+    let is_user = name == caller.owner.user || tree.user(&name).is_some();
+    let account = tree.account(&name.to_lowercase()).filter(|_| !is_user).map(|known| &known.name);
+    // A name that is hidden is refused like one that there is not.
+    let is_seen = match account {
+        Some(account) => sight.account(tree, account) && sight.use_of_account(tree, account),
+        None => is_user && sight.usage(tree, &name),
+    };
+    if !is_seen {
+        return Err(format!("there is no user or account {name}, or you may not see the usage of it"));
+    }
+    let found = match account {
+        Some(account) => cluster.limits_of_account(account, now),
+        None => cluster.limits_of_user(&name, now),
+    };
+    let row = |limit| {
+        let record = accounts::limit(tree, limit);
+        let (user, account) = match account {
+            Some(account) => (String::new(), account.to_string()),
+            None => (name.to_string(), String::new()),
+        };
+        Row::Limit(v1::LimitRecord { user, account, ..record })
+    };
+    Ok(found.iter().map(row).collect())
+}
+
+/// The tree as a caller asks for it.
+struct View<'a> {
+    tree: &'a Accounts,
+    sight: Sight,
+    which: Which,
+}
+
+impl View<'_> {
+    fn accounts(&self, request: &v1::ListAccountsRequest) -> Vec<Row> {
+        let which = &self.which;
+        let parent = |name: &str| self.tree.of_account(name).and_then(|own| own.parent.clone());
+        let all = self.tree.all_accounts().filter(|account| {
+            (request.with_deleted || !account.deleted)
+                && !which.elsewhere
+                && any(&which.names, Some(&account.name))
+                && any(&which.descriptions, Some(&account.description))
+                && any(&which.organizations, Some(&account.organization))
+                && any(&which.parents, parent(&account.name).as_ref())
+                && self.sight.account(self.tree, &account.name)
+        });
+        let mut rows = Vec::new();
+        for account in all {
+            let mut record = accounts::account(self.tree, account);
+            record.coordinators.retain(|name| self.sight.user(self.tree, name));
+            record.all_coordinators.retain(|name| self.sight.user(self.tree, name));
+            rows.push(Row::Account(record));
+            if request.with_associations {
+                let own = self.tree.of_account(&account.name).into_iter();
+                let associations = own.chain(self.tree.members(&account.name));
+                rows.extend(associations.filter(|one| self.fits(one)).map(|one| self.row(one, 0)));
+            }
+        }
+        rows
+    }
+
+    fn users(&self, request: &v1::ListAccountsRequest) -> Vec<Row> {
+        let which = &self.which;
+        let all = self.tree.all_users().filter(|user| {
+            (request.with_deleted || !user.deleted)
+                && !which.elsewhere
+                && any(&which.names, Some(&user.name))
+                && any(&which.users, Some(&user.name))
+                && any(&which.default_accounts, user.default_account.as_ref())
+                && which.admin_level.is_none_or(|level| level == user.admin_level)
+                && self.sight.user(self.tree, &user.name)
+        });
+        let mut rows = Vec::new();
+        for user in all {
+            let mut record = accounts::user(self.tree, user);
+            record.coordinates.retain(|name| self.sight.account(self.tree, name));
+            record.all_coordinated.retain(|name| self.sight.account(self.tree, name));
+            rows.push(Row::User(record));
+            if request.with_associations {
+                let own = self.tree.of_user(&user.name).filter(|one| self.fits(one));
+                rows.extend(own.map(|one| self.row(one, 0)));
+            }
+        }
+        rows
+    }
+
+    fn associations(&self) -> Vec<Row> {
+        let all = self.tree.walk().into_iter().filter(|placed| self.fits(placed.association));
+        all.map(|placed| Row::Association(accounts::association(self.tree, placed))).collect()
+    }
+
+    /// Associations with their usage, and users who share without one behind the account that they count for.
+    fn shares(&self, cluster: &Cluster, now: Time) -> Vec<Row> {
+        let to_come = cluster.usage_to_come(now);
+        let mut rows = Vec::new();
+        for placed in self.tree.walk() {
+            let (own, depth) = (placed.association, placed.depth);
+            if self.fits(own) && own.user.as_ref().is_none_or(|user| self.sight.usage(self.tree, user)) {
+                let usage = Some(accounts::usage(cluster, &Payer::Association(own.id), &to_come));
+                let record = accounts::association(self.tree, placed);
+                rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
+            }
+            let is_asked = !self.which.elsewhere && any(&self.which.accounts, Some(&own.account));
+            if own.user.is_some() || !is_asked || !self.sight.account(self.tree, &own.account) {
+                continue;
+            }
+            for (user, _) in cluster.usage().outsiders(own.id) {
+                if any(&self.which.users, Some(user)) && self.sight.usage(self.tree, user) {
+                    let payer = Payer::Outsider { account: own.id, user: Arc::clone(user) };
+                    let usage = Some(accounts::usage(cluster, &payer, &to_come));
+                    let record = accounts::outsider(own, user, depth + 1);
+                    rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
+                }
+            }
+        }
+        rows
+    }
+
+    fn qos(&self, with_deleted: bool) -> Vec<Row> {
+        let named = |name: &str| {
+            !self.which.elsewhere
+                && (self.which.names.is_empty()
+                    || self.which.names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name)))
+        };
+        let all = self
+            .tree
+            .qos()
+            .filter(|qos| named(&qos.name) && any(&self.which.descriptions, Some(&qos.description)));
+        let deleted = self.tree.deleted_qos().filter(|name| with_deleted && named(name));
+        let gone = |name: &Arc<str>| v1::QosRecord {
+            name: name.to_string(),
+            deleted: true,
+            ..v1::QosRecord::default()
+        };
+        let shown = |qos: v1::QosRecord| v1::QosRecord {
+            allow_accounts: names(&self.sight.accounts(self.tree, &qos.allow_accounts.join(","))),
+            ..qos
+        };
+        all.map(|qos| Row::Qos(shown(accounts::qos(qos))))
+            .chain(deleted.map(|name| Row::Qos(gone(name))))
+            .collect()
+    }
+
+    fn row(&self, association: &Arc<Association>, depth: usize) -> Row {
+        Row::Association(accounts::association(self.tree, Placed { association, depth }))
+    }
+
+    /// Whether an association is asked for and may be seen.
+    fn fits(&self, association: &Arc<Association>) -> bool {
+        let which = &self.which;
+        let qos = || self.tree.qos_of(association);
+        !which.elsewhere
+            && any(&which.accounts, Some(&association.account))
+            && any(&which.users, association.user.as_ref())
+            && any(&which.partitions, association.partition.as_ref())
+            && any(&which.parents, association.parent.as_ref())
+            && (which.qos.is_empty() || !which.qos.is_disjoint(&qos()))
+            && self.sight.account(self.tree, &association.account)
+            && association.user.as_ref().is_none_or(|user| self.sight.user(self.tree, user))
+    }
+}
+
+/// The names of a list with commas between.
+fn names(list: &str) -> Vec<String> {
+    list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether a name is in a set; an empty set has all.
+fn any(set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>) -> bool {
+    set.is_empty() || name.is_some_and(|name| set.contains(name))
+}

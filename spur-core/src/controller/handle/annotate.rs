@@ -1,0 +1,34 @@
+//! Set comments and derived exit codes of jobs, also of those that have ended and left memory.
+
+use super::super::command::Annotated;
+use super::super::{Ctx, Reject, Reply};
+use crate::cluster::Event;
+use crate::model::caller::Caller;
+use crate::model::note::JobNote;
+
+/// Operators may set everything; users may set the comment and the derived exit code of their own jobs.
+///
+/// # Errors
+/// Nothing to set, no job, or no right.
+pub fn check(caller: &Caller, runs: &[Annotated], note: &JobNote) -> Result<(), Reject> {
+    if note.is_empty() {
+        return Err(Reject::Accounts(" You didn't give me anything to set".to_owned()));
+    }
+    if runs.is_empty() {
+        return Err(Reject::NothingToDo(" Nothing modified".to_owned()));
+    }
+    let is_own = |run: &Annotated| run.uid == caller.owner.uid;
+    if caller.is_operator() || (note.admin_comment.is_none() && runs.iter().all(is_own)) {
+        return Ok(());
+    }
+    Err(Reject::AccountsDenied(" Error with request: Access/permission denied".to_owned()))
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, runs: Vec<Annotated>, note: JobNote) -> Reply {
+    let mut lines = vec![" Modified jobs...".to_owned()];
+    for Annotated { run, line, .. } in runs {
+        ctx.emit(Event::JobAnnotated { job: run.job, restarts: run.restart, note: note.clone() });
+        lines.push(line);
+    }
+    Reply::AccountsChanged { lines }
+}

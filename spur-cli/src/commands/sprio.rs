@@ -121,6 +121,16 @@ impl Query {
         Ok(Asked::Run(query))
     }
 
+    /// Whether a job is one of those that are asked for.
+    pub(crate) fn admits(&self, job: &PriorityFactors) -> bool {
+        let JobFilter { users, job_ids, .. } = &self.filter;
+        let any = |names: &[String], own: [String; 2]| {
+            names.is_empty() || names.iter().any(|name| own.contains(name))
+        };
+        any(users, [job.user.clone(), job.uid.to_string()])
+            && any(job_ids, [job.job_id.to_string(), String::new()])
+    }
+
     /// What to ask for.
     fn request(&self) -> JobFilter {
         JobFilter { states: vec!["PENDING".to_owned()], ..self.filter.clone() }

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::format::json::value::{number, unlimited};
 use crate::format::report::{Column, Layout, Report};
 use crate::format::{Show, json as shape};
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
 /// What the options say.
@@ -205,46 +205,78 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// The associations that are asked for: all accounts, and of users those that are named, or the caller.
+/// The text of `sshare` where records are at hand, for a user.
+///
+/// # Errors
+/// Options that it does not have, a field that there is not, a refusal.
+pub(crate) fn offline(
+    words: &[String],
+    cluster: &str,
+    user: &str,
+    show: &Show,
+    list: impl Fn(&ListAccountsRequest) -> Result<Vec<Record>, String>,
+) -> anyhow::Result<String> {
+    let mut settings = Settings::default();
+    let operands = match LINE.settle(words, &|_| None, &mut settings)? {
+        Settled::Show(text) => return Ok(text),
+        Settled::Run(operands) => operands,
+    };
+    query::no_operands(operands.into_iter())?;
+    let records = list(&settings.request()).map_err(Failure::new)?;
+    settings.text(&settings.shares(records, cluster, user), show)
+}
+
+/// The associations that are asked for.
 async fn rows(session: &mut Session, settings: &Settings, cluster: &str) -> anyhow::Result<Vec<Share>> {
-    let accounts = match settings.accounts.as_slice() {
-        [] => Vec::new(),
-        names => vec![format!("Accounts={}", names.join(","))],
-    };
-    let request = ListAccountsRequest {
-        entity: "association".to_owned(),
-        conditions: accounts,
-        with_usage: true,
-        ..ListAccountsRequest::default()
-    };
     let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
-    let pages = session.connection()?.list(request, call).await.map_err(|error| match error {
+    let pages = session.connection()?.list(settings.request(), call).await.map_err(|error| match error {
         CallError::Refused { message, .. } => anyhow::Error::from(Failure::new(message)),
         error => error.into(),
     })?;
-    let mut users = settings.users.clone();
-    if users.is_empty() && !settings.all {
-        users.extend(nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name));
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name);
+    let records = pages.into_iter().flat_map(|page| page.rows).filter_map(|row| row.row).collect();
+    Ok(settings.shares(records, cluster, user.as_deref().unwrap_or_default()))
+}
+
+impl Settings {
+    fn request(&self) -> ListAccountsRequest {
+        let accounts = match self.accounts.as_slice() {
+            [] => Vec::new(),
+            names => vec![format!("Accounts={}", names.join(","))],
+        };
+        ListAccountsRequest {
+            entity: "association".to_owned(),
+            conditions: accounts,
+            with_usage: true,
+            ..ListAccountsRequest::default()
+        }
     }
-    let is_shown = |own: &AssociationRecord| match own.user.as_str() {
-        "" => !settings.only_users,
-        _ if settings.all && settings.users.is_empty() => true,
-        user => users.iter().any(|name| name == user),
-    };
-    let records = pages.into_iter().flat_map(|page| page.rows).filter_map(|row| match row.row {
-        Some(Record::Association(own)) if is_shown(&own) => Some(own),
-        _ => None,
-    });
-    let mut records = records.peekable();
-    // Slurm indents from the first association that is listed.
-    let first = records.peek().map_or(0, |own: &AssociationRecord| own.depth);
-    Ok(records
-        .map(|mut own| {
+
+    /// All accounts among some records, and of users those that are named, or `user`.
+    fn shares(&self, records: Vec<Record>, cluster: &str, user: &str) -> Vec<Share> {
+        let mut users = self.users.clone();
+        if users.is_empty() && !self.all {
+            users.push(user.to_owned());
+        }
+        let is_shown = |own: &AssociationRecord| match own.user.as_str() {
+            "" => !self.only_users,
+            _ if self.all && self.users.is_empty() => true,
+            user => users.iter().any(|name| name == user),
+        };
+        let records = records.into_iter().filter_map(|record| match record {
+            Record::Association(own) if is_shown(&own) => Some(own),
+            _ => None,
+        });
+        let mut records = records.peekable();
+        // Slurm indents from the first association that is listed.
+        let first = records.peek().map_or(0, |own: &AssociationRecord| own.depth);
+        let share = |mut own: AssociationRecord| {
             own.depth = own.depth.saturating_sub(first);
             let usage = own.usage.take().unwrap_or_default();
             Share { cluster: cluster.to_owned(), own, usage }
-        })
-        .collect())
+        };
+        records.map(share).collect()
+    }
 }
 
 impl Settings {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::text::tres::Tres;
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
@@ -126,6 +128,12 @@ pub enum What {
         backfilled: bool,
         /// What was waived after waiting long enough.
         relaxed: Vec<String>,
+        /// The account; empty where the job names none.
+        account: Arc<str>,
+        /// The QOS; empty where the job has none.
+        qos: Arc<str>,
+        /// The resources of the job, with its licences and what each second is charged.
+        tres: Resources,
         /// Why these nodes.
         why: String,
     },
@@ -169,6 +177,16 @@ impl What {
 /// Domains touched, by the name of their layer, from `node` upwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(pub Vec<(Arc<str>, u32)>);
+
+/// Amounts of resources, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources(pub Tres);
+
+impl Serialize for Resources {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.0.iter().map(|(kind, amount)| (kind.to_string(), amount)))
+    }
+}
 
 impl Serialize for Spans {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::event::{Event, RESUME, SUSPEND, Spans, What};
+use super::event::{Event, RESUME, Resources, SUSPEND, Spans, What};
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
@@ -12,6 +12,7 @@ use crate::model::reason::Reason;
 use crate::sched::plan::{Plan, Waiting};
 use crate::text::hostlist::HostList;
 use crate::text::time::Time;
+use crate::text::tres::TresKind;
 
 /// What is told of jobs beyond the depth: no pass has planned them.
 const LEFT_OUT: &str = "not looked at: the scheduler's depth was reached before it";
@@ -121,7 +122,12 @@ impl Record {
 
 /// The start of a job.
 pub(super) fn start(cluster: &Cluster, name: Arc<str>, job: &Job, alloc: &Alloc) -> What {
-    let why = &alloc.why;
+    let (why, spec) = (&alloc.why, &*job.spec);
+    let mut tres = cluster.held_tres(&alloc.nodes);
+    tres.set(TresKind::Billing, alloc.billed().count());
+    for (name, count) in spec.extra.iter().flat_map(|extra| &extra.licenses) {
+        tres.set(TresKind::License(name.to_string()), u64::from(*count));
+    }
     What::Start {
         job: name,
         nodes: hostlist(cluster, alloc.nodes.iter().map(|part| part.node)),
@@ -129,6 +135,9 @@ pub(super) fn start(cluster: &Cluster, name: Arc<str>, job: &Job, alloc: &Alloc)
         spans: Spans(why.spans.clone()),
         backfilled: why.backfilled,
         relaxed: why.relaxed.clone(),
+        account: spec.account.clone().unwrap_or_default(),
+        qos: spec.qos.clone().unwrap_or_default(),
+        tres: Resources(tres),
         why: why.sentence.clone(),
     }
 }

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use spur_core::controller::MOST_AT_ONCE;
-use spur_core::model::accounts::Qos;
-use spur_core::model::accounts::ask::{self, Word};
-use spur_core::model::config::QosConfig;
+use spur_core::model::accounts::ask::Ask;
+use spur_proto::convert::accounts;
 use spur_proto::v1::accounts_row::Row;
 use spur_proto::v1::{
     AccountRecord, AssociationRecord, ChangeAccountsRequest, DumpLine, LimitValue, QosRecord, UserRecord,
@@ -206,17 +205,16 @@ fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
             continue;
         }
         let parts = parts(line);
-        let Some((kind, name)) = parts.first().and_then(|head| head.split_once('-')) else {
+        let Some((kind, name)) = parts.first().and_then(|head| head.split_once('-')).map(owned) else {
             return Err(format!(" Misformatted line({number}): {line}"));
         };
-        let (kind, name) = (kind.trim(), name.trim().trim_matches(['\'', '"']).to_owned());
         let settings: Vec<String> = parts[1..].to_vec();
-        if !named && !matches!(kind, "Cluster" | "QOS") {
+        if !named && !matches!(kind.as_str(), "Cluster" | "QOS") {
             return Err(
                 " You need to specify a cluster name first with 'Cluster - $NAME' in your file".to_owned()
             );
         }
-        match kind {
+        match kind.as_str() {
             "Cluster" if named => {
                 return Err(format!(" You can only add one cluster at a time: line({number})"));
             }
@@ -231,33 +229,40 @@ fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
             "Account" | "Project" | "User" | "QOS" => {}
             _ => return Err(format!(" Misformatted line({number}): {line}")),
         }
-        let kind = if kind == "Project" { "Account" } else { kind };
+        let kind = if kind == "Project" { "Account".to_owned() } else { kind };
         // What Slurm writes for a user without a default account.
         let settings = settings.into_iter().filter(|word| word != "DefaultAccount='(null)'").collect();
-        lines.push(DumpLine { number, kind: kind.to_owned(), name, parent: parent.clone(), settings });
+        lines.push(DumpLine { number, kind, name, parent: parent.clone(), settings });
     }
     Ok(lines)
 }
 
-/// The QOS of a dump that was written with `withqos`.
+/// The requests that load a dump into the tree of any cluster, whatever cluster the dump names.
 ///
 /// # Errors
-/// A line for a QOS that cannot be read, or a file without any.
-pub(crate) fn qos_of(text: &str) -> Result<Vec<QosConfig>, String> {
-    let mut found: Vec<QosConfig> = Vec::new();
-    for (number, line) in (1_u32..).zip(text.lines().map(str::trim)) {
-        let parts = parts(line);
-        let head = parts.first().and_then(|head| head.split_once('-'));
-        let Some((_, name)) = head.filter(|(kind, _)| kind.trim() == "QOS") else { continue };
-        let words: Vec<Word> = parts[1..].iter().map(|text| Word::read(text)).collect();
-        let set = ask::qos_set(&words).map_err(|text| format!("line {number}:{text}"))?;
-        let name = name.trim().trim_matches(['\'', '"']);
-        found.push(set.apply(&Qos { name: name.into(), ..Qos::default() }).config());
-    }
-    if found.is_empty() {
-        return Err("the file has no QOS; write it with sacctmgr dump CLUSTER withqos".to_owned());
-    }
-    Ok(found)
+/// Slurm's sentence on a line that cannot be read.
+pub(crate) fn asks(text: &str) -> Result<Vec<Ask>, String> {
+    let heads = text.lines().filter_map(|line| parts(line.trim()).first()?.split_once('-').map(owned));
+    let cluster =
+        heads.into_iter().find(|(kind, _)| kind == "Cluster").map_or(String::new(), |(_, name)| name);
+    let lines = parse(&cluster, text)?;
+    let read = |lines: &[DumpLine]| {
+        accounts::read(
+            &cluster,
+            &ChangeAccountsRequest {
+                verb: "load".to_owned(),
+                lines: lines.to_vec(),
+                clean: true,
+                ..ChangeAccountsRequest::default()
+            },
+        )
+    };
+    lines.chunks(MOST_AT_ONCE).map(read).collect()
+}
+
+/// The kind and the name at the beginning of a line.
+fn owned((kind, name): (&str, &str)) -> (String, String) {
+    (kind.trim().to_owned(), name.trim().trim_matches(['\'', '"']).to_owned())
 }
 
 /// The parts of a line, with colons between them that are in no quotes.
@@ -366,8 +371,6 @@ fn leftovers(tree: &Tree, lines: &[DumpLine]) -> Vec<ChangeAccountsRequest> {
 
 #[cfg(test)]
 mod tests {
-    use spur_core::text::time::TimeLimit;
-
     use super::*;
 
     #[test]
@@ -395,13 +398,20 @@ mod tests {
     }
 
     #[test]
-    fn qos_are_read_for_a_simulation() {
-        let text =
-            "QOS - 'high':Priority=7:Preempt='low':MaxWallDurationPerJob=60\nQOS - 'low'\nCluster - 'c'\n";
-        let found = qos_of(text).unwrap();
-        assert_eq!((&*found[0].name, found[0].priority, found.len()), ("high", 7, 2));
-        assert_eq!(found[0].max_wall, Some(TimeLimit::Seconds(3600)));
-        assert!(qos_of("Cluster - 'c'\n").is_err() && qos_of("QOS - 'x':Foo=1\n").is_err());
+    fn a_dump_is_read_for_a_simulation() {
+        let text = "QOS - 'high':Priority=7:Preempt='low'\nQOS - 'low'\nCluster - 'far':QOS='high'\n";
+        let found = asks(text).unwrap();
+        assert!(
+            matches!(found.as_slice(), [Ask::Load { lines, clean: true }] if lines.len() == 3),
+            "{found:?}"
+        );
+        for (text, wanted) in [
+            ("QOS - 'x':Foo=1\n", "Foo=1\n Problem with line(1)"),
+            ("Parent - 'root'\n", "specify a cluster name first"),
+        ] {
+            let error = asks(text).unwrap_err();
+            assert!(error.contains(wanted), "{error}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod dump;
 mod events;
 mod fields;
 mod health;
+pub(crate) mod offline;
 mod rows;
 mod runaway;
 

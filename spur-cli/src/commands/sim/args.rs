@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
-use spur_core::model::config::{Backfill, Correct, Order, Policy, Predict, QosConfig};
+use spur_core::model::accounts::ask::Ask;
+use spur_core::model::config::{AccountingEnforce, Backfill, Correct, Order, Policy, Predict};
 use spur_core::sim::PassMode;
 use spur_core::text::ParseError;
 use spur_core::text::time::Seconds;
@@ -29,6 +30,8 @@ pub(in crate::commands) struct Args {
     pub(super) load: Option<f64>,
     pub(super) seed: Option<u64>,
     pub(super) scheduler: Overrides,
+    /// `--policy`: the requests that make the policy tree.
+    pub(super) accounts: Option<Vec<Ask>>,
     pub(super) pass: PassMode,
     pub(super) scale_arrivals: Option<f64>,
     pub(super) json: bool,
@@ -47,14 +50,18 @@ pub(super) struct Overrides {
     correct: Option<Correct>,
     depth: Option<u32>,
     max_wait: Option<Seconds>,
-    /// `--policy`: the QOS, instead of those of the configuration.
-    qos: Option<Vec<QosConfig>>,
+    /// `--policy`: limits are enforced, and QOS are those of the policy tree, whatever a configuration says.
+    has_accounts: bool,
 }
 
 impl Overrides {
     pub(super) fn apply(&self, policy: &mut Policy) {
-        if let Some(qos) = &self.qos {
-            policy.qos.clone_from(qos);
+        if self.has_accounts {
+            policy.qos.clear();
+            let enforced = &mut policy.jobs.accounting_enforce;
+            enforced.extend([AccountingEnforce::Associations, AccountingEnforce::Limits]);
+            enforced.sort_unstable();
+            enforced.dedup();
         }
         let scheduler = &mut policy.scheduler;
         scheduler.backfill = self.backfill.unwrap_or(scheduler.backfill);
@@ -142,11 +149,19 @@ const OPTIONS: &[SimOpt] = &[
         args.seed = Some(parsed(value)?);
         Ok(())
     }),
-    SimOpt::value("policy", None, "FILE", "the QOS, from a file of sacctmgr dump withqos", |args, value| {
-        let text = std::fs::read_to_string(value).map_err(|error| format!("cannot read {value}: {error}"))?;
-        args.scheduler.qos = Some(dump::qos_of(&text).map_err(|problem| format!("{value}: {problem}"))?);
-        Ok(())
-    }),
+    SimOpt::value(
+        "policy",
+        None,
+        "FILE",
+        "accounts, users and QOS, from a file of sacctmgr dump withqos; limits are enforced",
+        |args, value| {
+            let text = std::fs::read_to_string(value);
+            let text = text.map_err(|error| format!("cannot read {value}: {error}"))?;
+            args.accounts = Some(dump::asks(&text).map_err(|problem| format!("{value}:{problem}"))?);
+            args.scheduler.has_accounts = true;
+            Ok(())
+        },
+    ),
     SimOpt::value("backfill", None, "MODE", "easy, conservative or none", |args, value| {
         args.scheduler.backfill = Some(word(value, "easy, conservative, none")?);
         Ok(())

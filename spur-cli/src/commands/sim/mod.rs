@@ -12,6 +12,7 @@ mod input;
 mod lublin;
 pub mod plan;
 mod plot;
+mod policy;
 mod request;
 mod scontrol;
 mod shown;
@@ -170,6 +171,10 @@ fn simulate<'a>(
     let follower = Follower::new(events, !args.no_pending, progress, trail, reasons);
     let world = World::new(Arc::new(policy), args.pass, follower);
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
+    if let Some(asks) = &args.accounts {
+        let begun = world.begin_accounts(asks.clone());
+        begun.map_err(|reject| Failure::new(format!("--policy:{reject}")))?;
+    }
     if workload.names_no_jobs() {
         world.forget_finished();
     }

@@ -23,7 +23,7 @@ use crate::commands::{query, sinfo, squeue};
 use crate::format::Show;
 use crate::format::fields::job::is_meant;
 
-fn show<W: Watch>(world: &World<W>) -> Show {
+pub(super) fn show<W: Watch>(world: &World<W>) -> Show {
     Show::new(TimeZone::UTC, world.now().0)
 }
 
@@ -75,7 +75,7 @@ pub(super) fn squeue<W: Watch>(world: &World<W>, words: &[String]) -> Result<Str
 }
 
 /// The words of `squeue` with the numbers of jobs that the workload names in the place of their names.
-fn numbered<W: Watch>(world: &World<W>, words: &[String]) -> Vec<String> {
+pub(super) fn numbered<W: Watch>(world: &World<W>, words: &[String]) -> Vec<String> {
     let number = |name: &str| {
         let (base, part) = name.split_at(name.find(['_', '+']).unwrap_or(name.len()));
         let known = world.number(name).map(|job| job.to_string());

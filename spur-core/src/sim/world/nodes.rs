@@ -7,6 +7,7 @@ use crate::cluster;
 use crate::controller::command::Report;
 use crate::controller::{self, Command, Effect, Input, Reject, Reply};
 use crate::id::NodeId;
+use crate::model::accounts::ask::Ask;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{JobPolicy, Policy};
 use crate::model::history::Seen;
@@ -30,6 +31,27 @@ impl<W: Watch> World<W> {
         self.tally.set_cpus(self.cpus);
         self.take_measure();
         Ok(())
+    }
+
+    /// Begins the policy tree with what these requests add to it.
+    ///
+    /// # Errors
+    /// The first request that is refused.
+    pub fn begin_accounts(&mut self, asks: Vec<Ask>) -> Result<(), Reject> {
+        self.input(Input::FileQos(Vec::new()))?;
+        asks.into_iter().try_for_each(|ask| self.change_accounts(ask).map(drop))
+    }
+
+    /// An administrator changes the policy tree. Returns the lines that `sacctmgr` prints.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn change_accounts(&mut self, ask: Ask) -> Result<Vec<String>, Reject> {
+        let command = Command::ChangeAccounts { ask: Box::new(ask), shown: None };
+        match self.command(operator_caller(), command)? {
+            Reply::AccountsChanged { lines } => Ok(lines),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// What placements and the rest of the fabric are judged by; it follows from where the nodes are.

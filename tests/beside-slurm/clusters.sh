@@ -103,6 +103,7 @@ AccountingStoragePass=$at/munge.socket
 SlurmdParameters=config_overrides
 MaxJobCount=$max_jobs
 MaxTasksPerNode=1000
+${slurm_more:-}
 END
     node_lines
     cat <<END
@@ -142,6 +143,7 @@ spool_dir = "$at/spool/%n"
 [scheduler]
 priority_weight_age = 1000
 priority_weight_partition = 1000
+${spur_more:-}
 default_qos = "normal"
 [[qos]]
 name = "normal"

@@ -9,6 +9,7 @@ use crate::cluster::AccountChange;
 use crate::model::accounts::ask::{AccountSet, AssociationSet, QosSet, UserAdd, Which};
 use crate::model::accounts::{Account, AdminLevel, Association, Qos, ROOT, Shares, User};
 use crate::text::gather::is_layer_name;
+use crate::text::time::{Seconds, TimeLimit};
 
 impl Draft<'_> {
     pub(super) fn add_accounts(&mut self, names: &[Arc<str>], set: &AccountSet) -> Result<(), Reject> {
@@ -48,7 +49,7 @@ impl Draft<'_> {
         if *set != AccountSet::default() {
             self.say(" Settings");
             let more = settings(&set.association, Some(&parent));
-            more.iter().for_each(|(name, value)| self.lines.push(format!("  {name:<13} = {value}")));
+            more.iter().for_each(|(name, value)| self.lines.push(format!("  {name:<14}= {value}")));
         }
         for name in names {
             self.put_account(&name, &parent, set);
@@ -215,7 +216,7 @@ impl Draft<'_> {
             self.lines.extend(associations);
             self.say(" Non Default Settings");
             let more = settings(&add.set.association, None);
-            self.lines.extend(more.iter().map(|(name, value)| format!("  {name:<13} = {value}")));
+            self.lines.extend(more.iter().map(|(name, value)| format!("  {name:<14}= {value}")));
         }
     }
 
@@ -248,16 +249,7 @@ impl Draft<'_> {
         }
         self.say(" Settings");
         self.say(format!("  Description    = {last}"));
-        let mut more = limit_settings(&set.limits);
-        let list = |names: Vec<String>| names.join(",");
-        let flags =
-            set.flags.as_ref().map(|(_, flags)| list(flags.iter().map(ToString::to_string).collect()));
-        let preempt = set.preempt.as_ref();
-        let preempt = preempt.map(|change| list(change.names.iter().map(ToString::to_string).collect()));
-        more.extend(flags.map(|flags| ("Flags", flags)));
-        more.extend(preempt.map(|preempt| ("Preempt", preempt)));
-        more.extend(set.priority.map(|priority| ("Priority", priority.to_string())));
-        more.sort();
+        let more = qos_settings(set);
         self.lines.extend(more.iter().map(|(name, value)| format!("  {name:<24} = {value}")));
         Ok(())
     }
@@ -299,6 +291,37 @@ impl Draft<'_> {
         }
         Err(Reject::AccountsDenied(format!(" Problem with coordinators: {DENIED}")))
     }
+}
+
+/// The names and values of what is set for QOS, in the order in which Slurm lists them.
+fn qos_settings(set: &QosSet) -> Vec<(&'static str, String)> {
+    let list = |names: Vec<String>| names.join(",");
+    let flags = set.flags.as_ref().map(|(_, flags)| list(flags.iter().map(ToString::to_string).collect()));
+    let preempt = set.preempt.as_ref();
+    let preempt = preempt.map(|change| list(change.names.iter().map(ToString::to_string).collect()));
+    let mode = set.preempt_mode.flatten().map(|mode| format!("{mode:?}").to_uppercase());
+    let span = |span: Option<Option<Seconds>>| span.flatten();
+    let real = |factor: f64| format!("{factor:.4}");
+    let long = |name| match name {
+        "MaxTRES" => "MaxTRESPerJob",
+        "MaxTRESMins" => "MaxTRESMinsPerJob",
+        other => other,
+    };
+    let mut all: Vec<(&'static str, String)> =
+        limit_settings(&set.limits).into_iter().map(|(name, value)| (long(name), value)).collect();
+    all.extend(flags.map(|flags| ("Flags", flags)));
+    all.extend(span(set.grace_time).map(|span| ("GraceTime", span.0.to_string())));
+    all.extend(preempt.map(|preempt| ("Preempt", preempt)));
+    all.extend(mode.map(|mode| ("PreemptMode", mode)));
+    all.extend(set.priority.map(|priority| ("Priority", priority.to_string())));
+    all.sort();
+    let exempt = span(set.exempt_time).map(|span| ("PreemptExemptTime", TimeLimit::Seconds(span.0).long()));
+    let at = all.iter().position(|(name, _)| *name > "PreemptMode").unwrap_or(all.len());
+    exempt.into_iter().for_each(|exempt| all.insert(at, exempt));
+    all.extend(set.usage_factor.map(|factor| ("UsageFactor", real(factor))));
+    all.extend(set.usage_threshold.flatten().map(|factor| ("UsageThreshold", real(factor))));
+    all.extend(set.limit_factor.flatten().map(|factor| ("LimitFactor", real(factor))));
+    all
 }
 
 /// Names that dumps and lists can hold.

@@ -22,6 +22,7 @@ use crate::model::accounts::limits::{LimitChange, Unit};
 use crate::model::accounts::{Association, LimitKind, Qos, QosAccess};
 use crate::model::caller::Caller;
 use crate::model::job::Job;
+use crate::text::memory::MemoryMb;
 use crate::text::time::TimeLimit;
 use crate::text::tres::TresKind;
 
@@ -129,17 +130,18 @@ impl Draft<'_> {
 
     /// Names of QOS have to be those of some.
     fn known_qos<'n>(&self, names: impl IntoIterator<Item = &'n Arc<str>>, key: &str) -> Result<(), Reject> {
-        for name in names {
-            if self.tree.qos_named(name).is_none() {
-                let known: Vec<&str> = self.tree.qos().map(|qos| &*qos.name).collect();
-                return Err(Reject::Accounts(format!(
-                    "sacctmgr: error: You gave a bad qos '{name}'. Valid QOS's are {}\n Unknown option: {key}={name}\n \
-                     Use keyword 'where' to modify condition",
-                    known.join(",")
-                )));
-            }
-        }
-        Ok(())
+        let mut unknown = names.into_iter().filter(|name| self.tree.qos_named(name).is_none());
+        let Some(name) = unknown.next() else { return Ok(()) };
+        let known: Vec<&str> = self.tree.qos().map(|qos| &*qos.name).collect();
+        let hint = match key {
+            // As with Slurm.
+            "preempt" => String::new(),
+            key => format!("\n Unknown option: {key}={name}\n Use keyword 'where' to modify condition"),
+        };
+        let known = known.join(",");
+        Err(Reject::Accounts(format!(
+            "sacctmgr: error: You gave a bad qos '{name}'. Valid QOS's are {known}{hint}"
+        )))
     }
 
     fn known_in(&self, set: &AssociationSet) -> Result<(), Reject> {
@@ -288,7 +290,11 @@ fn limit_settings(limits: &[(LimitKind, LimitChange)]) -> Vec<(&'static str, Str
             }
             LimitChange::Tres(amounts) => {
                 let amount = |(tres, amount): &(TresKind, Option<u64>)| {
-                    let amount = amount.map_or_else(|| "NONE".to_owned(), |amount| amount.to_string());
+                    let amount = match (amount, tres) {
+                        (None, _) => "NONE".to_owned(),
+                        (Some(amount), TresKind::Mem) => MemoryMb(*amount).to_string(),
+                        (Some(amount), _) => amount.to_string(),
+                    };
                     format!("{tres}={amount}")
                 };
                 amounts.iter().map(amount).collect::<Vec<_>>().join(",")

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use spur_core::cluster::snapshot::{Record, Restore, records};
-use spur_core::cluster::usage::{Payer, UsageRecord};
+use spur_core::cluster::Holder;
+use spur_core::cluster::usage::UsageRecord;
 use spur_core::cluster::{AccountChange, Cluster, Entry, Event};
 use spur_core::controller::{Command, Input, handle};
 use spur_core::model::accounts::ask::{self, Ask, Entity, Word};
@@ -116,7 +117,7 @@ fn tree(users: u32) -> Vec<Record> {
         next += 1;
         let id = AssociationId(next);
         usage.push(Record::Usage(UsageRecord::Used(
-            Payer::Association(id),
+            Holder::Association(id),
             serde_json::from_value(json!({ "billing": u128::from(used) << 32, "ranked": u128::from(used) << 32, "wall": 1, "tres": [1, 2, 3] }))
                 .unwrap(),
         )));

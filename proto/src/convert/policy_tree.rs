@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spur_core::cluster::sight::Sight;
-use spur_core::cluster::usage::Payer;
+use spur_core::cluster::Holder;
 use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::model::accounts::Association;
 use spur_core::model::accounts::ask::{Entity, Which};
@@ -151,7 +151,7 @@ impl View<'_> {
         for placed in self.tree.walk() {
             let (own, depth) = (placed.association, placed.depth);
             if self.fits(own) && own.user.as_ref().is_none_or(|user| self.sight.usage(self.tree, user)) {
-                let usage = Some(accounts::usage(cluster, &Payer::Association(own.id), &to_come));
+                let usage = Some(accounts::usage(cluster, &Holder::Association(own.id), &to_come));
                 let record = accounts::association(self.tree, placed);
                 rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
             }
@@ -161,8 +161,8 @@ impl View<'_> {
             }
             for (user, _) in cluster.usage().outsiders(own.id) {
                 if any(&self.which.users, Some(user)) && self.sight.usage(self.tree, user) {
-                    let payer = Payer::Outsider { account: own.id, user: Arc::clone(user) };
-                    let usage = Some(accounts::usage(cluster, &payer, &to_come));
+                    let holder = Holder::Outsider { account: own.id, user: Arc::clone(user) };
+                    let usage = Some(accounts::usage(cluster, &holder, &to_come));
                     let record = accounts::outsider(own, user, depth + 1);
                     rows.push(Row::Association(v1::AssociationRecord { usage, ..record }));
                 }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Cluster;
-use super::counters::Holder;
-use super::limits::{Rule, Rules};
+use super::holder::Holder;
+use super::limits::{Rule, Rules, Running, Started, Sums};
+use crate::model::accounts::usage::Amount;
 use crate::model::accounts::{Association, Charged, LimitKind, ROOT};
 use crate::model::config::AccountingEnforce;
 use crate::text::time::Time;
@@ -106,34 +107,28 @@ impl Cluster {
         if !self.enforces(AccountingEnforce::Limits) {
             return None;
         }
-        let tally = self.counters().tally(&rule.holder);
-        let minutes = |seconds: u128| u64::try_from(seconds.div_ceil(60)).unwrap_or(u64::MAX);
-        let payer = rule.holder.payer();
-        let promised = |tres| self.counters().promised(&rule.holder, tres, now, &[]);
-        match (rule.kind, &rule.tres) {
-            (LimitKind::GrpWall, _) => {
-                Some(minutes(u128::from(self.usage().past_wall(payer.as_ref()?).units())))
+        let started = Started::default();
+        let (counters, usage) = (&**self.counters(), self.usage());
+        let sums = Running { counters, usage, started: &started, except: &[], now };
+        let minutes = |amount: Amount| Amount(amount.0.div_ceil(60)).units_up();
+        match rule.kind {
+            LimitKind::GrpWall => Some(minutes(sums.past(rule))),
+            LimitKind::GrpTresMins => {
+                let safe = self.enforces(AccountingEnforce::Safe);
+                let to_come = if safe { sums.promised(rule) } else { Amount::ZERO };
+                Some(minutes(sums.past(rule).plus(to_come)))
             }
-            (LimitKind::GrpTresMins, Some(tres)) => {
-                let past = u128::from(self.usage().past(payer.as_ref()?, tres).units());
-                let to_come = if self.enforces(AccountingEnforce::Safe) { promised(tres) } else { 0 };
-                Some(minutes(past + to_come))
+            LimitKind::GrpTresRunMins | LimitKind::MaxTresRunMins | LimitKind::MaxTresRunMinsPerAccount => {
+                Some(minutes(sums.promised(rule)))
             }
-            (
-                LimitKind::GrpTresRunMins | LimitKind::MaxTresRunMins | LimitKind::MaxTresRunMinsPerAccount,
-                Some(tres),
-            ) => Some(minutes(promised(tres))),
-            (LimitKind::GrpTres | LimitKind::MaxTresPerUser | LimitKind::MaxTresPerAccount, Some(tres)) => {
-                Some(tally.map_or(0, |tally| tally.tres.get(tres)))
+            LimitKind::GrpTres | LimitKind::MaxTresPerUser | LimitKind::MaxTresPerAccount => {
+                Some(sums.held(rule).rounded_up().count())
             }
-            (
-                LimitKind::GrpJobs
-                | LimitKind::MaxJobs
-                | LimitKind::MaxJobsPerUser
-                | LimitKind::MaxJobsPerAccount,
-                _,
-            ) => Some(tally.map_or(0, |tally| tally.running.len() as u64)),
-            (kind, _) if kind.counts_submitted() => Some(tally.map_or(0, |tally| tally.submitted)),
+            LimitKind::GrpJobs
+            | LimitKind::MaxJobs
+            | LimitKind::MaxJobsPerUser
+            | LimitKind::MaxJobsPerAccount => Some(sums.jobs(rule)),
+            kind if kind.counts_submitted() => Some(sums.submitted(rule)),
             _ => None,
         }
     }

@@ -110,6 +110,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::PrologEnded { job } => format!("PrologEnded {job}"),
         Event::EpilogEnded { job } => format!("EpilogEnded {job}"),
         Event::TimeUsed { job, percent } => format!("TimeUsed {job} {percent}%"),
+        Event::JobCheckpointed { job } => format!("JobCheckpointed {job}"),
         Event::JobEnding { job, outcome: how, then, kill_at, epilog, seen } => {
             let then = match then {
                 Then::End => String::new(),

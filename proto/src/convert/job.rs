@@ -58,6 +58,7 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
         message.suspend_time = pauses.last.map(|last| last.0);
         message.pre_suspend_time = pauses.ran_before(started);
     }
+    message.last_checkpoint = job.phase.checkpoint().map(|checkpoint| checkpoint.at.0);
     match &job.phase {
         Phase::Pending(pending) => waiting(cluster, job, pending, outlook, now, &mut message),
         Phase::Running { alloc, started, preempted, .. } => {
@@ -120,6 +121,7 @@ fn on_the_wall(message: &mut v1::Job, clock: &Clock) {
         &mut message.preempt_eligible_time,
         &mut message.preempt_time,
         &mut message.suspend_time,
+        &mut message.last_checkpoint,
         &mut message.accrue_time,
     ];
     for time in times.into_iter().flatten() {

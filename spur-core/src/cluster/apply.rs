@@ -54,6 +54,7 @@ impl Cluster {
             Event::EpilogEnded { job } => self.jobs.change(*job, |job| job.epilog = false),
             Event::JobWarned { job } => self.jobs.change(*job, note_warning),
             Event::TimeUsed { job, percent } => self.jobs.change(*job, |job| note_time(job, *percent)),
+            Event::JobCheckpointed { job } => self.jobs.change(*job, |job| note_checkpoint(job, at)),
             Event::JobNodeLost { job, node, lingers } => self.lose_node(*job, *node, *lingers, at),
             Event::JobNodesReplaced { job, replaced, why } => self.replace_nodes(*job, replaced, why),
             Event::JobEnding { .. } => self.begin_end(&entry.event, at),
@@ -317,7 +318,9 @@ impl Cluster {
             job.configuring = configuring.clone();
             let (started, warned, told, preempted) = (at, false, 0, None);
             job.was_eligible = job.eligible();
-            job.phase = Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses };
+            let checkpoint = None;
+            job.phase =
+                Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses, checkpoint };
         });
         self.begin_usage(id, alloc, at);
         self.settle_waiting_for(id, at);
@@ -493,6 +496,16 @@ fn note_warning(job: &mut Job) {
 fn note_time(job: &mut Job, percent: u8) {
     if let Phase::Running { told, .. } = &mut job.phase {
         *told = percent;
+    }
+}
+
+/// A started job can go on from what it has just saved.
+fn note_checkpoint(job: &mut Job, at: Time) {
+    let saved = Some(Checkpoint { at, ran: job.phase.run_time(at) });
+    match &mut job.phase {
+        Phase::Running { checkpoint, .. } => *checkpoint = saved,
+        Phase::Suspended(suspended) => suspended.checkpoint = saved,
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => {}
     }
 }
 

@@ -257,6 +257,11 @@ pub enum Event {
         /// The part, in percent.
         percent: u8,
     },
+    /// The user of a started job has reported that a later attempt can go on from where the job is at this moment.
+    JobCheckpointed {
+        /// The job.
+        job: JobId,
+    },
     /// A node of a job failed, and the job goes on without it (`--no-kill`).
     JobNodeLost {
         /// Which job.
@@ -599,6 +604,7 @@ impl Event {
             | Event::EpilogEnded { job }
             | Event::JobWarned { job }
             | Event::TimeUsed { job, .. }
+            | Event::JobCheckpointed { job }
             | Event::JobKilled { job }
             | Event::StepStarted { job, .. }
             | Event::StepCancelled { job, .. }

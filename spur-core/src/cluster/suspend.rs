@@ -67,7 +67,7 @@ impl Cluster {
             Some(Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_)) | None => return,
         }
         self.jobs.change(id, |job| match &mut job.phase {
-            Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses } => {
+            Phase::Running { alloc, started, warned, told, preempted, ends_by, pauses, checkpoint } => {
                 job.phase = Phase::Suspended(Suspended {
                     alloc: Arc::clone(alloc),
                     started: *started,
@@ -78,6 +78,7 @@ impl Cluster {
                     told: *told,
                     preempted: preempted.filter(|told| told.then.is_some()),
                     ends_by: *ends_by,
+                    checkpoint: *checkpoint,
                 });
             }
             Phase::Suspended(suspended) => {
@@ -144,6 +145,7 @@ impl Cluster {
                 warned: suspended.warned,
                 told: suspended.told,
                 ends_by: suspended.ends_by,
+                checkpoint: suspended.checkpoint,
             };
         });
     }

@@ -117,6 +117,8 @@ pub enum JobChange {
     WorkDir(Box<str>),
     /// `StdIn=`, `StdOut=`, `StdErr=`
     File(Stream, Option<Box<str>>),
+    /// `LastCheckpoint=now`: a later attempt can go on from where the job is now.
+    Checkpoint,
     /// What means nothing here, or is so anyway: `DelayBoot=`, `Reboot=no`
     Nothing,
 }
@@ -190,7 +192,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 63] = [
+const KEYS: [&str; 64] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -236,6 +238,7 @@ const KEYS: [&str; 63] = [
     "CoreSpec",
     "DelayBoot",
     "EndTime",
+    "LastCheckpoint",
     "MailType",
     "MailUser",
     "NodeList",
@@ -335,6 +338,7 @@ impl JobChange {
                 | JobChange::WcKey(_)
                 | JobChange::AdminComment(_)
                 | JobChange::Text(_)
+                | JobChange::Checkpoint
                 | JobChange::Nothing
         )
     }
@@ -357,6 +361,7 @@ impl JobChange {
             | JobChange::TimeMin(_)
             | JobChange::Name(_)
             | JobChange::End(_)
+            | JobChange::Checkpoint
             | JobChange::MailType(_)
             | JobChange::MailUser(_)
             | JobChange::WcKey(_)
@@ -426,7 +431,7 @@ impl JobChange {
             | JobChange::ConsolidateSegments(_)
             | JobChange::Prefer(_)
             | JobChange::Gather(_) => self.make_fabric(spec.fabric.get_or_insert_default()),
-            JobChange::End(_) | JobChange::Nothing => {}
+            JobChange::End(_) | JobChange::Checkpoint | JobChange::Nothing => {}
             JobChange::TimeLimit(limit) => spec.time_limit = limit,
             JobChange::TimeLimitBy(seconds) => {
                 if let TimeLimit::Seconds(limit) = spec.time_limit {
@@ -578,6 +583,8 @@ fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
                 .map_err(|error| error.to_string())?,
         ),
         "EndTime" if set => JobChange::End(Time(read(value)?)),
+        "LastCheckpoint" if value.eq_ignore_ascii_case("now") => JobChange::Checkpoint,
+        "LastCheckpoint" => return Err("write LastCheckpoint=now when the job has saved its state".to_owned()),
         "MailType" => match mail::types(value) {
             (known, unknown) if unknown.is_empty() => JobChange::MailType(known.into()),
             (_, unknown) => return Err(format!("`{}` is none of {}", unknown[0], mail::TYPES.join(", "))),

@@ -40,6 +40,9 @@ pub enum Phase {
         /// When it was suspended before.
         #[serde(default, skip_serializing_if = "Pauses::is_none")]
         pauses: Pauses,
+        /// The last checkpoint that its user has reported; `None` if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint: Option<Checkpoint>,
     },
     /// Started, and stopped since: it keeps memory and devices, and others may have its CPUs.
     Suspended(Suspended),
@@ -68,6 +71,15 @@ pub struct Preempted {
     pub then: Option<Then>,
 }
 
+/// A checkpoint of a job, from which its next attempt can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// When the user reported the checkpoint.
+    pub at: Time,
+    /// Seconds that the attempt had run by then.
+    pub ran: u64,
+}
+
 /// A job whose processes are stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
@@ -94,6 +106,9 @@ pub struct Suspended {
     /// When the reservation that it runs in ends, if it has to be over by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_by: Option<Time>,
+    /// The last checkpoint that its user has reported; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// The times at which an attempt did not run between its start and its end.
@@ -396,6 +411,22 @@ impl Phase {
             Phase::Completing(completing) => completing.pauses.ran(started, completing.ended),
             Phase::Ended(ended) => ended.pauses.ran(started, ended.ended),
         }
+    }
+
+    /// The last checkpoint of this attempt that its user has reported.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        match self {
+            Phase::Running { checkpoint, .. } => *checkpoint,
+            Phase::Suspended(suspended) => suspended.checkpoint,
+            Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => None,
+        }
+    }
+
+    /// Seconds that this attempt has run since its last checkpoint, or since its start: what is lost if the attempt ends now.
+    #[must_use]
+    pub fn unsaved_time(&self, now: Time) -> u64 {
+        self.run_time(now).saturating_sub(self.checkpoint().map_or(0, |checkpoint| checkpoint.ran))
     }
 
     /// What it holds of a node at this moment.

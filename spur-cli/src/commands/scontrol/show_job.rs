@@ -117,6 +117,9 @@ fn times(r: &mut Record, job: &Job, show: &Show) {
             ("PreemptTime", time(job.preempt_time, "None", show)),
         ]);
     }
+    if job.last_checkpoint.is_some() {
+        r.line([("LastCheckpoint", unknown(job.last_checkpoint))]);
+    }
     r.line([
         ("SuspendTime", time(job.suspend_time, "None", show)),
         ("SecsPreSuspend", job.pre_suspend_time.to_string()),

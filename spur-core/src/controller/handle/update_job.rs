@@ -29,8 +29,22 @@ pub(super) struct Changed {
     spec: Arc<JobSpec>,
     /// Setting a priority of 0 holds a job and any other releases it, as with Slurm.
     hold: Option<bool>,
+    /// The checkpoint that its user reports with the change, if any.
+    checkpoint: Option<Checkpointed>,
     warnings: Vec<String>,
 }
+
+/// A checkpoint that a user reports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checkpointed {
+    /// The request changes nothing else.
+    Only,
+    /// The request changes the job as well.
+    Also,
+}
+
+/// Seconds that must pass between two checkpoints of one attempt, each of which is an entry of the journal.
+const CHECKPOINT_PERIOD: u64 = 10;
 
 pub(super) fn check(
     cluster: &Cluster,
@@ -133,6 +147,7 @@ fn changed(
     if pending.is_none() && changes.iter().any(|change| !change.fits_running()) {
         return Err(Reject::NotPending);
     }
+    let checkpoint = checkpoint(now, job, changes)?;
     let mut spec = JobSpec::clone(&job.spec);
     let (mut hold, mut warnings) = (None, Vec::new());
     for change in changes {
@@ -195,7 +210,30 @@ fn changed(
         }
         warnings.extend(limits::check_changed(cluster, now, &spec, job)?);
     }
-    Ok(Changed { spec: Arc::new(spec), hold, warnings })
+    Ok(Changed { spec: Arc::new(spec), hold, checkpoint, warnings })
+}
+
+/// Whether a change reports a checkpoint.
+///
+/// # Errors
+/// The job does not run, or its last checkpoint is less than [`CHECKPOINT_PERIOD`] old.
+fn checkpoint(now: Time, job: &Job, changes: &[JobChange]) -> Result<Option<Checkpointed>, Reject> {
+    if !changes.contains(&JobChange::Checkpoint) {
+        return Ok(None);
+    }
+    if !matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
+        return Err(Reject::NotRunning);
+    }
+    let age = job.phase.checkpoint().map(|last| now.since(last.at));
+    if let Some(age) = age.filter(|age| *age < CHECKPOINT_PERIOD) {
+        return Err(Reject::InvalidTime(format!(
+            "LastCheckpoint=now: the last checkpoint of job {} was reported {age} s ago; report one in {} s",
+            job.id,
+            CHECKPOINT_PERIOD - age
+        )));
+    }
+    let alone = changes.iter().all(|change| *change == JobChange::Checkpoint);
+    Ok(Some(if alone { Checkpointed::Only } else { Checkpointed::Also }))
 }
 
 /// Records what an operator sets: limits of it do not hold for the job.
@@ -270,8 +308,14 @@ fn shared(mut changes: Vec<(Target, Changed)>) -> Vec<(Target, Changed)> {
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let Decision { changes, problems, by } = decision;
     let mut warnings = Vec::new();
-    for (target, Changed { spec, hold, warnings: more }) in changes {
+    for (target, Changed { spec, hold, checkpoint, warnings: more }) in changes {
         let job = target.single_out(ctx);
+        if checkpoint.is_some() {
+            ctx.emit(Event::JobCheckpointed { job });
+        }
+        if checkpoint == Some(Checkpointed::Only) {
+            continue;
+        }
         let told = ctx.cluster().job(job).filter(|job| job.never && job.spec.dependency == spec.dependency);
         let told = told.map(|job| job.id);
         ctx.emit(Event::JobUpdated { job, spec });

@@ -7,7 +7,7 @@ use crate::model::config::PreemptCost;
 pub(crate) struct Loss {
     /// The highest level among them: tiers of partitions, or priorities of QOS.
     pub(crate) level: u32,
-    /// Node-seconds they have run.
+    /// Node-seconds they have run since their last checkpoints, or since their starts.
     pub(crate) work: u64,
     /// The number of victims.
     pub(crate) jobs: u64,

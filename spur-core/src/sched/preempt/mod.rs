@@ -176,7 +176,7 @@ impl Field {
                 let all = std::iter::once(job).chain(cluster.jobs().followers(job));
                 let all = all.filter_map(|job| Some((job, &**job.phase.alloc()?))).collect::<Vec<_>>();
                 let nodes = all.iter().map(|(_, alloc)| alloc.nodes.len() as u64).sum();
-                let work = job.phase.run_time(now).saturating_mul(nodes);
+                let work = job.phase.unsaved_time(now).saturating_mul(nodes);
                 let loss = Loss { level: manner.rank.level, work, jobs: 1 };
                 let (rank, gone) = (manner.rank, now + manner.grace.0);
                 let stays = manner.then.is_none();

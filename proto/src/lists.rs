@@ -116,6 +116,7 @@ static RUNS: Shape = flat(&[list(1, "runs", MOST_NAMED)]);
 /// The shapes of the requests that have lists, by the names of their messages.
 pub static SHAPES: [(&str, &Shape); 29] = [
     ("SubmitRequest", &SUBMIT),
+    ("DefragmentRequest", &SUBMIT),
     ("CancelJobsRequest", &CANCEL_JOBS),
     ("UpdateJobRequest", &UPDATE_JOB),
     ("HoldJobsRequest", &JOB_IDS),

@@ -51,6 +51,8 @@ pub enum Command {
     Sdiag,
     /// `seff`
     Seff,
+    /// `spur defrag`
+    Defrag,
     /// `spur demo`
     Demo,
     /// `spur links`
@@ -128,6 +130,12 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sreport, name: "sreport", linked: true, about: "show what was used, by whom" },
     Entry { command: Command::Sdiag, name: "sdiag", linked: true, about: "show what the controller does" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
+    Entry {
+        command: Command::Defrag,
+        name: "defrag",
+        linked: false,
+        about: "move jobs so that a request starts in one domain",
+    },
     Entry {
         command: Command::Plan,
         name: "plan",
@@ -208,6 +216,7 @@ impl Command {
     /// What it calls itself when it speaks.
     pub fn title(self) -> &'static str {
         match self {
+            Command::Defrag => "spur defrag",
             Command::Demo => "spur demo",
             Command::Exec => "spur exec",
             Command::Logs => "spur logs",
@@ -265,6 +274,7 @@ impl Command {
             Command::Sreport => commands::sreport::run(session, args).await,
             Command::Sdiag => commands::sdiag::run(session, args).await,
             Command::Seff => commands::seff::run(session, args).await,
+            Command::Defrag => commands::defrag::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Import => commands::import::run(session, &args),

@@ -153,6 +153,10 @@ impl Controller for Fake {
         Err(Status::unimplemented("not asked here"))
     }
 
+    async fn defragment(&self, _: Request<v1::DefragmentRequest>) -> Answer<v1::DefragmentResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
     async fn explain_job(&self, _: Request<v1::ExplainJobRequest>) -> Answer<v1::ExplainJobResponse> {
         Err(Status::unimplemented("not asked here"))
     }

@@ -13,6 +13,7 @@ mod clocks;
 mod cluster;
 mod commands;
 mod crash;
+mod defrag;
 mod disk;
 mod edits;
 mod fair_share;

@@ -146,6 +146,7 @@ impl Session {
             "unreserve" => self.ask(Command::DeleteReservation { name: rest[0].into() }),
             "step" => self.ask(Command::CreateStep { job: job(rest[0]), step: Box::new(step(&rest[1..])) }),
             "start" => self.start(rest),
+            "move" => self.ask(Command::Move(Box::new(self.proposals(rest)))),
             "preempt" => self.preempt(rest),
             "register" => self.register(rest),
             "silent" => Input::Silent { nodes: rest.iter().map(|name| self.node(name)).collect() },

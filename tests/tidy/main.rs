@@ -12,7 +12,7 @@ const TABLE: &str = "tidy: table";
 const ROOMS: [&str; 7] = ["text", "model", "cluster", "sched", "controller", "compute", "sim"];
 
 /// The rooms of the planner, from the bottom up: each may use those before it.
-const PLANNER: [&str; 21] = [
+const PLANNER: [&str; 22] = [
     "place",
     "plan",
     "precedence",
@@ -34,6 +34,7 @@ const PLANNER: [&str; 21] = [
     "prospect",
     "pass",
     "quick",
+    "defrag",
 ];
 /// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];

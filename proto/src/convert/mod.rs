@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod agent;
 pub mod config;
+pub mod defrag;
 pub mod job;
 pub mod license;
 pub mod node;

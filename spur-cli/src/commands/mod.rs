@@ -4,6 +4,7 @@
 mod allocation;
 mod called;
 pub mod config;
+pub mod defrag;
 pub mod demo;
 pub mod discover;
 mod follow;

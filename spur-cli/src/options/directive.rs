@@ -66,7 +66,7 @@ pub fn foreign(script: &str) -> Option<(usize, &'static str)> {
 }
 
 /// Cuts a line into words.
-pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = line.chars();

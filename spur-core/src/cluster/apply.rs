@@ -13,7 +13,9 @@ use crate::model::array::ArrayPart;
 use crate::model::job::{BatchEnd, Configuring, Job, JobSpec};
 use crate::model::node::{Drain, Health, Power, Registration};
 use crate::model::note::JobNote;
-use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
+use crate::model::phase::{
+    Checkpoint, Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then,
+};
 use crate::model::step::{Step, StepNodeEnd};
 use crate::model::waits::Among;
 use crate::text::array::TaskSet;
@@ -339,6 +341,9 @@ impl Cluster {
 
     fn begin_end(&mut self, event: &Event, at: Time) {
         let Event::JobEnding { job, outcome, then, kill_at, epilog, seen } = event else { return };
+        if *then == Then::End {
+            self.nominate(*job, None);
+        }
         self.end_usage(*job, *seen, at);
         self.give_up_cpus(*job);
         self.jobs.change(*job, |job| {
@@ -388,7 +393,11 @@ impl Cluster {
         let waits = self.jobs.get(id).filter(|job| matches!(&job.phase, Phase::Ended(_)));
         let waits = waits.filter(|job| job.phase.started().is_none());
         let waits_for = waits.and_then(|job| dependency::of(id, &job.spec, job.array.is_some(), &self.jobs));
+        if hold.is_some() {
+            self.nominate(id, None);
+        }
         self.jobs.change(id, |job| {
+            let nominated = job.nomination().cloned();
             job.waits_for = waits_for;
             job.never = false;
             job.restarts += 1;
@@ -399,7 +408,7 @@ impl Cluster {
             job.steps.clear();
             job.next_step = crate::id::StepId(0);
             job.batch_end = None;
-            job.phase = Phase::Pending(Pending { hold, not_before, ..Pending::default() });
+            job.phase = Phase::Pending(Pending { hold, not_before, nominated, ..Pending::default() });
             note_eligible(job, at);
         });
         self.jobs.reopen(id);
@@ -482,6 +491,7 @@ fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>
         kill_at,
         pauses,
         suspended,
+        nominated: None,
     });
 }
 

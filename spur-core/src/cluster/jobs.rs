@@ -89,6 +89,8 @@ enum Shelf {
         het: bool,
     },
     Active,
+    /// Active: ending, and nodes are kept for its next attempt.
+    Moving,
     /// Active: suspended, and its CPUs are to be its own again.
     Claiming,
     /// Active: running, and short of a node that failed.
@@ -102,6 +104,7 @@ fn shelf(job: &Job) -> Shelf {
             Shelf::Pending { nominated: pending.nominated.is_some(), het: job.spec.het.is_some() }
         }
         Phase::Suspended(suspended) if suspended.wanted.is_some() => Shelf::Claiming,
+        Phase::Completing(completing) if completing.nominated.is_some() => Shelf::Moving,
         Phase::Running { alloc, .. } if !alloc.lost.is_empty() => Shelf::Short,
         Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => Shelf::Active,
         Phase::Ended(ended) => Shelf::Ended(ended.ended),
@@ -487,6 +490,10 @@ impl Jobs {
                 }
             }
             Shelf::Active => put(&mut self.active, id, present),
+            Shelf::Moving => {
+                put(&mut self.active, id, present);
+                put(&mut self.nominated, id, present);
+            }
             Shelf::Claiming => {
                 put(&mut self.active, id, present);
                 put(&mut self.claims, id, present);

@@ -58,7 +58,7 @@ impl Cluster {
         kept
     }
 
-    /// Keeps nodes for a pending job, or keeps none any more, neither for it nor for the other components of a het job.
+    /// Keeps nodes for a job that waits or will wait again, or keeps none any more, neither for it nor for the other components of a het job.
     pub(super) fn nominate(&mut self, id: JobId, nomination: Option<&Arc<Nomination>>) {
         match nomination {
             Some(_) => self.keep(id, nomination),
@@ -71,10 +71,10 @@ impl Cluster {
         if before.is_none() && nomination.is_none() {
             return;
         }
-        self.jobs.change(id, |job| {
-            if let Phase::Pending(pending) = &mut job.phase {
-                pending.nominated = nomination.cloned();
-            }
+        self.jobs.change(id, |job| match &mut job.phase {
+            Phase::Pending(pending) => pending.nominated = nomination.cloned(),
+            Phase::Completing(completing) => completing.nominated = nomination.cloned(),
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => {}
         });
         self.tell_nodes(id, before.as_deref(), false);
         let after = self.jobs.get(id).and_then(|job| job.nomination()).cloned();

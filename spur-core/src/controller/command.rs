@@ -222,6 +222,8 @@ pub enum Command {
         /// Which.
         jobs: Vec<JobRef<JobId>>,
     },
+    /// End a running job and keep other nodes for its next attempt: a move of a [plan](crate::sched::defrag::Defragmentation).
+    Move(Box<Start>),
     /// Put jobs that wait before all others of the same user, partition, account and QOS.
     Top {
         /// The first goes first.

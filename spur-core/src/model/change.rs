@@ -584,7 +584,9 @@ fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
         ),
         "EndTime" if set => JobChange::End(Time(read(value)?)),
         "LastCheckpoint" if value.eq_ignore_ascii_case("now") => JobChange::Checkpoint,
-        "LastCheckpoint" => return Err("write LastCheckpoint=now when the job has saved its state".to_owned()),
+        "LastCheckpoint" => {
+            return Err("write LastCheckpoint=now when the job has saved its state".to_owned());
+        }
         "MailType" => match mail::types(value) {
             (known, unknown) if unknown.is_empty() => JobChange::MailType(known.into()),
             (_, unknown) => return Err(format!("`{}` is none of {}", unknown[0], mail::TYPES.join(", "))),

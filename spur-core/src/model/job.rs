@@ -701,12 +701,13 @@ impl Job {
         cancelled && self.array.as_ref().is_some_and(|part| part.id != self.id)
     }
 
-    /// What is kept for it while others make way.
+    /// What is kept for it while others make way, or while its last attempt ends.
     #[must_use]
     pub fn nomination(&self) -> Option<&Arc<Nomination>> {
         match &self.phase {
             Phase::Pending(pending) => pending.nominated.as_ref(),
-            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) | Phase::Ended(_) => None,
+            Phase::Completing(completing) => completing.nominated.as_ref(),
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => None,
         }
     }
 

@@ -234,6 +234,9 @@ pub struct Completing {
     /// Whether it was suspended when its end was decided: its CPUs are not its own any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspended: bool,
+    /// Nodes that are kept for its next attempt, if it waits again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominated: Option<Arc<Nomination>>,
 }
 
 /// What happens to a job whose attempt is over.

@@ -13,23 +13,26 @@ use crate::sched::request::eligible_nodes::EligibleNodes;
 use crate::text::hostlist::HostList;
 
 use super::inventory::Inventory;
-use super::place::{self, Ask, Misfit, MisfitKind};
+use super::place::{self, Ask, Lost, Misfit, MisfitKind, Placement};
 use super::plan::UNAVAILABLE;
 use super::request::{Request, Scarce};
 use super::space::{Aside, Hit};
 
 /// What is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
-    let (fabric, placement) = (&hit.eligible.fabric, &hit.placement);
+    let placed = placed(&hit.eligible.fabric, &hit.placement, &hit.lost);
+    Why { backfilled, priority, relaxed: hit.relaxed.clone(), ..placed }
+}
+
+/// What is recorded of a placement beside the domains that lost.
+pub(super) fn placed(fabric: &Fabric, placement: &Placement, lost: &[Lost]) -> Why {
     let names = fabric.layer_names();
     let spans = names.iter().zip(&placement.spans).map(|(name, span)| (Arc::from(name.as_str()), *span));
     Why {
-        sentence: placement.sentence(fabric, &hit.lost),
+        sentence: placement.sentence(fabric, lost),
         spans: spans.collect(),
         exact: placement.exact,
-        backfilled,
-        priority,
-        relaxed: hit.relaxed.clone(),
+        ..Why::default()
     }
 }
 

@@ -28,6 +28,7 @@
 //! make sense. A plan must not be made from a replica that has not seen the starts of the plan before: wait until the
 //! entries of those starts, or their refusals, have been applied.
 
+pub mod defrag;
 mod explain;
 pub mod feasible;
 pub mod forecast;

@@ -6,6 +6,7 @@ mod busy;
 mod checker;
 mod counted;
 mod daemon;
+mod defrag;
 mod het;
 mod history;
 mod large;

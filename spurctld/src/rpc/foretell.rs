@@ -130,7 +130,7 @@ impl Desk {
 
     /// Lets `look` have a copy of the cluster, on a thread that may take its time. One at a time: a copy is as large as
     /// the cluster.
-    async fn on_copy<T: Send + 'static>(
+    pub(super) async fn on_copy<T: Send + 'static>(
         &self,
         look: impl FnOnce(Cluster) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {

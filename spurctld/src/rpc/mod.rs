@@ -7,6 +7,7 @@ mod accounts;
 mod admin;
 mod allocations;
 mod annotate;
+mod defrag;
 mod events;
 mod filter;
 mod foretell;
@@ -300,6 +301,15 @@ impl Controller for Desk {
         let _share = self.quotas.take(&caller, Kind::List)?;
         let job = self.explain(&caller, JobId(request.into_inner().job_id)).await?;
         Ok(Response::new(v1::ExplainJobResponse { job: Some(job) }))
+    }
+
+    async fn defragment(
+        &self,
+        request: Request<v1::DefragmentRequest>,
+    ) -> Result<Response<v1::DefragmentResponse>, Status> {
+        let caller = self.caller(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
+        self.defragment_for(caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_jobs(

@@ -153,6 +153,7 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
         entry("Submit", &het()),
         entry("SubmitStream", &het()),
         entry("TestSubmit", &het()),
+        entry("Defragment", &v1::DefragmentRequest { job: het().job, ..Default::default() }),
         entry("ExplainJob", &v1::ExplainJobRequest { job_id: AWAITED + 1 }),
         entry("UpdateJob", &v1::UpdateJobRequest { job_ids: job_ids.clone(), changes, ..Default::default() }),
         entry("HoldJobs", &v1::HoldJobsRequest { job_ids: job_ids.clone(), ..Default::default() }),

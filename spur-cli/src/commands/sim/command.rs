@@ -3,7 +3,7 @@
 
 use spur_core::sim::{Watch, World};
 
-use super::{policy, scontrol, shown};
+use super::{defrag, policy, scontrol, shown};
 
 /// What a command wrote and how it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) fn complaints<'a>(name: &str, texts: impl IntoIterator<Item = &'a str
     texts.into_iter().map(complaint).collect()
 }
 
-const KNOWN: &str = "a workload runs squeue, sinfo, sacctmgr, sshare, sprio, and of scontrol: create, update, delete, hold, uhold, release, requeue, \
+const KNOWN: &str = "a workload runs squeue, sinfo, spur defrag, sacctmgr, sshare, sprio, and of scontrol: create, update, delete, hold, uhold, release, requeue, \
                      requeuehold, suspend, resume and show job, node, partition, reservation or topology";
 
 /// Runs a command.
@@ -33,6 +33,7 @@ pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
     let ran = match (name, words.first().map(String::as_str)) {
         ("squeue", _) => shown(shown::squeue(world, words)),
         ("sinfo", _) => shown(shown::sinfo(world, words)),
+        ("spur", Some("defrag")) => defrag::run(world, &words[1..]),
         ("sacctmgr", _) => shown(policy::sacctmgr(world, words)),
         ("sshare", _) => shown(policy::sshare(world, words)),
         ("sprio", _) => shown(policy::sprio(world, words)),

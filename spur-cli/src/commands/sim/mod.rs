@@ -7,13 +7,14 @@
 pub(super) mod args;
 mod command;
 mod deed;
+mod defrag;
 mod follow;
 mod input;
 mod lublin;
 pub mod plan;
 mod plot;
 mod policy;
-mod request;
+pub(super) mod request;
 mod scontrol;
 mod shown;
 mod summary;

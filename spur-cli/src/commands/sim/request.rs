@@ -10,7 +10,7 @@ use spur_proto::v1::Batch;
 use crate::options::submission::{self, Surroundings};
 
 /// The script of jobs that only pretend to run.
-pub(super) const SCRIPT: &[u8] = b"#!/bin/sh\n";
+pub(in crate::commands) const SCRIPT: &[u8] = b"#!/bin/sh\n";
 
 /// What times and names of jobs mean in a simulation: its clock is in UTC and starts in 1970, and jobs go by the
 /// workload's names.

@@ -12,6 +12,7 @@ mod end_step;
 mod history;
 mod hold;
 mod limits;
+mod move_job;
 mod move_nodes;
 mod node;
 mod notify;
@@ -173,6 +174,7 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
         Command::Resume { jobs } => {
             run(ctx, |all| suspend::check_resume(all, caller, &jobs), suspend::enact_resume)
         }
+        Command::Move(start) => run(ctx, |all| move_job::check(all, now, caller, &start), move_job::enact),
         Command::Top { jobs } => run(ctx, |all| top::check(all, now, caller, &jobs), top::enact),
         Command::UpdateJob { job, changes } => {
             let check =

@@ -110,6 +110,17 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     Ok(Decision { job, nominations, victims: told, displaced: displaced.collect() })
 }
 
+/// Whether a job that runs would have room for these parts of nodes once its attempt has ended, with the attempts that end
+/// already, beside everything that is kept for others.
+pub(super) fn has_room_elsewhere(cluster: &Cluster, job: JobId, start: &Start) -> bool {
+    let told = [Told { job, then: Some(Then::End), end_at: Time::ZERO }];
+    let leaves = |id: &JobId| Leaving::of(cluster, *id, &told);
+    start.parts.iter().all(|part| {
+        let stays = Stays::on(cluster, part.node, &leaves, &[]);
+        stays.is_some_and(|mut stays| stays.makes_room_for(part, start.exclusive))
+    })
+}
+
 /// Whether licences and the limits of associations and QOS let the job start beside everybody who runs: nobody leaves for a
 /// job that these then stop.
 fn within_limits(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<(), Reject> {

@@ -147,12 +147,6 @@ pub(super) fn proposed<'a>(
     if !job.eligible_at(now) {
         return stale("it is not waiting for resources");
     }
-    if !Arc::ptr_eq(&job.spec, &start.spec) && job.spec != start.spec {
-        return stale("its request was changed");
-    }
-    if start.ground != cluster.ground() {
-        return stale("nodes are elsewhere, or not what they were");
-    }
     match (&job.array, start.task) {
         (None, None) => {}
         (Some(part), Some(task)) if part.tasks.contains(task.0) => {}
@@ -160,6 +154,23 @@ pub(super) fn proposed<'a>(
     }
     if cluster.more_tasks(job) == Some(0) {
         return stale("no more tasks of its array may run now");
+    }
+    Ok((job, may_run(cluster, now, job, start)?))
+}
+
+/// The partition of a proposal whose job may run there now, on nodes that can be used.
+pub(super) fn may_run<'a>(
+    cluster: &'a Cluster,
+    now: Time,
+    job: &Job,
+    start: &Start,
+) -> Result<&'a Partition, Reject> {
+    let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
+    if !Arc::ptr_eq(&job.spec, &start.spec) && job.spec != start.spec {
+        return stale("its request was changed");
+    }
+    if start.ground != cluster.ground() {
+        return stale("nodes are elsewhere, or not what they were");
     }
     let Some(partition) = cluster.partition(&start.partition).filter(|partition| partition.starts()) else {
         return stale("its partition starts nothing");
@@ -191,7 +202,7 @@ pub(super) fn proposed<'a>(
     if !cluster.lets_start(job, limit, start.reservation.as_deref(), &nodes, now) {
         return stale("a reservation keeps it from its nodes");
     }
-    Ok((job, partition))
+    Ok(partition)
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {

@@ -80,7 +80,9 @@ impl Ways {
             let asked = (space.realms().within(nomination.reservation.as_deref()), wanted(&job.spec));
             // Whoever is suspended for it goes on after it, with all that is left of its time.
             let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);
-            space.start(job.id, false, &parts, asked, lasts);
+            // What a job has of its last attempt is held under its own number.
+            let ends = matches!(job.phase, Phase::Completing(_));
+            space.start(job.id, ends, &parts, asked, lasts);
             let ends = nomination.victims.iter().filter_map(|victim| gone(cluster, *victim));
             let turn = Turn { nomination: Arc::clone(nomination), ready, waits_for: ends.max() };
             nominated.insert(job.id, turn);

@@ -9,10 +9,11 @@
 //! the search budget was used up, which the answer says; what is promised to jobs that come first in the queue is not
 //! touched.
 
-mod cost;
+pub(super) mod cost;
 mod first_set;
 mod freed_fabric;
 mod group;
+pub(super) mod moves;
 mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +43,8 @@ use super::precedence::{self, Rank};
 use super::request::{Part, Request};
 use super::together::{Nearness, Seat};
 use cost::{ComparedLoss, Loss};
-use freed_fabric::{Clearing, FreedFabric, positive};
+pub(super) use freed_fabric::positive;
+use freed_fabric::{Clearing, FreedFabric};
 use group::Group;
 use search::VictimSearch;
 
@@ -449,22 +451,13 @@ impl Field {
 
     /// Where a job goes, and what it takes of each node when some jobs have left.
     fn seat(&self, freed: &FreedFabric<'_>, victims: &[usize], placement: Placement) -> Option<Seat> {
-        let FreedFabric { inventory, claimant, free, .. } = *freed;
-        let fabric = freed.fabric();
         let leaving = || victims.iter().flat_map(|index| &self.victims[*index].held);
-        let mut parts = Vec::with_capacity(placement.shares.len());
-        for (pos, slots) in &placement.shares {
-            let node = fabric.node(*pos);
-            let mut cleared = free[node.index()].clone();
+        let cleared = |node: NodeId| {
+            let mut cleared = freed.free[node.index()].clone();
             leaving().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut cleared, held));
-            let room = positive(&cleared);
-            let taken = claimant.request.need.takes(&inventory.nodes[node.index()].shape, &room, *slots)?;
-            parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
-        }
-        if claimant.wants_whole_leaves() {
-            inventory.close_leaves(fabric, &mut parts);
-        }
-        Some(Seat { placement, parts })
+            cleared
+        };
+        seat(freed.inventory, freed.claimant, cleared, placement)
     }
 
     /// Works out whose nominations stand in the way of a choice.
@@ -507,6 +500,27 @@ impl Field {
     }
 }
 
+/// Where a job goes, and what it takes of each node of which so much is free.
+pub(super) fn seat(
+    inventory: &Inventory,
+    claimant: &Claimant<'_>,
+    free: impl Fn(NodeId) -> Amount,
+    placement: Placement,
+) -> Option<Seat> {
+    let fabric = &claimant.eligible.fabric;
+    let mut parts = Vec::with_capacity(placement.shares.len());
+    for (pos, slots) in &placement.shares {
+        let node = fabric.node(*pos);
+        let room = positive(&free(node));
+        let taken = claimant.request.need.takes(&inventory.nodes[node.index()].shape, &room, *slots)?;
+        parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
+    }
+    if claimant.wants_whole_leaves() {
+        inventory.close_leaves(fabric, &mut parts);
+    }
+    Some(Seat { placement, parts })
+}
+
 /// How many placements, each with the steps that it may take by itself, a whole search for victims is worth.
 const PLACEMENTS: u64 = 4;
 
@@ -532,19 +546,19 @@ fn count(slots: &[u32]) -> (u64, u64) {
     (nodes, slots.iter().map(|slots| u64::from(*slots)).sum())
 }
 
-fn add(free: &mut [Amount], held: &[(NodeId, Amount)]) {
+pub(super) fn add(free: &mut [Amount], held: &[(NodeId, Amount)]) {
     held.iter().for_each(|(node, held)| plus(&mut free[node.index()], held));
 }
 
-fn plus(free: &mut Amount, held: &Amount) {
+pub(super) fn plus(free: &mut Amount, held: &Amount) {
     free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
 }
 
-fn minus(free: &mut Amount, held: &Amount) {
+pub(super) fn minus(free: &mut Amount, held: &Amount) {
     free.iter_mut().zip(held).for_each(|(free, held)| *free -= held);
 }
 
-fn signed(amount: &[u64]) -> Amount {
+pub(super) fn signed(amount: &[u64]) -> Amount {
     amount.iter().map(|amount| i64::try_from(*amount).unwrap_or(i64::MAX)).collect()
 }
 
@@ -561,13 +575,13 @@ fn amount(part: &StartPart, length: usize) -> Amount {
 }
 
 /// What a start takes of one node.
-fn of_part(inventory: &Inventory, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
+pub(super) fn of_part(inventory: &Inventory, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
     let full = full(inventory, part.node);
     (part.node, if exclusive { full } else { amount(part, full.len()) })
 }
 
 /// Whether a job is there to stay, if only with its memory and its devices, as far as has been decided.
-fn stays(phase: &Phase) -> bool {
+pub(super) fn stays(phase: &Phase) -> bool {
     let leaves = phase.preempted().is_some_and(|told| told.then.is_some());
     !leaves && matches!(phase, Phase::Running { .. } | Phase::Suspended(_))
 }
@@ -600,7 +614,7 @@ fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
 }
 
 /// What a started job keeps others from using. One that is suspended has no nodes to itself.
-fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
+pub(super) fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let parts = alloc.nodes.iter();
     let own = parts.map(|part| (part.node, on_node(job, alloc, part, full(inventory, part.node))));
     let closed = inventory.closes(&job.spec, &alloc.partition, alloc.nodes.iter().map(|part| part.node));
@@ -627,6 +641,6 @@ pub(super) fn claims(inventory: &Inventory, job: &Job, nomination: &Nomination) 
 }
 
 /// Everything that a node has.
-fn full(inventory: &Inventory, node: NodeId) -> Amount {
+pub(super) fn full(inventory: &Inventory, node: NodeId) -> Amount {
     signed(&capacity(&inventory.nodes[node.index()].shape))
 }

@@ -5,7 +5,7 @@
 
 use crate::id::NodeId;
 use crate::model::config::PreemptCost;
-use crate::sched::place::Placement;
+use crate::sched::place::{Placement, SharedBudget};
 
 use super::cost::{ComparedLoss, Loss, Missing, Orders, Share, UNIT, least, likely};
 use super::first_set::{self, RoomTrial};
@@ -13,7 +13,7 @@ use super::freed_fabric::{Clearing, FreedFabric};
 use super::{Victim, plus};
 
 /// Steps that placing the job once counts for, besides those of its placement.
-const PLACING: u64 = 16;
+pub(super) const PLACING: u64 = 16;
 
 /// A set of jobs whose leaving makes room in a domain.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(super) struct VictimSearch<'a> {
 
 /// Whether a job leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lot {
+pub(super) enum Lot {
     Open,
     Leaves,
     Stays,
@@ -70,11 +70,29 @@ impl<'a> VictimSearch<'a> {
         search
     }
 
-    fn as_it_is(&self) -> Clearing<'a> {
+    /// The number of jobs that may leave.
+    pub(super) fn len(&self) -> usize {
+        self.local.len()
+    }
+
+    pub(super) fn budget(&self) -> &'a SharedBudget {
+        self.freed.budget
+    }
+
+    /// Whether a job holds a node outside of the domain.
+    pub(super) fn holds_outside(&self, at: usize) -> bool {
+        let range = self.freed.range();
+        self.victim(at)
+            .held
+            .iter()
+            .any(|(node, _)| self.freed.fabric().pos(*node).is_none_or(|pos| !range.contains(&pos.index())))
+    }
+
+    pub(super) fn as_it_is(&self) -> Clearing<'a> {
         Clearing::new(self.freed, self.base)
     }
 
-    fn victim(&self, at: usize) -> &'a Victim {
+    pub(super) fn victim(&self, at: usize) -> &'a Victim {
         &self.victims[self.local[at]]
     }
 
@@ -83,7 +101,7 @@ impl<'a> VictimSearch<'a> {
     ///
     /// Where a node is shared out among those who have to leave it, they count with their shares also after the others
     /// have left: what is missing is what was missing at first, less the shares of those who leave.
-    fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
+    pub(super) fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
         let missing = if self.freed.claimant.request.need.whole {
             let all = self.missing.saturating_mul(UNIT);
             let leave = || (0..lots.len()).filter(|index| lots[*index] == Lot::Leaves);
@@ -111,7 +129,7 @@ impl<'a> VictimSearch<'a> {
         limit.is_none_or(|limit| best.loss.price(self.by) < limit).then_some(best)
     }
 
-    fn found(&self, leaving: &[usize], placement: Placement) -> VictimSet {
+    pub(super) fn found(&self, leaving: &[usize], placement: Placement) -> VictimSet {
         let loss = leaving.iter().fold(Loss::default(), |loss, at| loss.and(self.shares[*at].loss));
         let mut victims: Vec<usize> = leaving.iter().map(|at| self.local[*at]).collect();
         victims.sort_unstable();
@@ -187,8 +205,8 @@ impl<'a> VictimSearch<'a> {
 }
 
 /// One domain in which room is made.
-struct InDomain<'s, 'a> {
-    search: &'s VictimSearch<'a>,
+pub(super) struct InDomain<'s, 'a> {
+    pub(super) search: &'s VictimSearch<'a>,
 }
 
 impl RoomTrial for InDomain<'_, '_> {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::nodes::operator_caller;
 use super::{EPOCH, NodeState, Watch, World};
+use crate::cluster::Cluster;
 use crate::controller::command::{NodeChange, NodeStateChange, Submission};
 use crate::controller::{self, Command, Input, Reject, Reply};
 use crate::id::{JobId, NodeId};
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::Policy;
 use crate::sched;
+use crate::sched::defrag::{self, Defragmentation, MovePlan};
 use crate::sim::event::What;
 use crate::sim::foresight::Foresight;
 use crate::text::jobid::JobRef;
@@ -98,6 +100,50 @@ impl<W: Watch> World<W> {
         let remembered = self.planner.remembered(&self.cluster);
         let plan = sched::foretell_from(&trial, self.now, &self.truth, job, begin, Some(&remembered));
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
+    }
+
+    /// The moves that let a request, or a job that waits, start in one domain; with neither, the waiting job that needs most
+    /// nodes. The cluster is given back with the request in it.
+    ///
+    /// # Errors
+    /// Why the request is refused, or no moves can be looked for.
+    pub fn defragment(
+        &self,
+        request: Option<(Arc<Owner>, Submission)>,
+        job: Option<JobId>,
+    ) -> Result<(Cluster, Defragmentation), String> {
+        let (mut cluster, mut job) = (self.cluster.clone(), job);
+        if let Some((owner, mut submission)) = request {
+            submission.released();
+            self.over.look_up_all(&cluster, &mut submission);
+            job = Some(cluster.next_job());
+            let caller = Caller::new(owner, Arc::default(), false);
+            let command = Command::Submit(Box::new(submission));
+            let input = Input::Command { caller, request: None, command };
+            controller::handle(&mut cluster, EPOCH, self.now, input)
+                .answer
+                .map_err(|reject| reject.to_string())?;
+        }
+        let remembered = self.planner.remembered(&self.cluster);
+        let found = defrag::defragment(&cluster, self.now, job, Some(&remembered));
+        found.map(|found| (cluster, found)).map_err(|why| why.to_string())
+    }
+
+    /// An operator makes moves, one after another, and has the domain kept for a job that waits. Says how many moves were
+    /// begun, and why no more.
+    pub fn make_moves(&mut self, plan: &MovePlan, waits: bool) -> (u32, String) {
+        let mut made = 0;
+        for moved in &plan.moves {
+            let command = Command::Move(Box::new(moved.start.clone()));
+            if let Err(reject) = self.command(operator_caller(), command) {
+                return (made, reject.to_string());
+            }
+            made += 1;
+        }
+        let kept = if waits { self.input(Input::Preempt(Box::new(plan.nomination()))).err() } else { None };
+        self.happened();
+        let problem = |reject| format!("the domain is not kept for the request: {reject}");
+        (made, kept.map(problem).unwrap_or_default())
     }
 
     /// An operator cancels a job, an array or some of its tasks.

@@ -25,6 +25,8 @@ pub struct Session {
     connection: Option<Connection>,
     /// What Slurm's command says before why the controller gives no answer, instead of its name.
     asking: Option<&'static str>,
+    /// Whether users are those of this host.
+    of_host: bool,
 }
 
 impl Session {
@@ -39,6 +41,7 @@ impl Session {
             environment,
             connection: None,
             asking: None,
+            of_host: true,
         }
     }
 
@@ -57,6 +60,7 @@ impl Session {
             environment,
             connection,
             asking: None,
+            of_host: false,
         }
     }
 
@@ -69,9 +73,7 @@ impl Session {
     pub fn knows_user(&self, name: &str) -> bool {
         let by_number = || User::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten();
         // A host that cannot tell knows everybody.
-        self.complaints.is_some()
-            || User::from_name(name).map_or(true, |found| found.is_some())
-            || by_number().is_some()
+        !self.of_host || User::from_name(name).map_or(true, |found| found.is_some()) || by_number().is_some()
     }
 
     /// Whether the terminal passes everything through as it is from now on.
@@ -108,7 +110,7 @@ impl Session {
     pub fn connection(&mut self) -> anyhow::Result<&mut Connection> {
         if self.connection.is_none() {
             let settings = Settings::load(&|name| self.env(name))?;
-            let mut connection = Connection::new(&settings.controllers, settings.identity(claims)?)?;
+            let mut connection = open(&settings)?;
             let unanswered = self.unanswered();
             connection.set_notice(move |why| {
                 // A terminal that passes everything through needs to be told to go back to the beginning of a line.
@@ -125,6 +127,26 @@ impl Session {
             self.connection = Some(connection);
         }
         Ok(self.connection.as_mut().expect("it was made above"))
+    }
+
+    /// The same command at another cluster, whose results and complaints are kept in memory.
+    #[must_use]
+    pub fn at(&self, connection: Connection) -> Session {
+        Session {
+            name: self.name,
+            out: Out::memory(),
+            complaints: Some(Out::memory()),
+            raw: false,
+            environment: self.environment.clone(),
+            connection: Some(connection),
+            asking: self.asking,
+            of_host: self.of_host,
+        }
+    }
+
+    /// Asks another cluster from now on.
+    pub fn go_to(&mut self, connection: Connection) {
+        self.connection = Some(connection);
     }
 
     /// `name: error: text` on the standard error.
@@ -166,6 +188,14 @@ impl Session {
     pub fn take_complaints(&mut self) -> String {
         self.complaints.as_mut().map(Out::take_text).unwrap_or_default()
     }
+}
+
+/// The way to a cluster; nothing is connected before the first call.
+///
+/// # Errors
+/// A file of certificates that cannot be used.
+pub fn open(settings: &Settings) -> anyhow::Result<Connection> {
+    Ok(Connection::new(&settings.controllers, settings.identity(claims)?)?)
 }
 
 /// The user of this process as the kernel and `/etc/passwd` know them.

@@ -29,6 +29,15 @@ pub struct Settings {
     certificates: Option<Certificates>,
 }
 
+/// What a configuration says of clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clusters {
+    /// The name of the own cluster, if the file says so.
+    pub own: Option<String>,
+    /// The other clusters, by name, in the order of the file.
+    pub others: Vec<(String, Settings)>,
+}
+
 /// An authority, and what is believed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Certificates {
@@ -47,6 +56,8 @@ enum Method {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct File {
+    cluster_name: Option<String>,
+    clusters: Vec<ClusterTable>,
     controller: ControllerTable,
     auth: AuthTable,
     tls: TlsTable,
@@ -57,6 +68,16 @@ struct File {
 struct ControllerTable {
     listen_addr: Option<String>,
     addr: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClusterTable {
+    name: String,
+    addr: String,
+    socket: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    controller_names: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,12 +103,11 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read, or neither file nor address.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
-        let told = env("SPUR_CONF").filter(|path| !path.is_empty());
-        let path = PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE));
+        let (told, path) = file_of(env);
         let controllers = env("SPUR_CONTROLLER").filter(|list| !list.is_empty());
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if told.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if !told && error.kind() == std::io::ErrorKind::NotFound => {
                 if controllers.is_none() {
                     bail!(
                         "there is no {}; set SPUR_CONF to the cluster's spur.toml, or SPUR_CONTROLLER to the \
@@ -103,8 +123,7 @@ impl Settings {
     }
 
     fn read(text: &str, controllers: Option<&str>, path: &Path) -> anyhow::Result<Settings> {
-        let wanted = only_tables(text, &["controller", "auth", "tls"]);
-        let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
+        let file = File::read(text, path)?;
         let place = |key: &str| format!("{}: {key}", path.display());
         let certified = file.tls.ca_file.is_some();
         let default = ControllerLocal::default().listen_addr.to_string();
@@ -136,6 +155,41 @@ impl Settings {
         Ok(Settings { controllers, method: file.auth.method, socket, daemons, certificates })
     }
 
+    /// The clusters that the file names beside its own.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a cluster without a way to it.
+    pub fn clusters(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Clusters> {
+        let (_, path) = file_of(env);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Clusters::default()),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        Settings::read_clusters(&text, &path)
+    }
+
+    fn read_clusters(text: &str, path: &Path) -> anyhow::Result<Clusters> {
+        let file = File::read(text, path)?;
+        let own = Settings::read(text, None, path)?;
+        let mut others = Vec::with_capacity(file.clusters.len());
+        for ClusterTable { name, addr, socket, ca_file, controller_names } in file.clusters {
+            let place = || format!("{}: [[clusters]] {name}", path.display());
+            let mut controllers =
+                HostPort::parse_list(&addr).with_context(|| format!("{}: addr", place()))?;
+            controllers.iter_mut().for_each(reach);
+            if own.method == Method::Key && socket.is_some() == ca_file.is_some() {
+                bail!("{}: say one of socket and ca_file", place());
+            }
+            let certificates = ca_file.map(|ca_file| Certificates { ca_file, names: controller_names });
+            // Without a socket of that cluster on this host the tokens are those of the own one.
+            let socket = socket.unwrap_or_else(|| own.socket.clone());
+            let (method, daemons) = (own.method, own.daemons);
+            others.push((name, Settings { controllers, method, socket, daemons, certificates }));
+        }
+        Ok(Clusters { own: file.cluster_name, others })
+    }
+
     /// How to say who asks; `user` is only called where the command has to say so itself.
     ///
     /// # Errors
@@ -156,6 +210,20 @@ impl Settings {
     }
 }
 
+impl File {
+    /// Reads what matters of a file.
+    fn read(text: &str, path: &Path) -> anyhow::Result<File> {
+        let wanted = only_tables(text, &["controller", "auth", "tls", "clusters"]);
+        toml::from_str(&wanted).with_context(|| format!("{}", path.display()))
+    }
+}
+
+/// Whether the environment names a configuration file, and the file that is read.
+fn file_of(env: &dyn Fn(&str) -> Option<String>) -> (bool, PathBuf) {
+    let told = env("SPUR_CONF").filter(|path| !path.is_empty());
+    (told.is_some(), PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE)))
+}
+
 /// The number of a user, who may be written as one.
 fn user_number(user: &str) -> Option<u32> {
     let by_name = || User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
@@ -171,15 +239,16 @@ fn reach(address: &mut HostPort) {
     }
 }
 
-/// The lines of the tables `names` with their headers; the others are left empty, so that line numbers stay.
+/// The lines of the tables `names` with their headers, and of `cluster_name`; the others are left empty, so that line numbers
+/// stay.
 fn only_tables(text: &str, names: &[&str]) -> String {
     let mut kept = String::new();
-    let mut keep = false;
+    let (mut keep, mut is_top) = (false, true);
     for line in text.lines() {
         if let Some(header) = header(line) {
-            keep = names.contains(&header);
+            (keep, is_top) = (names.contains(&header), false);
         }
-        if keep {
+        if keep || is_top && line.trim_start().starts_with("cluster_name") {
             kept.push_str(line);
         }
         kept.push('\n');
@@ -187,12 +256,12 @@ fn only_tables(text: &str, names: &[&str]) -> String {
     kept
 }
 
-/// The name in a line `[name]`; for `[[name]]`, the empty name.
+/// The name in a line `[name]` or `[[name]]`.
 fn header(line: &str) -> Option<&str> {
     let line = line.trim();
     let line = line.split_once('#').map_or(line, |(line, _)| line.trim_end());
     let inside = line.strip_prefix('[')?.strip_suffix(']')?;
-    Some(if inside.starts_with('[') { "" } else { inside.trim() })
+    Some(inside.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or(inside).trim())
 }
 
 #[cfg(test)]
@@ -237,6 +306,27 @@ socket = "/tmp/demo/identity.sock"
         assert_eq!(settings.controllers.len(), 2);
         assert_eq!(settings.controllers[0].to_string(), "a:6817");
         assert!(read("", Some("a:1,,")).is_err());
+    }
+
+    #[test]
+    fn other_clusters_have_ways_of_their_own() {
+        let text = format!(
+            "{LONG}\n[[clusters]]\nname = \"east\"\naddr = \"e:1\"\nsocket = \"/run/east.sock\"\n\
+             [[clusters]]\nname = \"west\"\naddr = \"w:1,v:2\"\nca_file = \"/ca\"\ncontroller_names = [\"w\"]\n"
+        );
+        let read = |text: &str| Settings::read_clusters(text, Path::new("spur.toml"));
+        let clusters = read(&text).unwrap();
+        assert_eq!(clusters.own.as_deref(), Some("demo"));
+        let [(east, of_east), (west, of_west)] = &clusters.others[..] else { panic!("two clusters") };
+        assert_eq!((east.as_str(), west.as_str()), ("east", "west"));
+        assert_eq!((of_east.socket.as_path(), of_east.controllers.len()), (Path::new("/run/east.sock"), 1));
+        assert_eq!(of_west.socket, Path::new("/tmp/demo/identity.sock"), "the own daemon's");
+        assert_eq!(of_west.certificates.as_ref().unwrap().names, ["w"]);
+        let refused = read("[[clusters]]\nname = \"x\"\naddr = \"x:1\"\n").unwrap_err();
+        assert!(
+            format!("{refused:#}").contains("[[clusters]] x: say one of socket and ca_file"),
+            "{refused:#}"
+        );
     }
 
     #[test]

@@ -1,12 +1,8 @@
 //! Options that the commands which list things share, each said once.
 
-use spur_core::text::nearest::nearest;
-
 use super::query;
-use crate::error::Failure;
 use crate::format::json::Wish;
 use crate::options::Opt;
-use crate::session::Session;
 
 /// What the shared options say.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +50,7 @@ pub const fn clusters<S: Listing>() -> Opt<S> {
         settings.common().clusters = query::list(text);
         Ok(())
     };
-    Opt::value("clusters", Some('M'), "NAMES", "all, or the name of this cluster", set)
+    Opt::value("clusters", Some('M'), "NAMES", "all, or names of clusters", set)
         .or(&["cluster"])
         .env(&["SLURM_CLUSTERS"])
 }
@@ -121,22 +117,4 @@ pub fn asked(settings: &[(&str, String)]) -> String {
         format!("{name:<11} = {}\n", if value.is_empty() { "(null)" } else { value })
     };
     format!("{rule}{}{rule}\n\n", settings.iter().map(line).collect::<String>())
-}
-
-/// Refuses clusters other than this one, in Slurm's words.
-///
-/// # Errors
-/// The first that is another, or no answer.
-pub async fn check_clusters(session: &mut Session, named: &[String]) -> anyhow::Result<()> {
-    if named.iter().all(|name| name == "all") {
-        return Ok(());
-    }
-    let own = query::cluster_name(session).await?;
-    let Some(other) = named.iter().find(|name| *name != "all" && **name != own) else { return Ok(()) };
-    let hint = nearest(other, [own.as_str()]).map(|own| format!("; did you mean {own}?"));
-    let text = format!(
-        "'{other}' can't be reached now, or it is an invalid entry for --cluster; this cluster is {own}{}",
-        hint.unwrap_or_default()
-    );
-    Err(Failure::new(text).into())
 }

@@ -3,6 +3,7 @@
 
 mod allocation;
 mod called;
+pub mod clusters;
 pub mod config;
 pub mod defrag;
 pub mod demo;

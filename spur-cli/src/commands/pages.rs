@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 use super::sim::{self, plan};
 use super::srun::{attach, bcast, exec, logs};
-use super::{config, demo, discover, import, keygen, limits, links, moving, why};
+use super::{config, defrag, demo, discover, import, keygen, limits, links, moving, why};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -83,6 +83,7 @@ fn linked() -> Vec<Page> {
 /// Those of the commands that are called as `spur NAME` alone.
 fn own() -> Vec<Page> {
     vec![
+        page(&defrag::LINE),
         page(&demo::LINE),
         page(&exec::LINE),
         page(&logs::LINE),

@@ -11,6 +11,7 @@ use spur_core::text::time::{TimeLimit, When};
 use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{AccountingRow, GetScriptRequest, GetScriptResponse, ListAccountingRequest};
 
+use super::clusters;
 use super::listing::{self, Common, Listing};
 use super::moment::past_moment;
 use super::qos;
@@ -89,7 +90,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
             \x20    now[{+|-}count[seconds(default)|minutes|hours|days|weeks]]\n",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &["SACCT_"],
+    env_prefixes: &["SACCT_", "SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -461,6 +462,16 @@ impl Query {
         Ok(report.render(&rows, &layout, !self.no_header, &show))
     }
 
+    /// Lines that stand above the rows.
+    fn header_lines(&self) -> usize {
+        let is_table = self.common.wish.is_none() && !self.texts.script && !self.texts.environment;
+        match self.parsable {
+            _ if self.no_header || !is_table => 0,
+            None => 2,
+            Some(_) => 1,
+        }
+    }
+
     /// Whether the name of the cluster is printed.
     fn names_cluster(&self) -> bool {
         let format = self.format.as_deref().unwrap_or_default().to_lowercase();
@@ -536,14 +547,38 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
+    let named = &query.common.clusters;
+    if named.is_empty() {
+        return rows_of(session, &query).await;
+    }
+    let targets = clusters::targets(session, named).await?;
+    let (count, mut first) = (targets.len(), true);
+    let outcomes = clusters::at_each(session, targets, async |session: &mut Session, _: &str| {
+        let code = rows_of(session, &query).await?;
+        Ok((code, session.out.take_text()))
+    });
+    let mut codes = Vec::with_capacity(count);
+    for clusters::Outcome { name, result } in outcomes.await {
+        let (code, text) = result.unzip();
+        codes.push(clusters::Outcome { name, result: code });
+        // One table has one header.
+        let lines = text.iter().flat_map(|text| text.split_inclusive('\n'));
+        let header = if first { 0 } else { query.header_lines() };
+        lines.skip(header).try_for_each(|line| write!(session.out, "{line}"))?;
+        first &= text.is_none();
+    }
+    Ok(clusters::exit_code(&codes, count))
+}
+
+/// Prints what there is of one cluster.
+async fn rows_of(session: &mut Session, query: &Query) -> anyhow::Result<u8> {
     let mut show = query::show(&|name| session.env(name))?;
-    if query.names_cluster() {
+    if query.names_cluster() || !query.common.clusters.is_empty() {
         query::identify(session, &mut show).await?;
     }
     let user = whoami();
     let now = Timestamp::from_second(show.now)?;
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
-    listing::check_clusters(session, &query.common.clusters).await?;
     check_names(session, &request).await?;
     let (from, until) = (request.start, request.end);
     let mut rows = query::accounting(session.connection()?, request).await?;

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use spur_proto::channel::MAX_SCRIPT;
+use spur_proto::client::Controller;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
 use crate::commands::srun::read_hostfile;
-use crate::commands::{gres, scontrol, verbose, watch};
+use crate::commands::{clusters, gres, query, scontrol, verbose, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
@@ -64,7 +65,6 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         ));
     }
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
-    check_cluster(session, first.clusters.as_deref()).await?;
     place::read_hosts(&mut first)?;
     read_hostfile(session, &mut first)?;
     let mut spec = compose(session, &first, script)?;
@@ -78,10 +78,14 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     let wishes = first;
     let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
+    let cluster = match &wishes.clusters {
+        Some(named) => Some(choose(session, &query::list(named), &request, &wishes).await?),
+        None => None,
+    };
     if wishes.test_only {
         return test(session, request, &wishes).await;
     }
-    let job = submit(session, request, &wishes).await?;
+    let job = submit(session, request, &wishes, cluster.as_deref()).await?;
     if wishes.wait {
         session.out.flush()?;
         let ended = watch::until_ended(session, vec![job]).await?;
@@ -103,14 +107,52 @@ pub(super) async fn check_cluster(session: &mut Session, named: Option<&str>) ->
     Err(Failure::new(text).into())
 }
 
-/// Submits the job and prints its number.
-async fn submit(session: &mut Session, request: SubmitRequest, wishes: &Submission) -> anyhow::Result<u32> {
+/// Goes to the cluster that starts the job first, of those that `--clusters` names; of equal ones to the first named. Says
+/// which that is.
+///
+/// # Errors
+/// A name that no cluster has, or no cluster that takes the job.
+async fn choose(
+    session: &mut Session,
+    named: &[String],
+    request: &SubmitRequest,
+    wishes: &Submission,
+) -> anyhow::Result<String> {
+    let targets = clusters::targets(session, named).await?;
+    let starts: Vec<(Option<i64>, String)> = if let [target] = &targets[..] {
+        vec![(Some(0), target.name.clone())]
+    } else {
+        let outcomes = clusters::at_each(session, targets, async |session: &mut Session, _: &str| {
+            let request = SubmitRequest { request_id: Default::default(), ..request.clone() };
+            let call = async |mut controller: Controller, r| controller.test_submit(r).await;
+            let answer = session.connection()?.read(request, call).await?;
+            // Who knows of no start is asked last.
+            Ok(answer.start_time.unwrap_or(i64::MAX))
+        });
+        outcomes.await.into_iter().map(|outcome| (outcome.result, outcome.name)).collect()
+    };
+    let known = starts.into_iter().filter_map(|(start, name)| Some((start?, name)));
+    let Some((_, name)) = known.min_by_key(|(start, _)| *start) else {
+        return Err(Failure::new("Batch job submission failed: no cluster takes the job").into());
+    };
+    if wishes.verbose > 0 {
+        session.inform(&format!("the job goes to cluster {name}"));
+    }
+    clusters::only(session, std::slice::from_ref(&name)).await?;
+    Ok(name)
+}
+
+/// Submits the job and prints its number, with the cluster that it was submitted to where `--clusters` named some.
+async fn submit(
+    session: &mut Session,
+    request: SubmitRequest,
+    wishes: &Submission,
+    cluster: Option<&str>,
+) -> anyhow::Result<u32> {
     let connection = session.connection()?;
     let answer = connection.change(request, async |mut controller, r| controller.submit(r).await).await;
     let answer = answer.context("Batch job submission failed")?;
     tell(session, &answer.warnings, wishes);
-    // Whoever names the cluster is told it.
-    let cluster = wishes.clusters.as_deref().filter(|names| !names.contains(',') && *names != "all");
     if wishes.parsable {
         let cluster = cluster.map(|name| format!(";{name}")).unwrap_or_default();
         writeln!(session.out, "{}{cluster}", answer.job_id)?;

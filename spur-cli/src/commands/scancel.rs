@@ -9,7 +9,7 @@ use spur_core::text::signal::Signal;
 use spur_proto::client::{Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{CancelJobsRequest, CancelJobsResponse, Job, JobFilter};
 
-use super::listing;
+use super::clusters;
 use super::query::{self, Asked};
 use crate::error::{FAILURE, Failure};
 use crate::options::{CommandLine, Opt, OptionError, Settled};
@@ -21,7 +21,7 @@ const DONE: &str = "ESLURM_ALREADY_DONE";
 const INVALID_ID: &str = "ESLURM_INVALID_JOB_ID";
 
 /// What is to be cancelled, and how.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Order {
     filter: JobFilter,
     clusters: Vec<String>,
@@ -43,7 +43,7 @@ pub const LINE: CommandLine<Order> = CommandLine {
     about: "Ends or signals jobs and steps: those that are named, or all that every option admits.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &["SCANCEL_"],
+    env_prefixes: &["SCANCEL_", "SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -60,7 +60,7 @@ const OPTIONS: &[OrderOpt] = &[
     .env(&["SCANCEL_BATCH"]),
     OrderOpt::flag("ctld", None, "ask the controller, as is always done", |_, _| Ok(()))
         .env(&["SCANCEL_CTLD"]),
-    OrderOpt::value("clusters", Some('M'), "NAMES", "all, or the name of this cluster", |o, text| {
+    OrderOpt::value("clusters", Some('M'), "NAMES", "all, or names of clusters", |o, text| {
         o.clusters = super::query::list(text);
         Ok(())
     })
@@ -317,14 +317,35 @@ fn reference(job: &Job) -> String {
 /// # Errors
 /// An option that cannot be honoured, a controller that does not answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
-    let mut order = match Order::read(&words, &|name| session.env(name))? {
+    let order = match Order::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {
             write!(session.out, "{text}")?;
             return Ok(0);
         }
         Asked::Run(order) => order,
     };
-    listing::check_clusters(session, &order.clusters).await?;
+    if order.clusters.is_empty() {
+        return cancel(session, order).await;
+    }
+    let targets = clusters::targets(session, &order.clusters).await?;
+    if order.interactive {
+        // Questions are asked one after another.
+        let mut codes = Vec::new();
+        for clusters::Target { name, session: mut there } in targets {
+            session.go_to(there.connection()?.clone());
+            let code = cancel(session, order.clone()).await?;
+            codes.push(clusters::Outcome { name, result: Some(code) });
+        }
+        return Ok(clusters::exit_code(&codes, codes.len()));
+    }
+    let count = targets.len();
+    let cancel = async |session: &mut Session, _: &str| cancel(session, order.clone()).await;
+    let outcomes = clusters::at_each(session, targets, cancel).await;
+    Ok(clusters::exit_code(&outcomes, count))
+}
+
+/// Carries an order out at one cluster.
+async fn cancel(session: &mut Session, mut order: Order) -> anyhow::Result<u8> {
     if let Some(user) = query::unknown_users(session, &order.filter.users).await?.first() {
         return Err(Failure::new(format!("Invalid user name: {user}")).into());
     }

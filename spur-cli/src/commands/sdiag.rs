@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use spur_proto::client::Controller;
 use spur_proto::v1::{Cycles, GetStatisticsRequest, GetStatisticsResponse, RequestCount};
 
+use super::clusters;
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
@@ -78,7 +79,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
     about: "Shows what the controller has done: requests, jobs, and cycles of the planner.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &[],
+    env_prefixes: &["SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -93,7 +94,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Ok(0);
     };
     query::no_operands(operands.into_iter())?;
-    listing::check_clusters(session, &query.common.clusters).await?;
+    clusters::only(session, &query.common.clusters).await?;
     if query.common.wish.is_some_and(|wish| wish.list) {
         write!(session.out, "{}", json::Wish::list())?;
         return Ok(0);

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use spur_proto::v1::{JobFilter, PriorityFactors};
 
+use super::clusters;
 use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
 use crate::error::Failure;
@@ -41,7 +42,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
     about: "Shows what makes up the priorities of jobs that wait for room.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &["SPRIO_"],
+    env_prefixes: &["SPRIO_", "SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -217,10 +218,22 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     for complaint in complaints.unwrap_or_default() {
         session.error(&complaint);
     }
+    let named = &query.common.clusters;
+    let text = if named.is_empty() {
+        page(session, &query).await?
+    } else {
+        let page = async |session: &mut Session, _: &str| page(session, &query).await;
+        clusters::pages(session, named, !query.no_header, page).await?
+    };
+    write!(session.out, "{text}")?;
+    Ok(0)
+}
+
+/// What is printed of one cluster.
+async fn page(session: &mut Session, query: &Query) -> anyhow::Result<String> {
     for user in query::unknown_users(session, &query.filter.users).await? {
         session.error(&format!("Invalid user: {user}\n"));
     }
-    listing::check_clusters(session, &query.common.clusters).await?;
     let mut show = query::show(&|name| session.env(name))?;
     if query.columns.is_some() {
         show.cluster = query::cluster_name(session).await?;
@@ -240,6 +253,5 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         true => Vec::new(),
         false => query::priorities(connection, query.request()).await?,
     };
-    write!(session.out, "{}", query.text(jobs, Weights::of(&settings), &show)?)?;
-    Ok(0)
+    query.text(jobs, Weights::of(&settings), &show)
 }

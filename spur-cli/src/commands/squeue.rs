@@ -9,6 +9,7 @@ use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::{Job, JobFilter, Step, WatchClusterRequest};
 
+use super::clusters;
 use super::follow;
 use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
@@ -94,7 +95,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
     about: "Shows jobs and job steps that wait or run.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &["SQUEUE_"],
+    env_prefixes: &["SQUEUE_", "SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -475,7 +476,22 @@ impl Query {
     }
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
-        listing::check_clusters(session, &self.common.clusters).await?;
+        let named = &self.common.clusters;
+        if named.is_empty() {
+            return self.page_of_one(session).await;
+        }
+        let headed = !self.no_header && self.common.wish.is_none();
+        // Without headers the rows themselves say where each job is.
+        let marked = self.no_header && self.columns.is_none() && (named.len() > 1 || named[0] == "all");
+        clusters::pages(session, named, headed, async |session: &mut Session, name: &str| {
+            let page = self.page_of_one(session).await?;
+            let row = |line: &str| format!("{name:<10.10} {line}\n");
+            Ok(if marked { page.lines().map(row).collect() } else { page })
+        })
+        .await
+    }
+
+    async fn page_of_one(&self, session: &mut Session) -> anyhow::Result<String> {
         let mut show = query::show(&|name| session.env(name))?;
         if self.names_cluster() {
             query::identify(session, &mut show).await?;
@@ -569,7 +585,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     for complaint in query.complaints() {
         session.error(&complaint);
     }
-    for user in query::unknown_users(session, &query.filter.users).await? {
+    let users = if query.common.clusters.is_empty() { &query.filter.users[..] } else { &[] };
+    for user in query::unknown_users(session, users).await? {
         session.error(&format!("Invalid user: {user}\n"));
     }
     if query.watch {

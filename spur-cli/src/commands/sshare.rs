@@ -9,6 +9,7 @@ use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::accounts_row::Row as Record;
 use spur_proto::v1::{AssociationRecord, ListAccountsRequest, UsageRecord};
 
+use super::clusters;
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
@@ -106,7 +107,7 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     about: "Shows the shares of accounts and users, what they have used, and their places in fair share.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &[],
+    env_prefixes: &["SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -197,7 +198,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         return Ok(0);
     }
-    listing::check_clusters(session, &settings.common.clusters).await?;
+    clusters::only(session, &settings.common.clusters).await?;
     let mut show = query::show(&|name| session.env(name))?;
     query::identify(session, &mut show).await?;
     let rows = rows(session, &settings, &show.cluster).await?;

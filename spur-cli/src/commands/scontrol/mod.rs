@@ -40,6 +40,7 @@ use spur_proto::v1::{
     CreateReservationRequest, GetScriptRequest, JobFilter, UpdateJobRequest, UpdateReservationRequest,
 };
 
+use super::clusters;
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
@@ -135,7 +136,7 @@ pub const LINE: CommandLine<Call> = CommandLine {
     about: COMMANDS,
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &["SCONTROL_"],
+    env_prefixes: &["SCONTROL_", "SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -230,7 +231,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         write!(session.out, "{}", Wish::list())?;
         return Ok(0);
     }
-    listing::check_clusters(session, &call.common.clusters).await?;
+    clusters::only(session, &call.common.clusters).await?;
     if operands.is_empty() {
         interactive::run(session, call).await
     } else {
@@ -287,7 +288,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
         "schedloglevel" => controller::set_scheduler_log(session, &rest[0]).await,
         "errnumstr" => controller::error_words(session, &rest[0]),
         "cluster" => {
-            listing::check_clusters(session, rest).await?;
+            clusters::only(session, rest).await?;
             Ok(0)
         }
         "help" => say(session, &long(&LINE)),
@@ -464,7 +465,7 @@ async fn change_jobs(session: &mut Session, request: UpdateJobRequest) -> anyhow
 async fn only_here(session: &mut Session, changes: &mut HashMap<String, String>) -> anyhow::Result<()> {
     let key = changes.keys().find(|key| key.eq_ignore_ascii_case("Clusters")).cloned();
     if let Some(named) = key.and_then(|key| changes.remove(&key)) {
-        listing::check_clusters(session, &query::list(&named)).await?;
+        clusters::none_but_own(session, &query::list(&named)).await?;
     }
     Ok(())
 }

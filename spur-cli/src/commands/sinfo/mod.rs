@@ -10,6 +10,7 @@ use std::time::Duration;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_proto::v1::{ListTopologyRequest, Node, Partition, Reservation, Topology, WatchClusterRequest};
 
+use super::clusters;
 use super::follow;
 use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
@@ -110,7 +111,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
     about: "Shows partitions and nodes.",
     options: OPTIONS,
     mask: 1,
-    env_prefixes: &["SINFO_"],
+    env_prefixes: &["SINFO_", "SLURM_CLUSTERS"],
     permute: true,
 };
 
@@ -410,7 +411,18 @@ impl Query {
     }
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
-        listing::check_clusters(session, &self.common.clusters).await?;
+        let named = &self.common.clusters;
+        if named.is_empty() {
+            return self.page_of_one(session).await;
+        }
+        let headed = !self.no_header && self.common.wish.is_none();
+        clusters::pages(session, named, headed, async |session: &mut Session, _: &str| {
+            self.page_of_one(session).await
+        })
+        .await
+    }
+
+    async fn page_of_one(&self, session: &mut Session) -> anyhow::Result<String> {
         let mut show = query::show(&|name| session.env(name))?;
         let named = |columns: &Columns| columns.read(&node::TABLE).shows("Cluster");
         if self.common.wish.is_some() || self.columns.as_ref().is_some_and(named) {

@@ -32,10 +32,16 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .only(JOB),
-    Def::value("clusters", Some('M'), "names", "clusters to submit to: the one there is", |s, v| {
-        s.clusters = Some(text(v)?);
-        Ok(())
-    })
+    Def::value(
+        "clusters",
+        Some('M'),
+        "names",
+        "clusters to submit to: the one that starts the job first",
+        |s, v| {
+            s.clusters = Some(text(v)?);
+            Ok(())
+        },
+    )
     .or(&["cluster"])
     .only(JOB)
     .env(&["SBATCH_CLUSTERS", "SALLOC_CLUSTERS", "SLURM_CLUSTERS"]),

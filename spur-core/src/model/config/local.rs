@@ -23,6 +23,8 @@ pub struct Local {
     pub agent: AgentLocal,
     /// `[log]`.
     pub log: LogLocal,
+    /// `[[clusters]]`: other clusters that commands reach with `-M`.
+    pub clusters: Vec<ClusterLocal>,
     /// `[[gres]]`: the files of devices, in the order of the file.
     pub devices: Vec<DeviceFiles>,
     /// Where each configured node is reached, as far as `[[nodes]]` says: by node name.
@@ -126,6 +128,21 @@ pub struct TlsListener {
     pub cert_file: PathBuf,
     /// `key_file`: its private key.
     pub key_file: PathBuf,
+}
+
+/// `[[clusters]]`: another cluster that commands reach with `-M`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterLocal {
+    /// `name`.
+    pub name: String,
+    /// `addr`: the hosts that its controller may be on.
+    pub addresses: Vec<HostPort>,
+    /// `socket`: where the daemon of that cluster on this host hands out tokens.
+    pub socket: Option<PathBuf>,
+    /// `ca_file`: the authority whose certificates make a controller of that cluster.
+    pub ca_file: Option<PathBuf>,
+    /// `controller_names`: names that such a certificate may bear.
+    pub controller_names: Vec<String>,
 }
 
 /// `health_check_node_state`: a state of a node in which its health is looked at, by Slurm's names.

@@ -6,8 +6,8 @@ use super::nodes::Nodes;
 use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
-    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ControllerLocal, DatabaseUrl, DeviceFiles, HealthState,
-    LogFormat, LogLevel, LogLocal, PostgresState, State, TlsListener, TlsLocal,
+    AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ClusterLocal, ControllerLocal, DatabaseUrl, DeviceFiles,
+    HealthState, LogFormat, LogLevel, LogLocal, PostgresState, State, TlsListener, TlsLocal,
 };
 use crate::model::idset::IdSet;
 use crate::model::node::SHARD;
@@ -138,6 +138,54 @@ pub(super) fn tls(mut section: Section<'_>, method: AuthMethod) -> TlsLocal {
     }
     section.finish();
     tls
+}
+
+/// `[[clusters]]`: each has a name of its own, and says by `socket` or by `ca_file` whom commands believe there.
+pub(super) fn clusters(top: &mut Section<'_>, method: AuthMethod) -> Vec<ClusterLocal> {
+    let mut all: Vec<ClusterLocal> = Vec::new();
+    for mut section in top.sections("clusters") {
+        let name = section.required_name("name").unwrap_or_default().to_owned();
+        let names = section.strings("controller_names");
+        let cluster = ClusterLocal {
+            addresses: addresses(&mut section).unwrap_or_default(),
+            socket: path(&mut section, "socket"),
+            ca_file: path(&mut section, "ca_file"),
+            controller_names: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
+            name,
+        };
+        if cluster.name == "all" || cluster.name.contains(',') {
+            section.refuse("name", format_args!("-M could not name a cluster `{}`", cluster.name));
+        }
+        if all.iter().any(|other| other.name == cluster.name) {
+            section.refuse("name", format_args!("there is another [[clusters]] named `{}`", cluster.name));
+        }
+        if cluster.addresses.is_empty() {
+            section.refuse("addr", "say where its controller is, such as \"ctl.east.example:6817\"");
+        }
+        match (method, &cluster.socket, &cluster.ca_file) {
+            (AuthMethod::None, None, None) => {
+                if let Some(afar) = cluster.addresses.iter().find(|address| !address.is_loopback()) {
+                    let text = format!("[auth] method = \"none\" is for loopback only, and addr is {afar}");
+                    section.refuse("addr", text);
+                }
+            }
+            (AuthMethod::Key, Some(_), None) | (AuthMethod::Key, None, Some(_)) => {}
+            (AuthMethod::None, ..) => {
+                section.refuse("addr", "socket and ca_file have no place beside [auth] method = \"none\"");
+            }
+            (AuthMethod::Key, ..) => {
+                section
+                    .refuse("socket", "say one of socket and ca_file: it tells whom commands believe there");
+            }
+        }
+        if cluster.ca_file.is_some() == cluster.controller_names.is_empty() {
+            section
+                .refuse("controller_names", "ca_file and controller_names are said together or not at all");
+        }
+        section.finish();
+        all.push(cluster);
+    }
+    all
 }
 
 fn loopback_only(who: &str, listens_on: &HostPort) -> String {

@@ -57,6 +57,7 @@ fn auth(top: &mut Section<'_>, local: &mut Local) {
     local.tls =
         top.section("tls").map(|section| daemons::tls(section, local.auth.method)).unwrap_or_default();
     local.agent = daemons::agent(top.section("agent"), local.auth.method);
+    local.clusters = daemons::clusters(top, local.auth.method);
 }
 
 /// Every key that the reader of `text` asks for.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use spur_core::model::change::JobChange;
 use spur_core::model::distribution::Distributions;
 use spur_core::model::idset::IdSet;
+use spur_core::text::score::{NAMES, Score};
 use spur_core::text::address::HostPort;
 use spur_core::text::array::{ArraySpec, TaskSet};
 use spur_core::text::cpubind::CpuBinding;
@@ -89,6 +90,9 @@ pub fn words(bytes: &[u8]) {
     again::<GresList>(text);
     again::<GresSpec>(text);
     again::<HetGather>(text);
+    if let Ok(score) = text.parse::<Score>() {
+        let _ = [i64::MIN, 0, i64::MAX].map(|fact| score.value(&[fact; NAMES.len()]));
+    }
     again::<HostPort>(text);
     again::<IdSet>(text);
     again::<JobRef>(text);

@@ -106,6 +106,7 @@ fn without_own(config: Config) -> Config {
         let said = partition.grace_time.unwrap_or(grace);
         let own = PartitionConfig::default();
         (partition.placement, partition.default_qos) = (own.placement, own.default_qos);
+        partition.score = own.score;
         partition.grace_time = Some(said);
         if policy.preempt.by != PreemptBy::None {
             partition.preempt_mode = partition.preempt_mode.or(Some(policy.preempt.mode));

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::text::gather::{Gather, Placement, Switches};
+use crate::text::score::Score;
 
 /// The name of the topology that a plain `[topology]` table describes.
 pub const DEFAULT_TOPOLOGY: &str = "default";
@@ -67,6 +68,9 @@ pub struct TopologyConfig {
     pub limits: LimitsConfig,
     /// Weights of the settable score.
     pub weights: WeightsConfig,
+    /// The site's own score, in the place of `weights`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<Score>,
     /// Where the settable score stands among the steps of the choice.
     pub score_before: ScoreBefore,
     /// Steps that one search may take where the problem is hard in general.
@@ -97,6 +101,7 @@ impl Default for TopologyConfig {
             rule: Vec::new(),
             limits: LimitsConfig::default(),
             weights: WeightsConfig::default(),
+            score: None,
             score_before: ScoreBefore::None,
             search_budget: DEFAULT_SEARCH_BUDGET,
             line: Line(None),
@@ -265,6 +270,7 @@ mod tests {
             plugin = "tree"
             layers = ["leaf", "spine"]
             score_before = "fit"
+            score = "2 * free_nodes - layer"
             search_budget = 7
             [[switches]]
             name = "s0"

@@ -31,6 +31,7 @@ pub mod oom;
 pub mod pattern;
 pub mod place;
 pub mod sampling;
+pub mod score;
 pub mod signal;
 pub mod time;
 pub mod tres;

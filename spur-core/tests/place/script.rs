@@ -123,6 +123,7 @@ impl World {
             gpus_per_node: 0,
             gpus_by_node: None,
             gather_with: None,
+            score: None,
         };
         let resolved = match place::resolve(&self.fabric, &self.config, wish, job.base) {
             Ok(resolved) => resolved,

@@ -118,6 +118,7 @@ fn partition(
             topology,
             oversubscribe,
             placement,
+            score,
             allow_groups,
             allow_accounts,
             deny_accounts,

@@ -478,6 +478,9 @@ pub struct PartitionConfig {
     pub oversubscribe: Oversubscribe,
     /// Default of `--placement`.
     pub placement: crate::text::gather::Placement,
+    /// Overrides the score of its topology, for jobs that start here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<crate::text::score::Score>,
     /// Groups that may use it; empty: all.
     pub allow_groups: Vec<Arc<str>>,
     /// Accounts that may use it; empty: all.
@@ -731,6 +734,7 @@ impl Default for PartitionConfig {
             topology: None,
             oversubscribe: Oversubscribe::default(),
             placement: crate::text::gather::Placement::default(),
+            score: None,
             allow_groups: Vec::new(),
             allow_accounts: Vec::new(),
             deny_accounts: Vec::new(),

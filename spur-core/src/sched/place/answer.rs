@@ -22,6 +22,8 @@ pub struct Placement {
     pub common: Option<DomainId>,
     /// Slots left in that domain once the job is in.
     pub waste: u64,
+    /// The score of that domain in millionths, where the site has an expression of its own.
+    pub score: Option<i64>,
     /// Whether the search came to its end: no placement is better.
     pub exact: bool,
 }
@@ -84,9 +86,9 @@ pub enum LostWhy {
     /// The settable score, in millionths.
     Score {
         /// The score of the loser, millionths.
-        had: u64,
+        had: i64,
         /// The winner's.
-        best: u64,
+        best: i64,
     },
     /// It is equally good by every measure, but listed later.
     Later,

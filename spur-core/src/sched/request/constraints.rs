@@ -150,6 +150,7 @@ impl<'a> Wisher<'a> {
                 .filter(|(fewest, most)| fewest < most)
                 .and_then(|_| self.inventory.gpus_on(self.fabric)),
             gather_with: self.companion(),
+            score: self.partition().config.score.as_ref(),
         };
         let mut resolved = place::resolve(self.fabric, config, wish, base)?;
         resolved.warnings.extend(self.unknown_wish(wish.asked));

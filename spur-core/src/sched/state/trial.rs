@@ -63,7 +63,7 @@ impl Trial<'_> {
     /// Whether nothing outside the one domain that has enough matters at some time. No placement leaves it; rivals and
     /// scores are looked for elsewhere as well.
     fn looks_at_domain(&self, at: Second) -> bool {
-        let is_scored = self.aspect.stage.asks.iter().any(|ask| ask.score.weights.any());
+        let is_scored = self.aspect.stage.asks.iter().any(|ask| ask.score.any());
         let looks_around = at == Second::BEGIN && self.names_rivals || is_scored;
         self.in_domain && !looks_around
     }

@@ -429,7 +429,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         let (spans, common) = (fabric.spans(&positions), fabric.deepest_common(&positions));
         let taken: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
         let waste = common.map_or(0, |id| slots.of(id).saturating_sub(taken));
-        let placement = Placement { shares, spans, common, waste, exact: true };
+        let placement = Placement { shares, spans, common, waste, score: None, exact: true };
         let key = locality(&eligible.view(slots), ask, &placement);
         let fit = fit(slots, fabric, &placement);
         Some(PlacedComponent { allowed: false, locality: key, fit, seat: Seat { placement, parts } })

@@ -92,6 +92,7 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
         partition.req_resv => section.boolean("req_resv"),
         partition.root_only => section.boolean("root_only"),
     );
+    partition.score = section.parsed("score");
     let modes: Vec<_> = PREEMPT_MODES.iter().copied().chain([("off", PreemptMode::Off)]).collect();
     partition.default_time = section.parsed("default_time");
     partition.max_nodes = section.integer("max_nodes", 1..=u32::MAX);

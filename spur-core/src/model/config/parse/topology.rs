@@ -85,6 +85,10 @@ fn topology(section: &mut Section<'_>, name: &str) -> (TopologyConfig, bool) {
     topology.rule = section.sections("rule").into_iter().map(rule).collect();
     topology.limits = section.section("limits").map(limits).unwrap_or_default();
     topology.weights = section.section("weights").map(weights).unwrap_or_default();
+    topology.score = section.parsed("score");
+    if topology.score.is_some() && topology.weights.any() {
+        section.refuse("score", "it stands in the place of the weights: say one of score and [weights]");
+    }
     (topology, is_understood)
 }
 

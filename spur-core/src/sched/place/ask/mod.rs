@@ -9,6 +9,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::{ScoreBefore, WeightsConfig};
+use crate::text::score::Score as Expression;
 
 pub use crate::text::gather::Placement as Mode;
 pub(super) use block::lower;
@@ -79,7 +80,7 @@ impl Ask {
     /// of them where leaves are taken whole, for the first where a score knows what runs; `None` if it does not matter.
     #[must_use]
     pub fn minds_others(&self, run_time: u64) -> Option<u64> {
-        let is_scored = self.score.weights.domain_utilisation.0 > 0;
+        let is_scored = self.score.minds_others();
         if self.whole_leaves { Some(run_time) } else { is_scored.then_some(1) }
     }
 
@@ -167,10 +168,26 @@ pub struct Segment {
 }
 
 /// The settable score of a domain: what counts, and when.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Score {
     /// The weights of its terms.
     pub weights: WeightsConfig,
+    /// The site's own expression, in the place of the weights.
+    pub expression: Option<Expression>,
     /// Before which step it decides.
     pub before: ScoreBefore,
+}
+
+impl Score {
+    /// Whether there is a score at all.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.expression.is_some() || self.weights.any()
+    }
+
+    /// Whether it depends on which nodes run something.
+    fn minds_others(&self) -> bool {
+        let weighs = || self.weights.domain_utilisation.0 > 0;
+        self.expression.as_ref().map_or_else(weighs, Expression::minds_others)
+    }
 }

@@ -10,6 +10,7 @@ use crate::model::topology::{Plugin, RuleConfig, TopologyConfig};
 use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::nearest::nearest;
+use crate::text::score::Score as Expression;
 
 use super::{Ask, LeafLoad, Mode, Score, Segment, Strategy};
 
@@ -34,6 +35,8 @@ pub struct Wish<'a> {
     pub gpus_by_node: Option<&'a Arc<[u32]>>,
     /// The domain that `--gather-with` means.
     pub gather_with: Option<DomainId>,
+    /// The partition's own score, in the place of the topology's.
+    pub score: Option<&'a Expression>,
 }
 
 /// An ask with what its user should know.
@@ -173,7 +176,8 @@ pub fn resolve(
             resolver.rule(rule)?;
         }
         let ask = &mut resolver.done.ask;
-        ask.score = Score { weights: config.weights, before: config.score_before };
+        let expression = wish.score.or(config.score.as_ref()).cloned();
+        ask.score = Score { weights: config.weights, expression, before: config.score_before };
     }
     resolver.drop_implied();
     resolver.check_multiples()?;

@@ -88,6 +88,9 @@ impl Placement {
             let slots = if self.waste == 1 { "slot" } else { "slots" };
             let _ = write!(text, "; {} {slots} left in {}", self.waste, fabric.domain(common).name());
         }
+        if let Some(score) = self.score {
+            let _ = write!(text, "; score {}", millionths(score));
+        }
         for lost in lost {
             let _ = write!(text, "; {}", lost.sentence(fabric));
         }
@@ -96,6 +99,13 @@ impl Placement {
         }
         text
     }
+}
+
+/// A number of millionths as a decimal number: `-0.25`.
+fn millionths(value: i64) -> String {
+    let (sign, size) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
+    let text = format!("{sign}{}.{:06}", size / 1_000_000, size % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Lost {

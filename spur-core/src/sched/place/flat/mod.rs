@@ -220,6 +220,7 @@ fn placement(view: &View<'_>, mut chosen: Vec<Free>, wanted: Wanted<'_>, exact: 
         common: fabric.deepest_common(&positions),
         waste: slots.saturating_sub(u64::from(wanted.slots)),
         shares,
+        score: None,
         exact,
     }
 }

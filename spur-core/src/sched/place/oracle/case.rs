@@ -458,6 +458,15 @@ impl Case {
         ] {
             weight.0 = random.pick(&[0, 0, 500_000, 1_000_000, 3_000_000]);
         }
+        if random.one_in(3) {
+            let text = random.pick(&[
+                "free_nodes - 2 * total_nodes",
+                "topology_alignment / (1 - domain_utilisation)",
+                "-free_slots * past_performance",
+                "(resource_availability + 1) / (layer - 1)",
+            ]);
+            self.ask.score.expression = Some(text.parse().unwrap());
+        }
         self.ask.score.before = random.pick(&[ScoreBefore::Span, ScoreBefore::Fit, ScoreBefore::None]);
         let ended = |random: &mut Random| random.pick(&[0, 500_000, 900_000, 1_000_000]);
         self.performance = random.one_in(2).then(|| (0..self.fabric.len()).map(|_| ended(random)).collect());

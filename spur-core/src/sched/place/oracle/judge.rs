@@ -486,7 +486,8 @@ impl<'c> Judge<'c> {
         let downwards = || (0..self.layers).rev();
         let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
         let holder = *used[common.max(1)].keys().next().unwrap();
-        let score_if = |counts| (counts && ask.score.weights.any()).then(|| -self.score(amounts, holder));
+        let score_if =
+            |counts| (counts && ask.score.any()).then(|| self.score(amounts, holder).saturating_neg());
         if ask.mode == Mode::Distributed {
             steps.extend(downwards().map(|layer| -(used[layer].len() as i64)));
             let square = |layer: usize| used[layer].values().map(|&a| (a * a) as i64).sum::<i64>();
@@ -526,12 +527,26 @@ impl<'c> Judge<'c> {
         let well =
             |known: &Vec<u32>| range.clone().map(|pos| known[pos] as usize).sum::<usize>() / range.len();
         let filled = amounts.iter().sum::<u32>() as usize;
+        let known = self.case.performance.as_ref().map_or(1_000_000, well);
+        if let Some(expression) = &self.case.ask.score.expression {
+            let count = |count: usize| count as i64 * 1_000_000;
+            return expression.value(&[
+                share(open, range.len()) as i64,
+                share(filled, self.slots(domain, false) as usize) as i64,
+                share(busy, range.len()) as i64,
+                known as i64,
+                count(open),
+                count(range.len()),
+                count(self.slots(domain, false) as usize),
+                count(self.case.fabric.domain(DomainId(domain)).layer().index()),
+            ]);
+        }
         let weights = self.case.ask.score.weights;
         let terms = [
             (weights.resource_availability, share(open, range.len())),
             (weights.topology_alignment, share(filled, self.slots(domain, false) as usize)),
             (weights.domain_utilisation, share(busy, range.len())),
-            (weights.past_performance, self.case.performance.as_ref().map_or(1_000_000, well)),
+            (weights.past_performance, known),
         ];
         terms.iter().map(|(weight, term)| i64::from(weight.0) * *term as i64 / 1_000_000).sum()
     }

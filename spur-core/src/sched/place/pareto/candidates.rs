@@ -155,7 +155,7 @@ fn is_held_below<C: Cost>(problem: &Problem<'_>, id: DomainId, best: &Item<C>) -
 }
 
 fn spreads_by_score(problem: &Problem<'_>) -> bool {
-    problem.ask.mode == Mode::Distributed && problem.ask.score.weights.any()
+    problem.ask.mode == Mode::Distributed && problem.ask.score.any()
 }
 
 /// Whether a domain may be the one that holds the job.

@@ -359,7 +359,7 @@ impl<'a> Problem<'a> {
             && self.span_caps.iter().all(|&(layer, cap)| layer > Layer::NODE && cap > 0)
             && self.ask.prefer.is_empty()
             && self.ask.counts.is_empty()
-            && !self.ask.score.weights.any()
+            && !self.ask.score.any()
             && self.is_unconfined()
             && !self.adds_up_loads()
     }
@@ -570,7 +570,8 @@ impl Placement {
         let spans = problem.fabric.spans(&positions);
         let common = problem.fabric.deepest_common(&positions).or(common);
         let waste = common.map_or(0, |id| problem.slots(id).saturating_sub(problem.wanted_slots()));
-        Self { shares, spans, common, waste, exact }
+        let score = problem.site_score(common);
+        Self { shares, spans, common, waste, score, exact }
     }
 }
 

@@ -210,7 +210,7 @@ pub(crate) fn difference(rank: &Rank, winner: &Rank) -> LostWhy {
         Means::Preferred => LostWhy::NotPreferred,
         Means::Latency => LostWhy::Latency,
         Means::Height => LostWhy::Higher,
-        Means::Score => LostWhy::Score { had: had_count, best: best_count },
+        Means::Score => LostWhy::Score { had: had.value.saturating_neg(), best: best.value.saturating_neg() },
         Means::Even => LostWhy::Uneven,
         Means::Waste(layer) => LostWhy::Waste { layer, had: had_count, best: best_count },
     }

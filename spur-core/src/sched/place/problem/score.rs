@@ -1,4 +1,4 @@
-//! The settable score of a domain, in millionths: four terms from 0 to 1, each with its weight.
+//! The settable score of a domain, in millionths: four terms from 0 to 1, each with its weight, or the site's own expression.
 
 use crate::model::fabric::DomainId;
 
@@ -11,13 +11,18 @@ const ONE: u64 = 1_000_000;
 impl Problem<'_> {
     /// Whether a score decides before that step.
     pub(crate) fn is_scored(&self, before: ScoreBefore) -> bool {
-        let wanted = self.ask.score;
-        wanted.weights.any() && wanted.before == before
+        let wanted = &self.ask.score;
+        wanted.any() && wanted.before == before
     }
 
     /// The score of putting the job into a domain as a step of the choice, where it decides before that step: less is better.
     pub(crate) fn score(&self, before: ScoreBefore, domain: DomainId) -> i64 {
-        if self.is_scored(before) { -i64::try_from(score(self, domain)).unwrap_or(i64::MAX) } else { 0 }
+        if self.is_scored(before) { score(self, domain).saturating_neg() } else { 0 }
+    }
+
+    /// The score of the domain that holds a placement, if the site has an expression for it.
+    pub(crate) fn site_score(&self, domain: Option<DomainId>) -> Option<i64> {
+        self.ask.score.expression.as_ref().and(domain).map(|domain| score(self, domain))
     }
 }
 
@@ -27,7 +32,7 @@ impl Problem<'_> {
 /// - *topology alignment*: the share of the domain's slots that the job fills;
 /// - *domain utilisation*: the share of the domain's nodes that run something already;
 /// - *past performance*: the mean of what the caller says about its nodes.
-fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
+fn score(problem: &Problem<'_>, domain: DomainId) -> i64 {
     let range = problem.fabric.domain(domain).range();
     let size = range.len() as u64;
     if size == 0 {
@@ -43,14 +48,36 @@ fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
     let performance = view
         .performance
         .map_or(ONE, |known| positions(range).map(|pos| u64::from(known[pos.index()])).sum::<u64>() / size);
+    let performance = performance.min(ONE);
+    if let Some(expression) = &problem.ask.score.expression {
+        return expression.value(&[
+            number(availability),
+            number(alignment),
+            number(utilisation),
+            number(performance),
+            whole(u64::from(view.slots.nodes_of(domain))),
+            whole(size),
+            whole(problem.slots(domain)),
+            whole(problem.fabric.domain(domain).layer().index() as u64),
+        ]);
+    }
     let weights = problem.ask.score.weights;
     let terms = [
         (weights.resource_availability, availability),
         (weights.topology_alignment, alignment),
         (weights.domain_utilisation, utilisation),
-        (weights.past_performance, performance.min(ONE)),
+        (weights.past_performance, performance),
     ];
-    terms.iter().map(|(weight, term)| u64::from(weight.0) * term / ONE).sum()
+    number(terms.iter().map(|(weight, term)| u64::from(weight.0) * term / ONE).sum())
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// A count in millionths.
+fn whole(count: u64) -> i64 {
+    number(count).saturating_mul(number(ONE))
 }
 
 fn share(part: u64, whole: u64) -> u64 {

@@ -44,7 +44,7 @@ impl Equal {
     /// The question of a job that takes one slot of each node.
     fn of_nodes(view: &View<'_>, ask: &Ask, room: u32) -> Option<Self> {
         // The score knows the share of slots that the job fills.
-        let is_known = room == 1 || !ask.score.weights.any();
+        let is_known = room == 1 || !ask.score.any();
         is_known.then(|| Self {
             room,
             most: 1,
@@ -79,7 +79,9 @@ impl Equal {
             return None;
         }
         // The score knows the share of slots that the job fills.
-        if ask.score.weights.any() && !(most == room && is_even) {
+        // An expression may know their number as well.
+        let counts = ask.score.expression.is_some() && room > 1;
+        if ask.score.any() && !(most == room && is_even) || counts {
             return None;
         }
         // No domain may hold a part of a node.

@@ -214,8 +214,7 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     let most = problem.amount as usize;
     let exactly = problem.nodes.map(|nodes| nodes as usize);
     // Where nothing but size matters, what is longer than it has to be cannot be better.
-    let are_shortest_best =
-        problem.adds_up() && problem.ask.adjacent.is_none() && !problem.ask.score.weights.any();
+    let are_shortest_best = problem.adds_up() && problem.ask.adjacent.is_none() && !problem.ask.score.any();
     for &root in problem.fabric.roots() {
         let range = problem.fabric.domain(root).range();
         let takes: Vec<u64> = range.clone().map(|index| problem.most_on(position(index)).into()).collect();

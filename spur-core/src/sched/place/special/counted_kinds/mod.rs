@@ -47,7 +47,7 @@ fn applies(problem: &Problem<'_>) -> bool {
         && ask.prefer_domain.is_none()
         && ask.min_speed.is_none()
         && !problem.lowest_latency
-        && !ask.score.weights.any()
+        && !ask.score.any()
         && problem.within != Some(Layer::NODE)
         && problem.span_caps.is_empty()
         && problem.is_free_but_for_counts()

@@ -305,7 +305,7 @@ impl<'s, 'a> Items<'s, 'a> {
     /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
     pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
         let leaves = self.large_enough(Layer::LEAF);
-        let is_scored = self.problem.ask.score.weights.any();
+        let is_scored = self.problem.ask.score.any();
         if leaves.is_empty() {
             return None;
         }

@@ -323,8 +323,7 @@ fn layer_by_layer(
 /// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
 /// everything adds up, or where a higher layer may come first.
 pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
-    let applies =
-        problem.ask.prefer.is_empty() && !problem.ask.score.weights.any() && !problem.nodes_are_alike();
+    let applies = problem.ask.prefer.is_empty() && !problem.ask.score.any() && !problem.nodes_are_alike();
     let items = Items::new(problem).filter(|_| applies)?;
     if items.is_lightest_alone() && matches!(items.beside, Beside::Nodes(2..)) {
         return losers_by_weight(&items.of_all_weights().ok()?, most);

@@ -27,7 +27,7 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
         && problem.adds_up()
         && problem.span_caps.is_empty()
         && ask.min_speed.is_none()
-        && !ask.score.weights.any();
+        && !ask.score.any();
     let rooms = applies.then(|| Rooms::new(problem)).flatten()?;
     let of_layer = |layer: Layer, few: usize, may_lose: &dyn Fn(DomainId) -> bool| {
         let mut found: Vec<Contender> = Vec::new();

@@ -85,6 +85,12 @@ impl Share {
         }
         candidate.free.lowest(tasks.saturating_mul(self.each()).min(candidate.free.len()))
     }
+
+    /// How many CPUs `--mem-per-cpu` counts on a node: those that its tasks ask for, of the step's `cpus` there. A step that
+    /// has all CPUs of its nodes does not pay for those that no task asks for.
+    fn cpus_of_tasks(&self, tasks: u32, cpus: &IdSet) -> u32 {
+        tasks.saturating_mul(self.each()).min(cpus.len())
+    }
 }
 
 pub(super) fn check(
@@ -130,7 +136,7 @@ pub(super) fn check(
             node: candidate.part.node,
             tasks,
             ranks,
-            memory_mb: memory(job, candidate, wish, cpus.len())?,
+            memory_mb: memory(job, candidate, wish, share.cpus_of_tasks(tasks, &cpus))?,
             gres,
             cpus,
             exit: None,

@@ -103,7 +103,7 @@ pub fn long_limit(seconds: Option<u64>) -> String {
 pub fn memory(megabytes: u64, show: &Show) -> String {
     match (megabytes, show.unit) {
         (0, _) => "0".to_owned(),
-        (_, Some(unit)) => in_unit(megabytes, unit),
+        (_, Some(unit)) => in_unit(megabytes.saturating_mul(1 << 20), unit),
         _ if show.convert => MemoryMb(megabytes).to_string(),
         _ => format!("{megabytes}M"),
     }
@@ -112,12 +112,10 @@ pub fn memory(megabytes: u64, show: &Show) -> String {
 /// The units of memory, each 1024 of the one before.
 pub const UNITS: &str = "KMGTP";
 
-/// Megabytes in a unit: a whole number, or with two decimals.
+/// Bytes in a unit: a whole number, or with two decimals.
 #[expect(clippy::cast_precision_loss, reason = "two decimals are printed")]
-fn in_unit(megabytes: u64, unit: char) -> String {
-    let steps = UNITS.find(unit).unwrap_or(1);
-    let bytes = u128::from(megabytes) << 10;
-    let size = 1_u128 << (10 * steps);
+pub fn in_unit(bytes: u64, unit: char) -> String {
+    let size = 1_u64 << (10 * (UNITS.find(unit).unwrap_or(1) + 1));
     match bytes % size {
         0 => format!("{}{unit}", bytes / size),
         _ => format!("{:.2}{unit}", bytes as f64 / size as f64),

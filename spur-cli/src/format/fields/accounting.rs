@@ -7,7 +7,7 @@ use spur_proto::v1::{AccountingRow, Spread, Usage};
 use super::job::cut;
 use crate::format::Show;
 use crate::format::report::Column;
-use crate::format::value::{exit, long_limit, memory, or, time};
+use crate::format::value::{exit, in_unit, long_limit, memory, or, time};
 
 /// A field of accounting. Its name is its header.
 pub type AccountingField = Column<AccountingRow>;
@@ -281,8 +281,11 @@ fn count(number: u64, _: &Show) -> String {
     number.to_string()
 }
 
-/// Bytes as Slurm writes them here: in the largest unit that leaves a whole number.
+/// Bytes as Slurm writes them here: in the unit of `--units`, else in the largest unit that leaves a whole number.
 fn size(bytes: u64, show: &Show) -> String {
+    if let Some(unit) = show.unit.filter(|_| bytes > 0) {
+        return in_unit(bytes, unit);
+    }
     let (mut amount, mut unit) = (bytes, "");
     for larger in ["K", "M", "G", "T", "P"] {
         if !show.convert || amount == 0 || !amount.is_multiple_of(1024) {
@@ -295,16 +298,11 @@ fn size(bytes: u64, show: &Show) -> String {
 
 /// Bytes of a disk as Slurm writes them: megabytes with two places, a whole number of a larger unit without.
 fn disk(bytes: u64, show: &Show) -> String {
-    if !show.convert || show.disks_in_bytes || bytes == 0 {
-        return bytes.to_string();
+    match show.unit {
+        _ if !show.convert || show.disks_in_bytes || bytes == 0 => bytes.to_string(),
+        None if bytes.is_multiple_of(MEGABYTE) => memory(bytes / MEGABYTE, show),
+        unit => in_unit(bytes, unit.unwrap_or('M')),
     }
-    if bytes.is_multiple_of(MEGABYTE) {
-        return memory(bytes / MEGABYTE, show);
-    }
-    let units = ['K', 'M', 'G', 'T', 'P'];
-    let unit = show.unit.filter(|unit| units.contains(unit)).unwrap_or('M');
-    let power = units.iter().position(|known| *known == unit).map_or(2, |at| at as i32 + 1);
-    format!("{:.2}{unit}", bytes as f64 / 1024_f64.powi(power))
 }
 
 /// Time on CPUs as Slurm writes it: `00:00.123`, `01:02:03`, `1-00:00:00`.

@@ -134,19 +134,32 @@ pub enum Export {
 }
 
 impl Export {
-    /// As `SLURM_EXPORT_ENV` tells steps of it; nothing where nothing was said. Values stay behind: a step finds the
-    /// variables set already.
+    /// The value of `SLURM_EXPORT_ENV`, from which a step's `srun` reads the same selection; `None` for all variables.
     pub fn spelled(&self) -> Option<String> {
         match self {
             Export::All => None,
             Export::None => Some("NONE".to_owned()),
             Export::Some { all, variables } => {
-                let all = all.then_some("ALL");
-                let names = variables.iter().map(|(name, _)| name.as_str());
-                Some(all.into_iter().chain(names).collect::<Vec<_>>().join(","))
+                let all = all.then(|| "ALL".to_owned());
+                let one = |(name, value): &(String, Option<String>)| match value {
+                    Some(value) => format!("{name}={}", quoted(value)),
+                    None => name.clone(),
+                };
+                Some(all.into_iter().chain(variables.iter().map(one)).collect::<Vec<_>>().join(","))
             }
         }
     }
+}
+
+/// A value of `--export` as that option reads it: quoted if it holds a comma or a quote.
+fn quoted(value: &str) -> String {
+    let part = |part: &str| match (part.contains(','), part.contains('\'')) {
+        (_, true) => format!("\"{part}\""),
+        (true, false) => format!("'{part}'"),
+        (false, false) => part.to_owned(),
+    };
+    // Between double quotes stands all but a double quote, which stands between single quotes.
+    value.split('"').map(part).collect::<Vec<_>>().join("'\"'")
 }
 
 /// `--propagate`: which of the caller's resource limits a job gets.

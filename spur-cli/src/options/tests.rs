@@ -176,3 +176,17 @@ fn every_option_is_the_only_one_of_its_name() {
         }
     }
 }
+
+#[test]
+fn what_export_says_reaches_steps_with_its_values() {
+    let spelled = |text: &str| text.parse::<Export>().unwrap().spelled();
+    assert_eq!(spelled("ALL"), None);
+    for text in
+        ["NONE", "FOO", "ALL,FOO=1", "NONE,FOO=1,BAR", "A='1,2',B=x y", "A=\"it's\"", "A='\"1,2\"'", "A="]
+    {
+        let export: Export = text.parse().unwrap();
+        let again: Export = export.spelled().unwrap().parse().unwrap();
+        assert_eq!(again, export, "{text} becomes {:?}", spelled(text));
+    }
+    assert_eq!(spelled("ALL,FOO=1").as_deref(), Some("ALL,FOO=1"));
+}

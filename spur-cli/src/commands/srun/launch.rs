@@ -160,6 +160,10 @@ const PASSED_ON: [&str; 5] = [
     "SLURM_NTASKS_PER_SOCKET",
 ];
 
+/// The variables that keep the caller's value with `--preserve-env`.
+const PRESERVED: [&str; 5] =
+    ["SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"];
+
 /// The variables of the step, which count more than those of the user.
 fn environment_of_step(
     session: &Session,
@@ -204,7 +208,7 @@ fn environment_of_step(
     // Where the user stood is what this command was told, or knows.
     environment.retain(|pair| pair.key != "SLURM_SUBMIT_DIR" || session.env(&pair.key).is_none());
     if wishes.step.preserve_environment {
-        let kept = |pair: &KeyValue| matches!(&*pair.key, "SLURM_JOB_NUM_NODES" | "SLURM_NTASKS");
+        let kept = |pair: &KeyValue| PRESERVED.contains(&&*pair.key);
         environment.retain(|pair| !kept(pair) || session.env(&pair.key).is_none());
     }
     environment

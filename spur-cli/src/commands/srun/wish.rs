@@ -49,6 +49,8 @@ pub(super) fn request(
         wishes.spec.tasks = None;
     }
     honour_tasks(session, &mut wishes, environment_nodes);
+    // Nor are there more nodes than tasks where the environment names the nodes.
+    let environment_nodes = environment_nodes.map(|nodes| nodes.min(wishes.spec.tasks.unwrap_or(u32::MAX)));
     let nodes: Option<NodeCount> = match wishes.spec.nodes.as_str() {
         "" => None,
         text => Some(text.parse().with_context(|| format!("--nodes={text}"))?),

@@ -1,5 +1,7 @@
 //! A node as `sinfo` and `scontrol show node` read it.
 
+use std::collections::BTreeSet;
+
 use spur_core::cluster::{Cluster, Node};
 use spur_core::model::alloc::GresAlloc;
 use spur_core::model::idset::IdSet;
@@ -196,6 +198,32 @@ fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
         part.gres.iter().filter(|held| shape.is_shared(held.entry.into())).for_each(&mut add);
     }
     all
+}
+
+/// The names of the devices that the cluster's nodes have.
+#[must_use]
+pub fn gres_names(cluster: &Cluster) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    let mut before: &[NodeGres] = &[];
+    for node in cluster.nodes().iter().filter(|node| node.configured) {
+        // Most nodes have what their neighbour has.
+        if *node.shape.gres != *before {
+            before = &node.shape.gres;
+            names.extend(before.iter().map(|gres| &*gres.name));
+        }
+    }
+    names
+}
+
+/// Says of a node that has devices of some of these names only that none of the others are in use, as Slurm does: `gpu:0`.
+pub fn show_absent_gres(message: &mut v1::Node, names: &BTreeSet<&str>) {
+    for name in names {
+        let mut shown = message.gres.split(',');
+        if !shown.any(|gres| gres.split(':').next() == Some(name)) {
+            let comma = if message.gres_used.is_empty() { "" } else { "," };
+            message.gres_used += &format!("{comma}{name}:0");
+        }
+    }
 }
 
 /// Devices in use, by their numbers among all of their name: `gpu:mi300x:2(IDX:0-1)`.

@@ -44,9 +44,13 @@ fn nodes<W: Watch>(world: &World<W>) -> Vec<Node> {
     let configured = world.cluster().nodes().iter().filter(|node| node.configured);
     let pulse = node::Pulse::default();
     let is_planned = |found: &spur_core::cluster::Node| planned.contains(&found.id);
-    configured
-        .map(|found| node::render(world.cluster(), found, pulse, is_planned(found), world.now()))
-        .collect()
+    let gres = node::gres_names(world.cluster());
+    let render = |found: &spur_core::cluster::Node| {
+        let mut shown = node::render(world.cluster(), found, pulse, is_planned(found), world.now());
+        node::show_absent_gres(&mut shown, &gres);
+        shown
+    };
+    configured.map(render).collect()
 }
 
 fn partitions<W: Watch>(world: &World<W>) -> Vec<Partition> {

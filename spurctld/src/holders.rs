@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
-use spur_core::id::JobId;
+use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
-use spur_core::model::phase::Phase;
+use spur_core::model::phase::{EndState, Phase};
+use spur_core::text::hostlist::HostList;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -63,7 +64,9 @@ impl Holders {
     /// Takes note of what committed entries, which `cluster` must have already, say of allocations.
     pub(crate) fn tell(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         let mut told = false;
+        let mut failed = Vec::new();
         for entry in entries {
+            self.tell_of_failure(cluster, &entry.event, &mut failed);
             match &entry.event {
                 Event::JobSubmitted { job, spec } if spec.needs_client() => {
                     self.jobs().entry(*job).or_insert_with(nobody);
@@ -86,6 +89,27 @@ impl Holders {
         }
         if told {
             self.table.changed.notify_one();
+        }
+    }
+
+    /// Tells the commands that hold an allocation which of its nodes failed. `failed` are the nodes that earlier events took out
+    /// of service.
+    fn tell_of_failure(&self, cluster: &Cluster, event: &Event, failed: &mut Vec<NodeId>) {
+        let say = |job: JobId, nodes: Vec<NodeId>| {
+            if !nodes.is_empty() {
+                let names = HostList::from_names(cluster.names_of(nodes));
+                self.say(job, &format!("error: Node failure on {names}"));
+            }
+        };
+        match event {
+            Event::NodeDowned { node, .. } => failed.push(*node),
+            Event::JobNodeLost { job, node, .. } => say(*job, vec![*node]),
+            Event::JobEnding { job, outcome, .. } if outcome.state == EndState::NodeFail => {
+                let alloc = cluster.job(*job).and_then(|job| job.phase.alloc());
+                let nodes = alloc.into_iter().flat_map(|alloc| alloc.nodes.iter().map(|part| part.node));
+                say(*job, nodes.filter(|node| failed.contains(node)).collect());
+            }
+            _ => {}
         }
     }
 

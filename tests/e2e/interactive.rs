@@ -283,6 +283,30 @@ fn interrupts_show_the_tasks_and_then_end_them() {
 }
 
 #[test]
+fn who_holds_an_allocation_is_told_of_nodes_that_fail() {
+    let cluster = Cluster::start(&Setup { nodes: 3, cpus: 2, more: "", ..Setup::default() });
+    for (no_kill, words) in [(true, &["salloc", "-N2", "--no-kill"][..]), (false, &["salloc", "-N2"])] {
+        let (ready, go) = (format!("up.{no_kill}"), format!("gate.{no_kill}"));
+        let (mut up, mut gate) = (cluster.gate(&ready), cluster.gate(&go));
+        let script = format!("echo >{ready}; read x <{go}");
+        let salloc = begin(&cluster, &[words, &["sh", "-c", &script]].concat());
+        up.wait();
+        cluster.ok(&["scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=fan"]);
+        if no_kill {
+            cluster.client().wait(only_job(&cluster), |job| job.nodes == "n[1,3]");
+        } else {
+            cluster.client().wait(2, |job| job.state == "NODE_FAIL");
+        }
+        gate.open();
+        let said = end(salloc).err;
+        let revoked = "salloc: Job allocation 2 has been revoked.\n";
+        let failed = format!("salloc: error: Node failure on n2\n{}", if no_kill { "" } else { revoked });
+        assert!(said.contains(&failed), "{said}");
+        cluster.ok(&["scontrol", "update", "NodeName=n2", "State=RESUME"]);
+    }
+}
+
+#[test]
 fn salloc_runs_a_command_whose_steps_use_the_allocation() {
     let cluster = cluster();
     let script = "echo $SLURM_JOB_ID $SLURM_NNODES $SLURM_JOB_NODELIST; srun -l echo in; exit 7";

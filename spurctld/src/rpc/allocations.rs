@@ -24,16 +24,11 @@ impl<S: Stream<Item = Result<v1::HoldAllocationResponse, Status>> + Unpin> Strea
     type Item = S::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        if let Poll::Ready(news) = Pin::new(&mut self.news).poll_next(context) {
-            return Poll::Ready(news);
+        // Messages come first: they say why the job ends. Where they end, the news end, too.
+        if let Poll::Ready(Some(message)) = self.hold.messages.poll_recv(context) {
+            return Poll::Ready(Some(Ok(v1::HoldAllocationResponse { message, ..Default::default() })));
         }
-        match self.hold.messages.poll_recv(context) {
-            Poll::Ready(Some(message)) => {
-                Poll::Ready(Some(Ok(v1::HoldAllocationResponse { message, ..Default::default() })))
-            }
-            // It is over: the news end, too.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        Pin::new(&mut self.news).poll_next(context)
     }
 }
 

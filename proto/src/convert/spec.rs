@@ -254,6 +254,7 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
         tasks_per_node: wire.tasks_per_node,
         cpus_per_task: wire.cpus_per_task,
         overcommit_tasks: wire.overcommit_tasks,
+        use_min_nodes: wire.use_min_nodes,
         memory,
         tmp_disk_mb: wire.tmp_disk_mb,
         min_cpus: wire.min_cpus,

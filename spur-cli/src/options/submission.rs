@@ -45,8 +45,6 @@ pub struct Submission {
     pub tasks_per_gpu: Option<u32>,
     /// `--overcommit` of a job.
     pub overcommit: bool,
-    /// `--use-min-nodes`.
-    pub use_min_nodes: bool,
     /// `--umask`.
     pub umask: Option<u32>,
     /// `--clusters`.
@@ -476,7 +474,7 @@ impl Submission {
     }
 
     /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), and the
-    /// node count of `--use-min-nodes` and `--spread-job`.
+    /// node count of `--use-min-nodes` without tasks and of `--spread-job`.
     pub(crate) fn derive(&mut self) -> Result<(), OptionError> {
         if let Some(each) = self.tasks_per_gpu {
             let on_node = self.gpus_of_node();
@@ -495,7 +493,7 @@ impl Submission {
         if self.names_no_tasks() {
             self.spec.tasks = self.tasks_of_gpus().or_else(|| self.tasks_of_cores());
         }
-        if self.use_min_nodes
+        if self.spec.use_min_nodes
             && self.spec.tasks.is_none()
             && let Some((least, _)) = self.spec.nodes.split_once('-')
         {

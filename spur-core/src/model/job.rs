@@ -196,6 +196,9 @@ pub struct Shape {
     /// The tasks that start in a job with `--overcommit`, of which each node gives what one needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overcommit_tasks: Option<u32>,
+    /// `--use-min-nodes`: of a range of nodes the job gets as few as its tasks need.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub use_min_nodes: bool,
     /// `--mem`, `--mem-per-cpu`, or the partition's default.
     pub memory: Option<MemoryNeed>,
     /// `--tmp`, MiB on each node.

@@ -378,7 +378,7 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let (key, value) = word.split_once('=').map_or((*word, None), |(key, value)| (key, Some(value)));
-        let flag = ["--exclusive", "--contiguous", "--hold"].contains(&key);
+        let flag = ["--exclusive", "--contiguous", "--hold", "--use-min-nodes"].contains(&key);
         let value =
             if flag { value.unwrap_or("") } else { value.or_else(|| rest.next().copied()).expect("a value") };
         let shape = &mut spec.shape;
@@ -406,6 +406,7 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
             "--gres" => shape.gres = value.parse::<GresList>().expect("gres").0,
             "--gpus" => shape.gpus = GresList::parse_gpus(value).expect("gpus").0,
             "--gpus-per-task" => shape.gpus_per_task = GresList::parse_gpus(value).expect("gpus").0,
+            "--use-min-nodes" => shape.use_min_nodes = true,
             "--exclusive" if value == "topo" => shape.sharing = Sharing::Topo,
             "--exclusive" => shape.sharing = Sharing::Exclusive,
             "-L" => {

@@ -111,6 +111,7 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         1 => (1_u32..3).prop_map(|count| format!("-N {count} --ntasks-per-node 2")),
         1 => (1_u32..5).prop_map(|count| format!("--gpus {count}")),
         1 => Just("-N 1-3 -n 4".to_owned()),
+        1 => Just("-N 1-3 -n 4 --use-min-nodes".to_owned()),
     ];
     let more = prop_oneof![
         8 => Just(String::new()),

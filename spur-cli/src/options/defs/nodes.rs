@@ -86,7 +86,7 @@ pub(super) const OPTIONS: &[Def] = &[
         None,
         "if a range of node counts is given, prefer the smaller count",
         |s, _| {
-            s.use_min_nodes = true;
+            s.spec.use_min_nodes = true;
             Ok(())
         },
     )

@@ -25,7 +25,7 @@ pub(crate) struct Stage {
     pub(crate) from: Time,
     /// until then.
     pub(crate) until: Time,
-    /// What it asks for: one ask, or one for each size that will do, the largest first.
+    /// What it asks for: one ask, or one for each size that will do, the preferred one first.
     pub(crate) asks: Vec<Ask>,
     /// What it had asked for before, as written.
     pub(crate) relaxed: Vec<String>,
@@ -118,7 +118,9 @@ impl<'a> Wisher<'a> {
         let until = relaxes_at.map_or(Time::MAX, |waited| TimeLimit::Seconds(waited).end(eligible));
         let asks = match &self.request.sizes {
             Some(sizes) => {
-                sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect()
+                let of_size =
+                    |size: &u32| Ask { nodes: Some((*size, *size)), is_limited: false, ..ask.clone() };
+                sizes.iter().map(of_size).collect()
             }
             None => vec![ask],
         };

@@ -30,9 +30,11 @@ pub use need::{Given, Need, Scarce, Slot};
 pub struct Request {
     /// Fewest and most nodes; `None` where only tasks count.
     pub nodes: Option<(u32, u32)>,
-    /// Whether the most nodes are only what the partition allows a job that counts tasks: fewer are as good.
+    /// Whether the most nodes are only a limit for a job that counts tasks, set by the partition or by `--use-min-nodes`: fewer
+    /// are as good.
     pub is_limited: bool,
-    /// The node counts that will do, largest first, where not every number of the range does.
+    /// The node counts that will do, the preferred one first, where not every number of the range does: the largest, or the
+    /// smallest with `--use-min-nodes`.
     pub sizes: Option<Vec<u32>>,
     /// Slots of the whole job; `None`: one on each node.
     pub slots: Option<u32>,
@@ -75,16 +77,29 @@ impl Request {
         let most = |min: u32, max: Option<u32>| max.unwrap_or(most_nodes).min(most_nodes.max(min)).min(tasks);
         let nodes = range.map(|(min, max)| (min, most(min, max)));
         let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
-        let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
+        let sizes = sizes.map(|mut sizes| {
+            if !shape.use_min_nodes {
+                sizes.reverse();
+            }
+            sizes
+        });
         let per_node = shape.tasks_per_node.unwrap_or(1);
         // With both -N and --ntasks-per-node every node has the same tasks, so nodes are all that is counted.
         let all_tasks = |nodes: u32| nodes.checked_mul(shape.tasks_per_node?);
-        let by_nodes = nodes
-            .is_some_and(|(min, max)| shape.tasks.is_none() || min == max && all_tasks(min) == shape.tasks);
+        // As with Slurm, nodes that features count are the job's even if it has fewer tasks.
+        let counted = shape
+            .features
+            .as_ref()
+            .map_or(0, |features| features.counts().iter().map(|(_, count)| count).sum());
+        let nodes = if counted > tasks { Some((counted, counted)) } else { nodes };
+        let by_nodes = counted > tasks
+            || nodes.is_some_and(|(min, max)| {
+                shape.tasks.is_none() || min == max && all_tasks(min) == shape.tasks
+            });
         let slot = if by_nodes { Slot::Node { tasks: per_node } } else { Slot::TASK };
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
-        let mut request =
-            Self { nodes, is_limited: false, sizes, slots, need: Need::new(spec, partition, slot) };
+        let is_limited = shape.use_min_nodes && slots.is_some() && nodes.is_some_and(|(min, max)| min < max);
+        let mut request = Self { nodes, is_limited, sizes, slots, need: Need::new(spec, partition, slot) };
         request.spread_gpus(shape)?;
         if let (None, Some(slots)) = (request.nodes, request.slots)
             && slots > most_nodes

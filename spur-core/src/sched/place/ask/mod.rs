@@ -24,7 +24,8 @@ pub struct Ask {
     /// Fewest and most nodes; the largest number that every constraint allows is taken. None: as many as the order
     /// of preference chooses for the tasks.
     pub nodes: Option<(u32, u32)>,
-    /// Whether the most nodes are only a limit: what the order of preference chooses for the tasks is taken if it keeps it.
+    /// Whether the nodes are only bounds: what the order of preference chooses for the tasks is taken if it keeps within them,
+    /// else the fewest nodes if it chooses fewer.
     pub is_limited: bool,
     /// Tasks. None: nodes are counted, one slot on each.
     pub tasks: Option<u32>,

@@ -21,11 +21,19 @@ pub fn place(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     if view.budget.is_some_and(SharedBudget::is_spent) {
         return Err(Missed::UNKNOWN);
     }
-    if let (true, Some((_, most))) = (ask.is_limited, ask.nodes) {
-        let unlimited = place(view, &Ask { nodes: None, is_limited: false, ..ask.clone() });
-        let keeps = |placement: &Placement| placement.shares.len() <= most as usize;
-        if unlimited.as_ref().map_or_else(|missed| missed.exact, keeps) {
-            return unlimited;
+    if let (true, Some((fewest, most))) = (ask.is_limited, ask.nodes) {
+        let of_size = |nodes| place(view, &Ask { nodes, is_limited: false, ..ask.clone() });
+        let number = |placement: &Placement| placement.shares.len();
+        let bounded = match of_size(None) {
+            // What has no placement on any number of nodes has none on these.
+            Err(missed) if missed.exact => return Err(missed),
+            Ok(placement) if number(&placement) < fewest as usize => of_size(Some((fewest, fewest))),
+            chosen => chosen,
+        };
+        if let Ok(placement) = bounded
+            && number(&placement) <= most as usize
+        {
+            return Ok(placement);
         }
     }
     let found = search(view, ask);

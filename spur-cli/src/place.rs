@@ -12,7 +12,8 @@ use jiff::civil::DateTime;
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, umask};
-use spur_core::text::hostlist::HostExpr;
+use spur_core::text::hostlist::{HostExpr, HostList};
+use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::channel::MAX_ENVIRONMENT;
 use spur_proto::v1::Limit;
@@ -20,6 +21,7 @@ use spur_proto::v1::Limit;
 use crate::error::Failure;
 use crate::options::submission::{Export, Propagate, Submission, Surroundings};
 use crate::options::told::Place;
+use crate::session::Session;
 use crate::zone;
 
 /// Variables by their names, in the order of these.
@@ -150,6 +152,30 @@ pub fn read_hosts(wishes: &mut Submission) -> anyhow::Result<()> {
     if let Some(file) = wishes.excludefile.take() {
         wishes.spec.exclude = read(&file, "--exclude")?;
     }
+    Ok(())
+}
+
+/// Looks at how many nodes are named against how many there are to be. A batch job or an allocation that names too many is
+/// refused; `srun` is told, and goes on with the first of them, as with Slurm.
+///
+/// # Errors
+/// Too many nodes.
+pub fn count_named(session: &mut Session, wishes: &mut Submission) -> anyhow::Result<()> {
+    let most = wishes.spec.nodes.parse::<NodeCount>().ok().and_then(|nodes| nodes.max);
+    let (Some(most), Ok(named)) = (most, wishes.spec.nodelist.parse::<HostList>()) else { return Ok(()) };
+    let named = named.unique().sorted();
+    if named.len() <= most as usize {
+        return Ok(());
+    }
+    if !wishes.is_srun {
+        bail!("invalid number of nodes (-N {}-{most})", named.len());
+    }
+    session.error(&format!(
+        "Required nodelist includes more nodes than permitted by max-node count ({} > {most}). Eliminating nodes from the \
+         nodelist.",
+        named.len()
+    ));
+    wishes.spec.nodelist = HostList::from_names(named.iter().take(most as usize)).to_string();
     Ok(())
 }
 

@@ -59,6 +59,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidAccount(_)
         | Reject::InvalidNodeCount(_)
         | Reject::InvalidTimeLimit(_)
+        | Reject::InvalidTimeMin(_)
         | Reject::NodeConfigUnavailable(_)
         | Reject::InvalidFeature(_)
         | Reject::InvalidPrefer(_)

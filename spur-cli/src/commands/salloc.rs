@@ -122,6 +122,7 @@ async fn compose(
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     place::read_hosts(&mut first)?;
     read_hostfile(session, &mut first)?;
+    place::count_named(session, &mut first)?;
     let mut spec = first.clone().into_spec(&Here)?;
     if spec.name.is_empty() {
         let name = if first.no_shell { "no-shell" } else { NAMELESS };
@@ -135,6 +136,7 @@ async fn compose(
     });
     for mut component in wishes {
         place::read_hosts(&mut component)?;
+        place::count_named(session, &mut component)?;
         let own = component.into_spec(&Here)?;
         let name = if own.name.is_empty() { spec.name.clone() } else { own.name.clone() };
         let (submit_host, client) = (spec.submit_host.clone(), spec.client.clone());

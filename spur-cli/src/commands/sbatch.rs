@@ -67,10 +67,12 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     place::read_hosts(&mut first)?;
     read_hostfile(session, &mut first)?;
+    place::count_named(session, &mut first)?;
     let mut spec = compose(session, &first, script)?;
     spec.submit_line = [&["sbatch".to_owned()], &words[..]].concat().join(" ");
     for mut component in rest {
         place::read_hosts(&mut component)?;
+        place::count_named(session, &mut component)?;
         let (name, submit_host) = (spec.name.clone(), spec.submit_host.clone());
         let own = component.into_spec(&Here)?;
         let name = if own.name.is_empty() { name } else { own.name.clone() };

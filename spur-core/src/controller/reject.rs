@@ -44,6 +44,9 @@ pub enum Reject {
     /// More time than the partition allows.
     #[error("Requested time limit is invalid (missing or exceeds some limit): {0}")]
     InvalidTimeLimit(String),
+    /// A least time that is more than the time limit.
+    #[error("Invalid time-min specification (exceeds job's time or other limits): {0}")]
+    InvalidTimeMin(String),
     /// No node could ever hold it.
     #[error("Requested node configuration is not available: {0}")]
     NodeConfigUnavailable(String),
@@ -247,6 +250,7 @@ impl Reject {
             Reject::InvalidAccount(message) => Reject::InvalidAccount(mark(message)),
             Reject::InvalidNodeCount(message) => Reject::InvalidNodeCount(mark(message)),
             Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
+            Reject::InvalidTimeMin(message) => Reject::InvalidTimeMin(mark(message)),
             Reject::NodeConfigUnavailable(message) => Reject::NodeConfigUnavailable(mark(message)),
             Reject::InvalidFeature(message) => Reject::InvalidFeature(mark(message)),
             Reject::InvalidPrefer(message) => Reject::InvalidPrefer(mark(message)),
@@ -274,6 +278,7 @@ impl Reject {
             Reject::InvalidAccount(_) => "ESLURM_INVALID_ACCOUNT",
             Reject::InvalidNodeCount(_) => "ESLURM_INVALID_NODE_COUNT",
             Reject::InvalidTimeLimit(_) => "ESLURM_INVALID_TIME_LIMIT",
+            Reject::InvalidTimeMin(_) => "ESLURM_INVALID_TIME_MIN_LIMIT",
             Reject::NodeConfigUnavailable(_) | Reject::StepTooLarge(_) => {
                 "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE"
             }

@@ -59,6 +59,8 @@ pub enum RefusalKind {
     PartitionSize,
     /// More time than allowed.
     TimeLimit,
+    /// A least time that is more than the time limit.
+    TimeMin,
     /// CPUs, memory or devices that no node has.
     NodeConfig,
     /// Features that no node has.
@@ -389,7 +391,7 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
     let (limit, shortest) = (spec.time_limit, spec.least_time());
     if spec.time_min.is_some_and(|least| least > limit) {
         let text = format!("--time-min={shortest} is more than --time={limit}; ask --time-min ≤ {limit}");
-        refuse(RefusalKind::TimeLimit, text)?;
+        refuse(RefusalKind::TimeMin, text)?;
     }
     if let (Some(begin), Some(deadline), TimeLimit::Seconds(least)) = (spec.begin, spec.deadline, shortest)
         && begin + least > deadline
@@ -472,7 +474,7 @@ fn hosts(wisher: &Wisher<'_>, option: &str, list: Option<&HostExpr>) -> Result<F
         };
         if option == "-w" && !partition.members.contains(id.index()) {
             let message = format!("-w: node {name} is not in partition {}", partition.name());
-            return refuse(RefusalKind::NodeName, message);
+            return refuse(RefusalKind::NodeConfig, message);
         }
         nodes.insert(id.index());
     }

@@ -58,7 +58,7 @@ struct Manner {
 pub struct Args {
     manner: Manner,
     job: Option<String>,
-    verbose: bool,
+    verbose: u32,
 }
 
 /// `sbcast`.
@@ -88,7 +88,7 @@ pub const LINE: CommandLine<Args> = CommandLine {
         })
         .env(&["SBCAST_PRESERVE"]),
         Opt::flag("verbose", Some('v'), "say more", |args: &mut Args, _| {
-            args.verbose = true;
+            args.verbose += 1;
             Ok(())
         }),
         Opt::value("compress", Some('C'), "library", "compress what is sent", |args: &mut Args, v| {
@@ -123,6 +123,21 @@ fn nothing(_: &mut Args, _: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Says what was asked for, as far as it means something here.
+fn tell(session: &mut Session, args: &Args, source: &str, destination: &str) {
+    let Args { manner: Manner { force, preserve, compress, .. }, verbose, .. } = args;
+    let rule = "-----------------------------";
+    session.inform(rule);
+    session.inform(&format!("compress   = {}", u8::from(*compress)));
+    session.inform(&format!("force      = {force}"));
+    session.inform(&format!("preserve   = {preserve}"));
+    session.inform("send_libs  = false");
+    session.inform(&format!("verbose    = {verbose}"));
+    session.inform(&format!("source     = {source}"));
+    session.inform(&format!("dest       = {destination}"));
+    session.inform(rule);
+}
+
 /// Runs `sbcast`.
 ///
 /// # Errors
@@ -135,12 +150,17 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let [source, destination] = &operands[..] else {
         bail!(Failure::new(format!("Need two file names, have {} names", operands.len())));
     };
-    let job = match args.job.or_else(|| session.env("SLURM_JOB_ID")) {
+    let job = match args.job.clone().or_else(|| session.env("SLURM_JOB_ID")) {
         Some(job) => group::named(session, &job).await?,
-        None => bail!("Need a job id to run this command.  Run from within a Slurm job or use --jobid."),
+        None => bail!(
+            "Need a job id to run this command.  Run from within a Slurm job or use the --jobid option."
+        ),
     };
+    if args.verbose > 0 {
+        tell(session, &args, source, destination);
+    }
     let ended = copy(session, job, source, destination, args.manner, &[]).await?;
-    if args.verbose && ended.is_success() {
+    if args.verbose > 0 && ended.is_success() {
         session.inform(&format!("{source} is at {destination} on all nodes of job {job}"));
     }
     Ok(ended.shell())

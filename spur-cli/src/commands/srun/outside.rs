@@ -29,6 +29,7 @@ pub(super) async fn run(
     place::become_user(wishes.uid.as_deref(), wishes.gid.as_deref())?;
     sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
     place::read_hosts(&mut wishes)?;
+    place::count_named(session, &mut wishes)?;
     wish::honour_tasks(session, &mut wishes, None);
     let spec = request(&for_allocation(session, &wishes)?, argv)?;
     if wishes.test_only {

@@ -210,6 +210,12 @@ fn lacking(node: &Node, registration: &Registration) -> Option<String> {
     if have.memory_mb < want.memory_mb {
         return Some(format!("Low RealMemory: {} MiB found, {} configured", have.memory_mb, want.memory_mb));
     }
+    lacking_devices(node, registration)
+}
+
+/// The devices of which the node has fewer than it is configured with.
+pub(super) fn lacking_devices(node: &Node, registration: &Registration) -> Option<String> {
+    let (want, have) = (&node.config.shape, &registration.shape);
     // What the node says nothing of is only counted, and no device: as many licenses of the node.
     let is_device = |gres: &&NodeGres| {
         *gres.name != *SHARD && (gres.is_gpu() || have.gres.iter().any(|other| other.name == gres.name))

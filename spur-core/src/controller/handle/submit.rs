@@ -396,6 +396,7 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
             Reject::InvalidNodeCount(message)
         }
         feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),
+        feasible::RefusalKind::TimeMin => Reject::InvalidTimeMin(message),
         feasible::RefusalKind::NodeConfig => Reject::NodeConfigUnavailable(message),
         feasible::RefusalKind::Features => Reject::InvalidFeature(message),
         feasible::RefusalKind::Prefer => Reject::InvalidPrefer(message),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::command::{NodeChange, NodeStateChange};
 use super::super::{Ctx, Reject, Reply, ending, power, reboot};
-use super::move_nodes;
 use super::silent::NOT_RESPONDING;
+use super::{move_nodes, register};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
@@ -48,6 +48,11 @@ pub(super) fn check(
         )));
     }
     check_power(cluster, &nodes, change.state)?;
+    if matches!(change.state, Some(NodeStateChange::Resume | NodeStateChange::Undrain))
+        && change.gres.is_none()
+    {
+        check_devices(cluster, &nodes)?;
+    }
     let moved = match &change.places {
         Some(places) => move_nodes::check(cluster, &nodes, places)?,
         None => None,
@@ -55,6 +60,21 @@ pub(super) fn check(
     let reason = change.reason.clone().unwrap_or_else(|| "".into());
     let drain = Drain { reason, by: Arc::clone(&caller.owner.user), at: now, until_mended: false };
     Ok(Decision { nodes, change, drain, moved })
+}
+
+/// Refuses to put a node into service whose devices are missing: jobs would get numbers behind which there is nothing. The next
+/// registration with its devices, or another `Gres=`, lets it serve again.
+fn check_devices(cluster: &Cluster, nodes: &[NodeId]) -> Result<(), Reject> {
+    let lacks = |node: &Node| {
+        let registration = node.registration.as_ref().filter(|_| node.configured)?;
+        register::lacking_devices(node, registration).map(|lack| format!("{}: {lack}", node.name()))
+    };
+    match nodes.iter().filter_map(|id| cluster.node(*id)).find_map(lacks) {
+        Some(lack) => Err(Reject::InvalidNodeState(format!(
+            "{lack}; start its spurd again when it has them, or change its Gres="
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Whether there is anything to boot nodes with or to switch them off, or a boot that can still be called off.

@@ -74,11 +74,16 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
         ];
         let named = named.into_iter().filter_map(|(what, least)| Some(format!("{} {what}", least?)));
         let named = named.collect::<Vec<_>>().join(" and ");
-        return refused(format!("no node of partition {name} has {named}"), Vec::new());
+        let text = format!(
+            "Socket, core and/or thread specification can not be satisfied: no node of partition {name} has {named}"
+        );
+        return refused(text, Vec::new());
     }
     let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
     if asked > cpus {
-        let text = format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}");
+        let text = format!(
+            "CPU count per node can not be satisfied: {asked} CPUs on one node: the largest of partition {name} has {cpus}"
+        );
         let parameters = [Parameter::Cpus, Parameter::LeastCpus, Parameter::OnEach].into_iter();
         return refused(
             text,
@@ -88,8 +93,18 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
     let per_cpu = need.memory_per_cpu.saturating_mul(u64::from(asked));
     let wanted = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node.max(per_cpu) };
     if wanted > memory {
-        let text = format!("{wanted} MiB on one node: the largest of partition {name} has {memory}");
+        let text = format!(
+            "Memory specification can not be satisfied: {wanted} MiB on one node: the largest of partition {name} has {memory}"
+        );
         return refused(text, vec![offer(Parameter::Memory, wanted, memory)]);
+    }
+    let disk = admitted().map(|shape| shape.tmp_disk_mb).max().unwrap_or(0);
+    if need.tmp_disk_mb > disk {
+        let text = format!(
+            "Temporary disk specification can not be satisfied: {} MiB on one node: the largest of partition {name} has {disk}",
+            need.tmp_disk_mb
+        );
+        return refused(text, vec![offer(Parameter::Disk, need.tmp_disk_mb, disk)]);
     }
     for gres in need.gres_per_node.iter().chain(&need.gres_per_task) {
         let has = |shape: &NodeShape| -> u64 {

@@ -84,7 +84,8 @@ static JOB_SPEC: Shape =
 static SUBMIT: Shape = Shape { lists: &[], nested: &[(1, &JOB_SPEC)] };
 static LIST_NODES: Shape = flat(&[list(2, "partitions", MOST_NAMED), list(3, "states", MOST_NAMED)]);
 static NAMES: Shape = flat(&[list(1, "names", MOST_NAMED)]);
-static CREATE_STEP: Shape = flat(&[list(22, "--distribution", MOST_NODES)]);
+static CREATE_STEP: Shape =
+    flat(&[list(22, "--distribution", MOST_NODES), list(34, "components", MOST_COMPONENTS)]);
 static ABANDON_STEP: Shape = flat(&[list(3, "nodes", MOST_NODES)]);
 static SETTINGS_1: Shape = flat(&[list(1, "settings", MOST_SETTINGS)]);
 static SETTINGS_2: Shape = flat(&[list(2, "settings", MOST_SETTINGS)]);

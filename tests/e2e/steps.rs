@@ -57,6 +57,39 @@ fn ranks_follow_the_fabric() {
 }
 
 #[test]
+fn a_step_has_a_time_of_its_own_that_can_be_changed() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let script = "
+        srun -t 0:01 sleep 1000; echo $? >first
+        srun -t 10 sh -c 'echo >up; exec sleep 1000' & sleep=$!
+        read x <gate
+        scontrol show step $SLURM_JOB_ID.1 | head -1 | sed 's/.*TimeLimit/TimeLimit/' >shown
+        squeue -h -s -o '%i %l' | grep '\\.1 ' >listed
+        scontrol update StepId=$SLURM_JOB_ID.1 TimeLimit=0:01 || exit 9
+        wait $sleep; echo $? >second
+        srun true";
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let job = cluster.sbatch(&["-N2", "-t", "20", "-e", "err", "--wrap", script]);
+    (0..2).for_each(|_| up.wait());
+    gate.open();
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!((cluster.read("first").trim(), cluster.read("second").trim()), ("143", "143"));
+    assert_eq!(cluster.read("shown"), "TimeLimit=00:10:00\n");
+    assert_eq!(cluster.read("listed"), format!("{job}.1 10:00\n"));
+    let err = cluster.read("err");
+    for step in 0..2 {
+        let said = format!("*** STEP {job}.{step} ON n1 CANCELLED AT ");
+        let line = err.lines().find(|line| line.contains(&said)).unwrap_or_else(|| panic!("{said}: {err}"));
+        assert!(line.ends_with(" DUE TO TIME LIMIT ***"), "{line}");
+    }
+    let rows = cluster.ok(&["sacct", "-j", &job.to_string(), "-n", "-P", "-o", "jobid,state"]);
+    let wanted = format!(
+        "{job}|COMPLETED\n{job}.batch|COMPLETED\n{job}.0|TIMEOUT\n{job}.1|TIMEOUT\n{job}.2|COMPLETED\n"
+    );
+    assert_eq!(rows, wanted);
+}
+
+#[test]
 fn steps_of_a_cancelled_job_have_their_time() {
     let cluster = Cluster::start(&Setup::default());
     let (mut up, mut told, mut leave) = (cluster.gate("up"), cluster.gate("told"), cluster.gate("leave"));

@@ -223,6 +223,9 @@ fn ends(job: &Job, text: &mut String) {
     }
     for step in &job.steps {
         text.extend(step.cancelled_by.map(|by| format!(" step {} cancelled by {by}", step.id.0)));
+        if let (Some(limit), Some(at)) = (step.time_limit, step.timed_out) {
+            let _ = write!(text, " step {} had {limit} s till {}", step.id.0, at.0);
+        }
     }
 }
 

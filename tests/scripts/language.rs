@@ -109,6 +109,11 @@ impl Session {
                 let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
                 self.ask(Command::CancelStep { job, step })
             }
+            // `limit-step JOB STEP LIMIT`
+            "limit-step" => {
+                let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
+                self.ask(Command::LimitStep { job, step, limit: rest[2].parse().expect("a limit") })
+            }
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
             "notify" => self.ask(Command::Notify { job: job(rest[0]), message: rest[1..].join(" ") }),
             "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
@@ -551,7 +556,9 @@ fn step(rest: &[&str]) -> StepSpec {
         max_nodes: number("max-nodes"),
         distribution: get("distribution").unwrap_or_default().parse().expect("a distribution"),
         hosts: names("hosts"),
-        memory: number("memory").map(|mb| MemoryNeed::PerNode(mb.into())),
+        memory: (number("memory").map(|mb| MemoryNeed::PerNode(mb.into())))
+            .or(number("memory-per-cpu").map(|mb| MemoryNeed::PerCpu(mb.into()))),
+        time_limit: number("time").map(u64::from),
         gpus: gpus(get("gpus")),
         gpus_per_task: gpus(get("gpus-per-task")),
         ..StepSpec::default()

@@ -128,6 +128,11 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::JobsForgotten { jobs, .. } => format!("JobsForgotten {jobs:?}"),
         Event::StepStarted { job, step } => format!("StepStarted {job}.{}", step.id),
+        Event::StepLimitChanged { job, step, limit } => match limit {
+            Some(seconds) => format!("StepLimitChanged {job}.{step} {seconds}"),
+            None => format!("StepLimitChanged {job}.{step} UNLIMITED"),
+        },
+        Event::StepTimedOut { job, step } => format!("StepTimedOut {job}.{step}"),
         Event::StepCancelled { job, step, by } => format!("StepCancelled {job}.{step} by {by}"),
         Event::StepNodeEnded { job, step, node, end } => {
             format!("StepNodeEnded {job}.{step} on {node} {}", end.exit)
@@ -285,6 +290,9 @@ pub(crate) fn effect(effect: &Effect) -> String {
         }
         Effect::Suspend { node, attempt, stop } => {
             format!("{} {attempt} on {node}", if *stop { "stop" } else { "continue" })
+        }
+        Effect::EndStep { node, attempt, step, kill_wait } => {
+            format!("end step {step} of {attempt} on {node}, KILL after {kill_wait}")
         }
         Effect::Signal { node, attempt, signal, .. } => format!("signal {signal} to {attempt} on {node}"),
         Effect::Tell { attempt, node: Some(node), message } => format!("tell {attempt} on {node}: {message}"),

@@ -454,7 +454,8 @@ impl World {
             Effect::Acknowledge { node, report } => (node, Order::Acknowledge(report)),
             Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
-            Effect::Signal { .. }
+            Effect::EndStep { .. }
+            | Effect::Signal { .. }
             | Effect::Tell { .. }
             | Effect::Reboot { .. }
             | Effect::Power { .. }

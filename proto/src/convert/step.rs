@@ -89,6 +89,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         no_kill: wire.no_kill,
         features: read_if_set("--constraint", &wire.features)?.map(Box::new),
         submit_line: boxed(cut(&wire.submit_line, length::STEP_LINE)),
+        time_limit: wire.time_limit,
     })
 }
 
@@ -147,6 +148,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         suspended_secs: pauses.seconds.saturating_sub(step.paused),
         tasks: narrow(step.tasks()),
         cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
+        time_limit: step.time_limit,
         submit_line: step.submit_line.as_deref().unwrap_or_default().to_owned(),
         layout: step.layout.to_string(),
         tres: tres_of_step(cluster, job, step).to_string(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::dependency;
 use super::event::{Entry, Event, Record, Split};
 use super::{Cluster, Derived, Node};
-use crate::id::{Attempt, JobId, NodeId};
+use crate::id::{Attempt, JobId, NodeId, StepId};
 use crate::model::array::ArrayPart;
 use crate::model::job::{BatchEnd, Configuring, Job, JobSpec};
 use crate::model::node::{Drain, Health, Power, Registration};
@@ -67,6 +67,8 @@ impl Cluster {
             Event::JobsForgotten { jobs, arrays: _ } => jobs.iter().for_each(|job| self.jobs.forget(*job)),
             Event::StepStarted { .. }
             | Event::StepCancelled { .. }
+            | Event::StepLimitChanged { .. }
+            | Event::StepTimedOut { .. }
             | Event::StepNodeEnded { .. }
             | Event::BatchEnded { .. } => self.change_steps(&entry.event, at),
             Event::HistoryBegun { .. }
@@ -216,7 +218,7 @@ impl Cluster {
             was_eligible: None,
             promised: None,
             steps: Vec::new(),
-            next_step: crate::id::StepId(0),
+            next_step: StepId(0),
             derived_exit: ExitCode::default(),
             full_limit: None,
             batch_end: None,
@@ -331,7 +333,13 @@ impl Cluster {
     fn change_steps(&mut self, event: &Event, at: Time) {
         let change = |job: &mut Job| match event {
             Event::StepStarted { step, .. } => begin_step(job, step),
-            Event::StepCancelled { step, by, .. } => cancel_step(job, *step, *by),
+            Event::StepCancelled { step, by, .. } => {
+                change_step(job, *step, |step| step.cancelled_by = Some(*by))
+            }
+            Event::StepLimitChanged { step, limit, .. } => {
+                change_step(job, *step, |step| step.time_limit = *limit)
+            }
+            Event::StepTimedOut { step, .. } => change_step(job, *step, |step| step.timed_out = Some(at)),
             Event::StepNodeEnded { step, node, end, .. } => end_step_node(job, *step, *node, end),
             Event::BatchEnded { end, .. } => end_batch(job, end, at),
             _ => {}
@@ -535,13 +543,13 @@ fn end_batch(job: &mut Job, end: &StepNodeEnd, at: Time) {
     job.batch_end = Some(Box::new(BatchEnd { at, end: end.clone() }));
 }
 
-fn cancel_step(job: &mut Job, step: crate::id::StepId, by: u32) {
-    if let Some(running) = job.steps.iter_mut().find(|running| running.id == step) {
-        Arc::make_mut(running).cancelled_by = Some(by);
+fn change_step(job: &mut Job, id: StepId, change: impl FnOnce(&mut Step)) {
+    if let Some(running) = job.steps.iter_mut().find(|running| running.id == id) {
+        change(Arc::make_mut(running));
     }
 }
 
-fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, end: &StepNodeEnd) {
+fn end_step_node(job: &mut Job, step: StepId, node: NodeId, end: &StepNodeEnd) {
     let Some(at) = job.steps.iter().position(|running| running.id == step) else { return };
     let running = Arc::make_mut(&mut job.steps[at]);
     running.end_on(node, end);

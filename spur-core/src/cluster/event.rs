@@ -551,6 +551,23 @@ pub enum Event {
         #[serde(default)]
         zone: Arc<str>,
     },
+    /// A user changed how long a step may run.
+    StepLimitChanged {
+        /// Which job.
+        job: JobId,
+        /// Which step.
+        step: StepId,
+        /// Seconds; `None`: as long as the job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
+    },
+    /// The time of a step is over, and its nodes are told to end it.
+    StepTimedOut {
+        /// Which job.
+        job: JobId,
+        /// Which step.
+        step: StepId,
+    },
 }
 
 impl Event {
@@ -608,6 +625,8 @@ impl Event {
             | Event::JobKilled { job }
             | Event::StepStarted { job, .. }
             | Event::StepCancelled { job, .. }
+            | Event::StepLimitChanged { job, .. }
+            | Event::StepTimedOut { job, .. }
             | Event::StepNodeEnded { job, .. }
             | Event::BatchEnded { job, .. } => Scope::Progress(std::slice::from_ref(job)),
             Event::JobsForgotten { jobs, .. } => Scope::Progress(jobs),

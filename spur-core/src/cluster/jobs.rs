@@ -576,6 +576,8 @@ fn due(job: &Job) -> Option<Time> {
                 _ => job.ends_at(*started),
             };
             let end = job.tells_at().map_or(end, |(at, _)| at.min(end));
+            let paused = job.phase.pauses().seconds;
+            let end = job.steps.iter().filter_map(|step| step.ends_at(paused)).fold(end, Time::min);
             preempted.map_or(end, |preempted| preempted.end_at.min(end))
         }
         Phase::Suspended(suspended) => {

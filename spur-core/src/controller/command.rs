@@ -193,6 +193,15 @@ pub enum Command {
         /// The step.
         step: StepId,
     },
+    /// Change how long a step may run.
+    LimitStep {
+        /// The job.
+        job: JobId,
+        /// The step.
+        step: StepId,
+        /// For how long.
+        limit: TimeLimit,
+    },
     /// Hold pending jobs back.
     Hold {
         /// Which.

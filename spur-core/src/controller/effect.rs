@@ -4,6 +4,7 @@
 use super::environment::Variables;
 use crate::id::{Attempt, JobId, NodeId, StepId};
 use crate::text::signal::Signal;
+use crate::text::time::Seconds;
 
 /// A program of the site that the controller runs for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,17 @@ pub enum Effect {
         attempt: Attempt,
         /// Whether to stop it.
         stop: bool,
+    },
+    /// End one step of an attempt on a node because its time is over.
+    EndStep {
+        /// Where.
+        node: NodeId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which step.
+        step: StepId,
+        /// From TERM to KILL.
+        kill_wait: Seconds,
     },
     /// Send a signal.
     Signal {

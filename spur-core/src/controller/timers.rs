@@ -2,14 +2,16 @@
 //! reservations, boots that take too long, ends that were too many at once, and forgetting.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::handle::reservation;
-use super::{Ctx, Reply, ending, power, reboot, usage};
+use super::{Ctx, Effect, Reply, ending, power, reboot, usage};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::phase::{EndState, Phase, Then};
 use crate::model::reason::Reason;
-use crate::text::time::Time;
+use crate::model::step::Step;
+use crate::text::time::{Seconds, Time};
 
 /// How many finished jobs one entry makes the controller forget, so that no entry grows without bound.
 const FORGET_AT_ONCE: usize = 1000;
@@ -84,6 +86,9 @@ fn fire_job(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
             if !warned && warn.is_some_and(|warn| warn <= now) {
                 ctx.emit(Event::JobWarned { job: id });
             }
+            if !over && !must_go {
+                end_steps(ctx, now, id);
+            }
             if must_go {
                 ending::preempt(ctx, id);
             }
@@ -103,6 +108,31 @@ fn fire_job(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
         Phase::Completing(_) => ctx.emit(Event::JobKilled { job: id }),
         Phase::Ended(_) => {}
     }
+}
+
+/// Has the nodes of steps end them whose time is over.
+fn end_steps(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
+    let Some(job) = ctx.cluster().job(id) else { return };
+    let (attempt, paused) = (job.attempt(), job.phase.pauses().seconds);
+    let is_over = |step: &&Arc<Step>| step.ends_at(paused).is_some_and(|end| end <= now);
+    let over: Vec<Arc<Step>> = job.steps.iter().filter(is_over).cloned().collect();
+    // What was told before has had its time.
+    let kill_wait = |step: &Step| match step.timed_out {
+        None => ctx.cluster().policy().jobs.kill_wait,
+        Some(_) => Seconds(0),
+    };
+    let orders: Vec<Effect> = over
+        .iter()
+        .flat_map(|step| {
+            let open = step.nodes.iter().filter(|part| part.exit.is_none());
+            let kill_wait = kill_wait(step);
+            open.map(move |part| Effect::EndStep { node: part.node, attempt, step: step.id, kill_wait })
+        })
+        .collect();
+    for step in over {
+        ctx.emit(Event::StepTimedOut { job: id, step: step.id });
+    }
+    orders.into_iter().for_each(|order| ctx.effect(order));
 }
 
 /// Drops finished jobs that are old enough; accounting has them.

@@ -65,6 +65,8 @@ pub struct StepSpec {
     pub gpus_per_task: Vec<GresSpec>,
     /// The line of `srun` that asks for it.
     pub submit_line: Option<Box<str>>,
+    /// `-t`: how many seconds its tasks may run; `None`: as long as the job.
+    pub time_limit: Option<u64>,
 }
 
 /// A step as it was laid out.
@@ -108,7 +110,16 @@ pub struct Step {
     /// The user who ended it, if somebody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<u32>,
+    /// How many seconds its tasks may run; `None`: as long as the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit: Option<u64>,
+    /// When its nodes were last told to end it because its time was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_out: Option<Time>,
 }
+
+/// Seconds after which nodes that were told to end a step and have not done so are told again.
+const TOLD_AGAIN_AFTER: u64 = 120;
 
 fn is_zero(count: &u32) -> bool {
     *count == 0
@@ -178,6 +189,16 @@ impl Step {
     pub fn exit(&self) -> Option<ExitCode> {
         let exits: Option<Vec<ExitCode>> = self.nodes.iter().map(|part| part.exit).collect();
         exits.map(|exits| exits.into_iter().max_by_key(ExitCode::rank).unwrap_or_default())
+    }
+
+    /// When its nodes are told to end it because its time is over, the next time if they were told before. `paused` are the
+    /// seconds that its job has been suspended.
+    #[must_use]
+    pub fn ends_at(&self, paused: u64) -> Option<Time> {
+        match self.timed_out {
+            Some(told) => Some(told + TOLD_AGAIN_AFTER),
+            None => Some(self.started + self.time_limit? + paused.saturating_sub(self.paused)),
+        }
     }
 
     /// Takes note of its end on one of its nodes.

@@ -129,6 +129,7 @@ impl Agents {
             Effect::Launch { node, .. }
             | Effect::Terminate { node, .. }
             | Effect::Suspend { node, .. }
+            | Effect::EndStep { node, .. }
             | Effect::Signal { node, .. }
             | Effect::Tell { node: Some(node), .. }
             | Effect::Reboot { node }

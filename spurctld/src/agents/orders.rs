@@ -47,6 +47,12 @@ impl Renderer {
             Effect::Suspend { attempt, stop, .. } => {
                 Order::Suspend(v1::Suspend { attempt: Some(convert::wire_attempt(attempt)), resume: !stop })
             }
+            Effect::EndStep { attempt, step, kill_wait, .. } => Order::EndStep(v1::EndStep {
+                attempt: Some(convert::wire_attempt(attempt)),
+                step_id: step.0,
+                kill_wait_ms: kill_wait.0.saturating_mul(1000),
+                cause: "DUE TO TIME LIMIT".to_owned(),
+            }),
             Effect::Signal { attempt, step, signal, batch, steps, .. } => Order::Signal(v1::Signal {
                 attempt: Some(convert::wire_attempt(attempt)),
                 signal: signal.number().into(),

@@ -370,6 +370,7 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
     let state = match end {
         None => "RUNNING",
         Some(_) if step.nodes.iter().any(|part| part.out_of_memory) => EndState::OutOfMemory.name(),
+        Some(_) if step.timed_out.is_some() => EndState::Timeout.name(),
         Some((exit, _)) => ended(exit),
     };
     let parts = step.nodes.iter().filter_map(|part| {

@@ -9,9 +9,11 @@ use spur_core::model::caller::Caller;
 use spur_core::model::change::JobChange;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
+use spur_core::text::ParseError;
 use spur_core::text::jobid::{JobPart, JobRef, StepRef};
 use spur_core::text::length;
 use spur_core::text::signal::Signal;
+use spur_core::text::time::TimeLimit;
 use spur_proto::convert::{BadField, reject};
 use spur_proto::lists::MOST_NAMED;
 use spur_proto::{refusal, v1};
@@ -129,6 +131,9 @@ impl Desk {
         let name = Name::read(&request.request_id, request.retry)?;
         let mut keys: Vec<(&String, &String)> = request.changes.iter().collect();
         keys.sort();
+        if request.job_ids.iter().any(|id| id.contains('.')) {
+            return self.update_steps(&caller, name, &request.job_ids, &keys).await;
+        }
         let changes = keys.into_iter().map(|(key, value)| JobChange::parse(key, value));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let mut changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
@@ -272,6 +277,45 @@ impl Desk {
             meant.extend(admitted.map(|job| among(job, name)));
         }
         Ok(meant)
+    }
+
+    /// Changes steps, of which the time limit alone can be changed.
+    async fn update_steps(
+        &self,
+        caller: &Caller,
+        name: Name,
+        ids: &[String],
+        changes: &[(&String, &String)],
+    ) -> Result<v1::JobsChangedResponse, Status> {
+        let invalid = |text: String| reject::status(&Reject::Invalid(text));
+        let limit = match changes {
+            [(key, value)] if key.eq_ignore_ascii_case("TimeLimit") => value,
+            _ => {
+                return Err(invalid(
+                    "Update of this parameter is not supported: steps have TimeLimit".to_owned(),
+                ));
+            }
+        };
+        let limit: TimeLimit =
+            limit.parse().map_err(|error: ParseError| invalid(format!("TimeLimit={limit}: {error}")))?;
+        let mut problems = Vec::new();
+        for (number, written) in ids.iter().enumerate() {
+            let named = step_id(&self.replica.read(), written);
+            let Some((job, step)) = named.filter(|(_, step)| *step != StepId::BATCH) else {
+                problems.push(trouble(written, &Reject::InvalidJobId));
+                continue;
+            };
+            let command = Command::LimitStep { job, step, limit };
+            if let Err(status) = self.command(caller.clone(), name.part(number), command).await {
+                match refusal::error_of(&status) {
+                    Some(v1::Error { code, message }) if code != refusal::BUSY => {
+                        problems.push(told(Problem { job: written.clone(), code, message }));
+                    }
+                    Some(_) | None => return Err(status),
+                }
+            }
+        }
+        Ok(v1::JobsChangedResponse { problems, ..v1::JobsChangedResponse::default() })
     }
 
     async fn cancel_steps(

@@ -299,7 +299,17 @@ impl Owner {
                 let step = StepAttempt { attempt: convert::agent::attempt(attempt), step: StepId::BATCH };
                 self.ask(step, Request::Notice { text: format!("slurmstepd: error: {message}") });
             }
-            Order::Terminate(_) | Order::Suspend(_) | Order::Signal(_) | Order::Notify(_) => {
+            Order::EndStep(v1::EndStep { attempt: Some(attempt), step_id, kill_wait_ms, cause }) => {
+                let step = StepAttempt { attempt: convert::agent::attempt(attempt), step: StepId(step_id) };
+                tracing::info!(%step, kill_wait_ms, cause, "end the step");
+                let notice = Some(cancelled(step, &self.tools.facts.name, &cause));
+                self.ask(step, Request::Terminate { kill_wait_ms: Some(kill_wait_ms), notice });
+            }
+            Order::Terminate(_)
+            | Order::Suspend(_)
+            | Order::Signal(_)
+            | Order::Notify(_)
+            | Order::EndStep(_) => {
                 tracing::error!("an order that names no attempt")
             }
             Order::Welcome(_)

@@ -455,7 +455,13 @@ async fn change_jobs(session: &mut Session, request: UpdateJobRequest) -> anyhow
     for some in request.job_ids.chunks(JOBS_AT_ONCE) {
         let (job_ids, changes) = (some.to_vec(), changes.clone());
         let request = UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() };
+        let is_of_steps = request.job_ids.iter().any(|id| id.contains('.'));
         let answer = session.connection()?.change(request, call).await?;
+        if let Some(error) =
+            answer.problems.iter().find_map(|problem| problem.error.as_ref().filter(|_| is_of_steps))
+        {
+            return Err(bare(format!("slurm_update error: {}", error.message)).into());
+        }
         code = code.max(queue::report(session, answer));
     }
     Ok(code)

@@ -6,7 +6,7 @@ use spur_proto::v1::Step;
 use super::record::Record;
 use crate::format::Show;
 use crate::format::fields::step::id;
-use crate::format::value::time;
+use crate::format::value::{long_limit, time};
 
 /// The records of all steps.
 pub fn text(steps: &[Step], oneline: bool, show: &Show) -> String {
@@ -20,7 +20,7 @@ fn record(step: &Step, show: &Show) -> Record {
         ("StepId", id(step)),
         ("UserId", step.uid.to_string()),
         ("StartTime", time(Some(step.start_time), "Unknown", show)),
-        ("TimeLimit", "UNLIMITED".into()),
+        ("TimeLimit", long_limit(step.time_limit)),
     ]);
     r.line([
         ("State", step.state.clone()),

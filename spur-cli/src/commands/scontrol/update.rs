@@ -97,6 +97,12 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
         });
     }
     let position = |whole| pairs.iter().position(|(key, _)| is(key, whole));
+    if let Some(at) = position("StepId") {
+        let (_, ids) = pairs.remove(at);
+        let job_ids = step_ids(&ids)?;
+        let changes = changes(pairs, zone, now)?;
+        return Ok(Update::Job(UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() }));
+    }
     if let Some(at) = position("JobId") {
         let (_, ids) = pairs.remove(at);
         // Whose it is its number says.
@@ -164,6 +170,15 @@ pub fn job_ids(text: &str) -> Result<Vec<String>, Failure> {
         return Err(Failure::new(format!("{step} is a step; name the job")));
     }
     Ok(jobs.iter().map(JobRef::to_string).collect())
+}
+
+/// Reads steps as users name them, with commas between.
+fn step_ids(text: &str) -> Result<Vec<String>, Failure> {
+    let steps = JobRef::<u32>::parse_list(text).map_err(|e| Failure::new(format!("Invalid step id: {e}")))?;
+    match steps.iter().find(|step| step.step.is_none()) {
+        Some(job) => Err(Failure::new(format!("Invalid step id: {job} is a job; write JOB.STEP"))),
+        None => Ok(steps.iter().map(JobRef::to_string).collect()),
+    }
 }
 
 /// A point in time as the wire has it: seconds since the epoch.

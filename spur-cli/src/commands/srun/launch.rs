@@ -89,7 +89,8 @@ impl Run {
             unbound: bound.bind == CpuBind::None,
             cpu_bind: if *bound == CpuBinding::default() { String::new() } else { bound.to_string() },
             mem_bind: if *memory == MemBinding::default() { String::new() } else { memory.to_string() },
-            time_limit: wishes.spec.time_limit,
+            // The controller knows it, and ends the step.
+            time_limit: None,
             terminal: window,
             task_prolog: found(&wishes.step.task_prolog),
             task_epilog: found(&wishes.step.task_epilog),

@@ -89,6 +89,7 @@ pub(super) fn request(
         gpus: spec.gpus.clone(),
         gpus_per_task: spec.gpus_per_task.clone(),
         submit_line: spec.submit_line.clone(),
+        time_limit: spec.time_limit,
         environment_tasks,
         environment_nodes,
         environment_tasks_per_node,

@@ -36,7 +36,7 @@ pub const FIELDS: &[Field<Step>] = &[
     field('b', "tres-per-node", "TRES_PER_JOB", null),
     field('i', "StepID", "STEPID", |s, _| id(s)).by(|a, b| key(a).cmp(&key(b))),
     field('j', "StepName", "NAME", |s, _| s.name.clone()),
-    field('l', "TimeLimit", "TIME_LIMIT", |_, _| "UNLIMITED".to_owned()),
+    field('l', "TimeLimit", "TIME_LIMIT", |s, _| limit(s.time_limit, "UNLIMITED")),
     field('u', "UserName", "USER", |s, _| s.user.clone()),
     field('A', "NumTasks", "TASKS", |s, _| s.tasks.to_string()).by(|a, b| a.tasks.cmp(&b.tasks)),
     field('M', "TimeUsed", "TIME", |s, show| limit(Some(used(s, show)), ""))

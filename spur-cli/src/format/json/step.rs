@@ -38,7 +38,7 @@ pub fn step(step: &Step, show: &Show) -> Value {
         "time": {
             "running": number(Some(used(step, show))),
             "start": time(Some(step.start_time)),
-            "limit": unlimited(None::<u64>),
+            "limit": unlimited(step.time_limit.map(|seconds| seconds.div_ceil(60))),
         },
         "srun": { "host": "", "pid": 0 },
         "state": [step.state],

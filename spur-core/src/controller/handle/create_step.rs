@@ -161,6 +161,8 @@ pub(super) fn check(
         gpus_per_task: devices::gpus_per_task(wish),
         submit_line: wish.submit_line.clone(),
         cancelled_by: None,
+        time_limit: wish.time_limit,
+        timed_out: None,
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })
 }

@@ -1,4 +1,4 @@
-//! Cancel a step, or take note that it was never launched on some of its nodes.
+//! Cancel a step, change how long it may run, or take note that it was never launched on some of its nodes.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::model::phase::Phase;
 use crate::model::step::Step;
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
+use crate::text::time::TimeLimit;
 
 pub(super) struct Decision {
     job: JobId,
@@ -45,6 +46,33 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Decision) -> Reply {
     for order in orders {
         ctx.effect(order);
     }
+    Reply::Done
+}
+
+pub(super) struct Limited {
+    job: JobId,
+    step: StepId,
+    limit: Option<u64>,
+}
+
+/// How long a step may run is changed while it runs; one whose nodes have been told to end it stays so.
+pub(super) fn check_limit(
+    cluster: &Cluster,
+    caller: &Caller,
+    id: JobId,
+    step: StepId,
+    limit: TimeLimit,
+) -> Result<Limited, Reject> {
+    let job = owned(cluster, caller, id)?;
+    match find(job, step)? {
+        found if found.timed_out.is_some() => Err(Reject::AlreadyDone),
+        _ => Ok(Limited { job: id, step, limit: limit.seconds() }),
+    }
+}
+
+pub(super) fn enact_limit(ctx: &mut Ctx<'_>, decision: Limited) -> Reply {
+    let Limited { job, step, limit } = decision;
+    ctx.emit(Event::StepLimitChanged { job, step, limit });
     Reply::Done
 }
 

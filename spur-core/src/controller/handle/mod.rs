@@ -163,6 +163,9 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
             let enact = |ctx: &mut Ctx<'_>, decision| end_step::enact(ctx, by, decision);
             run(ctx, |all| end_step::check(all, caller, job, step), enact)
         }
+        Command::LimitStep { job, step, limit } => {
+            run(ctx, |all| end_step::check_limit(all, caller, job, step, limit), end_step::enact_limit)
+        }
         Command::Hold { jobs, by_user } => {
             run(ctx, |all| Ok(hold::check(all, caller, &jobs, by_user)), hold::enact)
         }

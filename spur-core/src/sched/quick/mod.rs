@@ -134,6 +134,8 @@ impl Quick {
                 | Event::StartPromised { .. }
                 | Event::StepStarted { .. }
                 | Event::StepCancelled { .. }
+                | Event::StepLimitChanged { .. }
+                | Event::StepTimedOut { .. }
                 | Event::StepNodeEnded { .. }
                 | Event::BatchEnded { .. }
         );

@@ -145,6 +145,7 @@ impl<W: Watch> World<W> {
             | Effect::Launch { .. }
             | Effect::Terminate { .. }
             | Effect::Suspend { .. }
+            | Effect::EndStep { .. }
             | Effect::Signal { .. }
             | Effect::Tell { .. }
             | Effect::Reboot { .. }

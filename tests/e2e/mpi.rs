@@ -54,6 +54,49 @@ fn tasks_of_all_nodes_find_each_other() {
 }
 
 #[test]
+fn the_components_of_a_het_job_are_one_world() {
+    let cluster = Cluster::start(&Setup { nodes: 3, cpus: 3, ..Setup::default() });
+    cluster.script("task", TASK);
+    let show = "echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID/$SLURM_NNODES $SLURM_LOCALID $SLURM_GTIDS";
+    let script = format!(
+        "#!/bin/sh
+        srun -l --het-group=0,1 bash ./task >all 2>&1; echo $? >>codes
+        srun sh -c '{show}' : sh -c '{show}' >numbers 2>&1
+        srun -o file.%t bash ./task : bash ./task; echo $? >>codes
+        srun bash ./task >first 2>&1; echo $? >>codes
+        srun bash ./task deserter : bash ./task deserter 2>deserted; echo $? >>codes
+        read x <gate"
+    );
+    cluster.script("job.sh", &script);
+    let mut gate = cluster.gate("gate");
+    // Both have a task on n1.
+    let words = ["-N1", "-n1", "-w", "n1", ":", "-N2", "-n3", "-w", "n[1-2]", "job.sh"];
+    let job = cluster.sbatch(&words);
+    let mut client = cluster.client();
+    let tasks = "at-n1 at-n1 at-n1 at-n2 (vector,(0,1,1),(1,1,2),(2,1,1))";
+    let all: Vec<String> = (0..4).map(|rank| format!("{rank}/4 {tasks}")).collect();
+    // Who is outside names the job; its components are one world there, too.
+    let named = ["srun", &format!("--jobid={job}"), "--het-group=0,1", "--overlap", "bash", "./task"];
+    client.wait(job, |job| job.state == "RUNNING");
+    assert_eq!(sorted(&cluster.ok(&named)), all);
+    gate.open();
+    client.wait_for(job, "COMPLETED");
+    let labelled: Vec<String> = (0..4).map(|rank| format!("{rank}: {rank}/4 {tasks}")).collect();
+    assert_eq!(sorted(&cluster.read("all")), labelled);
+    assert_eq!(
+        sorted(&cluster.read("numbers")),
+        ["0/4 0/3 0 0", "1/4 1/3 0 1,2", "2/4 1/3 1 1,2", "3/4 2/3 0 3"]
+    );
+    for (rank, line) in all.iter().enumerate() {
+        assert_eq!(cluster.read(&format!("file.{rank}")), format!("{line}\n"));
+    }
+    assert_eq!(cluster.read("first"), "0/1 at-n1 (vector,(0,1,1))\n");
+    let deserted = cluster.read("deserted");
+    assert!(deserted.contains("task 1: ended without MPI_Finalize (exit code 3)"), "{deserted}");
+    assert_eq!(cluster.read("codes").lines().take(3).collect::<Vec<_>>(), ["0"; 3], "{deserted}");
+}
+
+#[test]
 fn a_fence_outlives_the_daemons() {
     let mut cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
     let mut ups = ["up0", "up1"].map(|up| cluster.gate(up));

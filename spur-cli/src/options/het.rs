@@ -1,7 +1,7 @@
 //! Jobs of several components: words that stand alone as `:` part them on a command line, and what is said of one counts
 //! for those behind it where that is of use.
 
-use super::{CommandLine, Layer, OptionError, Origin};
+use super::{CommandLine, Layer, OptionError, Origin, Said};
 
 /// Options that a component takes over from the one before it, as with Slurm, by their long names: what is about the whole
 /// job, or is mostly the same for all of it. Sizes, places and constraints are each component's own.
@@ -19,9 +19,12 @@ const INHERITED: &[&str] = &[
     "hold",
     "input",
     "job-name",
+    "kill-on-bad-exit",
     "kill-on-invalid-dep",
+    "label",
     "mail-type",
     "mail-user",
+    "mpi",
     "nice",
     "no-kill",
     "no-preempt",
@@ -39,6 +42,7 @@ const INHERITED: &[&str] = &[
     "test-only",
     "time",
     "time-min",
+    "unbuffered",
     "verbose",
     "wait",
     "wckey",
@@ -97,4 +101,14 @@ pub fn inherit<S>(components: Vec<Layer<S>>, count: usize) -> Vec<(Layer<S>, Lay
         all.push((std::mem::replace(&mut inherited, next), own));
     }
     all
+}
+
+/// What the next component takes over of what was said up to here, as words for a command line.
+pub fn passed_on<S>(layer: &Layer<S>) -> Vec<String> {
+    let taken = layer.iter().filter(|said| INHERITED.contains(&said.option.long));
+    let word = |said: &Said<S>| match &said.value {
+        Some(value) => format!("--{}={value}", said.option.long),
+        None => format!("--{}", said.option.long),
+    };
+    taken.map(word).collect()
 }

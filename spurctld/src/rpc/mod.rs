@@ -23,6 +23,7 @@ pub(crate) mod turns;
 mod usage;
 mod watch;
 mod watch_cluster;
+mod worlds;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

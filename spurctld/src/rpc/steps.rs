@@ -18,6 +18,7 @@ use spur_proto::keys::{ClusterKeys, Keyring, Role};
 use spur_proto::v1;
 use tonic::Status;
 
+use super::worlds::{Place, World};
 use super::{Desk, Name, input, odd};
 use crate::agents::address_of;
 use crate::answer::Answer;
@@ -46,7 +47,7 @@ impl Desk {
         request: v1::CreateStepRequest,
     ) -> Result<v1::CreateStepResponse, Status> {
         if let Some(step) = request.renew_step {
-            return self.renew(&caller, JobId(request.job_id), StepId(step));
+            return self.renew(&caller, (JobId(request.job_id), StepId(step)), &request.het_steps);
         }
         let name = Name::read(&request.request_id, request.retry)?;
         let request = with_environment(&self.replica.read(), request);
@@ -55,15 +56,20 @@ impl Desk {
         let ask =
             Ask { retry: name.retry, patient: !request.immediate, ..Ask::of(input(caller, name, command)) };
         match self.ask(ask).await? {
-            Answer::Step { attempt, step } => self.created(attempt, &step),
+            Answer::Step { attempt, step } => self.created(attempt, &step, Place::default()),
             other => Err(odd(&other)),
         }
     }
 
     /// A new credential for a step, if it has not ended, and where its nodes are: the daemon of one may have been started
     /// since, and listen elsewhere.
-    fn renew(&self, caller: &Caller, job: JobId, step: StepId) -> Result<v1::CreateStepResponse, Status> {
-        let (attempt, step) = {
+    fn renew(
+        &self,
+        caller: &Caller,
+        (job, step): (JobId, StepId),
+        het_steps: &[v1::HetStep],
+    ) -> Result<v1::CreateStepResponse, Status> {
+        let (attempt, step, place) = {
             let cluster = self.replica.read();
             let found = cluster.job(job).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
             if !caller.may_change(&found.spec.owner) {
@@ -73,12 +79,16 @@ impl Desk {
                 return self.batch(&cluster, found);
             }
             match found.steps.iter().find(|known| known.id == step) {
-                Some(known) => (found.attempt(), Arc::clone(known)),
+                Some(known) => {
+                    let world = World::of(&cluster, caller, het_steps, &self.node_addresses);
+                    let place = world.map_err(|refused| reject::status(&refused))?;
+                    (found.attempt(), Arc::clone(known), place.and_then(|world| world.place(job, step)))
+                }
                 None if step < found.next_step => return Ok(self.without_step(&cluster, found)),
                 None => return Err(reject::status(&Reject::InvalidStep { job, step })),
             }
         };
-        self.created(attempt, &step)
+        self.created(attempt, &step, place.unwrap_or_default())
     }
 
     /// Where the script of a job runs, and what shows the node that somebody may read what it writes.
@@ -134,7 +144,12 @@ impl Desk {
         }
     }
 
-    fn created(&self, attempt: Attempt, step: &Arc<Step>) -> Result<v1::CreateStepResponse, Status> {
+    fn created(
+        &self,
+        attempt: Attempt,
+        step: &Arc<Step>,
+        place: Place,
+    ) -> Result<v1::CreateStepResponse, Status> {
         let cluster = self.replica.read();
         let runs = |job: &&Job| {
             matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_))
@@ -143,19 +158,19 @@ impl Desk {
         let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt).filter(runs);
         // It has ended since, or ends, or waits again: then the step has ended with it.
         let job = job.ok_or_else(|| reject::status(&Reject::AlreadyDone))?;
-        let credential = self.credential(&cluster, job, step);
+        let credential = self.credential(&cluster, job, step, &place);
         let keys = self.keyring.as_ref().map(Keyring::now);
         let credential = match &keys {
             Some(keys) => keys.seal(&credential),
             None => auth::unsealed(&credential),
         };
-        let mut first_task = 0;
+        let mut first_task = place.first_task;
         let nodes = step.nodes.iter().filter_map(|part| {
             let node = cluster.node(part.node)?;
             let layout = v1::StepNodeLayout {
                 first_task,
                 tasks: part.tasks,
-                ranks: part.ranks.to_string(),
+                ranks: place.ranks(&part.ranks).to_string(),
                 ..self.whereabouts(node, keys.as_deref())
             };
             first_task += part.tasks;
@@ -166,6 +181,14 @@ impl Desk {
         for (key, value) in environment::of_step(&cluster, step) {
             variables.retain(|(other, _)| *other != key);
             variables.push((key, value));
+        }
+        if let Some(world) = &place.world {
+            let (tasks, nodes) = (place.tasks.to_string(), world.nodes.len().to_string());
+            for (key, value) in [("SLURM_NTASKS", &tasks), ("SLURM_NPROCS", &tasks), ("SLURM_NNODES", &nodes)]
+            {
+                variables.retain(|(other, _)| other != key);
+                variables.push((key.to_owned(), value.clone()));
+            }
         }
         Ok(v1::CreateStepResponse {
             step_id: step.id.0,
@@ -178,10 +201,10 @@ impl Desk {
     }
 
     /// What every node is shown before it launches anything of the step.
-    fn credential(&self, cluster: &Cluster, job: &Job, step: &Step) -> v1::StepCredential {
+    fn credential(&self, cluster: &Cluster, job: &Job, step: &Step, place: &Place) -> v1::StepCredential {
         let owner = &job.spec.owner;
         let alloc = job.phase.alloc();
-        let mut first_task = 0;
+        let mut first_task = place.first_task;
         let mut nodes = Vec::with_capacity(step.nodes.len());
         for part in &step.nodes {
             let Some(node) = cluster.node(part.node) else { continue };
@@ -193,9 +216,9 @@ impl Desk {
                 agent::part(&NodeAlloc { gres, ..held }, &node.shape)
             });
             let held = held.unwrap_or_default();
-            let mut place = environment::of_node(cluster, job, part.node).into_iter();
+            let mut variables = environment::of_node(cluster, job, part.node).into_iter();
             let mut value = |name: &str| {
-                let found = place.find(|(key, _)| key == name);
+                let found = variables.find(|(key, _)| key == name);
                 found.map(|(_, value)| value).unwrap_or_default()
             };
             let device = |device: v1::DevicePart| v1::CredentialDevices {
@@ -214,7 +237,7 @@ impl Desk {
                 devices: held.devices.into_iter().map(device).collect(),
                 topology_address: value("SLURM_TOPOLOGY_ADDR"),
                 topology_pattern: value("SLURM_TOPOLOGY_ADDR_PATTERN"),
-                ranks: part.ranks.to_string(),
+                ranks: place.ranks(&part.ranks).to_string(),
                 address: address_of(node, &self.node_addresses),
                 job_devices: of_job.unwrap_or_default().into_iter().map(device).collect(),
             });
@@ -229,7 +252,8 @@ impl Desk {
             user: owner.user.to_string(),
             group: owner.group.to_string(),
             cpus_per_task: step.cpus_per_task,
-            total_tasks: first_task,
+            total_tasks: place.tasks.max(first_task),
+            world: place.world.clone(),
             nodes,
             epoch: self.epoch,
             job_name: job.spec.name.to_string(),

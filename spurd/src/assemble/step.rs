@@ -30,6 +30,7 @@ impl NodeFacts {
         let number = credential.nodes.iter().position(|node| node.name == self.name);
         let number = number.ok_or_else(|| format!("the step has no tasks on node {}", self.name))?;
         let part = &credential.nodes[number];
+        let in_world = number + credential.world.as_ref().map_or(0, |world| world.first_node as usize);
         let cpus = cpu_set(&part.cpus)?;
         let mut variables = pairs(std::mem::take(&mut launch.job_environment));
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
@@ -49,14 +50,14 @@ impl NodeFacts {
         let shares = binding::shares(&step_cpus, part.tasks, credential.cpus_per_task, sockets);
         let programs = programs(&launch.programs)?;
         let task = |rank: u32, local: u32| -> Result<TaskOrder, String> {
-            let (stdin, stdout, stderr) = self.files(&launch, credential, (number, rank))?;
+            let (stdin, stdout, stderr) = self.files(&launch, credential, (in_world, rank))?;
             let own_cpus = binding::cpus(&bound.bind, &step_cpus, shares[local as usize].clone(), local)?;
             let own = programs.iter().find(|(ranks, _)| ranks.contains(rank));
             let own_gpus = gpus_of_task(&gpus, local, &bind, &self.cores(&own_cpus));
             Ok(TaskOrder {
                 global: rank,
                 argv: own.map(|(_, argv)| argv.clone()).unwrap_or_default(),
-                env: [task_variables(rank, local, number, &all), own_gpus].concat(),
+                env: [task_variables(rank, local, in_world, &all), own_gpus].concat(),
                 tell_binding: bound.verbose.then(|| bound.kind().to_owned()),
                 memory: binding::memory(&memory, &own_cpus, &self.memory_nodes, &step_cpus, local)?,
                 cpus: own_cpus,
@@ -75,7 +76,7 @@ impl NodeFacts {
             tasks,
             own_task_prolog: path(launch.task_prolog),
             own_task_epilog: path(launch.task_epilog),
-            mpi: mpi(&launch.mpi, number, credential)?,
+            mpi: mpi(&launch.mpi, in_world, credential)?,
             time_limit: launch.time_limit,
             terminal,
             unbuffered: launch.unbuffered,
@@ -134,12 +135,25 @@ fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<O
         "pmix" => MpiPlugin::Pmix,
         other => return Err(format!("this node does not know --mpi={other}")),
     };
-    let node = |part: &v1::CredentialNode| Ok(MpiNode { name: part.name.clone(), ranks: ranks_on(part)? });
+    let node = u32::try_from(number).map_err(|error| error.to_string())?;
+    let Some(world) = &credential.world else {
+        let node_of =
+            |part: &v1::CredentialNode| Ok(MpiNode { name: part.name.clone(), ranks: ranks_on(part)? });
+        let first = credential.nodes.first().map(|first| first.address.clone()).unwrap_or_default();
+        let nodes = credential.nodes.iter().map(node_of).collect::<Result<_, String>>()?;
+        return Ok(Some(MpiOrder { plugin, node, nodes, first_step: None, first }));
+    };
+    let node_of = |part: &v1::WorldNode| {
+        let ranks = part.ranks.parse().map_err(|error| format!("ranks on node {}: {error}", part.name))?;
+        Ok(MpiNode { name: part.name.clone(), ranks })
+    };
+    let attempt = Attempt { job: JobId(world.job_id), restart: world.restart };
     Ok(Some(MpiOrder {
         plugin,
-        node: u32::try_from(number).map_err(|error| error.to_string())?,
-        nodes: credential.nodes.iter().map(node).collect::<Result<_, String>>()?,
-        first: credential.nodes.first().map(|first| first.address.clone()).unwrap_or_default(),
+        node,
+        nodes: world.nodes.iter().map(node_of).collect::<Result<_, String>>()?,
+        first_step: Some(StepAttempt { attempt, step: StepId(world.step_id) }),
+        first: world.nodes.first().map(|first| first.address.clone()).unwrap_or_default(),
     }))
 }
 

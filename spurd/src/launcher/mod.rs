@@ -74,6 +74,8 @@ pub enum StepEvent {
         node: String,
         /// `host:port` of that node's service.
         address: String,
+        /// The step there and the number of this part, where several steps run one program.
+        of: Option<(StepAttempt, u32)>,
     },
     /// All of it has ended.
     Ended(ExitRecord),
@@ -179,8 +181,8 @@ impl Step {
     ///
     /// # Errors
     /// The system's error, as of [`attach`](Step::attach).
-    pub async fn peer(&self, node: String) -> io::Result<(PeerReader, PeerWriter)> {
-        self.tied(Request::Peer { node }).await
+    pub async fn peer(&self, node: String, part: Option<u32>) -> io::Result<(PeerReader, PeerWriter)> {
+        self.tied(Request::Peer { node, part }).await
     }
 
     /// Ties this part of the step to the first one.
@@ -427,7 +429,7 @@ impl Follower {
                 Event::Status { order, started_ms, pids: _, ended } => {
                     StepEvent::Found { order, started_ms, ended }
                 }
-                Event::UplinkWanted { node, address } => StepEvent::UplinkWanted { node, address },
+                Event::UplinkWanted { node, address, of } => StepEvent::UplinkWanted { node, address, of },
                 // The client hears of these; the end of the step follows.
                 Event::Detached | Event::Cancelled | Event::Aborted { .. } | Event::Used { .. } => continue,
             };

@@ -130,9 +130,9 @@ pub(crate) async fn follow(
     let end = loop {
         tokio::select! {
             event = events.recv() => match event {
-                Some(StepEvent::UplinkWanted { node, address }) => if !std::mem::replace(&mut tied, true) {
+                Some(StepEvent::UplinkWanted { node, address, of }) => if !std::mem::replace(&mut tied, true) {
                     // It ends by itself when the step has closed its side: what the step says last gets through.
-                    tokio::spawn(speaker.clone().tie(step.clone(), First { node, address }));
+                    tokio::spawn(speaker.clone().tie(step.clone(), First { node, address, of }));
                 },
                 Some(StepEvent::Stopped) => {
                     let told = Input::StepStopped { attempt: attempt.attempt, step: attempt.step };

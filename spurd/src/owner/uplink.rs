@@ -13,6 +13,7 @@ use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_client::StepsClient;
 use spur_proto::v1::{peer_input, peer_output};
+use step_wire::attempt::StepAttempt;
 use step_wire::message::Request;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -31,6 +32,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PASS_SECONDS: i64 = 600;
 /// How long the first node may take to close a connection after the last message of a step that has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The code of a refusal by a node that knows nothing of a step, or whose part of it has ended.
+const NOT_RUNNING: &str = "ESLURMD_STEP_NOTRUNNING";
 /// Messages to the first node that may be under way.
 const QUEUE: usize = 8;
 
@@ -48,6 +51,8 @@ pub(crate) struct First {
     pub(crate) node: String,
     /// `host:port` of its service.
     pub(crate) address: String,
+    /// The step there and the number of this node's part, where several steps run one program.
+    pub(crate) of: Option<(StepAttempt, u32)>,
 }
 
 /// How one connection came to its end.
@@ -64,8 +69,9 @@ impl Speaker {
     pub(crate) async fn tie(self, step: Step, first: First) {
         let mut pause = FIRST_PAUSE;
         let mut heard = Instant::now();
+        let mut met = false;
         loop {
-            let why = match self.connection(&step, &first, &mut heard).await {
+            let why = match self.connection(&step, &first, (&mut heard, &mut met)).await {
                 End::Over => return,
                 End::Broken(_) if heard.elapsed() < PATIENCE => {
                     sleep(pause).await;
@@ -86,14 +92,16 @@ impl Speaker {
         }
     }
 
-    fn pass(&self, step: &Step) -> String {
-        let attempt = step.attempt();
+    fn pass(&self, step: &Step, first: &First) -> String {
+        let (attempt, part) = first.of.unzip();
+        let attempt = attempt.unwrap_or_else(|| step.attempt());
         let pass = v1::PeerPass {
             job_id: attempt.attempt.job.0,
             restart: attempt.attempt.restart,
             step_id: attempt.step.0,
             node: self.node.clone(),
             expires: self.clock.now_secs() + PASS_SECONDS,
+            part,
         };
         match &self.keyring {
             Some(keyring) => keyring.now().peer_pass(&pass),
@@ -101,7 +109,7 @@ impl Speaker {
         }
     }
 
-    async fn connection(&self, step: &Step, first: &First, heard: &mut Instant) -> End {
+    async fn connection(&self, step: &Step, first: &First, (heard, met): (&mut Instant, &mut bool)) -> End {
         let address = match first.address.parse::<HostPort>() {
             Ok(address) => address,
             Err(error) => return End::Refused(error.to_string()),
@@ -120,7 +128,7 @@ impl Speaker {
             }
             Err(error) => return End::Refused(error.to_string()),
         };
-        let shown = format!("{}{}", auth::PEER_SCHEME, self.pass(step));
+        let shown = format!("{}{}", auth::PEER_SCHEME, self.pass(step, first));
         let Ok(shown) = MetadataValue::try_from(shown) else {
             return End::Refused("this node's name is none that a header can carry".to_owned());
         };
@@ -138,7 +146,7 @@ impl Speaker {
                 None => return End::Broken(client::detail(&status)),
             },
         };
-        let carried = carry(step, inputs, outputs, heard).await;
+        let carried = carry(step, inputs, outputs, (heard, met)).await;
         // The first node was there until now, however long the tasks had nothing to say.
         *heard = Instant::now();
         match carried {
@@ -156,7 +164,7 @@ async fn carry(
     step: &Step,
     inputs: mpsc::Sender<v1::PeerInput>,
     mut outputs: tonic::Streaming<v1::PeerOutput>,
-    heard: &mut Instant,
+    (heard, met): (&mut Instant, &mut bool),
 ) -> io::Result<End> {
     let (mut reader, mut writer) = step.uplink().await?;
     loop {
@@ -180,7 +188,14 @@ async fn carry(
                 Ok(Some(v1::PeerOutput { output: Some(output) })) => {
                     *heard = Instant::now();
                     match output {
-                        peer_output::Output::Message(message) => writer.send(message.to_vec()).await?,
+                        peer_output::Output::Message(message) => {
+                            *met = true;
+                            writer.send(message.to_vec()).await?;
+                        }
+                        // The first node may launch its part later than this one: its prolog takes its time.
+                        peer_output::Output::Failed(error) if error.code == NOT_RUNNING && !*met => {
+                            return Ok(End::Broken(error.message));
+                        }
                         peer_output::Output::Failed(error) => return Ok(End::Refused(error.message)),
                     }
                 }

@@ -39,7 +39,7 @@ pub(super) async fn serve(
 async fn open(service: &StepService, pass: v1::PeerPass) -> Result<(PeerReader, PeerWriter), Refused> {
     let attempt = Attempt { job: JobId(pass.job_id), restart: pass.restart };
     let step = service.find(StepAttempt { attempt, step: StepId(pass.step_id) }).await?;
-    let ends = step.peer(pass.node).await;
+    let ends = step.peer(pass.node, pass.part).await;
     ends.map_err(|error| Refused("ESLURMD_STEP_NOTRUNNING", format!("the step has ended: {error}")))
 }
 

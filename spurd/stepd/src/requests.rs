@@ -59,7 +59,7 @@ impl Shell {
             Request::Attach => self.attach(index),
             Request::Watch => self.clients.all[index].watching = true,
             Request::Discard => self.tasks.streams_mut().for_each(|(_, outgoing)| outgoing.discard()),
-            Request::Peer { node } => self.join_peer(index, Some(&node)),
+            Request::Peer { node, part } => self.join_peer(index, Some((&node, part))),
             Request::Uplink => self.join_peer(index, None),
             Request::UplinkLost { why } => self.mpi.iter_mut().for_each(|mpi| mpi.uplink_lost(&why)),
         }
@@ -95,7 +95,7 @@ impl Shell {
     }
 
     /// Makes a connection the way to another node of the step; `None`: to the first one.
-    fn join_peer(&mut self, index: usize, node: Option<&str>) {
+    fn join_peer(&mut self, index: usize, node: Option<(&str, Option<u32>)>) {
         let connections = &mut self.clients.all;
         if !self.mpi.as_mut().is_some_and(|mpi| mpi.join_peer(connections, index, node)) {
             eprintln!("spurstepd: {}: no such part of the step: {node:?}", self.order.attempt);

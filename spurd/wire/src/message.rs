@@ -11,6 +11,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use spur_core::model::usage::Usage;
 
+use crate::attempt::StepAttempt;
 use crate::order::{Launch, StepOrder, Window};
 use crate::record::{ExitRecord, TaskExit};
 
@@ -80,6 +81,9 @@ pub enum Request {
     Peer {
         /// The other node's name.
         node: String,
+        /// Its number among the nodes of all steps that run one program; `None` if this is the only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<u32>,
     },
     /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's first node.
     Uplink,
@@ -144,6 +148,9 @@ pub enum Event {
         node: String,
         /// `host:port` of that node's service.
         address: String,
+        /// The step there and the number of this part, where several steps run one program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<(StepAttempt, u32)>,
     },
     /// Somebody has asked for its end before its time.
     Cancelled,

@@ -104,10 +104,13 @@ impl StepOrder {
 pub struct MpiOrder {
     /// What serves them.
     pub plugin: MpiPlugin,
-    /// This node's number in the step.
+    /// This node's number in the step, or among those of all steps that run one program.
     pub node: u32,
-    /// The nodes of the step, in its order.
+    /// The nodes of the step, or of all these steps, in their order.
     pub nodes: Vec<MpiNode>,
+    /// The first of the steps that run one program; `None` if this is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_step: Option<StepAttempt>,
     /// `host:port` of the service of the first node, through which the others reach each other.
     pub first: String,
 }

@@ -120,7 +120,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     let number: u32 = number.parse().with_context(|| format!("`{name}` names no step; say JOB.STEP"))?;
     let job = group::named(session, job).await?;
-    let step = ask_again(session.connection()?, job, number).await?;
+    let step = ask_again(session.connection()?, job, number, &[]).await?;
     if step.credential.is_empty() {
         bail!("Invalid job step specified: step {job}.{number} has ended");
     }

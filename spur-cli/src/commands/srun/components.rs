@@ -7,17 +7,17 @@ use anyhow::{Context, bail};
 use spur_core::text::nodes::NodeCount;
 
 use super::group;
-use crate::options::Settled;
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
+use crate::options::{Reading, Settled, het};
 use crate::session::Session;
 
 /// What stands between components.
 const COLON: &str = ":";
 
-/// A component: its options with their values, what they come to, and its program.
-struct Component<'a> {
-    words: &'a [String],
+/// A component: its words, with what it takes over from those before it, what they come to, and its program.
+struct Component {
+    words: Vec<String>,
     wishes: Submission,
     argv: Vec<String>,
 }
@@ -93,7 +93,7 @@ pub(super) fn of_het_job(
         if wishes.step.het_group.is_empty() {
             wishes.step.het_group = vec![number];
         }
-        for (job, mut own) in group::parts(session, wishes, words)? {
+        for (job, mut own) in group::parts(session, wishes, &words)? {
             own.step.components = vec![(0, argv.clone())];
             parts.push((job, own));
         }
@@ -104,19 +104,21 @@ pub(super) fn of_het_job(
     Ok((parts, program))
 }
 
-fn taken_apart<'a>(
+fn taken_apart(
     session: &Session,
     first: Submission,
-    words: &'a [String],
+    words: &[String],
     argv: &[String],
-) -> anyhow::Result<Vec<Component<'a>>> {
+) -> anyhow::Result<Vec<Component>> {
     let own = argv.split(|word| word == COLON).next().unwrap_or_default();
     let mut said = words.split(|word| word == COLON);
-    let mut all =
-        vec![Component { words: said.next().unwrap_or_default(), wishes: first, argv: own.to_vec() }];
+    let words = said.next().unwrap_or_default().to_vec();
+    let mut all = vec![Component { words, wishes: first, argv: own.to_vec() }];
     for words in said {
+        let before = all.last().map_or_else(|| Ok(Vec::new()), |before| passed_on(&before.words))?;
+        let words = [&before[..], words].concat();
         let mut wishes = Submission::default();
-        match wishes.settle_line(&SRUN_LINE, words, &|name| session.env(name))? {
+        match wishes.settle_line(&SRUN_LINE, &words, &|name| session.env(name))? {
             Settled::Run(argv) => all.push(Component { words, wishes, argv }),
             Settled::Show(_) => bail!("--help and --version stand alone"),
         }
@@ -124,6 +126,14 @@ fn taken_apart<'a>(
     match all.iter().position(|component| component.argv.is_empty()) {
         Some(number) => bail!("No command given to execute in component {number}."),
         None => Ok(all),
+    }
+}
+
+/// What the component behind one of these words takes over of them.
+fn passed_on(words: &[String]) -> anyhow::Result<Vec<String>> {
+    match SRUN_LINE.read(words)? {
+        Reading::Run { args, .. } => Ok(het::passed_on(&args)),
+        Reading::Show(_) => Ok(Vec::new()),
     }
 }
 

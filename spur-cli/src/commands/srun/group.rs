@@ -1,8 +1,9 @@
 //! Which job, or which components of a het job, a step is for.
 
 use anyhow::{Context, bail, ensure};
-use spur_proto::v1::JobFilter;
+use spur_proto::v1::{HetStep, JobFilter};
 
+use super::{LaidOut, ask_again, not_created};
 use crate::commands::query;
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
@@ -42,6 +43,29 @@ pub(super) fn parts(
     Ok(parts)
 }
 
+/// The jobs to run a step in, each with its wishes: the job that `--jobid` names, or the components of it that `--het-group`
+/// names.
+///
+/// # Errors
+/// No such job, or a component that it does not have.
+pub(super) async fn parts_of(
+    session: &mut Session,
+    name: &str,
+    wishes: Submission,
+    words: &[String],
+) -> anyhow::Result<Vec<(u32, Submission)>> {
+    if wishes.step.het_group.is_empty() {
+        return Ok(vec![(named(session, name).await?, wishes)]);
+    }
+    let mut parts = Vec::with_capacity(wishes.step.het_group.len());
+    for group in wishes.step.het_group {
+        let component = named(session, &format!("{name}+{group}")).await;
+        let job = component.with_context(|| format!("--het-group={group}"))?;
+        parts.push((job, of_component(session, group, words)?));
+    }
+    Ok(parts)
+}
+
 /// The wishes for one component: a variable that all components have their own of is read as that of this one.
 fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Result<Submission> {
     let env = |name: &str| {
@@ -55,6 +79,25 @@ fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Resu
     let mut wishes = Submission::default();
     wishes.settle_line(&SRUN_LINE, words, &env)?;
     Ok(wishes)
+}
+
+/// Tells the controller that the steps of several components run one program, so that the ranks of their tasks count through.
+///
+/// # Errors
+/// The controller does not know the steps any longer.
+pub(super) async fn make_one_world(session: &mut Session, steps: &mut [LaidOut]) -> anyhow::Result<()> {
+    if steps.len() < 2 {
+        return Ok(());
+    }
+    let named = |one: &LaidOut| HetStep { job_id: one.job, step_id: one.step.step_id };
+    let world: Vec<HetStep> = steps.iter().map(named).collect();
+    for one in steps {
+        one.world.clone_from(&world);
+        one.step = ask_again(session.connection()?, one.job, one.step.step_id, &world)
+            .await
+            .map_err(|error| not_created(one.job, error))?;
+    }
+    Ok(())
 }
 
 /// Whether this command is called in a job.

@@ -27,37 +27,39 @@ use crate::place;
 use crate::session::{Session, whoami};
 
 impl Run {
-    /// Launches a step that was laid out. `alone`: no other step writes the same files.
+    /// Launches a step that was laid out. `all_tasks` are those of all steps that run the program and may write the same files;
+    /// `None` if there is no other.
     pub(super) fn launch(
         session: &Session,
-        LaidOut { job, mut wishes, step }: LaidOut,
+        laid_out: LaidOut,
         argv: &[String],
         (first, tell): (usize, mpsc::Sender<(usize, Event)>),
         wanted: Wanted,
-        alone: bool,
+        all_tasks: Option<u32>,
     ) -> anyhow::Result<Run> {
+        let (first_task, tasks) = (laid_out.first_task(), laid_out.tasks());
+        let LaidOut { job, mut wishes, step, world } = laid_out;
         let directory = place::directory(wishes.chdir.as_deref())?;
         let unbuffered = wishes.step.unbuffered && !wishes.step.pty;
         if wishes.step.pty {
             (wishes.step.unbuffered, wishes.step.label) = (true, false);
         }
-        let tasks = step.nodes.iter().map(|node| node.tasks).sum();
         // What srun writes itself lies where it was called, as in Slurm; what tasks open, in their working directory.
         let called_in = place::directory(None)?;
         let names = names(session, job, &step, PathBuf::from(&called_in));
         let array = names.array;
-        let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
+        let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, all_tasks.unwrap_or(tasks))?;
         let given = if wishes.step.pty {
             StepFiles::default()
         } else {
             // Elsewhere the same name may mean another file.
             let here = |node: &StepNodeLayout| session.env("SLURMD_NODENAME").as_ref() == Some(&node.name);
-            let is_same = alone && called_in == directory;
+            let is_same = all_tasks.is_none() && called_in == directory;
             outputs.give_away(is_same && matches!(&step.nodes[..], [only] if here(only)))
         };
         let (array_job_id, array_task_id) = array.unzip();
         let files = StepFiles { stdin: wanted.pattern, array_job_id, array_task_id, ..given };
-        outputs.open(tasks)?;
+        outputs.open(first_task..first_task + tasks)?;
         let mut environment = exported(session, &wishes.export);
         let own = environment.get(OsStr::new("LD_LIBRARY_PATH")).and_then(|own| own.to_str());
         if let Some(path) = bcast::library_path(job, &wishes, &step, own)? {
@@ -69,7 +71,7 @@ impl Run {
         let job_environment = environment_of_step(session, &wishes, &step, window.as_ref(), (umask, mpi));
         let own = match bcast::copies(job, &wishes, &step, argv)? {
             Some(own) => own,
-            None => programs::of_tasks(&wishes, tasks, argv)?,
+            None => programs::of_tasks(&wishes, first_task..first_task + tasks, argv)?,
         };
         let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
         let (bind, bound) = (&wishes.step.gpu_bind, &wishes.step.cpu_bind);
@@ -106,27 +108,17 @@ impl Run {
         let layouts = (first..).zip(step.nodes);
         let nodes: Vec<Node> =
             layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
-        Ok(Run::of(job, step.step_id, wishes, (first, nodes), outputs, tasks))
-    }
-
-    fn of(
-        job: u32,
-        step: u32,
-        wishes: Submission,
-        (first, nodes): (usize, Vec<Node>),
-        outputs: Outputs,
-        tasks: u32,
-    ) -> Run {
-        Run {
+        Ok(Run {
             job,
-            step,
+            step: step.step_id,
+            world,
             endings: Endings::new(wishes.step.reduced_endings),
             wishes,
             open: nodes.len(),
             first,
             nodes,
             outputs,
-            states: States::new(tasks),
+            states: States::new(first_task, tasks),
             whereabouts: None,
             raw: None,
             exit: ExitCode::default(),
@@ -139,7 +131,7 @@ impl Run {
             deaf: None,
             never_launched: Vec::new(),
             out_of_reach: false,
-        }
+        })
     }
 }
 

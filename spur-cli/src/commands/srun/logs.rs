@@ -76,7 +76,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         bail!("job {name} has not started yet; -f waits for it");
     }
     if !watch::is_final(&job.state) {
-        let script = ask_again(session.connection()?, id, StepId::BATCH.0).await;
+        let script = ask_again(session.connection()?, id, StepId::BATCH.0, &[]).await;
         if let Ok(script) = script
             && let Some(layout) = script.nodes.first()
         {

@@ -34,8 +34,8 @@ use spur_core::text::signal::Signal;
 use spur_proto::client::{CallError, Connection};
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
-    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepNodeLayout, StepSignal,
-    StepTerminate, TaskEnded,
+    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, HetStep, StepNodeLayout,
+    StepSignal, StepTerminate, TaskEnded,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -124,8 +124,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     verbose::tell(session, &wishes);
     let mut signals = Signals::listen(TAKEN)?;
     if let Some(name) = wishes.step.job.clone() {
-        let job = group::named(session, &name).await?;
-        return run_in(session, vec![(job, wishes)], &argv, &mut signals).await.map(ExitCode::shell);
+        let parts = group::parts_of(session, &name, wishes, words).await?;
+        return run_in(session, parts, &argv, &mut signals).await.map(ExitCode::shell);
     }
     // What an allocation would get is asked in jobs, too.
     if wishes.test_only || !group::is_inside(session) {
@@ -154,7 +154,7 @@ async fn run_in(
                 if wishes.verbose > 0 {
                     states::tell_launch(session, job, &step);
                 }
-                laid_out.push(LaidOut { job, wishes, step });
+                laid_out.push(LaidOut { job, wishes, step, world: Vec::new() });
             }
             Err(error) => {
                 for LaidOut { job, step, .. } in laid_out {
@@ -165,6 +165,13 @@ async fn run_in(
             }
         }
     }
+    if let Err(error) = group::make_one_world(session, &mut laid_out).await {
+        for LaidOut { job, step, .. } in laid_out {
+            let nodes = step.nodes.into_iter().map(|node| node.name).collect();
+            abandon(session, (job, step.step_id), nodes, FAILURE).await;
+        }
+        return Err(error);
+    }
     let all: Vec<_> = laid_out
         .iter()
         .map(|LaidOut { job, step, .. }| {
@@ -172,7 +179,7 @@ async fn run_in(
         })
         .collect();
     let first = laid_out.first().map(|first| (first.wishes.clone(), (first.job, first.step.step_id)));
-    for LaidOut { job, wishes, step } in &laid_out {
+    for LaidOut { job, wishes, step, .. } in &laid_out {
         if let Err(error) = bcast::executable(session, *job, wishes, step, argv).await {
             for (step, nodes) in all {
                 abandon(session, step, nodes, FAILURE).await;
@@ -212,6 +219,19 @@ struct LaidOut {
     job: u32,
     wishes: Submission,
     step: CreateStepResponse,
+    /// The steps of all components that run the program; none where this is the only one.
+    world: Vec<HetStep>,
+}
+
+impl LaidOut {
+    /// The rank of its first task.
+    fn first_task(&self) -> u32 {
+        self.step.nodes.first().map_or(0, |node| node.first_task)
+    }
+
+    fn tasks(&self) -> u32 {
+        self.step.nodes.iter().map(|node| node.tasks).sum()
+    }
 }
 
 /// Tells the controller of nodes that will never report the end of a step because they never began it.
@@ -306,8 +326,14 @@ async fn ask_again(
     connection: &mut Connection,
     job: u32,
     step: u32,
+    world: &[HetStep],
 ) -> Result<CreateStepResponse, CallError> {
-    let request = CreateStepRequest { job_id: job, renew_step: Some(step), ..CreateStepRequest::default() };
+    let request = CreateStepRequest {
+        job_id: job,
+        renew_step: Some(step),
+        het_steps: world.to_vec(),
+        ..CreateStepRequest::default()
+    };
     connection.read(request, async |mut controller, r| controller.create_step(r).await).await
 }
 
@@ -322,6 +348,8 @@ struct Party {
 struct Run {
     job: u32,
     step: u32,
+    /// The steps of all components that run the program; none where this is the only one.
+    world: Vec<HetStep>,
     wishes: Submission,
     /// The number of its first node among those of all steps.
     first: usize,
@@ -361,18 +389,20 @@ impl Party {
         let mut runs: Vec<Run> = Vec::with_capacity(steps.len());
         let mut input: Option<Input> = None;
         let alone = steps.len() == 1;
+        let all_tasks = steps.iter().map(LaidOut::tasks).sum();
         for laid_out in steps {
             let first = runs.iter().map(|run| run.nodes.len()).sum();
             let come_in = match &input {
                 None => {
                     let said = laid_out.wishes.files.input.as_deref();
-                    let tasks = laid_out.step.nodes.iter().map(|node| node.tasks).sum();
+                    let tasks = laid_out.tasks();
                     let said = said.or_else(|| laid_out.wishes.step.pty.then_some("0"));
                     input.insert(Input::of(said, tasks)?).wanted(true)
                 }
                 Some(input) => input.wanted(false),
             };
-            runs.push(Run::launch(session, laid_out, argv, (first, tell.clone()), come_in, alone)?);
+            let all_tasks = Some(all_tasks).filter(|_| !alone);
+            runs.push(Run::launch(session, laid_out, argv, (first, tell.clone()), come_in, all_tasks)?);
         }
         if let Some(input) = input {
             let fed = runs.iter().take(if input.task().is_some() { 1 } else { usize::MAX });
@@ -397,6 +427,12 @@ impl Party {
                             Event::Away { found } => run.find(session, index - run.first, found).await,
                             event => run.take(session, index - run.first, event),
                         }
+                    }
+                    // Components that are one program end together.
+                    let is_ended = |run: &Run| run.killed || run.cancelled;
+                    if self.runs.iter().any(is_ended) {
+                        let others = self.runs.iter_mut().filter(|run| !is_ended(run));
+                        others.for_each(|run| run.abort(session));
                     }
                 }
                 signal = signals.next() => {
@@ -483,7 +519,7 @@ impl Run {
     /// Asks for a newer credential of the step.
     async fn renew(&mut self, session: &mut Session, renewed: oneshot::Sender<Bytes>) {
         let Ok(connection) = session.connection() else { return };
-        match ask_again(connection, self.job, self.step).await {
+        match ask_again(connection, self.job, self.step, &self.world).await {
             Ok(answer) if answer.credential.is_empty() => session.error(&self.cut_off("")),
             // One that has given up needs none.
             Ok(answer) => drop(renewed.send(answer.credential)),
@@ -508,7 +544,7 @@ impl Run {
             let Ok(connection) = session.connection() else { return };
             let mut connection = connection.clone().with_patience(Duration::ZERO);
             // A controller that does not answer is asked no sooner than one that does.
-            let nodes = ask_again(&mut connection, self.job, self.step)
+            let nodes = ask_again(&mut connection, self.job, self.step, &self.world)
                 .await
                 .map_or_else(|_| vec![], |step| step.nodes);
             self.whereabouts = Some((Instant::now(), nodes));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -114,8 +115,8 @@ impl Outputs {
     ///
     /// # Errors
     /// What the system says of a file.
-    pub(super) fn open(&mut self, tasks: u32) -> anyhow::Result<()> {
-        for task in 0..tasks {
+    pub(super) fn open(&mut self, tasks: Range<u32>) -> anyhow::Result<()> {
+        for task in tasks {
             for (route, stream) in [(&self.stdout, "stdout"), (&self.stderr, "stderr")] {
                 let Route::Files(pattern) = route else { continue };
                 let path = self.names.path(pattern, task);

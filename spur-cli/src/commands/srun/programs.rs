@@ -1,6 +1,7 @@
 //! What else a step runs than one program in all tasks: programs of single tasks (`--multi-prog`), and those that are run
 //! before and after it here (`--prolog`, `--epilog`) or beside each task (`--task-prolog`, `--task-epilog`).
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -45,26 +46,31 @@ fn programs(argv: &[String]) -> anyhow::Result<MultiProg> {
 ///
 /// # Errors
 /// As of [`read`].
-pub(super) fn of_tasks(wishes: &Submission, tasks: u32, argv: &[String]) -> anyhow::Result<Vec<StepProgram>> {
+pub(super) fn of_tasks(
+    wishes: &Submission,
+    tasks: Range<u32>,
+    argv: &[String],
+) -> anyhow::Result<Vec<StepProgram>> {
     if !wishes.step.components.is_empty() {
         return Ok(of_components(&wishes.step.components, tasks));
     }
     if !wishes.step.multi_prog {
         return Ok(Vec::new());
     }
-    let all = programs(argv)?.programs(tasks, &argv[1..]);
+    let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+    let all = programs(argv)?.programs(count, &argv[1..]);
     let all = all.map_err(|error| anyhow!(error.of_file(&argv[0])))?;
     let wire = all.into_iter().map(|program| StepProgram {
-        ranks: program.ranks.into_iter().collect::<IdSet>().to_string(),
+        ranks: program.ranks.into_iter().map(|rank| rank + tasks.start).collect::<IdSet>().to_string(),
         argv: program.words,
     });
     Ok(wire.collect())
 }
 
-fn of_components(components: &[(u32, Vec<String>)], tasks: u32) -> Vec<StepProgram> {
-    let mut next = 0;
+fn of_components(components: &[(u32, Vec<String>)], tasks: Range<u32>) -> Vec<StepProgram> {
+    let mut next = tasks.start;
     let mut one = |(number, (count, argv)): (usize, &(u32, Vec<String>))| {
-        let end = if number + 1 == components.len() { tasks } else { next + count };
+        let end = if number + 1 == components.len() { tasks.end } else { next + count };
         let ranks = std::mem::replace(&mut next, end)..end;
         StepProgram { ranks: ranks.collect::<IdSet>().to_string(), argv: argv.clone() }
     };

@@ -33,16 +33,24 @@ impl State {
 
 /// The tasks of a step.
 #[derive(Debug)]
-pub(super) struct States(Vec<State>);
+pub(super) struct States {
+    /// The rank of the first.
+    first: u32,
+    all: Vec<State>,
+}
 
 impl States {
-    pub(super) fn new(tasks: u32) -> States {
-        States(vec![State::Starting; tasks as usize])
+    pub(super) fn new(first: u32, tasks: u32) -> States {
+        States { first, all: vec![State::Starting; tasks as usize] }
+    }
+
+    fn of(&mut self, task: u32) -> Option<&mut State> {
+        self.all.get_mut(task.checked_sub(self.first)? as usize)
     }
 
     /// Takes note of one task.
     pub(super) fn set(&mut self, task: u32, state: State) {
-        if let Some(known) = self.0.get_mut(task as usize) {
+        if let Some(known) = self.of(task) {
             *known = state;
         }
     }
@@ -50,7 +58,7 @@ impl States {
     /// Takes note of those tasks of a node of which nothing else is known.
     pub(super) fn set_new(&mut self, tasks: &IdSet, state: State) {
         for task in tasks.iter() {
-            if let Some(known) = self.0.get_mut(task as usize).filter(|known| **known == State::Starting) {
+            if let Some(known) = self.of(task).filter(|known| **known == State::Starting) {
                 *known = state;
             }
         }
@@ -59,7 +67,7 @@ impl States {
     /// One line for each state that tasks are in.
     pub(super) fn lines(&self, step: &str) -> Vec<String> {
         let mut by_state: BTreeMap<State, Vec<u32>> = BTreeMap::new();
-        for (task, state) in (0_u32..).zip(&self.0) {
+        for (task, state) in (self.first..).zip(&self.all) {
             by_state.entry(*state).or_default().push(task);
         }
         let line = |(state, tasks): (State, Vec<u32>)| {
@@ -93,7 +101,7 @@ mod tests {
 
     #[test]
     fn tasks_are_told_of_by_their_states() {
-        let mut states = States::new(4);
+        let mut states = States::new(0, 4);
         states.set(3, State::ExitedAbnormally);
         states.set_new(&IdSet::from_iter(0..4), State::Running);
         assert_eq!(

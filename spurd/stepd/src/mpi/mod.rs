@@ -116,7 +116,8 @@ impl Mpi {
         let count = u32::try_from(mpi.nodes.len()).unwrap_or(u32::MAX);
         let service = match mpi.plugin {
             MpiPlugin::Pmi2 => {
-                let server = Server::new(mpi, order.attempt.attempt.job, order.attempt.step, ranks);
+                let first = mpi.first_step.unwrap_or(order.attempt);
+                let server = Server::new(mpi, first.attempt.job, first.step, ranks);
                 Service::Pmi(Box::new(server))
             }
             MpiPlugin::Pmix => Service::Pmix(Pmix {
@@ -201,7 +202,11 @@ impl Mpi {
 
     /// Says that a way to the first node is wanted.
     fn uplink_wanted(&self) -> Event {
-        Event::UplinkWanted { node: self.name(FIRST).to_owned(), address: self.order.first.clone() }
+        Event::UplinkWanted {
+            node: self.name(FIRST).to_owned(),
+            address: self.order.first.clone(),
+            of: self.order.first_step.map(|first| (first, self.order.node)),
+        }
     }
 
     /// The number of a node by its name.
@@ -533,11 +538,15 @@ impl Mpi {
         &mut self,
         connections: &mut [Connection],
         index: usize,
-        node: Option<&str>,
+        node: Option<(&str, Option<u32>)>,
     ) -> bool {
         let is_first = self.order.node == FIRST;
+        let is_named = |part: &u32, name: &str| {
+            *part != FIRST && self.order.nodes.get(*part as usize).is_some_and(|node| node.name == name)
+        };
         let number = match node {
-            Some(node) if is_first => self.number(node),
+            Some((name, Some(part))) if is_first => Some(part).filter(|part| is_named(part, name)),
+            Some((name, None)) if is_first => self.number(name),
             None if !is_first => Some(FIRST),
             _ => None,
         };

@@ -55,7 +55,7 @@ impl Helper {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let ranks: Vec<u32> = order.tasks.iter().map(|task| task.global).collect();
-        let attempt = order.attempt;
+        let attempt = mpi.first_step.unwrap_or(order.attempt);
         let served = Served {
             namespace: format!("spur.{}.{}", attempt.attempt.job, attempt.step.label()),
             order: mpi,

@@ -86,6 +86,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     let config = file.read()?;
     log::begin(&config.local.log, args.verbose);
     fault::log_panics();
+    config.policy.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     detach::leave_terminal()?;
     allow_many_files();
     let state = config.local.controller.state.file().unwrap_or(Path::new(STATE_DIRECTORY)).to_owned();

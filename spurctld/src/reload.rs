@@ -79,6 +79,7 @@ impl Reload {
         let read = read.await.map_err(|_| NoAnswer::Stopping)?;
         let (config, keys, renewed) = read.map_err(|error| Reject::InvalidPolicy(format!("{error:#}")))?;
         let Config { policy, local } = config;
+        policy.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let command = Command::Reconfigure(policy.into());
         let input = Input::Command { caller, request: None, command };
         let mut changes = match self.inbox.insist(input).await?.answer {

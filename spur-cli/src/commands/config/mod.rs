@@ -105,6 +105,7 @@ fn check(session: &mut Session, file: &str) -> anyhow::Result<u8> {
         count(policy.partitions.len(), "partition", "partitions"),
         count(policy.topologies.len(), "topology", "topologies"),
     )?;
+    policy.warnings().iter().for_each(|warning| session.warn(warning));
     let agent = &local.agent;
     for (key, paths) in [("prolog", &agent.prolog), ("epilog", &agent.epilog)] {
         for path in paths {

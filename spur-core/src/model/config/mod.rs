@@ -16,6 +16,7 @@ mod specialized;
 mod state;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 pub use error::{ConfigError, ConfigErrors};
 pub use limit::Limit;

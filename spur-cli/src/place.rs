@@ -329,7 +329,7 @@ mod tests {
         let one = limits(&Propagate::Some(vec!["NOFILE".into()]));
         assert_eq!(one.len(), 1);
         assert!(one[0].soft > 0);
-        let known = crate::options::values::RESOURCE_LIMITS;
+        let known = spur_core::model::config::RESOURCE_LIMITS;
         assert!(LIMITS.iter().map(|&(name, _)| name).eq(known.iter().copied()));
         assert_eq!(limits(&Propagate::All).len(), LIMITS.len());
     }

@@ -220,6 +220,7 @@ pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
             .collect(),
         sampling_seconds: batch.sampling_seconds,
         oom_kill_step: batch.oom_kill_step,
+        limits_named: batch.limits_named,
     }
 }
 

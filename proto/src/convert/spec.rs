@@ -388,6 +388,7 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
         limits,
         sampling_seconds,
         oom_kill_step,
+        limits_named,
     } = wire;
     check_script(&script)?;
     check_environment(&environment)?;
@@ -417,6 +418,7 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
         limits: limits.into_iter().map(|limit| (limit.name.into(), limit.soft)).collect(),
         sampling_seconds,
         oom_kill_step,
+        limits_named,
     };
     Ok((batch, Payload { script, environment }))
 }

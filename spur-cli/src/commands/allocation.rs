@@ -30,12 +30,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is heard of an allocation.
 enum News {
-    /// The job, and the environment of programs in it.
-    Job(Box<Job>, Vec<KeyValue>),
+    /// The allocation as it is now.
+    Job(Box<Grant>),
     /// The controller cannot be reached just now.
     Away(CallError),
     /// The controller knows nothing of it any more.
     Gone(CallError),
+}
+
+/// What is known of an allocation.
+pub(super) struct Grant {
+    /// The job.
+    pub job: Job,
+    /// The environment of programs in it.
+    pub environment: Vec<KeyValue>,
+    /// Whether the shell of `salloc` runs on its first node.
+    pub use_interactive_step: bool,
 }
 
 /// An allocation, asked for and held.
@@ -66,8 +76,8 @@ pub(super) fn patience(wishes: &Submission) -> Option<Duration> {
 
 /// How the wait for an allocation ended.
 pub(super) enum Wait {
-    /// It is there: the job, and the environment of programs in it.
-    Granted(Box<Job>, Vec<KeyValue>),
+    /// It is there.
+    Granted(Box<Grant>),
     /// It is not there in time; it was given up.
     Busy,
     /// A signal came; it was given up.
@@ -122,9 +132,9 @@ impl Allocation {
                     return Ok(Wait::Busy);
                 }
             };
-            let Some((job, environment)) = self.hear(session, news)? else { continue };
-            match job.state.as_str() {
-                "PENDING" if job.reason == "None" => {}
+            let Some(grant) = self.hear(session, news)? else { continue };
+            match grant.job.state.as_str() {
+                "PENDING" if grant.job.reason == "None" => {}
                 "PENDING" => {
                     if let Some(queued) = queued.take() {
                         queued(session);
@@ -138,7 +148,7 @@ impl Allocation {
                     (self.told, give_up) = (true, None);
                 }
                 _ if self.over => return Ok(Wait::Revoked),
-                _ => return Ok(Wait::Granted(job, environment)),
+                _ => return Ok(Wait::Granted(grant)),
             }
         }
     }
@@ -186,16 +196,12 @@ impl Allocation {
     }
 
     /// Takes what is heard; the job if that is it.
-    fn hear(
-        &mut self,
-        session: &mut Session,
-        news: Option<News>,
-    ) -> anyhow::Result<Option<(Box<Job>, Vec<KeyValue>)>> {
+    fn hear(&mut self, session: &mut Session, news: Option<News>) -> anyhow::Result<Option<Box<Grant>>> {
         match news {
-            Some(News::Job(job, environment)) => {
+            Some(News::Job(grant)) => {
                 self.away = false;
-                self.over |= job.state == "COMPLETING" || watch::is_final(&job.state);
-                Ok(Some((job, environment)))
+                self.over |= grant.job.state == "COMPLETING" || watch::is_final(&grant.job.state);
+                Ok(Some(grant))
             }
             Some(News::Away(error)) => {
                 if !std::mem::replace(&mut self.away, true) {
@@ -268,9 +274,9 @@ async fn follow(
     let mut stream =
         connection.read(request, async |mut controller, r| controller.hold_allocation(r).await).await?;
     while let Some(heard) = connection.next(&mut stream).await? {
-        let HoldAllocationResponse { job, environment, message } = heard;
+        let HoldAllocationResponse { job, environment, message, use_interactive_step } = heard;
         if let Some(job) = job
-            && tell.send(News::Job(Box::new(job), environment)).is_err()
+            && tell.send(News::Job(Box::new(Grant { job, environment, use_interactive_step }))).is_err()
         {
             return Ok(());
         }

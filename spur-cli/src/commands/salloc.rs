@@ -15,11 +15,11 @@ use nix::unistd::{Uid, User};
 use rustix::process::Pid;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
-use spur_proto::v1::{Client, Job, JobSpec, KeyValue};
+use spur_proto::v1::{Client, JobSpec, KeyValue};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::commands::allocation::{Allocation, Wait, busy, patience};
+use crate::commands::allocation::{Allocation, Grant, Wait, busy, patience};
 use crate::commands::gres;
 use crate::commands::login;
 use crate::commands::sbatch;
@@ -71,14 +71,20 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let begun = Instant::now();
     let asked = Allocation::ask(session, spec, wishes.quiet).await;
     let mut allocation = asked.context("Job submit/allocate failed")?;
-    let (job, mut environment) = granted(session, &mut allocation, &wishes, &mut signals).await?;
+    let Grant { job, mut environment, use_interactive_step } =
+        *granted(session, &mut allocation, &wishes, &mut signals).await?;
     environment.retain(|variable| is_told(&variable.key, &say_memory));
     let environment = Environment { login, job: environment };
     ring(&wishes, begun.elapsed())?;
     if wishes.no_shell {
         return Ok(0);
     }
-    let ended = run_command(session, &mut allocation, (&wishes, kill), argv, environment).await;
+    let what = match argv.is_empty() {
+        false => What::Command(argv),
+        true if use_interactive_step => What::Step,
+        true => What::Command(vec![shell()]),
+    };
+    let ended = run_command(session, &mut allocation, (&wishes, kill), what, environment).await;
     let exit = match &ended {
         Ok(status) => exit_of(*status),
         Err(_) => ExitCode::exited(FAILURE),
@@ -88,6 +94,41 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         allocation.end(session, exit).await;
     }
     Ok(exit_code(ended?))
+}
+
+/// What runs in the allocation.
+enum What {
+    /// A command on this host: the one that was named, or the user's shell.
+    Command(Vec<String>),
+    /// The user's shell, in a step on the first node (`[controller] use_interactive_step`).
+    Step,
+}
+
+impl What {
+    /// The program to start in a directory, with its arguments.
+    fn command(&self, directory: &str) -> anyhow::Result<Command> {
+        match self {
+            What::Command(argv) => {
+                let mut command = Command::new(place::program(&argv[0], directory));
+                command.args(&argv[1..]);
+                Ok(command)
+            }
+            What::Step => {
+                // This program is `srun`, too, wherever its links are.
+                let mut command = Command::new(std::env::current_exe().context("cannot find srun")?);
+                command.arg0("srun").args(["--interactive", "--preserve-env", "--pty"]).arg(shell());
+                Ok(command)
+            }
+        }
+    }
+
+    /// What its user calls it.
+    fn name(&self) -> &str {
+        match self {
+            What::Command(argv) => &argv[0],
+            What::Step => "srun",
+        }
+    }
 }
 
 /// The variables of the command, beside those of `salloc` itself.
@@ -159,7 +200,7 @@ async fn granted(
     allocation: &mut Allocation,
     wishes: &Submission,
     signals: &mut Signals,
-) -> anyhow::Result<(Box<Job>, Vec<KeyValue>)> {
+) -> anyhow::Result<Box<Grant>> {
     let id = allocation.job;
     let mut waited = false;
     let queued = |session: &mut Session| {
@@ -169,13 +210,13 @@ async fn granted(
     };
     let wait = allocation.wait(session, patience(wishes), async || signals.next().await, queued).await?;
     match wait {
-        Wait::Granted(job, environment) => {
+        Wait::Granted(grant) => {
             if waited {
                 tell(session, wishes, &format!("job {id} has been allocated resources"));
             }
             tell(session, wishes, &format!("Granted job allocation {id}"));
-            tell(session, wishes, &format!("Nodes {} are ready for job", job.nodes));
-            Ok((job, environment))
+            tell(session, wishes, &format!("Nodes {} are ready for job", grant.job.nodes));
+            Ok(grant)
         }
         Wait::Busy => Err(busy(session).into()),
         Wait::Interrupted(_) => {
@@ -210,23 +251,19 @@ async fn run_command(
     session: &mut Session,
     allocation: &mut Allocation,
     (wishes, kill): (&Submission, Option<Option<Signal>>),
-    mut argv: Vec<String>,
+    what: What,
     environment: Environment,
 ) -> anyhow::Result<ExitStatus> {
-    if argv.is_empty() {
-        argv.push(shell());
-    }
     // At a terminal INT and QUIT reach the command as well, and what it does about them is its own. Elsewhere it has a group
     // of its own, which signals reach with all that it has started.
     let is_group = !std::io::stdin().is_terminal();
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
     let directory = place::directory(wishes.chdir.as_deref())?;
-    let mut command = Command::new(place::program(&argv[0], &directory));
+    let mut command = what.command(&directory)?;
     for name in session.environment().keys().filter(|name| place::is_of_het_job(name)) {
         command.env_remove(name);
     }
     command
-        .args(&argv[1..])
         .envs(environment.login.into_iter().filter(|(name, _)| !session.environment().contains_key(name)))
         .envs(&wishes.advice)
         .envs(environment.job.into_iter().map(|variable| (variable.key, variable.value)));
@@ -234,7 +271,7 @@ async fn run_command(
     if is_group {
         command.process_group(0);
     }
-    let mut child = command.spawn().with_context(|| format!("Unable to find command \"{}\"", argv[0]))?;
+    let mut child = command.spawn().with_context(|| format!("Unable to find command \"{}\"", what.name()))?;
     let mut told = false;
     loop {
         tokio::select! {

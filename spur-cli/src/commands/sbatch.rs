@@ -243,6 +243,7 @@ fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow
         limits: place::limits(&wishes.propagate),
         sampling_seconds: wishes.sampling_seconds,
         oom_kill_step: wishes.oom_kill_step,
+        limits_named: wishes.said.contains_key("propagate"),
     });
     Ok(spec)
 }

@@ -179,8 +179,8 @@ pub struct StepWishes {
     pub label: bool,
     /// `--unbuffered`: what tasks write is passed on at once, not line by line.
     pub unbuffered: bool,
-    /// `--kill-on-bad-exit`.
-    pub kill_on_bad_exit: bool,
+    /// `--kill-on-bad-exit`; `None` leaves it to the cluster.
+    pub kill_on_bad_exit: Option<bool>,
     /// `--wait`: how long the others may go on when the first task has ended; `None` for ever.
     pub wait: Option<Duration>,
     /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: of ends that are alike, one after the other, the first is told of.

@@ -15,7 +15,7 @@ use spur_proto::v1::JobSpec;
 
 use super::OptionError;
 use super::defs::{SBATCH_LINE, SRUN_LINE};
-use super::submission::{Submission, Surroundings};
+use super::submission::{Export, Submission, Surroundings};
 
 /// Friday, 2026-11-20 14:30:00 in a zone an hour east of UTC.
 struct Afternoon;

@@ -3,13 +3,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use spur_core::model::config::{RESOURCE_LIMITS, resource_limit};
 use spur_core::model::distribution::{Distributions, UnknownDistribution};
 
 use super::submission::{Export, Propagate};
-
-/// The limits of `--propagate`, without `RLIMIT_`.
-pub const RESOURCE_LIMITS: &[&str] =
-    &["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
 
 /// A text of a language that has a parser.
 pub(super) fn parsed<T: FromStr<Err: Display>>(value: &str) -> Result<T, String> {
@@ -135,19 +132,15 @@ pub(super) fn on_off(value: &str) -> Result<bool, String> {
 }
 
 /// The limits of `--propagate`.
-pub(super) fn resource_limits(value: &str) -> Result<Propagate, String> {
+pub(crate) fn resource_limits(value: &str) -> Result<Propagate, String> {
     match value.to_ascii_uppercase().as_str() {
         "ALL" => return Ok(Propagate::All),
         "NONE" => return Ok(Propagate::None),
         _ => {}
     }
     let known = |word: &str| {
-        let word = word.to_ascii_uppercase();
-        let word = word.strip_prefix("RLIMIT_").unwrap_or(&word).to_owned();
-        if RESOURCE_LIMITS.contains(&word.as_str()) {
-            return Ok(word);
-        }
-        Err(format!("`{word}` is none of ALL, NONE, {}", RESOURCE_LIMITS.join(", ")))
+        let name = resource_limit(word).map(str::to_owned);
+        name.ok_or_else(|| format!("`{word}` is none of ALL, NONE, {}", RESOURCE_LIMITS.join(", ")))
     };
     value.split(',').map(known).collect::<Result<_, _>>().map(Propagate::Some)
 }

@@ -406,6 +406,9 @@ pub struct Batch {
     /// Soft limits to carry over, as (name, value); `u64::MAX` is unlimited.
     #[serde(default)]
     pub limits: Box<[(Box<str>, u64)]>,
+    /// Whether `--propagate` named them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limits_named: bool,
     /// `--acctg-freq`: seconds between two looks at what the script uses; 0: nobody looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_seconds: Option<u32>,
@@ -432,6 +435,7 @@ impl Batch {
             append: None,
             umask: 0o022,
             limits: Box::default(),
+            limits_named: false,
             sampling_seconds: None,
             oom_kill_step: None,
         }

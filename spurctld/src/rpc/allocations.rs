@@ -53,6 +53,7 @@ impl Desk {
             news.map(|news| v1::HoldAllocationResponse {
                 job: news.job,
                 environment: desk.variables(job),
+                use_interactive_step: desk.replica.read().policy().jobs.use_interactive_step,
                 ..v1::HoldAllocationResponse::default()
             })
         });

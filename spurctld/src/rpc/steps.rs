@@ -177,6 +177,7 @@ impl Desk {
             Some(layout)
         });
         let nodes = nodes.collect();
+        let policy = &cluster.policy().jobs;
         let mut variables = environment::of_job(&cluster, job);
         for (key, value) in environment::of_step(&cluster, step) {
             variables.retain(|(other, _)| *other != key);
@@ -196,7 +197,9 @@ impl Desk {
             credential: credential.into(),
             cpus_per_task: step.cpus_per_task,
             environment: agent::variables(variables),
-            mpi_default: cluster.policy().jobs.mpi_default.name().to_owned(),
+            mpi_default: policy.mpi_default.name().to_owned(),
+            kill_on_bad_exit: policy.kill_on_bad_exit,
+            propagated_limits: policy.propagated(),
         })
     }
 

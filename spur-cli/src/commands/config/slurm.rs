@@ -58,6 +58,10 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("controller.max_job_count", "MaxJobCount", Plain),
     ("controller.min_job_age", "MinJobAge", InSeconds),
     ("controller.mpi_default", "MpiDefault", Plain),
+    ("controller.kill_on_bad_exit", "KillOnBadExit", Flag),
+    ("controller.propagate_resource_limits", "PropagateResourceLimits", Elsewhere),
+    ("controller.propagate_resource_limits_except", "PropagateResourceLimitsExcept", Elsewhere),
+    ("controller.use_interactive_step", "LaunchParameters", Elsewhere),
     ("controller.epilog_slurmctld", "EpilogSlurmctld", Plain),
     ("controller.private_data", "PrivateData", Plain),
     ("controller.prolog_epilog_timeout", "PrologEpilogTimeout", Elsewhere),
@@ -166,6 +170,15 @@ fn common(text: &mut String, policy: &Policy) {
             None if key.starts_with("qos.") => lost(text, format_args!("{key} = {value} but in sacctmgr")),
             None => lost(text, format_args!("{key} = {value}")),
         }
+    }
+    let jobs = &policy.jobs;
+    // Slurm takes one of the two keys.
+    match jobs.propagate_resource_limits_except.join(",").as_str() {
+        "" => pair(text, "PropagateResourceLimits", jobs.propagate_resource_limits.join(",")),
+        except => pair(text, "PropagateResourceLimitsExcept", except),
+    }
+    if jobs.use_interactive_step {
+        pair(text, "LaunchParameters", "use_interactive_step");
     }
     plugins(text, policy, &settings(policy));
 }
@@ -395,6 +408,12 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     say("MaxMemPerCPU", partition.max_mem_per_cpu.map(|mb| mb.to_string()));
     say("DefMemPerNode", partition.def_mem_per_node.map(|mb| mb.to_string()));
     say("MaxMemPerNode", partition.max_mem_per_node.map(|mb| mb.to_string()));
+    let defaults = [
+        partition.def_cpu_per_gpu.map(|cpus| format!("DefCpuPerGPU={cpus}")),
+        partition.def_mem_per_gpu.map(|mb| format!("DefMemPerGPU={mb}")),
+    ];
+    let defaults: Vec<String> = defaults.into_iter().flatten().collect();
+    say("JobDefaults", (!defaults.is_empty()).then(|| defaults.join(",")));
     say("PreemptMode", partition.preempt_mode.map(|mode| preempt_mode(mode).to_owned()));
     let grace = partition.grace_time.unwrap_or(policy.preempt.grace_time);
     say("GraceTime", (grace.0 > 0).then(|| grace.0.to_string()));

@@ -4,6 +4,7 @@ use spur_proto::v1::Partition;
 
 use super::Settings;
 use super::record::{Record, yes};
+use crate::format::fields::node::job_defaults;
 use crate::format::value::{long_limit, or, or_null};
 
 /// The records of all partitions.
@@ -67,7 +68,7 @@ fn record(partition: &Partition, settings: Settings) -> Record {
         ("TotalNodes", partition.total_nodes.to_string()),
         ("SelectTypeParameters", "NONE".into()),
     ]);
-    r.line([("JobDefaults", "(null)".into())]);
+    r.line([("JobDefaults", or_null(&job_defaults(partition)))]);
     let (def, max) = (partition.default_memory_per_node_mb, partition.max_memory_per_node_mb);
     r.line([
         memory(partition.default_memory_per_cpu_mb, def, "DefMemPerCPU", "DefMemPerNode"),

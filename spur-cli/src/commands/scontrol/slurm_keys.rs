@@ -175,6 +175,7 @@ const KEYS: &[(&str, Says)] = &[
             format!("cpu,mem,node,billing{gres}")
         }),
     ),
+    // Programs ask for this word before they ask for anything of accounting.
     ("AccountingStorageType", Always("accounting_storage/slurmdbd")),
     ("AccountingStorageUser", Nothing),
     ("AccountingStoreFlags", Always("job_comment,job_extra")),
@@ -231,7 +232,13 @@ const KEYS: &[(&str, Says)] = &[
     ("HealthCheckNodeState", Setting("agent.health_check_node_state")),
     ("HealthCheckProgram", Setting("agent.health_check_program")),
     ("InactiveLimit", Says::Seconds("controller.inactive_limit")),
-    ("InteractiveStepOptions", Nothing),
+    (
+        "InteractiveStepOptions",
+        Made(|f| match f.text("controller.use_interactive_step") {
+            "true" => "--interactive --preserve-env --pty $SHELL".to_owned(),
+            _ => "(null)".to_owned(),
+        }),
+    ),
     ("JobAcctGatherFrequency", Made(|f| f.seconds("agent.job_acct_gather_frequency").to_string())),
     ("JobAcctGatherType", Always("jobacct_gather/linux")),
     ("JobAcctGatherParams", Nothing),
@@ -252,9 +259,18 @@ const KEYS: &[(&str, Says)] = &[
     ("JobFileAppend", Always("0")),
     ("JobRequeue", Flag("controller.requeue")),
     ("JobSubmitPlugins", Nothing),
-    ("KillOnBadExit", Always("0")),
+    ("KillOnBadExit", Flag("controller.kill_on_bad_exit")),
     ("KillWait", Says::Seconds("controller.kill_wait")),
-    ("LaunchParameters", Nothing),
+    (
+        "LaunchParameters",
+        Made(|f| {
+            or_null(if f.text("controller.use_interactive_step") == "true" {
+                "use_interactive_step"
+            } else {
+                ""
+            })
+        }),
+    ),
     ("Licenses", Setting("licenses")),
     ("LogTimeFormat", Nothing),
     ("MailDomain", Nothing),
@@ -330,8 +346,14 @@ const KEYS: &[(&str, Says)] = &[
     ("PrologSlurmctld", Setting("controller.prolog_slurmctld")),
     ("PrologFlags", Nothing),
     ("PropagatePrioProcess", Always("0")),
-    ("PropagateResourceLimits", Always("ALL")),
-    ("PropagateResourceLimitsExcept", Nothing),
+    (
+        "PropagateResourceLimits",
+        Made(|f| match f.text("controller.propagate_resource_limits_except") {
+            "" => f.text("controller.propagate_resource_limits").to_owned(),
+            _ => "(null)".to_owned(),
+        }),
+    ),
+    ("PropagateResourceLimitsExcept", Setting("controller.propagate_resource_limits_except")),
     ("RebootProgram", Setting("power.reboot_program")),
     ("ReconfigFlags", Nothing),
     ("RequeueExit", Nothing),
@@ -355,7 +377,7 @@ const KEYS: &[(&str, Says)] = &[
     ),
     ("ScronParameters", Nothing),
     ("SelectType", Always("select/cons_tres")),
-    ("SelectTypeParameters", Always("CR_CPU_MEMORY")),
+    ("SelectTypeParameters", Always("CR_CORE_MEMORY")),
     ("SlurmUser", Made(|f| or_null(&f.known.controller.user))),
     ("SlurmctldAddr", Nothing),
     ("SlurmctldDebug", Made(|f| or_null(&f.known.controller.debug_level))),

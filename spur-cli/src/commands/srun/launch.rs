@@ -23,6 +23,7 @@ use super::output::{Names, Outputs};
 use super::states::States;
 use super::{LaidOut, Run, bcast, programs, terminal, wish};
 use crate::options::submission::{Export, Submission};
+use crate::options::values::resource_limits;
 use crate::place;
 use crate::session::{Session, whoami};
 
@@ -74,6 +75,12 @@ impl Run {
             None => programs::of_tasks(&wishes, first_task..first_task + tasks, argv)?,
         };
         let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
+        let propagate = match step.propagated_limits.as_str() {
+            "" => wishes.propagate.clone(),
+            _ if wishes.said.contains_key("propagate") => wishes.propagate.clone(),
+            site => resource_limits(site).map_err(anyhow::Error::msg)?,
+        };
+        wishes.step.kill_on_bad_exit.get_or_insert(step.kill_on_bad_exit);
         let (bind, bound) = (&wishes.step.gpu_bind, &wishes.step.cpu_bind);
         let memory = &wishes.step.mem_bind;
         let sockets = wish::distributions(session, &wishes)?.sockets;
@@ -83,7 +90,7 @@ impl Run {
             environment: place::packed(&environment)?.into(),
             job_environment,
             umask,
-            limits: place::limits(&wishes.propagate),
+            limits: place::limits(&propagate),
             stdin_task: wanted.task,
             no_stdin: wanted.none,
             mpi: mpi.to_owned(),

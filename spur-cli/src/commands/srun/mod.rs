@@ -642,7 +642,8 @@ impl Run {
             self.forced |= [Signal::TERM.number(), Signal::KILL.number()].contains(&exit.signal);
             // A node knows of the end of its own tasks alone.
             let ends_all = self.wishes.oom_kill_step == Some(true) && exit == ExitCode::OUT_OF_MEMORY;
-            if (ends_all || self.wishes.step.kill_on_bad_exit) && !self.killed && self.open > 0 {
+            if (ends_all || self.wishes.step.kill_on_bad_exit == Some(true)) && !self.killed && self.open > 0
+            {
                 self.tell_endings(session, |_| true);
                 session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
                 self.terminate(TERM_WAIT);

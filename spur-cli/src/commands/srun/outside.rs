@@ -8,7 +8,7 @@ use spur_core::text::exit::ExitCode;
 use spur_proto::v1::{Client, JobSpec, SubmitRequest};
 
 use super::{run_in, wish};
-use crate::commands::allocation::{Allocation, Wait, busy, patience};
+use crate::commands::allocation::{Allocation, Grant, Wait, busy, patience};
 use crate::commands::sbatch;
 use crate::commands::signals::Signals;
 use crate::error::{FAILURE, Failure};
@@ -145,7 +145,8 @@ async fn granted(
     };
     let wait = allocation.wait(session, patience(wishes), async || signals.next().await, queued).await?;
     match wait {
-        Wait::Granted(job, environment) => {
+        Wait::Granted(grant) => {
+            let Grant { job, environment, .. } = *grant;
             if waited && !quiet {
                 session.inform(&format!("job {id} has been allocated resources"));
             }

@@ -82,6 +82,13 @@ pub fn groups(name: &str) -> Groups {
     }
 }
 
+/// `JobDefaults=`: what each GPU brings along in jobs that do not say it.
+pub fn job_defaults(partition: &Partition) -> String {
+    let cpus = partition.default_cpus_per_gpu.map(|cpus| format!("DefCpuPerGPU={cpus}"));
+    let memory = partition.default_memory_per_gpu_mb.map(|mb| format!("DefMemPerGPU={mb}"));
+    cpus.into_iter().chain(memory).collect::<Vec<_>>().join(",")
+}
+
 const fn field(
     letter: char,
     name: &'static str,

@@ -6,7 +6,7 @@ use spur_proto::v1::{Node, Partition};
 
 use super::value::{list, merged, minutes, number, time, unlimited};
 use crate::format::Show;
-use crate::format::fields::node::{Row, effective_cpus, host_and_port, state_flags};
+use crate::format::fields::node::{Row, effective_cpus, host_and_port, job_defaults, state_flags};
 use crate::format::value::or;
 use crate::version;
 
@@ -119,7 +119,7 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
                 "partition_memory_per_cpu": number(partition.default_memory_per_cpu_mb),
                 "partition_memory_per_node": number(partition.default_memory_per_node_mb),
                 "time": number(partition.default_time.map(minutes)),
-                "job": "",
+                "job": job_defaults(partition),
             },
             "maximums": {
                 "cpus_per_node": unlimited(None::<u32>),

@@ -33,12 +33,12 @@ pub(super) const OPTIONS: &[Def] = &[
         "0|1",
         "kill the step if any task terminates with a non-zero exit code",
         |s, v| {
-            s.step.kill_on_bad_exit = match v {
+            s.step.kill_on_bad_exit = Some(match v {
                 "" => true,
                 number => {
                     number.parse::<u32>().map_err(|_| format!("`{number}` is no number; say 0 or 1"))? > 0
                 }
-            };
+            });
             Ok(())
         },
     )
@@ -115,9 +115,14 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(SRUN)
     .env(&["SLURM_MPI_TYPE"]),
-    Def::flag("interactive", None, "the step that salloc runs its shell in", nothing)
-        .only(SRUN)
-        .refused("salloc has a shell of its own"),
+    Def::flag("interactive", None, "the step that salloc runs its shell in", |s, _| {
+        // One task on the first node, which uses nothing and sees all that the job has.
+        s.step.external = true;
+        "1".clone_into(&mut s.spec.nodes);
+        s.spec.tasks = Some(1);
+        Ok(())
+    })
+    .only(SRUN),
     Def::value("bcast", None, "dest", "copy executable file to compute nodes", |s, v| {
         s.step.bcast = Some(v.to_owned());
         Ok(())

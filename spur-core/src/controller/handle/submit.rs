@@ -184,11 +184,34 @@ fn resolve(
     }
     spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, wall, least)));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
+    default_of_gpus(&mut spec.shape, &partitions);
     if spec.shape.memory.is_none() && spec.shape.memory_per_gpu().is_none() {
         spec.shape.memory = default_memory(&partitions);
     }
+    if let Some(batch) = spec.batch.as_mut().filter(|batch| !batch.limits_named) {
+        let policy = &cluster.policy().jobs;
+        batch.limits = batch.limits.iter().filter(|(name, _)| policy.propagates(name)).cloned().collect();
+    }
     let told = share_memory(&mut spec.shape, &partitions);
     Ok((spec, told.into_iter().chain(reboots).chain(without_priority).collect()))
+}
+
+/// Gives a job that asks for GPUs the CPUs and the memory of each GPU, where it names none.
+fn default_of_gpus(shape: &mut Shape, partitions: &[&Partition]) {
+    let listed = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
+    if !listed.clone().any(|spec| spec.name == "gpu" && spec.count > 0) {
+        return;
+    }
+    let cpus = partitions.iter().filter_map(|partition| partition.config.def_cpu_per_gpu).max();
+    let memory = partitions.iter().filter_map(|partition| partition.config.def_mem_per_gpu).max();
+    let names_cpus = shape.cpus_per_task.is_some()
+        || shape.cores.as_ref().is_some_and(|cores| cores.cpus_per_gpu.is_some());
+    if let Some(cpus) = cpus.filter(|_| !names_cpus) {
+        shape.cores.get_or_insert_default().cpus_per_gpu = Some(cpus);
+    }
+    if let Some(memory) = memory.filter(|_| shape.memory.is_none() && shape.memory_per_gpu().is_none()) {
+        shape.cores.get_or_insert_default().memory_per_gpu = Some(memory);
+    }
 }
 
 /// What a job gets of memory that names none.

@@ -71,10 +71,9 @@ pub const PARTITION_KEYS: [&str; 40] = [
 ];
 
 /// Keys of partitions that are known and have one value here, which is the one that leaves everything as it is.
-pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 6] = [
+pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 5] = [
     ("CpuBind", &["", "off", "none"]),
     ("ExclusiveUser", &["no"]),
-    ("JobDefaults", &["", "(null)"]),
     ("LLN", &["no"]),
     ("MaxCPUsPerNode", &["unlimited"]),
     ("OverTimeLimit", &["none", "0"]),
@@ -137,6 +136,23 @@ pub fn partition(
     set(config, key, value, known).map_err(wrong)
 }
 
+/// `DefCpuPerGPU=COUNT,DefMemPerGPU=MB`, of which either may be missing: both values.
+///
+/// # Errors
+/// Another key, or a value that is no number.
+pub fn job_defaults(value: &str) -> Result<(Option<u32>, Option<u64>), String> {
+    let (mut cpus, mut mb) = (None, None);
+    let items = if is_nothing(value) { "" } else { value };
+    for item in items.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        match item.split_once('=').map(|(key, value)| (key.to_ascii_lowercase(), value)) {
+            Some((key, value)) if key == "defcpupergpu" => cpus = Some(at_least_one(value)?),
+            Some((key, value)) if key == "defmempergpu" => mb = memory(value)?,
+            _ => return Err(format!("`{item}` is none of DefCpuPerGPU=COUNT and DefMemPerGPU=MB")),
+        }
+    }
+    Ok((cpus, mb))
+}
+
 fn set(config: &mut PartitionConfig, key: &str, value: &str, known: &Known<'_>) -> Result<(), String> {
     match key {
         "AllocNodes" => config.alloc_nodes = hosts(value)?,
@@ -166,6 +182,7 @@ fn set(config: &mut PartitionConfig, key: &str, value: &str, known: &Known<'_>) 
         "DisableRootJobs" => config.disable_root_jobs = flag(value)?,
         "GraceTime" => config.grace_time = Some(Seconds(read::<u64>(value)?)),
         "Hidden" => config.hidden = flag(value)?,
+        "JobDefaults" => (config.def_cpu_per_gpu, config.def_mem_per_gpu) = job_defaults(value)?,
         "MaxMemPerCPU" => (config.max_mem_per_cpu, config.max_mem_per_node) = (memory(value)?, None),
         "MaxMemPerNode" => (config.max_mem_per_node, config.max_mem_per_cpu) = (memory(value)?, None),
         "MaxNodes" => config.max_nodes = if is_unlimited(value) { None } else { Some(at_least_one(value)?) },

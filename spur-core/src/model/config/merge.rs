@@ -136,6 +136,8 @@ fn partition(
             max_mem_per_cpu,
             def_mem_per_node,
             max_mem_per_node,
+            def_cpu_per_gpu,
+            def_mem_per_gpu,
             preempt_mode,
             grace_time,
             tres_billing_weights,

@@ -11,6 +11,7 @@ mod local;
 pub mod merge;
 mod parse;
 mod policy;
+mod propagated;
 mod qos;
 mod specialized;
 mod state;
@@ -22,6 +23,7 @@ pub use error::{ConfigError, ConfigErrors};
 pub use limit::Limit;
 pub use local::*;
 pub use policy::*;
+pub use propagated::{RESOURCE_LIMITS, resource_limit};
 pub use qos::QosConfig;
 pub use state::{DatabaseUrl, DatabaseUrlError, PostgresState, State};
 

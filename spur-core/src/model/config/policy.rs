@@ -66,6 +66,14 @@ pub struct JobPolicy {
     pub enforce_part_limits: EnforcePartLimits,
     /// `mpi_default`: what serves the MPI programs of a step whose `srun` says nothing of it.
     pub mpi_default: MpiDefault,
+    /// `kill_on_bad_exit`: whether a step ends with its first task that fails, unless `srun -K` says otherwise.
+    pub kill_on_bad_exit: bool,
+    /// `propagate_resource_limits`: the limits that jobs get of their users'; `ALL` and `NONE` stand alone.
+    pub propagate_resource_limits: Vec<Arc<str>>,
+    /// `propagate_resource_limits_except`: the limits that jobs do not get where the former is `ALL`.
+    pub propagate_resource_limits_except: Vec<Arc<str>>,
+    /// `use_interactive_step`: whether the shell of `salloc` runs on the first node of the allocation.
+    pub use_interactive_step: bool,
     /// `private_data`: what is hidden from everybody but operators; in order, each once.
     pub private_data: Vec<Private>,
     /// `accounting_storage_enforce`: the parts of the policy tree that are enforced; in order, each once.
@@ -515,6 +523,13 @@ pub struct PartitionConfig {
     pub def_mem_per_node: Option<u64>,
     /// Most memory on each node, MiB; instead of `max_mem_per_cpu`.
     pub max_mem_per_node: Option<u64>,
+    /// CPUs for each GPU of jobs that name neither CPUs of a task nor of a GPU; `None`: not counted for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub def_cpu_per_gpu: Option<u32>,
+    /// Memory for each GPU, MiB, of jobs with GPUs that name no memory; goes before `def_mem_per_cpu` and
+    /// `def_mem_per_node`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub def_mem_per_gpu: Option<u64>,
     /// Overrides `[preempt] mode`.
     pub preempt_mode: Option<PreemptMode>,
     /// Overrides `[preempt] grace_time`.
@@ -609,6 +624,10 @@ impl Default for JobPolicy {
             inactive_limit: Seconds(60),
             enforce_part_limits: EnforcePartLimits::default(),
             mpi_default: MpiDefault::default(),
+            kill_on_bad_exit: false,
+            propagate_resource_limits: vec!["ALL".into()],
+            propagate_resource_limits_except: Vec::new(),
+            use_interactive_step: false,
             private_data: Vec::new(),
             accounting_enforce: Vec::new(),
             time_zone: None,
@@ -749,6 +768,8 @@ impl Default for PartitionConfig {
             default_qos: None,
             qos: None,
             def_mem_per_cpu: None,
+            def_cpu_per_gpu: None,
+            def_mem_per_gpu: None,
             max_mem_per_cpu: None,
             def_mem_per_node: None,
             max_mem_per_node: None,

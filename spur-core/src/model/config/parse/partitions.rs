@@ -107,6 +107,8 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.alternate = section.name("alternate").map(Into::into);
     partition.def_mem_per_node = section.mebibytes("def_mem_per_node");
     partition.max_mem_per_node = section.mebibytes("max_mem_per_node");
+    partition.def_cpu_per_gpu = section.integer("def_cpu_per_gpu", 1..=65_535);
+    partition.def_mem_per_gpu = section.mebibytes("def_mem_per_gpu");
     partition.tres_billing_weights = section.parsed("tres_billing_weights").unwrap_or_default();
 }
 

@@ -10,7 +10,7 @@ use super::section::Section;
 use crate::model::config::{
     AccountingEnforce, Backfill, Billing, Correct, EnforcePartLimits, JobPolicy, MpiDefault, Order, Policy,
     PowerPolicy, Predict, PreemptBy, PreemptCost, PreemptPolicy, PriorityFlag, Private, QosConfig,
-    RecoveryPolicy, ResetPeriod, SchedulerPolicy,
+    RESOURCE_LIMITS, RecoveryPolicy, ResetPeriod, SchedulerPolicy, resource_limit,
 };
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
@@ -56,7 +56,10 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         ]),
         jobs.mpi_default => section.choice("mpi_default", &MpiDefault::ALL),
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
+        jobs.kill_on_bad_exit => section.boolean("kill_on_bad_exit"),
+        jobs.use_interactive_step => section.boolean("use_interactive_step"),
     );
+    propagated(section, &mut jobs);
     jobs.private_data = private_data(section);
     jobs.accounting_enforce = accounting_enforce(section);
     jobs.time_zone = section.name("time_zone").map(Arc::from);
@@ -69,6 +72,38 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
     }
     set!(jobs.prolog_epilog_timeout => section.duration("prolog_epilog_timeout", 1..=DAY));
     jobs
+}
+
+/// `propagate_resource_limits`, of which `ALL` and `NONE` stand alone, or `propagate_resource_limits_except`.
+fn propagated(section: &mut Section<'_>, jobs: &mut JobPolicy) {
+    let (only, except) = ("propagate_resource_limits", "propagate_resource_limits_except");
+    if section.has(only) && section.has(except) {
+        section.refuse(except, format_args!("{only} names all that jobs get; leave one of them out"));
+    }
+    let words = section.strings(only);
+    let is_alone = |word: &&&str| matches!(&words[..], [(_, only)] if only.eq_ignore_ascii_case(word));
+    match ["ALL", "NONE"].iter().find(is_alone) {
+        Some(word) => jobs.propagate_resource_limits = vec![Arc::from(*word)],
+        None if words.is_empty() => {}
+        None => jobs.propagate_resource_limits = limits(section, only, words),
+    }
+    let words = section.strings(except);
+    jobs.propagate_resource_limits_except = limits(section, except, words);
+}
+
+/// A list of resource limits.
+fn limits(section: &mut Section<'_>, key: &'static str, words: Vec<(u32, &str)>) -> Vec<Arc<str>> {
+    let mut limits = BTreeSet::new();
+    for (line, word) in words {
+        match resource_limit(word) {
+            Some(name) => drop(limits.insert(name)),
+            None => {
+                let known = RESOURCE_LIMITS.join(", ");
+                section.refuse_at(line, key, format!("there is no limit `{word}`; known are {known}"));
+            }
+        }
+    }
+    limits.into_iter().map(Arc::from).collect()
 }
 
 /// What `private_data` may name.

@@ -67,7 +67,9 @@ pub(super) fn taken(kind: Kind) -> &'static [&'static str] {
         Kind::Node => TAKEN_OF_NODE,
         Kind::Partition => TAKEN_OF_PARTITION,
         Kind::Cgroup => &["CgroupPlugin", "ConstrainDevices"],
-        Kind::Gres => &["NodeName", "Name", "Type", "Count", "File", "MultipleFiles", "Cores", "Links"],
+        Kind::Gres => {
+            &["NodeName", "Name", "Type", "Count", "File", "MultipleFiles", "Cores", "CPUs", "Links"]
+        }
         Kind::JobContainer => &["BasePath", "Dirs"],
         Kind::Topology => &["SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes"],
     }
@@ -85,7 +87,9 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "ClusterName",
     "ControlAddr",
     "ControlMachine",
+    "DefCpuPerGPU",
     "DefMemPerCPU",
+    "DefMemPerGPU",
     "DefMemPerNode",
     "DisableRootJobs",
     "DownNodes",
@@ -99,7 +103,9 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "JobAcctGatherFrequency",
     "JobContainerType",
     "JobRequeue",
+    "KillOnBadExit",
     "KillWait",
+    "LaunchParameters",
     "Licenses",
     "MailProg",
     "MaxArraySize",
@@ -129,6 +135,8 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "PrologEpilogTimeout",
     "PrologSlurmctld",
     "PrologTimeout",
+    "PropagateResourceLimits",
+    "PropagateResourceLimitsExcept",
     "RebootProgram",
     "ResumeFailProgram",
     "ResumeProgram",
@@ -178,6 +186,7 @@ const TAKEN_OF_NODE: &[&str] = &[
     "Weight",
     "State",
     "Reason",
+    "Topology",
 ];
 
 const TAKEN_OF_PARTITION: &[&str] = &[
@@ -204,10 +213,13 @@ const TAKEN_OF_PARTITION: &[&str] = &[
     "Hidden",
     "ReqResv",
     "RootOnly",
+    "DefCpuPerGPU",
     "DefMemPerCPU",
+    "DefMemPerGPU",
     "DefMemPerNode",
     "MaxMemPerCPU",
     "MaxMemPerNode",
+    "JobDefaults",
     "PreemptMode",
     "GraceTime",
     "Topology",
@@ -271,8 +283,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("CryptoType", CREDENTIALS),
     ("DataParserParameters", ""),
     ("DebugFlags", "[log] level = \"debug\" tells more"),
-    ("DefCpuPerGPU", "jobs say it with --cpus-per-gpu"),
-    ("DefMemPerGPU", "jobs say it with --mem-per-gpu"),
     ("DefaultStorageHost", ACCOUNTING),
     ("DefaultStorageLoc", ACCOUNTING),
     ("DefaultStoragePass", ACCOUNTING),
@@ -299,7 +309,7 @@ const CLUSTER: &[(&str, &str)] = &[
     ("HttpParserType", ""),
     (
         "InteractiveStepOptions",
-        "salloc runs its command where it was called; srun --pty gives a terminal on a node",
+        "use_interactive_step runs the user's shell with srun --interactive --preserve-env --pty",
     ),
     ("JobAcctGatherParams", FOUND),
     ("JobAcctGatherType", FOUND),
@@ -317,8 +327,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("JobFileAppend", "jobs say it with --open-mode=append"),
     ("JobSubmitPlugins", NO_PLUGINS),
     ("KeepAliveTime", ""),
-    ("KillOnBadExit", "jobs say it with srun -K"),
-    ("LaunchParameters", ""),
     ("LaunchType", ALWAYS),
     ("LogTimeFormat", "[log] format = \"json\" is for programs"),
     ("MCSParameters", ""),
@@ -350,8 +358,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("ProctrackType", FOUND),
     ("PrologFlags", "the prolog runs before the first task of a job on each node"),
     ("PropagatePrioProcess", ""),
-    ("PropagateResourceLimits", "all limits come from where the job was submitted"),
-    ("PropagateResourceLimitsExcept", "all limits come from where the job was submitted"),
     ("ReconfigFlags", ""),
     ("RequeueExit", "jobs say it by requeueing themselves: scontrol requeue"),
     ("RequeueExitHold", "jobs say it by requeueing themselves: scontrol requeuehold"),
@@ -422,14 +428,11 @@ const NODE: &[(&str, &str)] = &[
     ("BcastAddr", ""),
     ("CpuBind", "jobs say it with --cpu-bind"),
     ("RestrictedCoresPerGPU", ""),
-    ("Topology", "topology.conf or topology.yaml says where a node is"),
     ("TRESWeights", ""),
 ];
 
 const PARTITION: &[(&str, &str)] = &[
     ("CpuBind", "jobs say it with --cpu-bind"),
-    ("DefCpuPerGPU", "jobs say it with --cpus-per-gpu"),
-    ("DefMemPerGPU", "jobs say it with --mem-per-gpu"),
     ("DenyGroups", "say who may with allow_groups"),
     ("DenyUsers", "say who may with allow_groups"),
     ("AllowUsers", "say who may with allow_groups"),
@@ -487,7 +490,7 @@ pub(super) const FOUND_NEAR: &str =
     "nodes find out where their GPUs are; [[gres]] says it of others, with their files";
 
 const GRES: &[(&str, &str)] =
-    &[("AutoDetect", "not needed: nodes find their GPUs themselves"), ("CPUs", FOUND_NEAR), ("Flags", "")];
+    &[("AutoDetect", "not needed: nodes find their GPUs themselves"), ("Flags", "")];
 
 const JOB_CONTAINER: &[(&str, &str)] = &[
     ("AutoBasePath", "not needed: spurd makes it"),

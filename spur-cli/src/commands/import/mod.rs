@@ -1,6 +1,6 @@
 //! `spur import slurm DIR`: a `spur.toml` from Slurm's files.
 //!
-//! Nothing stops the import. What has a counterpart is written as a key; what has none is named in a comment above the
+//! Nothing stops the import but a file that cannot be read. What has a counterpart is written as a key; what has none is named in a comment above the
 //! table that it is nearest to, with the file, the line and the reason. What is written is a configuration that
 //! loads.
 
@@ -13,6 +13,7 @@ pub(in crate::commands) mod rails;
 mod settings;
 pub(in crate::commands) mod source;
 mod specialized;
+mod steps;
 pub(in crate::commands) mod topology;
 pub(in crate::commands) mod tree;
 
@@ -186,7 +187,7 @@ struct Files {
 impl Files {
     /// The lines of a file with those of the files that it includes, in their place.
     fn lines(&mut self, path: &Path, cluster: &mut String, open: &[PathBuf]) -> anyhow::Result<Vec<Line>> {
-        let name: Rc<str> = path.file_name().unwrap_or_default().to_string_lossy().into();
+        let name: Rc<str> = path_name(path).into();
         let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let open: Vec<PathBuf> = open.iter().cloned().chain([path.to_owned()]).collect();
         let mut all = Vec::new();
@@ -202,30 +203,40 @@ impl Files {
                     continue;
                 }
             };
-            let target = path.parent().unwrap_or(Path::new(".")).join(included.replace("%c", cluster));
-            let inner = if open.contains(&target) {
-                Err(anyhow::anyhow!("the file includes itself"))
-            } else {
-                self.lines(&target, cluster, &open)
-            };
-            match inner {
-                Ok(lines) => all.extend(lines),
-                Err(error) => {
-                    let text = format!("{}: Include {included}: {}", line.place, cause(&error));
-                    self.problems.extend(self.notes.sentence(text));
-                }
+            let what = || format!("{}: Include {included}", line.place);
+            let target = self.included(path, &included.replace("%c", cluster), &line);
+            if open.contains(&target) {
+                bail!("{}: the file includes itself", what());
             }
+            all.extend(self.lines(&target, cluster, &open).with_context(what)?);
         }
         Ok(all)
     }
+
+    /// The file that an `Include` line of `path` names. A copy of `/etc/slurm` names files where they were, and has them beside
+    /// the file that includes them.
+    fn included(&mut self, path: &Path, name: &str, line: &Line) -> PathBuf {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let named = directory.join(name);
+        let beside = named.file_name().map(|file| directory.join(file));
+        match beside.filter(|beside| !named.exists() && beside.exists()) {
+            Some(beside) => {
+                let text = format!(
+                    "{}: Include {name}: the file of this name beside {} is read",
+                    line.place,
+                    path_name(path)
+                );
+                self.problems.extend(self.notes.sentence(text));
+                beside
+            }
+            None => named,
+        }
+    }
 }
 
-/// Why a file cannot be read, without its path.
-fn cause(error: &anyhow::Error) -> String {
-    match error.root_cause().downcast_ref::<std::io::Error>() {
-        Some(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        _ => error.root_cause().to_string(),
-    }
+/// The name of a file without its directory.
+fn path_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The lines of `slurm.conf`, sorted by what they are about.
@@ -336,7 +347,7 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     let notes = &mut files.notes;
     let mut conf = Conf::of(&conf_lines, notes);
     let plugin = conf.cluster.pair("TopologyPlugin");
-    let topologies = topologies(sources, plugin, &mut files)?;
+    let mut topologies = topologies(sources, plugin, &mut files)?;
     let notes = &mut files.notes;
     let (devices, gres) = Devices::read(&gres_lines, notes);
     let mut nodes = Nodes::default();
@@ -345,6 +356,7 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
         conf.partitions.push(("main".to_owned(), everywhere()));
     }
     conf.nodes.into_iter().for_each(|entry| nodes::nodes(entry, &devices, &mut nodes, notes));
+    topologies.place(&nodes.places);
     let sets: Vec<Section> = conf.sets.into_iter().map(|entry| nodes.set(entry, notes)).collect();
     let (mut sections, common) =
         settings::settings(&mut conf.cluster, &mut cgroup, &mut job_container, notes);
@@ -366,7 +378,13 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     sections.extend(topologies.sections(&nodes, notes));
     let from = sources.conf.as_ref().or(sources.topology.as_ref()).and_then(|path| path.file_name());
     let from = from.unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Imported { text: written(&from, &files.problems, sections, &tail), notes: files.notes.count() })
+    let mut text = written(&from, &files.problems, &sections, &tail);
+    if let Ok(Config { policy, .. }) = Config::parse(&text, "the imported configuration") {
+        let warnings = policy.warnings();
+        files.problems.extend(warnings.into_iter().filter_map(|warning| files.notes.sentence(warning)));
+        text = written(&from, &files.problems, &sections, &tail);
+    }
+    Ok(Imported { text, notes: files.notes.count() })
 }
 
 /// The topologies of a file, or none where Slurm would use none.
@@ -436,7 +454,7 @@ fn qos_sections(named: Vec<String>) -> Vec<Section> {
     sections
 }
 
-fn written(from: &str, problems: &[String], sections: Vec<Section>, tail: &[Section]) -> String {
+fn written(from: &str, problems: &[String], sections: &[Section], tail: &[Section]) -> String {
     let mut text = format!(
         "# Imported from {from} by `spur import slurm`. What has no counterpart is named in comments.\n"
     );

@@ -29,6 +29,8 @@ pub(in crate::commands) struct Nodes {
     features: BTreeMap<String, Vec<String>>,
     /// What `NodeSet` lines call several of them.
     pub(super) sets: BTreeMap<String, Vec<String>>,
+    /// What `Topology=` says of where nodes are.
+    pub(super) places: Vec<(Pair, Vec<String>)>,
 }
 
 impl Nodes {
@@ -144,7 +146,9 @@ impl Devices {
             let listed = |pair: &Pair| pair.value.parse::<HostList>().ok().map(|list| list.len() as u64);
             let together = entry.pair("MultipleFiles");
             let found = files.as_ref().and_then(listed).or(together.as_ref().map(|_| 1));
-            let (cores, links) = (entry.pair("Cores"), entry.pair("Links"));
+            // The name that `Cores` had before.
+            let cores = entry.pair("Cores").or_else(|| entry.pair("CPUs"));
+            let links = entry.pair("Links");
             if files.is_none() && together.is_none() {
                 for pair in cores.iter().chain(&links) {
                     notes.tell(&mut section, pair, keys::FOUND_NEAR);
@@ -278,6 +282,7 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
     specialized(&mut entry, &mut section, notes);
     let features = features(&mut entry, &mut section, notes);
     let weight = entry.pair("Weight");
+    let place = entry.pair("Topology").filter(|pair| !pair.value.is_empty() && pair.value != "(null)");
     state(&mut entry, &pair, &mut section, notes);
     let gres = entry.pair("Gres");
     let gres = gres.map(|pair| gres_of(&pair, &mut section, notes)).unwrap_or_default();
@@ -287,6 +292,9 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
         Some(Ok(weight)) => section.plain("weight", weight),
         Some(Err(pair)) => notes.tell(&mut section, &pair, "not a weight"),
         None => {}
+    }
+    if let Some(pair) = place {
+        all.places.push((pair, names.iter().map(|(_, name)| name.clone()).collect()));
     }
     for (_, name) in &names {
         all.features.insert(name.clone(), features.clone());

@@ -85,6 +85,7 @@ impl One<'_, '_> {
         self.qos(qos);
         self.alternate(name);
         self.memory();
+        self.of_gpu();
         self.preemption();
         self.topology();
         let left = std::mem::take(&mut self.entry).rest();
@@ -303,6 +304,35 @@ impl One<'_, '_> {
             self.section.plain(&def.key, if same { def.mb.min(*most) } else { def.mb });
         }
         self.section.plain(key, most);
+    }
+
+    /// `JobDefaults`, also as keys of their own, and what of it the partition leaves to the cluster.
+    fn of_gpu(&mut self) {
+        let mut defaults: Vec<Pair> = Vec::new();
+        if let Some(pair) = self.entry.pair("JobDefaults").filter(|pair| pair.value != "(null)") {
+            for item in pair.value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+                let (key, value) = item.split_once('=').unwrap_or((item, ""));
+                defaults.push(Pair { key: key.to_owned(), value: value.to_owned(), ..pair.clone() });
+            }
+        }
+        for key in ["DefCpuPerGPU", "DefMemPerGPU"] {
+            defaults.extend(self.entry.pair(key));
+        }
+        let is_said = |pair: &&Pair| defaults.iter().any(|own| own.key.eq_ignore_ascii_case(&pair.key));
+        let common: Vec<Pair> =
+            self.around.common.of_gpu.iter().filter(|pair| !is_said(pair)).cloned().collect();
+        for pair in defaults.into_iter().chain(common) {
+            let number = match pair.key.to_ascii_lowercase().as_str() {
+                "defcpupergpu" => pair.value.parse::<u64>().ok().map(|cpus| ("def_cpu_per_gpu", cpus)),
+                "defmempergpu" => Some(("def_mem_per_gpu", settings::megabytes(&pair.value))),
+                _ => None,
+            };
+            match number {
+                Some((_, 0)) => {}
+                Some((key, number)) => self.section.plain(key, number),
+                None => self.note(&pair, "none of DefCpuPerGPU=COUNT and DefMemPerGPU=MB"),
+            }
+        }
     }
 
     /// `DefMemPerCPU` or `DefMemPerNode`, and the same of `Max`, as far as it limits anything.

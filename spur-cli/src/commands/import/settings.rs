@@ -29,6 +29,8 @@ pub(super) struct Common {
     pub(super) no_root: bool,
     /// Of partitions that say nothing.
     pub(super) memory: Vec<Memory>,
+    /// What each GPU brings along in partitions that say nothing: `DefCpuPerGPU` and `DefMemPerGPU`.
+    pub(super) of_gpu: Vec<Pair>,
 }
 
 /// Memory that jobs get, or may ask for at most.
@@ -67,15 +69,15 @@ pub(super) fn settings(
 }
 
 /// What is taken from, and where it is said what is not.
-struct Taker<'a> {
-    conf: &'a mut Entry,
+pub(super) struct Taker<'a> {
+    pub(super) conf: &'a mut Entry,
     cgroup: &'a mut Entry,
     job_container: &'a mut Entry,
     notes: &'a mut Notes,
 }
 
 impl Taker<'_> {
-    fn note(&mut self, section: &mut Section, pair: &Pair, why: &str) {
+    pub(super) fn note(&mut self, section: &mut Section, pair: &Pair, why: &str) {
         self.notes.tell(section, pair, why);
     }
 
@@ -110,7 +112,7 @@ impl Taker<'_> {
     }
 
     /// Yes or no, in any of Slurm's spellings.
-    fn flag(&mut self, section: &mut Section, from: &str, to: &str) {
+    pub(super) fn flag(&mut self, section: &mut Section, from: &str, to: &str) {
         let Some(pair) = self.conf.pair(from) else { return };
         match yes(&pair.value) {
             Some(flag) => section.plain(to, flag),
@@ -204,6 +206,7 @@ impl Taker<'_> {
         self.duration(&mut section, "InactiveLimit", "inactive_limit", (0, YEAR));
         self.part_limits(&mut section);
         self.mpi_default(&mut section);
+        self.of_steps(&mut section);
         self.private_data(&mut section);
         let before = section.len();
         self.program(&mut section, "PrologSlurmctld", "prolog_slurmctld");
@@ -711,32 +714,6 @@ impl Taker<'_> {
         }
     }
 
-    fn licenses(&mut self) -> Section {
-        let mut section = Section::new("[licenses]");
-        let Some(pair) = self.conf.pair("Licenses") else { return section };
-        let mut seen: Vec<String> = Vec::new();
-        for item in pair.value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let (name, count) = item.rsplit_once([':', '*', '=']).unwrap_or((item, "1"));
-            let Ok(count) = count.parse::<u32>() else {
-                self.note(&mut section, &Pair { value: item.to_owned(), ..pair.clone() }, "not a count");
-                continue;
-            };
-            let plain: String =
-                name.chars().map(|c| if is_layer_name(&c.to_string()) { c } else { '-' }).collect();
-            if plain != name {
-                let why = format!("called {plain} here: names consist of letters, digits, `_`, `-` and `.`");
-                self.note(&mut section, &Pair { value: item.to_owned(), ..pair.clone() }, &why);
-            }
-            if seen.contains(&plain) {
-                self.note(&mut section, &Pair { value: item.to_owned(), ..pair.clone() }, "it comes twice");
-            } else {
-                section.plain(&super::page::key(&plain), count);
-                seen.push(plain);
-            }
-        }
-        section
-    }
-
     fn common(&mut self) -> Common {
         let linear =
             self.conf.value("SelectType").is_some_and(|kind| kind.eq_ignore_ascii_case("select/linear"));
@@ -748,8 +725,10 @@ impl Taker<'_> {
                 memory.extend(said.map(|said| Memory { key, mb: megabytes(&said), pair: None }));
             }
         }
+        let of_gpu =
+            ["DefCpuPerGPU", "DefMemPerGPU"].into_iter().filter_map(|key| self.conf.pair(key)).collect();
         let no_root = self.conf.value("DisableRootJobs").and_then(|word| yes(&word)) == Some(true);
-        Common { whole_nodes: linear, no_root, memory }
+        Common { whole_nodes: linear, no_root, memory, of_gpu }
     }
 }
 

@@ -41,6 +41,8 @@ pub(in crate::commands) struct Topologies {
     all: Vec<Topology>,
     /// What those partitions have to say; nothing where it is called `default`.
     pub(super) default: Option<String>,
+    /// What cannot be done of what node lines say of places.
+    remarks: Vec<String>,
 }
 
 impl Topologies {
@@ -64,7 +66,7 @@ impl Topologies {
         }
         let first = all.iter().find(|topology| topology.is_default);
         let default = first.map(|topology| topology.name.clone()).filter(|name| name != DEFAULT);
-        Topologies { all, default }
+        Topologies { all, default, remarks: Vec::new() }
     }
 
     /// The name that a topology has here.
@@ -84,9 +86,31 @@ impl Topologies {
         switches.chain(blocks).flatten().filter(|name| seen.insert((*name).clone())).cloned().collect()
     }
 
+    /// Puts nodes where `Topology=TOPOLOGY:UNIT` of their lines says: into a block, or into a switch at the end of a path of
+    /// which missing switches are made, as Slurm does.
+    pub(super) fn place(&mut self, places: &[(Pair, Vec<String>)]) {
+        for (pair, nodes) in places {
+            for item in pair.value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+                let (name, unit) = item.split_once(':').unwrap_or((DEFAULT, item));
+                let here = self.named(name);
+                let found = self.all.iter_mut().find(|topology| Some(&topology.name) == here.as_ref());
+                let placed = match found {
+                    Some(topology) => topology.place(unit, nodes),
+                    None => Err(format!("no file defines topology {name}")),
+                };
+                if let Err(why) = placed {
+                    self.remarks.push(format!("{pair}: {why}"));
+                }
+            }
+        }
+    }
+
     /// Their sections.
     pub(in crate::commands) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
-        self.all.into_iter().flat_map(|topology| topology.sections(nodes, notes)).collect()
+        let mut said = Section::default();
+        self.remarks.into_iter().filter_map(|text| notes.sentence(text)).for_each(|text| said.comment(text));
+        let said = std::iter::once(said).filter(|said| !said.is_empty());
+        said.chain(self.all.into_iter().flat_map(|topology| topology.sections(nodes, notes))).collect()
     }
 }
 
@@ -150,6 +174,37 @@ impl Topology {
         let sentence =
             |(why, nodes): (&str, Vec<String>)| format!("{} {why}", HostList::from_names(nodes).sorted());
         refused.into_iter().map(sentence).collect()
+    }
+
+    /// Adds nodes to a block, or to the last switch of a path `root:switch:leaf`.
+    fn place(&mut self, unit: &str, nodes: &[String]) -> Result<(), String> {
+        if self.is_block {
+            let block = self.blocks.iter_mut().find(|(name, _)| name == unit);
+            let (_, members) = block.ok_or_else(|| format!("there is no block {unit}"))?;
+            members.extend(nodes.iter().cloned());
+            return Ok(());
+        }
+        let path: Vec<&str> = unit.split(':').collect();
+        let mut at = None;
+        for name in &path {
+            let known = self.switches.iter().position(|switch| switch.name == *name);
+            let parent: Option<usize> = at;
+            at = Some(match (known, parent) {
+                (Some(known), _) => known,
+                (None, Some(parent)) => {
+                    self.switches[parent].children.push((*name).to_owned());
+                    self.switches.push(Switch { name: (*name).to_owned(), ..Switch::default() });
+                    self.switches.len() - 1
+                }
+                (None, None) => return Err(format!("there is no switch {name}")),
+            });
+        }
+        if let Some(at) = at {
+            let own = &mut self.switches[at].nodes;
+            let missing: Vec<String> = nodes.iter().filter(|node| !own.contains(node)).cloned().collect();
+            own.extend(missing);
+        }
+        Ok(())
     }
 
     fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {

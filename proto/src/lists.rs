@@ -115,7 +115,7 @@ static LIST_ACCOUNTS: Shape = flat(&[list(2, "names", MOST_NAMED), list(3, "cond
 static RUNS: Shape = flat(&[list(1, "runs", MOST_NAMED)]);
 
 /// The shapes of the requests that have lists, by the names of their messages.
-pub static SHAPES: [(&str, &Shape); 29] = [
+pub static SHAPES: [(&str, &Shape); 30] = [
     ("SubmitRequest", &SUBMIT),
     ("DefragmentRequest", &SUBMIT),
     ("CancelJobsRequest", &CANCEL_JOBS),

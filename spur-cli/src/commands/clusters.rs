@@ -113,7 +113,7 @@ fn way(session: &mut Session, known: &Clusters, name: &str) -> anyhow::Result<Co
 
 async fn is_there(session: &mut Session) -> anyhow::Result<()> {
     let call = async |mut controller: Controller, request| controller.ping(request).await;
-    let answer = session.connection()?.read(PingRequest {}, call);
+    let answer = session.connection()?.read(PingRequest::default(), call);
     match tokio::time::timeout(FIRST_ANSWER, answer).await {
         Ok(answer) => Ok(answer.map(|_| ())?),
         Err(_) => anyhow::bail!("it gave no answer in {} s", FIRST_ANSWER.as_secs()),

@@ -521,7 +521,7 @@ impl Query {
 
     /// Prints a page whenever something has changed.
     async fn watch(&self, session: &mut Session) -> anyhow::Result<()> {
-        listing::check_clusters(session, &self.common.clusters).await?;
+        clusters::only(session, &self.common.clusters).await?;
         if self.steps.is_some() || self.start {
             return Err(
                 Failure::new("--watch follows jobs, neither --steps nor --start; give --iterate").into()

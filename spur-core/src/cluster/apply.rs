@@ -82,10 +82,7 @@ impl Cluster {
             }
             Event::ForeignDropped { node } => self.change_node(*node, drop_foreign),
             Event::NodeCleaned { node, attempt } => self.change_node(*node, |node| clean(node, *attempt)),
-            Event::NodeDowned { node, reason, silent, by } => {
-                self.await_no_more(*node);
-                self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
-            }
+            Event::NodeDowned { .. } => self.take_down(&entry.event, at),
             Event::NodeDrained { node, drain } => self.change_node(*node, |node| drain_node(node, drain)),
             Event::NodeResumed { node } => self.put_in_service(*node, at, resume),
             Event::NodeMended { node } => self.put_in_service(*node, at, |node| node.drain = None),
@@ -105,6 +102,13 @@ impl Cluster {
             }
         }
         self.note_idle(at);
+    }
+
+    /// Applies that a node is out of service.
+    fn take_down(&mut self, event: &Event, at: Time) {
+        let Event::NodeDowned { node, reason, silent, by } = event else { return };
+        self.await_no_more(*node);
+        self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
     }
 
     /// Sets the comments of a job, if it is still in the run that is meant.

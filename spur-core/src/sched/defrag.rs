@@ -395,6 +395,8 @@ impl Site<'_> {
                 shortest: run_time,
                 gather_with: Vec::new(),
                 choices: Arc::from([(partition, request)]),
+                // A job that is moved counts for its limits as before.
+                limits: None,
                 rest: Box::default(),
                 array: None,
             };

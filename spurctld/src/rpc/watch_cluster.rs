@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use spur_core::cluster::sight::Sight;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::Private;
@@ -12,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::filter::{self, Filter, Sight};
+use super::filter::{self, Filter};
 use super::lists::{PAGE, parts};
 use super::{Desk, Listing};
 use crate::changes::News;
@@ -177,9 +178,11 @@ impl Desk {
             (Sight::of(&cluster, &wish.caller), self.overlay.read(), clock::now(&cluster));
         for id in ids {
             match cluster.job(*id) {
-                Some(found) if !sight.sees(found) => {}
+                Some(found) if !sight.job(&found.spec) => {}
                 Some(found) if filter.is_some_and(|filter| filter.admits(found)) && !found.is_withdrawn() => {
-                    jobs.push(job::render(&cluster, found, outlooks.of(*id), now));
+                    let mut message = job::render(&cluster, found, outlooks.of(*id), now);
+                    message.reason_detail = sight.sentence(&cluster, &message.reason_detail);
+                    jobs.push(message);
                 }
                 Some(_) | None => gone.push(id.0),
             }

@@ -457,7 +457,7 @@ impl Query {
 
     /// Prints a page whenever something has changed.
     async fn watch(&self, session: &mut Session) -> anyhow::Result<()> {
-        listing::check_clusters(session, &self.common.clusters).await?;
+        clusters::only(session, &self.common.clusters).await?;
         if self.topology.is_some() || self.reservations {
             let text = "--watch follows nodes, neither --topology nor --reservation; give --iterate";
             return Err(Failure::new(text).into());

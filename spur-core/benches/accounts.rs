@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use spur_core::cluster::snapshot::{Record, Restore, records};
 use spur_core::cluster::Holder;
+use spur_core::cluster::snapshot::{Record, Restore, records};
 use spur_core::cluster::usage::UsageRecord;
 use spur_core::cluster::{AccountChange, Cluster, Entry, Event};
 use spur_core::controller::{Command, Input, handle};

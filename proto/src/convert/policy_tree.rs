@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use spur_core::cluster::sight::Sight;
 use spur_core::cluster::Holder;
+use spur_core::cluster::sight::Sight;
 use spur_core::cluster::{Accounts, Cluster, Placed};
 use spur_core::model::accounts::Association;
 use spur_core::model::accounts::ask::{Entity, Which};

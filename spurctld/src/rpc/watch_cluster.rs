@@ -204,7 +204,7 @@ impl Desk {
         for some in ids.chunks(PAGE) {
             let turn = self.turns.take(&wish.caller).await;
             let sight = Sight::of(&self.replica.read(), &wish.caller);
-            let nodes = self.render_nodes(some, sight);
+            let nodes = self.render_nodes(some, &sight);
             turn.end(some.len());
             for nodes in parts(nodes) {
                 self.send(

@@ -22,7 +22,7 @@ use super::node::{self, Event, Launch, Node};
 use super::output::{Names, Outputs};
 use super::states::States;
 use super::{LaidOut, Run, bcast, programs, terminal, wish};
-use crate::options::submission::{Export, Submission};
+use crate::options::submission::{Export, Propagate, Submission};
 use crate::options::values::resource_limits;
 use crate::place;
 use crate::session::{Session, whoami};
@@ -50,22 +50,17 @@ impl Run {
         let names = names(session, job, &step, PathBuf::from(&called_in));
         let array = names.array;
         let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, all_tasks.unwrap_or(tasks))?;
-        let given = if wishes.step.pty {
-            StepFiles::default()
-        } else {
-            // Elsewhere the same name may mean another file.
-            let here = |node: &StepNodeLayout| session.env("SLURMD_NODENAME").as_ref() == Some(&node.name);
-            let is_same = all_tasks.is_none() && called_in == directory;
-            outputs.give_away(is_same && matches!(&step.nodes[..], [only] if here(only)))
+        // Elsewhere the same name may mean another file.
+        let here = |node: &StepNodeLayout| session.env("SLURMD_NODENAME").as_ref() == Some(&node.name);
+        let is_alone = all_tasks.is_none() && matches!(&step.nodes[..], [only] if here(only));
+        let given = match wishes.step.pty {
+            true => StepFiles::default(),
+            false => outputs.give_away(is_alone && called_in == directory),
         };
         let (array_job_id, array_task_id) = array.unzip();
         let files = StepFiles { stdin: wanted.pattern, array_job_id, array_task_id, ..given };
         outputs.open(first_task..first_task + tasks)?;
-        let mut environment = exported(session, &wishes.export);
-        let own = environment.get(OsStr::new("LD_LIBRARY_PATH")).and_then(|own| own.to_str());
-        if let Some(path) = bcast::library_path(job, &wishes, &step, own)? {
-            environment.insert("LD_LIBRARY_PATH".into(), path.into());
-        }
+        let environment = task_environment(session, job, &wishes, &step)?;
         let window = wishes.step.pty.then(terminal::window);
         let umask = wishes.umask.unwrap_or_else(place::file_mask);
         let mpi = Mpi::chosen(&wishes.step.mpi, &step.mpi_default)?.name();
@@ -75,11 +70,7 @@ impl Run {
             None => programs::of_tasks(&wishes, first_task..first_task + tasks, argv)?,
         };
         let found = |program: &Option<String>| programs::path(program.as_deref(), session, &directory);
-        let propagate = match step.propagated_limits.as_str() {
-            "" => wishes.propagate.clone(),
-            _ if wishes.said.contains_key("propagate") => wishes.propagate.clone(),
-            site => resource_limits(site).map_err(anyhow::Error::msg)?,
-        };
+        let propagate = propagated_limits(&wishes, &step)?;
         wishes.step.kill_on_bad_exit.get_or_insert(step.kill_on_bad_exit);
         let (bind, bound) = (&wishes.step.gpu_bind, &wishes.step.cpu_bind);
         let memory = &wishes.step.mem_bind;
@@ -115,17 +106,24 @@ impl Run {
         let layouts = (first..).zip(step.nodes);
         let nodes: Vec<Node> =
             layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
-        Ok(Run {
+        let states = States::new(first_task, tasks);
+        let open = nodes.len();
+        Ok(Run { world, first, nodes, open, ..Run::new(job, step.step_id, wishes, outputs, states) })
+    }
+
+    /// The run of a step that has no nodes yet.
+    fn new(job: u32, step: u32, wishes: Submission, outputs: Outputs, states: States) -> Run {
+        Run {
             job,
-            step: step.step_id,
-            world,
+            step,
+            world: Vec::new(),
             endings: Endings::new(wishes.step.reduced_endings),
             wishes,
-            open: nodes.len(),
-            first,
-            nodes,
+            open: 0,
+            first: 0,
+            nodes: Vec::new(),
             outputs,
-            states: States::new(first_task, tasks),
+            states,
             whereabouts: None,
             raw: None,
             exit: ExitCode::default(),
@@ -138,7 +136,7 @@ impl Run {
             deaf: None,
             never_launched: Vec::new(),
             out_of_reach: false,
-        })
+        }
     }
 }
 
@@ -149,6 +147,30 @@ fn exported(session: &Session, export: &Export) -> place::Environment {
         environment.extend(session.environment().clone());
     }
     environment
+}
+
+/// The variables of the tasks, with the directory of the libraries that are sent to the nodes.
+fn task_environment(
+    session: &Session,
+    job: u32,
+    wishes: &Submission,
+    step: &CreateStepResponse,
+) -> anyhow::Result<place::Environment> {
+    let mut environment = exported(session, &wishes.export);
+    let own = environment.get(OsStr::new("LD_LIBRARY_PATH")).and_then(|own| own.to_str());
+    if let Some(path) = bcast::library_path(job, wishes, step, own)? {
+        environment.insert("LD_LIBRARY_PATH".into(), path.into());
+    }
+    Ok(environment)
+}
+
+/// The resource limits that tasks inherit: those of the command, or of the site where the command names none.
+fn propagated_limits(wishes: &Submission, step: &CreateStepResponse) -> anyhow::Result<Propagate> {
+    match step.propagated_limits.as_str() {
+        "" => Ok(wishes.propagate.clone()),
+        _ if wishes.said.contains_key("propagate") => Ok(wishes.propagate.clone()),
+        site => resource_limits(site).map_err(anyhow::Error::msg),
+    }
 }
 
 /// What was said here of the job, and its tasks find in their environment.

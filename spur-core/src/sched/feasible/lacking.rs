@@ -1,11 +1,12 @@
 //! What no node has, or too few.
 
-use crate::model::job::{JobSpec, Shape};
+use crate::model::job::{CoreAsk, JobSpec, Shape};
 use crate::model::node::{NodeShape, SHARD};
 use crate::sched::inventory::Inventory;
 use crate::sched::place;
 use crate::sched::request::constraints::Wisher;
 use crate::sched::request::eligible_nodes::EligibleNodes;
+use crate::text::gres::GresSpec;
 
 use super::mend::{Offer, Refused};
 use super::parameters::{Of, Parameter};
@@ -66,18 +67,7 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
         _ => Offer::Other(parameter),
     };
     if !admitted().any(|shape| need.cores.suits(shape)) {
-        let ask = &need.cores;
-        let named = [
-            ("sockets", ask.sockets_per_node),
-            ("cores in each socket", ask.cores_per_socket),
-            ("threads in each core", ask.threads_per_core),
-        ];
-        let named = named.into_iter().filter_map(|(what, least)| Some(format!("{} {what}", least?)));
-        let named = named.collect::<Vec<_>>().join(" and ");
-        let text = format!(
-            "Socket, core and/or thread specification can not be satisfied: no node of partition {name} has {named}"
-        );
-        return refused(text, Vec::new());
+        return refused(cores_text(&need.cores, name), Vec::new());
     }
     let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
     if asked > cpus {
@@ -107,20 +97,7 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
         return refused(text, vec![offer(Parameter::Disk, need.tmp_disk_mb, disk)]);
     }
     for gres in need.gres_per_node.iter().chain(&need.gres_per_task) {
-        let has = |shape: &NodeShape| -> u64 {
-            let kind = |kind: &str| gres.kind.as_deref().is_none_or(|wanted| wanted == kind);
-            let shards = shape.shared_gpus && gres.name == SHARD;
-            let name = if shards { "gpu" } else { &gres.name };
-            let matching = shape.gres.iter().filter(|has| *has.name == *name && kind(&has.kind));
-            let counts = matching.map(|has| u64::from(has.count));
-            match name {
-                // Those of one GPU.
-                _ if shards => counts.max().unwrap_or(0),
-                "gpu" if shape.shared_gpus => counts.count() as u64,
-                _ => counts.sum(),
-            }
-        };
-        let most = admitted().map(|shape| has(shape)).max().unwrap_or(0);
+        let most = admitted().map(|shape| gres_of(shape, gres)).max().unwrap_or(0);
         if gres.count > most {
             let text = format!("{gres} on one node: the most that a node of partition {name} has is {most}");
             return refused(text, devices_of(spec).map(Offer::Other).collect());
@@ -134,6 +111,35 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
             .map(Offer::Other)
             .collect(),
     )
+}
+
+/// The refusal of sockets, cores and threads that no node of a partition has.
+fn cores_text(ask: &CoreAsk, partition: &str) -> String {
+    let named = [
+        ("sockets", ask.sockets_per_node),
+        ("cores in each socket", ask.cores_per_socket),
+        ("threads in each core", ask.threads_per_core),
+    ];
+    let named = named.into_iter().filter_map(|(what, least)| Some(format!("{} {what}", least?)));
+    let named = named.collect::<Vec<_>>().join(" and ");
+    format!(
+        "Socket, core and/or thread specification can not be satisfied: no node of partition {partition} has {named}"
+    )
+}
+
+/// The largest amount of a generic resource that one job may have of a node.
+fn gres_of(shape: &NodeShape, gres: &GresSpec) -> u64 {
+    let kind = |kind: &str| gres.kind.as_deref().is_none_or(|wanted| wanted == kind);
+    let shards = shape.shared_gpus && gres.name == SHARD;
+    let name = if shards { "gpu" } else { &gres.name };
+    let matching = shape.gres.iter().filter(|has| *has.name == *name && kind(&has.kind));
+    let counts = matching.map(|has| u64::from(has.count));
+    match name {
+        // Shards are those of one GPU.
+        _ if shards => counts.max().unwrap_or(0),
+        "gpu" if shape.shared_gpus => counts.count() as u64,
+        _ => counts.sum(),
+    }
 }
 
 /// All that is said of devices.

@@ -12,6 +12,7 @@ fn served() -> (Server, Vec<UnixStream>) {
         node: 0,
         nodes: vec![node("n1", "0-1"), node("n2", "2")],
         first: String::new(),
+        first_step: None,
     };
     let mut server = Server::new(&order, JobId(7), StepId(1), [0, 1].into_iter());
     let tasks = (0..2).map(|index| {

@@ -105,15 +105,7 @@ impl Session {
                 self.ask(Command::Reconfigure(Arc::new(config.policy)))
             }
             "submit" => self.ask(Command::Submit(Box::new(het_submission(rest)))),
-            "cancel-step" => {
-                let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
-                self.ask(Command::CancelStep { job, step })
-            }
-            // `limit-step JOB STEP LIMIT`
-            "limit-step" => {
-                let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
-                self.ask(Command::LimitStep { job, step, limit: rest[2].parse().expect("a limit") })
-            }
+            "cancel-step" | "limit-step" => self.step_command(verb, rest),
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
             "notify" => self.ask(Command::Notify { job: job(rest[0]), message: rest[1..].join(" ") }),
             "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
@@ -175,6 +167,15 @@ impl Session {
             }
             "report" => self.report(rest)?,
             _ => return None,
+        })
+    }
+
+    /// `cancel-step JOB STEP`, and `limit-step JOB STEP LIMIT`.
+    fn step_command(&self, verb: &str, rest: &[&str]) -> Input {
+        let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
+        self.ask(match verb {
+            "limit-step" => Command::LimitStep { job, step, limit: rest[2].parse().expect("a limit") },
+            _ => Command::CancelStep { job, step },
         })
     }
 

@@ -123,13 +123,7 @@ impl Script {
                 self.world().apply(Event::PartitionSet { partition: words[0].into(), state });
             }
             "plan" => self.plan(),
-            "check" => {
-                let spec = spec(&words);
-                self.result = match sched::feasible::check(&self.world().cluster, &spec) {
-                    Ok(warnings) => format!("ok {}\n", warnings.join("; ")),
-                    Err(refusal) => format!("{:?}: {}\n", refusal.kind, refusal.message),
-                };
-            }
+            "check" => self.result = self.feasible(&spec(&words)),
             "foretell" => {
                 let world = self.world().clone();
                 let job = id(words[0]);
@@ -158,6 +152,14 @@ impl Script {
                 self.result = next.map_or("never\n".to_owned(), |time| format!("{}\n", time.0));
             }
             other => panic!("{other}: no such command"),
+        }
+    }
+
+    /// Says whether a request can ever be honoured.
+    fn feasible(&mut self, spec: &JobSpec) -> String {
+        match sched::feasible::check(&self.world().cluster, spec) {
+            Ok(warnings) => format!("ok {}\n", warnings.join("; ")),
+            Err(refusal) => format!("{:?}: {}\n", refusal.kind, refusal.message),
         }
     }
 

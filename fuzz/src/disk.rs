@@ -1,4 +1,4 @@
-//! What daemons find on their disks.
+//! Targets for the files that daemons read from their disks.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use step_wire::record::ExitRecord;
 
 use crate::text_of;
 
-/// What is read is written as what reads the same.
+/// Asserts that a value read from `bytes` is equal after it was written and read again.
 fn again<T>(bytes: &[u8])
 where
     T: for<'a> serde::Deserialize<'a> + serde::Serialize + PartialEq + Debug,
@@ -24,7 +24,7 @@ where
     }
 }
 
-/// Entries of the journal, and records of a snapshot: one a line.
+/// Reads each line as an entry of the journal and as a record of a snapshot.
 pub fn journal(bytes: &[u8]) {
     for line in bytes.split(|byte| *byte == b'\n') {
         again::<Entry>(line);
@@ -32,7 +32,8 @@ pub fn journal(bytes: &[u8]) {
     }
 }
 
-/// What a spool holds: how a step ended, whom the node obeys, the names of markers.
+/// Reads the bytes as each kind of content of a spool: an exit record, the allegiance of the node, the name
+/// of a marker.
 pub fn spool(bytes: &[u8]) {
     again::<ExitRecord>(bytes);
     again::<Allegiance>(bytes);

@@ -1,4 +1,4 @@
-//! The configuration, its topologies with it.
+//! Targets for the configuration, with its topologies.
 
 use spur_core::cluster::Cluster;
 use spur_core::controller::Command;
@@ -7,7 +7,7 @@ use spur_core::model::config::Config;
 use crate::text_of;
 use crate::world::World;
 
-/// Nodes and a partition, so that what follows can name some.
+/// Nodes and a partition, to which the text after them may refer.
 const NODES: &str = "cluster_name = \"fuzz\"\n[[nodes]]\nnames = \"n[1-16]\"\ncpus = 4\n[[partitions]]\nname = \"main\"\n\
                      nodes = \"ALL\"\ndefault = true\n";
 
@@ -27,12 +27,12 @@ fn load(text: &str) {
     }
 }
 
-/// A whole `spur.toml`, as a first start and as a reload.
+/// Loads a whole `spur.toml`, as at a first start and as a reload.
 pub fn config(bytes: &[u8]) {
     text_of(bytes).into_iter().for_each(load);
 }
 
-/// What stands behind sixteen nodes.
+/// Loads a configuration whose end is the text, after a table of sixteen nodes.
 pub fn topology(bytes: &[u8]) {
     if let Some(text) = text_of(bytes) {
         load(&format!("{NODES}{text}"));

@@ -1,5 +1,7 @@
-//! What each target does with its bytes. A target fails by a panic: a parser's own, an overflow, an answer that is not the
-//! same when it is written and read again, or a cluster that is no longer sound.
+//! One function for each fuzz target.
+//!
+//! A target fails by a panic: a parser panics, a number overflows, a value differs after it was written and
+//! read again, or the cluster violates an invariant.
 
 mod disk;
 mod files;
@@ -14,7 +16,7 @@ pub use lines::{formats, options, script};
 pub use text::{changes, hostlist, times, words};
 pub use wire::{nodes, requests, submission};
 
-/// The bytes as a text, if they are one.
+/// The bytes as text; `None` if they are not UTF-8.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

@@ -1,4 +1,4 @@
-//! Command lines, scripts and formats.
+//! Targets for command lines, batch scripts and output formats.
 
 use spur_cli::format::fields::{job, node, priority, step};
 use spur_cli::format::report::Report;
@@ -12,7 +12,7 @@ use crate::text_of;
 use crate::wire::submit;
 use crate::world::Afternoon;
 
-/// What was asked for goes as far as a controller.
+/// Submits the options of a command to a controller.
 fn go_on(wishes: Submission) {
     match wishes.into_spec(&Afternoon) {
         Ok(spec) => submit(spec),
@@ -20,8 +20,8 @@ fn go_on(wishes: Submission) {
     }
 }
 
-/// Words of a command line, one a line: of `sbatch`, or of what the first line names. `NAME=VALUE` in front of them are
-/// variables.
+/// Parses a command line, one word a line. The first line names the command (`srun`, `salloc`, else
+/// `sbatch`). Lines `NAME=VALUE` before the words are environment variables.
 pub fn options(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     let mut lines = text.lines().peekable();
@@ -55,7 +55,7 @@ pub fn options(bytes: &[u8]) {
     }
 }
 
-/// A batch script with its directives.
+/// Parses a batch script with its directives.
 pub fn script(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     match Submission::parse(&[], &|_| None, Some(text)) {
@@ -67,14 +67,14 @@ pub fn script(bytes: &[u8]) {
 fn columns<R>(text: &str, table: &'static Table<R>) {
     for columns in [Columns::Letters(text.to_owned()), Columns::Names(text.to_owned())] {
         let format = columns.read(table);
-        // A column may be as wide as it likes; that all of them are is a slip that costs only whoever made it.
+        // The width of a column is not bounded, so a header of very many wide columns would exhaust memory.
         if format.columns.len() < 64 {
             drop(header(&format));
         }
     }
 }
 
-/// `-o`, `-O` and `--format`.
+/// Parses the formats of `-o`, `-O` and `--format`.
 pub fn formats(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     columns(text, &job::TABLE);

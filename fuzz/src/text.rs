@@ -1,4 +1,4 @@
-//! What people write in one word.
+//! Targets for the notations of `spur_core::text`: host lists, times, and others.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -36,7 +36,8 @@ use spur_core::text::tres::Tres;
 use crate::text_of;
 use crate::world::Afternoon;
 
-/// What is read is written as a text that means the same, and what is refused is refused with words.
+/// Asserts that a parsed value is equal after it was written and parsed again, and that a refusal has a
+/// message.
 fn again<T>(text: &str)
 where
     T: FromStr + Display + PartialEq + Debug,
@@ -53,14 +54,14 @@ where
     }
 }
 
-/// Host lists and what stands for them in requests.
+/// Parses host lists and the host expressions of requests.
 pub fn hostlist(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     again::<HostList>(text);
     again::<HostExpr>(text);
 }
 
-/// Limits, durations and points in time.
+/// Parses time limits, durations and points in time.
 pub fn times(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     again::<TimeLimit>(text);
@@ -72,7 +73,7 @@ pub fn times(bytes: &[u8]) {
     }
 }
 
-/// Everything else that has a notation of its own.
+/// Parses all other notations.
 pub fn words(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     again::<ArraySpec>(text);
@@ -119,7 +120,7 @@ pub fn words(bytes: &[u8]) {
     }
 }
 
-/// `Key=Value` of `scontrol update`: jobs, partitions, nodes.
+/// Parses `Key=Value` lines of `scontrol update` for jobs, partitions and nodes.
 pub fn changes(bytes: &[u8]) {
     use spur_core::model::config::{NodeConfig, PartitionConfig, edit};
 

@@ -1,4 +1,4 @@
-//! Messages as they come from a network, through conversion and `check`.
+//! Targets for messages from the network: each message is converted and handled by a controller.
 
 use prost::Message;
 use spur_core::controller::{Command, Input};
@@ -10,10 +10,10 @@ use spur_proto::v1;
 
 use crate::world::World;
 
-/// The job that runs in every world, and the one that waits.
+/// The running job and the waiting job of every world.
 const JOBS: [u32; 2] = [1, 2];
 
-/// A request for a job that a command has made or that came from a network.
+/// Submits a job, and plans if the controller accepts the submission.
 pub fn submit(wire: v1::JobSpec) {
     match spec::submission(wire) {
         Err(bad) => assert!(!bad.to_string().is_empty()),
@@ -26,14 +26,15 @@ pub fn submit(wire: v1::JobSpec) {
     }
 }
 
-/// `JobSpec`: submitted, and planned where it is taken.
+/// Decodes a `JobSpec` and submits the job.
 pub fn submission(bytes: &[u8]) {
     if let Ok(wire) = v1::JobSpec::decode(bytes) {
         submit(wire);
     }
 }
 
-/// Steps, changes and reservations; the first byte says which.
+/// Decodes and handles a request for a step, a change of a job, or a reservation. The first byte chooses
+/// the kind.
 pub fn requests(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     let mut world = World::new();
@@ -69,7 +70,7 @@ pub fn requests(bytes: &[u8]) {
     world.plan();
 }
 
-/// What nodes say: registrations and reports; the first byte says which.
+/// Decodes and handles a registration or a report of a node. The first byte chooses the kind.
 pub fn nodes(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     let mut world = World::new();

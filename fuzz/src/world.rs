@@ -1,4 +1,4 @@
-//! A small cluster with a running and a waiting job, and what is asked of it.
+//! A small cluster with a running and a waiting job, which handles the inputs of the targets.
 
 use std::sync::{Arc, LazyLock};
 
@@ -39,7 +39,7 @@ impl Surroundings for Afternoon {
     }
 }
 
-/// The present of the cluster.
+/// The time at which every input arrives, in seconds since the Unix epoch.
 pub const NOW: Time = Time(1_795_181_400);
 
 static START: LazyLock<Cluster> = LazyLock::new(|| {
@@ -79,16 +79,17 @@ static START: LazyLock<Cluster> = LazyLock::new(|| {
     world.0
 });
 
-/// A cluster that inputs reach.
+/// A cluster that handles inputs and checks its invariants after each.
 pub struct World(pub Cluster);
 
 impl World {
-    /// The one that every execution begins with.
+    /// A copy of the cluster with which every execution begins.
     pub fn new() -> World {
         World(START.clone())
     }
 
-    /// Takes an input; whatever it is, the cluster stays sound, and what is refused changes nothing.
+    /// Handles an input and returns true if the controller accepts the input. Asserts that all invariants
+    /// hold, and that a refusal changes nothing.
     pub fn input(&mut self, input: Input) -> bool {
         let before = self.0.seq();
         let outcome = handle(&mut self.0, 1, NOW, input);
@@ -103,7 +104,7 @@ impl World {
         outcome.answer.is_ok()
     }
 
-    /// Has a user's command carried out.
+    /// Handles a command of the user `uid`; 0 is root. Returns true if the controller accepts the command.
     pub fn command(&mut self, uid: u32, command: Command) -> bool {
         let name = if uid == 0 { "root" } else { "alice" };
         let owner = Owner { uid, gid: uid, user: name.into(), group: name.into() };
@@ -122,7 +123,7 @@ impl World {
         assert!(self.command(1000, Command::Submit(Box::new(submission))), "it is sound");
     }
 
-    /// Starts what fits.
+    /// Runs a pass of the planner and starts the jobs that the plan starts now.
     pub fn plan(&mut self) {
         for start in sched::plan(&self.0, NOW, &Limits).starts {
             self.input(Input::Start(Box::new(start)));

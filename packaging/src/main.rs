@@ -1,5 +1,5 @@
-//! `spur-pages DIR`: writes the manual pages of the daemons and of `spur.toml`, which the packages hold beside those
-//! of `spur man`.
+//! `spur-pages DIR` writes the manual pages of the daemons and of `spur.toml` for the packages. `spur man`
+//! writes those of the commands.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-// The command lines alone: with the daemons' crates this program would be as large as both.
+// Only the modules of the command lines are included, because a dependency on the daemons' crates would
+// link both daemons into this program.
 #[expect(unreachable_pub, reason = "the daemons' crates show them")]
 #[path = "../../spurctld/src/args.rs"]
 mod spurctld;
@@ -35,8 +36,10 @@ fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The reference of all keys as a page: what stands before the first key describes the file, each table has a section
-/// under the title that the reference gives it.
+/// The manual page of `spur.toml`, made from the reference of all keys.
+///
+/// The text before the first ruler is the description. The line after each ruler (`# ---`) is the title of
+/// a section.
 fn configuration() -> String {
     let mut page = format!(
         ".TH spur.toml 5 \"\" \"spur {}\"\n.SH NAME\nspur.toml \\- the configuration of a Spur cluster\n\
@@ -58,7 +61,7 @@ fn configuration() -> String {
     page
 }
 
-/// A line that roff prints as it stands.
+/// The line with roff's special characters escaped, so that roff prints the line unchanged.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-");
     if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }

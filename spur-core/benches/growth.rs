@@ -1,10 +1,12 @@
-//! How the time of a deep pass grows with jobs, nodes and layers of the fabric, and the sizes that have an aim.
+//! Growth of the time of a deep pass with the number of jobs, nodes and layers of the fabric. The rows
+//! named `aim` have the sizes for which a target time is set.
 //!
-//! `cargo bench -p spur-core --bench growth [-- WORD…]` prints the rows whose name contains one of the words, or all.
-//! A row gives the processor time of this thread for one pass, the least of several; what else the machine does
-//! hardly shows in it. The passes are those of one planner, as in a controller, which keeps the queue in order from pass to
-//! pass; the first, which puts it in order, is not counted. With `--passes N` the rows make just so many passes beside that
-//! one and print nothing: `benches/passes.py` takes the time of that from outside.
+//! `cargo bench -p spur-core --bench growth [-- WORD…]` prints the rows whose names contain one of the
+//! words, or all rows. A row gives the processor time of this thread for one pass, the least of several, so
+//! that other load of the machine hardly matters. One planner makes all passes of a row, as in a
+//! controller, and keeps the queue sorted from pass to pass. The first pass, which sorts the queue, is not
+//! measured. With `--passes N` each row makes that first pass and N more, and prints nothing:
+//! `benches/passes.py` measures this time from outside.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -23,7 +25,7 @@ use spur_core::sched::Planner;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 
-/// That of `spurctld` and of the commands.
+/// The allocator of `spurctld` and of the commands.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -98,7 +100,7 @@ fn row(name: &str, busy: Busy) {
     println!("{name:<24} {nodes:>7} {jobs:>7} {layers:>6} {millis:>9.2} ms {shown}");
 }
 
-/// A number that tells plans apart: who starts or waits until when on which nodes.
+/// A hash of a plan's starts, and of its waiting jobs with their planned times and nodes.
 fn fingerprint(plan: &Plan) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |number: u64| sum = (sum ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
@@ -114,7 +116,7 @@ fn fingerprint(plan: &Plan) -> u64 {
     sum
 }
 
-/// Time that this thread has been on a processor.
+/// The processor time of this thread.
 fn processor() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(spent).unwrap()

@@ -1,7 +1,8 @@
-//! How long a pass takes: busy clusters with a long queue.
+//! The time of a pass on busy clusters with a long queue.
 //!
-//! `cargo bench -p spur-core --bench pass`. Nodes stand in a tree of three layers: leaves of 20 nodes, rows of 25
-//! leaves and one top. As many jobs run as there are nodes, all with different ends. `growth` has more sizes.
+//! `cargo bench -p spur-core --bench pass` runs the bench. The fabric is a tree of three layers: leaves of
+//! 20 nodes, rows of 25 leaves, and one root. There are as many running jobs as nodes, and all of
+//! them end at different times. `growth` has more sizes.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -59,7 +60,8 @@ fn start_now_of_10000_on_10000(bencher: divan::Bencher<'_, '_>, shared: bool) {
     bencher.bench_local(|| planner.start_now(&world.cluster, world.now));
 }
 
-/// A pass in which jobs of a higher tier find a cluster full of others: each makes somebody leave.
+/// A pass on a cluster full of running jobs, in which each waiting job of a higher tier preempts some of
+/// them.
 #[divan::bench(args = [(1_000, 1, false), (10_000, 1, false), (10_000, 1, true), (10_000, 64, false), (10_000, 64, true)], sample_count = 3)]
 fn preempting(bencher: divan::Bencher<'_, '_>, (nodes, jobs, shared): (u32, u32, bool)) {
     let kind = if shared { Kind::Shared } else { Kind::Whole };

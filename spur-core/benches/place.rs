@@ -1,7 +1,9 @@
-//! How long one placement takes on 100,000 nodes: 3,125 leaves of 32 in spines of 32 leaves, each node busy at random.
+//! The time of one placement on 100,000 nodes: 3,125 leaves of 32 nodes in spines of 32 leaves, with random
+//! nodes busy.
 //!
-//! Prints the least and the median of many placements of each size, and which of them are not exact. `cargo bench -p
-//! spur-core --bench place [-- SIZE… NAME…]` takes sizes and names of rows, or runs all of them.
+//! Each row is the least and the median time of many placements of one size, and a mark if the placement is
+//! not exact. `cargo bench -p spur-core --bench place [-- SIZE… NAME…]` runs the rows of the given sizes
+//! and names, or all rows.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,7 +14,7 @@ use spur_core::model::fabric::{Fabric, Layer, Pos};
 use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig};
 use spur_core::sched::place::{Ask, Slots, View, Weights, place};
 
-/// That of `spurctld` and of the commands.
+/// The allocator of `spurctld` and of the commands.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -43,7 +45,7 @@ fn fabric() -> Fabric {
     Fabric::build(&config, &table, &[]).unwrap_or_else(|errors| panic!("{}", errors[0]))
 }
 
-/// Nodes free with a chance of `percent`, the same on every run.
+/// The free nodes: each node with a probability of `percent`, and the same nodes in every run.
 fn open(percent: u64) -> FixedBitSet {
     let mut state = 1_u64;
     let mut free = |_: &usize| {
@@ -53,13 +55,14 @@ fn open(percent: u64) -> FixedBitSet {
     (0..NODES as usize).filter(|node| free(node)).collect()
 }
 
-/// The sizes given as arguments, or the usual ones.
+/// The sizes in the arguments, or `usual` without any.
 fn sizes(usual: &[u32]) -> Vec<u32> {
     let given: Vec<u32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     if given.is_empty() { usual.to_vec() } else { given }
 }
 
-/// Places a job again and again and prints how long it takes, if the arguments name no other kinds of jobs.
+/// Places a job many times and prints the times. Does nothing if the arguments name rows and `name` is not
+/// among them.
 fn row(free: &str, size: u32, name: &str, view: &View<'_>, ask: &Ask) {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word.parse::<u32>().is_err()).collect();
     let mut words = words.iter().filter(|word| !word.starts_with("--bench")).peekable();
@@ -69,7 +72,7 @@ fn row(free: &str, size: u32, name: &str, view: &View<'_>, ask: &Ask) {
     let start = Instant::now();
     let placed = place(view, ask);
     let exact = placed.map_or_else(|missed| missed.exact, |placement| placement.exact);
-    // Half a second at most.
+    // All rounds of a row take half a second at most, unless three placements take longer.
     let rounds = (500_000_000 / start.elapsed().as_nanos().max(1)).clamp(3, ROUNDS);
     let mut times: Vec<u128> = (0..rounds)
         .map(|_| {
@@ -104,8 +107,8 @@ fn main() {
     shares(&fabric);
 }
 
-/// Consecutive nodes, and leaves side by side, where all nodes are free but every 3,000th: a window begins at nearly every
-/// node.
+/// Rows for consecutive nodes and for adjacent leaves. All nodes are free except every 3,000th, so that a
+/// window may begin at nearly every node.
 fn outlines(fabric: &Fabric, idle: &Slots) {
     let slots = Slots::whole(fabric, (0..NODES as usize).filter(|node| node % 3_000 != 7).collect());
     let view = View::new(fabric, &slots, idle);
@@ -126,7 +129,7 @@ fn asks(nodes: u32) -> Vec<(&'static str, Ask)> {
     vec![("plain", plain), ("must:spine", must), ("prefer:leaf,prefer:spine", prefer)]
 }
 
-/// What a view costs to set up, from nothing and for one node that changed.
+/// Prints the time to count the slots of all nodes, and the time to change one node.
 fn count(fabric: &Fabric) {
     let open = open(50);
     let start = Instant::now();
@@ -139,8 +142,8 @@ fn count(fabric: &Fabric) {
     println!("changing one node {:.3} us", start.elapsed().as_nanos() as f64 / 1e6);
 }
 
-/// Jobs that share nodes of which each takes some other number of tasks; half of the nodes take none. Then what the
-/// kinds of jobs cost where nodes are of three weights.
+/// Rows for jobs that share nodes: half of the nodes hold from 1 to 7 tasks each, and the others none. The
+/// rows with `weights` have nodes of three weights.
 fn task_slots(fabric: &Fabric) {
     let open = open(50);
     let slots =
@@ -166,8 +169,10 @@ fn task_slots(fabric: &Fabric) {
     }
 }
 
-/// Jobs that take a share of each of their nodes: of idle ones, of which each has room for 8, of part-used ones of
-/// which each has room for 1 to 7, half of the nodes being full, and of nodes of which nearly all are idle.
+/// Rows for jobs that take a share of each of their nodes.
+///
+/// In the rows `idle` each node holds 8 shares. In the rows `half` half of the nodes are full and the
+/// others hold 1 to 7 shares. In the rows `most` nearly all nodes are idle.
 fn shares(fabric: &Fabric) {
     let idle = Slots::tasks(fabric, vec![8; NODES as usize]);
     let open = |percent: u64, of: fn(u32) -> u32| {

@@ -1,8 +1,8 @@
-//! How long a quick pass takes: one thing has happened, and so many jobs wait.
+//! The time of a quick pass after one change, for several lengths of the queue.
 //!
-//! `cargo bench -p spur-core --bench quick`. A thousand nodes in a tree of leaves of 20, a job on every one of them,
-//! EASY backfill, and a queue of jobs that want from 1 to 16 whole nodes, the first of them 900; and what differs from that by the
-//! kind of site.
+//! `cargo bench -p spur-core --bench quick` runs the bench. The cluster has 1,000 nodes in leaves of 20, a
+//! running job on each node, and EASY backfill. The first waiting job requests 900 whole nodes, the others
+//! from 1 to 16. The kinds of sites differ from this in one respect at most.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -35,14 +35,14 @@ fn main() {
     divan::main();
 }
 
-/// What kind of site it is.
+/// The configuration of the site.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Fcfs,
     Multifactor,
-    /// Everybody has a reservation.
+    /// Conservative backfill, in which every waiting job has a reservation.
     Conservative,
-    /// There is a second partition whose jobs make those of the first leave.
+    /// A second partition of a higher tier, whose jobs preempt those of the first.
     Tiers,
     /// A tenth of the nodes are reserved for maintenance tomorrow.
     Reserved,
@@ -50,13 +50,13 @@ enum Kind {
     Het,
 }
 
-/// A busy cluster, and a planner that knows it.
+/// A busy cluster, and a planner that follows its events.
 struct Site {
     world: World,
     planner: Planner,
-    /// Running jobs, the next to end last.
+    /// The running jobs; the last one ends next.
     running: Vec<JobId>,
-    /// The last that came to the second partition.
+    /// The job that was last submitted to the second partition.
     urgent: Option<JobId>,
 }
 
@@ -135,14 +135,15 @@ impl Site {
         }
     }
 
-    /// A job comes that is larger than what is free.
+    /// Submits a job that is larger than the number of free nodes.
     fn arrive(&mut self) {
         let job = self.world.cluster.next_job();
         self.world.submit(job, whole(4, 900));
         self.tell();
     }
 
-    /// A job comes for which others have to leave; the one before it has been cancelled, and nobody left for that.
+    /// Submits a job that preempts others, after cancelling the one of the call before. No victim of that
+    /// job has ended.
     fn press(&mut self) {
         if let Some(job) = self.urgent.take() {
             let (exit, reason) = (ExitCode::default(), Reason::None);
@@ -157,7 +158,7 @@ impl Site {
         self.tell();
     }
 
-    /// A job ends, and its node is free.
+    /// Ends a running job, which frees its node.
     fn end(&mut self) {
         let job = self.running.pop().expect("there are fewer samples than jobs");
         self.world.end(job);
@@ -175,7 +176,7 @@ fn measure(bencher: divan::Bencher<'_, '_>, kind: Kind, jobs: u32, happens: fn(&
     bencher.with_inputs(|| happens(&mut site.borrow_mut())).bench_local_values(|()| site.borrow_mut().pass());
 }
 
-/// Benches of one kind of site.
+/// Defines the benches of one kind of site: one for each named change.
 macro_rules! site {
     ($name:ident, $kind:expr, $($what:ident = $happens:expr),+) => {
         mod $name {

@@ -1,7 +1,7 @@
-//! How long it takes to refuse a request, and to find the nearest that works.
+//! The time to refuse a request and to find the nearest request that works.
 //!
-//! `cargo bench -p spur-core --bench refuse`. 10,000 nodes of 64 CPUs in a tree of three layers: leaves of 20 nodes, spines of
-//! 25 leaves, one top.
+//! `cargo bench -p spur-core --bench refuse` runs the bench. The cluster has 10,000 nodes of 64 CPUs in a
+//! tree of three layers: leaves of 20 nodes, spines of 25 leaves, and one root.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -26,7 +26,8 @@ fn main() {
     divan::main();
 }
 
-/// Nodes, tasks, CPUs of a task, memory of a node, and `--gather`.
+/// A request that is refused: its name, nodes, tasks, CPUs per task, MiB of memory per node (0: none), and
+/// `--gather`.
 type Wish = (&'static str, Option<u32>, Option<u32>, u32, u64, Option<&'static str>);
 
 const WISHES: [Wish; 10] = [

@@ -1,8 +1,9 @@
-//! How long the longest placement takes: random questions on 100,000 nodes, and those of them that took longest.
+//! The time of the longest placements, among random requests on 100,000 nodes.
 //!
-//! `cargo bench -p spur-core --bench worst [-- FROM TO [NODES]]` asks the questions from one seed to before another, each once,
-//! for up to so many nodes, and prints what took longer than the aim with its seed, then how many of each kind there were and
-//! the longest of it, and the sums of all.
+//! `cargo bench -p spur-core --bench worst [-- FROM TO [NODES]]` places the requests of the seeds from FROM
+//! to TO - 1, each once and for up to NODES nodes. A placement that takes longer than the aim, or that is
+//! not exact, is printed with its seed. A table follows with the number of requests of each kind and the
+//! longest placement, and the sums of all kinds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,12 +17,12 @@ use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig, WeightsCo
 use spur_core::sched::place::{Ask, Mode, Segment, Slots, Strategy, View, Weights, place};
 
 const NODES: u32 = 100_000;
-/// Nodes that a question is for at most.
+/// The largest number of nodes of a request, unless the arguments give another.
 const MOST: u32 = 8000;
-/// What takes longer is printed.
+/// Longer placements are printed.
 const AIM: Duration = Duration::from_millis(30);
 
-/// Questions that a seed repeats.
+/// Random numbers, the same for the same seed.
 struct Random(Chance);
 
 impl Random {
@@ -42,15 +43,15 @@ impl Random {
         from[self.between(0, from.len() as u32 - 1) as usize]
     }
 
-    /// A number up to `most`: as likely one of a few as one of many.
+    /// A number from 1 to `most`, with every order of magnitude about equally likely.
     fn size(&mut self, most: u32) -> u32 {
         let bits = self.between(0, u32::BITS - most.leading_zeros());
         self.between(1, (1_u32 << bits).min(most).max(1))
     }
 }
 
-/// Switches over nodes and over switches: the first number says how many nodes a leaf has, the others how many domains
-/// one of the next layer has; the rest is below one root.
+/// A tree of switches below one root. The first width is the number of nodes of a leaf, each further one
+/// the number of children of a switch in the next layer.
 fn tree(widths: &[u32]) -> Fabric {
     let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
     let mut count = NODES;
@@ -69,7 +70,7 @@ fn tree(widths: &[u32]) -> Fabric {
     build(&config)
 }
 
-/// Blocks of 18 nodes, and aggregates of two, four and so on.
+/// Base blocks of 18 nodes, with aggregates of 2 to 32 base blocks.
 fn blocks() -> Fabric {
     let block_sizes = vec![18, 36, 72, 144, 288, 576];
     build(&TopologyConfig { plugin: Plugin::Block, block_sizes, ..TopologyConfig::default() })
@@ -81,7 +82,7 @@ fn build(config: &TopologyConfig) -> Fabric {
     Fabric::build(config, &table, &[]).unwrap_or_else(|errors| panic!("{}", errors[0]))
 }
 
-/// The fabrics that are asked about, made when they are.
+/// The fabrics of the requests, each built at its first use.
 #[derive(Default)]
 struct Fabrics([std::cell::OnceCell<Fabric>; 4]);
 
@@ -96,7 +97,8 @@ impl Fabrics {
     }
 }
 
-/// What the nodes have room for: at most so many tasks, and how those that are in use differ.
+/// Random slots of the nodes: a share of the nodes is free, and some of the free nodes hold fewer tasks
+/// than the others.
 fn slots(fabric: &Fabric, random: &mut Random, is_whole: bool) -> Slots {
     let free = random.pick(&[100, 90, 50, 20, 5, 1]);
     if is_whole {
@@ -112,7 +114,7 @@ fn slots(fabric: &Fabric, random: &mut Random, is_whole: bool) -> Slots {
     Slots::tasks(fabric, (0..NODES).map(&mut tasks).collect())
 }
 
-/// A question, and what kind it is of.
+/// A request, and the name of its kind in the table.
 struct Question {
     kind: String,
     ask: Ask,
@@ -159,7 +161,7 @@ impl Question {
         self.kind += what;
     }
 
-    /// Leaves less to choose from.
+    /// Adds a random constraint that excludes placements. Returns its name.
     fn limit(&mut self, fabric: &Fabric, nodes: u32, random: &mut Random) -> &'static str {
         let layer = Layer(random.between(1, u32::from(fabric.top().0)) as u8);
         let set = |random: &mut Random| -> FixedBitSet {
@@ -210,7 +212,7 @@ impl Question {
         }
     }
 
-    /// Says what comes first.
+    /// Adds a random preference among placements. Returns its name.
     fn prefer(&mut self, fabric: &Fabric, nodes: u32, random: &mut Random) -> &'static str {
         let layer = Layer(random.between(1, u32::from(fabric.top().0)) as u8);
         let domains: Vec<DomainId> = fabric.domains_of(layer).collect();
@@ -270,7 +272,7 @@ impl Question {
     }
 }
 
-/// Time on the processor, so that what else runs does not count.
+/// The processor time of this thread, which other load of the machine does not change.
 fn busy() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or(0))

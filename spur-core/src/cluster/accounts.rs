@@ -1,7 +1,8 @@
-//! The policy tree: which accounts, users, associations and QOS there are, and what each has in the end.
+//! The policy tree: accounts, users, associations and QOS, with the limits and QOS that each association
+//! inherits.
 //!
-//! The tree changes by [`AccountChange`]s alone, each of which carries a whole record. Names of what is deleted stay
-//! known. What a record inherits is worked out when it is asked for.
+//! Only [`AccountChange`]s change the tree, and each carries a whole record. The names of deleted records
+//! stay known. Inherited values are computed when they are asked for.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,30 +20,30 @@ use crate::model::job::JobSpec;
 use super::shared_map::SharedMap;
 use super::{Cluster, Derived, Partition};
 
-/// A change of the policy tree. Each carries the result, never the request.
+/// A change of the policy tree. Each carries the record that results, never the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AccountChange {
-    /// An account is so now; a name that was deleted is used again.
+    /// Adds an account or replaces its record. The name of a deleted account may be used again.
     Account(Arc<Account>),
-    /// An account is deleted.
+    /// Marks an account as deleted and removes its coordinators.
     AccountDeleted(Arc<str>),
-    /// A user is so now.
+    /// Adds a user or replaces the user's record.
     User(Arc<User>),
-    /// A user is deleted.
+    /// Marks a user as deleted and removes the user's privileges and default account.
     UserDeleted(Arc<str>),
-    /// An association is so now.
+    /// Adds an association or replaces its record.
     Association(Arc<Association>),
-    /// An association is deleted.
+    /// Removes an association.
     AssociationDeleted(AssociationId),
-    /// A QOS is so now.
+    /// Adds a QOS or replaces its record.
     Qos(Arc<Qos>),
-    /// A QOS is deleted.
+    /// Removes a QOS.
     QosDeleted(Arc<str>),
-    /// The usage of an association and of all below it is zero now.
+    /// Sets the usage of an association, and of all associations below it, to zero.
     UsageCleared(AssociationId),
-    /// The usage of a QOS is zero now, by the number of the QOS.
+    /// Sets the usage of the QOS with this number to zero.
     QosUsageCleared(u32),
-    /// The sections `[[qos]]` of the configuration that the tree has taken over or that were compared with it last.
+    /// The `[[qos]]` sections of the configuration that the tree last took over or was last compared with.
     FileQos(Vec<QosConfig>),
 }
 
@@ -53,7 +54,7 @@ pub struct Accounts {
     users: SharedMap<Arc<str>, Arc<User>>,
     associations: SharedMap<AssociationId, Arc<Association>>,
     qos: BTreeMap<u32, Arc<Qos>>,
-    /// The number of each QOS.
+    /// The number of each QOS, by name.
     qos_numbers: BTreeMap<Arc<str>, u32>,
     deleted_qos: BTreeSet<Arc<str>>,
     file_qos: Vec<QosConfig>,
@@ -77,49 +78,49 @@ fn seconds<'a, T: Ord>(
     pairs.keys_at(&|(name, _)| (**name).cmp(first)).map(|(_, second)| second)
 }
 
-/// An association with its place in the tree.
+/// An association and its depth in the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<'a> {
     /// The association.
     pub association: &'a Arc<Association>,
-    /// How many accounts are above; 0 for `root`.
+    /// Number of accounts above this one; 0 for `root`.
     pub depth: usize,
 }
 
 impl Accounts {
-    /// Whether the tree has begun, which it does at the first start of a controller of this release.
+    /// True once the tree exists. The first start of a controller of this release creates it.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.of_accounts.contains_key(ROOT)
     }
 
-    /// The accounts by name, without those that are deleted.
+    /// Accounts that are not deleted, by name.
     pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.accounts.values().filter(|account| !account.deleted)
     }
 
-    /// The accounts by name, with those that are deleted.
+    /// All accounts, deleted ones included, by name.
     pub fn all_accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.accounts.values()
     }
 
-    /// An account that is not deleted.
+    /// The account of this name; `None` if there is none or it is deleted.
     #[must_use]
     pub fn account(&self, name: &str) -> Option<&Arc<Account>> {
         self.accounts.get(name).filter(|account| !account.deleted)
     }
 
-    /// The users by name, without those that are deleted.
+    /// Users who are not deleted, by name.
     pub fn users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values().filter(|user| !user.deleted)
     }
 
-    /// The users by name, with those that are deleted.
+    /// All users, deleted ones included, by name.
     pub fn all_users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
     }
 
-    /// A user who is not deleted.
+    /// The user of this name; `None` if there is none or the user is deleted.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name).filter(|user| !user.deleted)
@@ -143,42 +144,42 @@ impl Accounts {
         self.qos_numbered(number?)
     }
 
-    /// A QOS by its number.
+    /// The QOS of this number.
     #[must_use]
     pub fn qos_numbered(&self, number: u32) -> Option<&Arc<Qos>> {
         self.qos.get(&number)
     }
 
-    /// The names of QOS that were deleted and not added again.
+    /// Names of QOS that were deleted and not added again.
     pub fn deleted_qos(&self) -> impl Iterator<Item = &Arc<str>> {
         self.deleted_qos.iter()
     }
 
-    /// The sections `[[qos]]` that the tree was compared with last.
+    /// The `[[qos]]` sections of the configuration that the tree was last compared with.
     #[must_use]
     pub fn file_qos(&self) -> &[QosConfig] {
         &self.file_qos
     }
 
-    /// The number of the next association.
+    /// The number that the next association gets.
     #[must_use]
     pub fn next_association(&self) -> AssociationId {
         AssociationId(self.last_association + 1)
     }
 
-    /// The number of the next QOS.
+    /// The number that the next QOS gets.
     #[must_use]
     pub fn next_qos(&self) -> u32 {
         self.last_qos + 1
     }
 
-    /// An association by its number.
+    /// The association of this number.
     #[must_use]
     pub fn association(&self, id: AssociationId) -> Option<&Arc<Association>> {
         self.associations.get(&id)
     }
 
-    /// The association of an account itself.
+    /// The association of the account itself, not of one of its users.
     #[must_use]
     pub fn of_account(&self, account: &str) -> Option<&Arc<Association>> {
         self.association(*self.of_accounts.get(account)?)
@@ -194,21 +195,23 @@ impl Accounts {
         seconds(&self.members, account).filter_map(|id| self.association(*id))
     }
 
-    /// The association of a user in an account that is for exactly this partition, or for all.
+    /// The association of a user in an account for exactly this partition; with `None`, the one for all
+    /// partitions.
     #[must_use]
     pub fn exactly(&self, user: &str, account: &str, partition: Option<&str>) -> Option<&Arc<Association>> {
         self.of_user(user).find(|found| &*found.account == account && found.partition.as_deref() == partition)
     }
 
-    /// The association that a user's job in an account and a partition counts for: that of the partition if there is
-    /// one, or else the one for all partitions.
+    /// The association of a user's job in an account and a partition: the one for that partition if there is
+    /// one, else the one for all partitions.
     #[must_use]
     pub fn find(&self, user: &str, account: &str, partition: &str) -> Option<&Arc<Association>> {
         self.exactly(user, account, Some(partition)).or_else(|| self.exactly(user, account, None))
     }
 
-    /// The association that a job counts for in a partition: its user's with the account that the job names, or with his
-    /// default account if it names none; else that of the account, or of `root`, as whose child he counts.
+    /// The association that a job counts for in a partition. The account is the one that the job names, else
+    /// its user's default account, else `root`. The user's association in this account comes first; then the
+    /// association of the account itself; then the user's in `root`; then that of `root`.
     #[must_use]
     pub fn counts_for(&self, spec: &JobSpec, partition: &str) -> Option<&Arc<Association>> {
         let user = &*spec.owner.user;
@@ -237,7 +240,7 @@ impl Accounts {
         }
     }
 
-    /// The association right above another one; `None` above `root`.
+    /// The association directly above another one; `None` for that of `root`.
     #[must_use]
     pub fn above(&self, association: &Association) -> Option<&Arc<Association>> {
         match (&association.user, &association.parent) {
@@ -246,7 +249,7 @@ impl Accounts {
         }
     }
 
-    /// An association and all above it, up to `root`.
+    /// An association and all associations above it, up to `root`.
     pub fn chain<'a>(
         &'a self,
         association: &'a Arc<Association>,
@@ -254,14 +257,14 @@ impl Accounts {
         std::iter::successors(Some(association), |below| self.above(below))
     }
 
-    /// Whether an account is `ancestor` or below it.
+    /// True if an account is `ancestor` or below `ancestor`.
     #[must_use]
     pub fn is_within(&self, account: &str, ancestor: &str) -> bool {
         let first = self.of_account(account);
         first.is_some_and(|first| self.chain(first).any(|above| &*above.account == ancestor))
     }
 
-    /// The limits of an association, with those that it inherits.
+    /// The limits of an association, inherited ones included.
     #[must_use]
     pub fn limits_of(&self, association: &Arc<Association>) -> Limits {
         let mut limits = Limits::default();
@@ -273,7 +276,8 @@ impl Accounts {
         limits
     }
 
-    /// The QOS that the jobs of an association may have.
+    /// The QOS that jobs of an association may use, inherited ones included. QOS that do not exist are left
+    /// out.
     #[must_use]
     pub fn qos_of(&self, association: &Arc<Association>) -> BTreeSet<Arc<str>> {
         let chain: Vec<&Arc<Association>> = self.chain(association).collect();
@@ -282,13 +286,14 @@ impl Accounts {
         found.into_iter().filter(|name| self.qos_named(name).is_some()).collect()
     }
 
-    /// The QOS of the jobs of an association that name none.
+    /// The QOS of an association's jobs that name none; inherited from above if the association has none of
+    /// its own.
     #[must_use]
     pub fn default_qos_of(&self, association: &Arc<Association>) -> Option<Arc<str>> {
         self.chain(association).find_map(|next| next.default_qos.clone())
     }
 
-    /// Whether a user coordinates an account: is named for it, or for one above it.
+    /// True if a user is a coordinator of the account or of an account above it.
     #[must_use]
     pub fn coordinates(&self, user: &str, account: &str) -> bool {
         let Some(first) = self.of_account(account) else { return false };
@@ -310,13 +315,15 @@ impl Accounts {
         self.user(user).map_or(AdminLevel::None, |user| user.admin_level)
     }
 
-    /// All associations: an account, its users, then the accounts below it, in the order of their names.
+    /// All associations: each account, then its users, then the accounts below it, each in the order of
+    /// names.
     #[must_use]
     pub fn walk(&self) -> Vec<Placed<'_>> {
         self.walk_from(ROOT)
     }
 
-    /// The associations of an account and of all that is below it.
+    /// The associations of an account and of everything below the account, in the order of
+    /// [`walk`](Self::walk).
     #[must_use]
     pub fn walk_from(&self, account: &str) -> Vec<Placed<'_>> {
         let mut found = Vec::new();
@@ -335,7 +342,7 @@ impl Accounts {
         found
     }
 
-    /// The changes from which the tree can be built again.
+    /// The changes that build this tree from an empty one; snapshots store them.
     pub fn records(&self) -> impl Iterator<Item = AccountChange> + '_ {
         let file = Some(AccountChange::FileQos(self.file_qos.clone())).filter(|_| self.has_begun());
         let qos = self.qos().cloned().map(AccountChange::Qos);
@@ -346,18 +353,18 @@ impl Accounts {
         file.into_iter().chain(deleted).chain(qos).chain(accounts).chain(users).chain(associations)
     }
 
-    /// The largest numbers that were ever given to an association and to a QOS.
+    /// The largest numbers ever given to an association and to a QOS.
     #[must_use]
     pub fn last_numbers(&self) -> (u32, u32) {
         (self.last_association, self.last_qos)
     }
 
-    /// Puts back the largest numbers that were ever given.
+    /// Restores the largest numbers ever given, from a snapshot.
     pub(super) fn restore_numbers(&mut self, association: u32, qos: u32) {
         (self.last_association, self.last_qos) = (association, qos);
     }
 
-    /// Makes one change.
+    /// Applies one change.
     pub fn apply(&mut self, change: &AccountChange) {
         match change {
             AccountChange::Account(account) => {
@@ -440,7 +447,8 @@ impl Cluster {
         &self.accounts
     }
 
-    /// Applies changes of the policy tree. Where QOS change, so does what the planner goes by.
+    /// Applies changes of the policy tree to the tree, the usage, the counters and the QOS that the planner
+    /// uses.
     pub(super) fn change_accounts(&mut self, changes: &[AccountChange]) {
         let moves = self.moves_jobs(changes);
         for change in changes {
@@ -448,7 +456,7 @@ impl Cluster {
             Arc::make_mut(&mut self.accounts).apply(change);
         }
         self.derived = Derived::default();
-        // Whom a limit now keeps from starting shall not have others leave for it.
+        // A job that a limit now keeps from starting must not make other jobs leave.
         if self.enforces(AccountingEnforce::Limits) {
             self.drop_nominations(|_, _| true);
         }
@@ -461,15 +469,16 @@ impl Cluster {
         }
     }
 
-    /// Puts the QOS of the tree in the place of those of the configuration, once the tree has begun. `normal` alone, as the
-    /// tree began with it, leaves QOS without a meaning, as a configuration without `[[qos]]` does.
+    /// Replaces the QOS of the configuration by those of the tree, once the tree exists. A tree with only an
+    /// unchanged `normal` means no QOS at all, as does a configuration without `[[qos]]`, unless QOS or
+    /// limits are enforced.
     pub(super) fn take_qos_of_tree(&mut self) {
         if !self.accounts.has_begun() {
             return;
         }
         let mut qos: Vec<QosConfig> = self.accounts.qos().map(|qos| qos.config()).collect();
         if self.policy.jobs.enforces(AccountingEnforce::Limits) {
-            // It is one of the limits that are judged by their order of precedence.
+            // With limits enforced, `MaxWall` is judged with them, in their order of precedence.
             qos.iter_mut().for_each(|qos| qos.max_wall = None);
         }
         let enforces = |part| self.policy.jobs.enforces(part);
@@ -486,8 +495,8 @@ impl Cluster {
         }
     }
 
-    /// The caller with the privileges that the tree gives now, whatever it gave before. Root and the user of the daemon
-    /// are administrators all the same.
+    /// The caller with the administrator level that the tree gives. Root and the user of the daemon are
+    /// always administrators.
     #[must_use]
     pub fn recognize(&self, caller: Caller) -> Caller {
         let level = match caller.owns_cluster {
@@ -497,33 +506,36 @@ impl Cluster {
         Caller { level, ..caller }
     }
 
-    /// Whether the caller may change a job: his own, any as an operator, and those of accounts that he coordinates.
+    /// True if the caller may change a job: one of their own, any job as an operator, or a job of an account
+    /// that they coordinate.
     #[must_use]
     pub fn may_change(&self, caller: &Caller, spec: &JobSpec) -> bool {
         let coordinates = |account: &Arc<str>| self.accounts.coordinates(&caller.owner.user, account);
         caller.may_change(&spec.owner) || spec.account.as_ref().is_some_and(coordinates)
     }
 
-    /// Whether the jobs of a user need an association.
+    /// True if `AccountingStorageEnforce` contains this word and the policy tree exists.
     #[must_use]
     pub fn enforces(&self, word: AccountingEnforce) -> bool {
         self.accounts.has_begun() && self.policy.jobs.enforces(word)
     }
 
-    /// The association and the QOS that a job counts for in a partition. A user who is not in the tree counts as a child of
-    /// the account that the job names, if the tree has that account, or else of `root`.
+    /// The association and the QOS that a job counts for in a partition. The job of a user without an
+    /// association counts as a child of the account that the job names, if the tree has that account, else of
+    /// `root`.
     #[must_use]
     pub fn charged(&self, spec: &JobSpec, partition: &Partition) -> Charged {
         self.accounts.charged(spec, partition)
     }
 
-    /// Whether a job has the association that it needs in a partition, if it needs one.
+    /// True if a job has an association in a partition, or associations are not enforced.
     #[must_use]
     pub fn has_association(&self, spec: &JobSpec, partition: &str) -> bool {
         !self.enforces(AccountingEnforce::Associations) || self.association_of(spec, partition).is_some()
     }
 
-    /// The association that a job counts for in a partition.
+    /// The user's own association in the account that the job names; `None` if there is none or the job names
+    /// no account.
     #[must_use]
     pub fn association_of(&self, spec: &JobSpec, partition: &str) -> Option<&Arc<Association>> {
         self.accounts.find(&spec.owner.user, spec.account.as_deref()?, partition)

@@ -1,7 +1,7 @@
-//! The only mutation: one entry after another.
+//! The only mutation of a cluster: one journal entry after another.
 //!
-//! Total and blind. An entry that does not fit the state (there is none in a journal that this code wrote) changes
-//! only the mark; `invariant` and the replay tests notice.
+//! `apply` never fails and checks nothing. An entry that does not fit the state, which no journal of this
+//! code contains, changes only the mark; `invariant` and the replay tests notice it.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
-    /// Makes the cluster what it is after `entry`, which counts from the beginning: a cluster whose last entry is the one
-    /// before has not been touched.
+    /// Applies the entry that follows the cluster's last one. Either all of the entry takes effect, or,
+    /// before this call, nothing of it does.
     pub fn apply(&mut self, entry: &Entry) {
         self.apply_event(entry);
         self.count_changed();
@@ -127,7 +127,7 @@ impl Cluster {
         self.jobs.change(*job, |job| make_way(job, preempted));
     }
 
-    /// Applies what happens to accounts and their usage.
+    /// Applies an event about accounts or usage.
     fn apply_to_accounts(&mut self, event: &Event) {
         match event {
             Event::AccountsChanged { changes, by: _ } => self.change_accounts(changes),
@@ -137,7 +137,8 @@ impl Cluster {
         }
     }
 
-    /// Changes what is true of a node, with what follows for those that plan on it.
+    /// Changes a node. Drops derived data, nominations that rely on the node, and recounts its jobs if its
+    /// shape changed.
     fn change_node(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
         self.derived = Derived::default();
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
@@ -149,12 +150,13 @@ impl Cluster {
         }
         if changed {
             self.mark.ground = self.mark.seq;
-            // Devices may have other names now.
+            // Devices may have other names, and thus count as other TRES.
             self.count_on(id);
         }
     }
 
-    /// A change after which a node may be in service; it has been idle since then, not since its last job.
+    /// Applies a change after which a node may be in service. If so, its idle time begins at `at`, not at the
+    /// end of its last job.
     fn put_in_service(&mut self, id: NodeId, at: Time, change: impl FnOnce(&mut Node)) {
         self.change_node(id, |node| {
             let before = node.available();
@@ -170,7 +172,7 @@ impl Cluster {
             self.powered.insert(id);
             self.change_node(id, |node| {
                 node.power = Some(power.clone());
-                // More than that it is off need not be known of it.
+                // A node that is off needs no registration to be available: the controller powers it on.
                 if node.is_off() && node.health == Health::Unknown {
                     node.health = Health::Up;
                 }
@@ -241,7 +243,8 @@ impl Cluster {
             job.waits_for = dependency::of(id, spec, job.array.is_some(), &self.jobs);
             job.never = false;
             dependency::settle(&mut job, &self.jobs, Among::All);
-            // While it waits for others it is not eligible; what it waited before does not count afterwards.
+            // While the job waits for others it is not eligible, and its earlier waiting time must not count
+            // afterwards.
             let waits = job.waits_for.is_some();
             if let Phase::Pending(pending) = &mut job.phase
                 && waits
@@ -276,7 +279,7 @@ impl Cluster {
         });
     }
 
-    /// Gives some of the tasks that wait in a record one of their own.
+    /// Splits tasks that wait in one record of an array off into a record of their own.
     fn split(&mut self, id: JobId, from: JobId, tasks: &TaskSet, at: Time) {
         let Some(part) = self.jobs.get(from).and_then(|job| job.array.as_deref()) else { return };
         let (taken, left) = (part.tasks.common(tasks), part.tasks.without(tasks));
@@ -306,7 +309,7 @@ impl Cluster {
         if let Some(Split { from, task }) = *split {
             let promised = self.jobs.get(from).and_then(|job| job.promised);
             self.split(id, from, &TaskSet::from(task.0), at);
-            // What was promised was the start of this task; the next one is promised its own.
+            // The promised start was that of this task; the rest of the record is promised its own.
             self.jobs.change(id, |job| job.promised = promised);
             self.jobs.change(from, |job| job.promised = None);
         }
@@ -401,7 +404,7 @@ impl Cluster {
     }
 
     fn requeue(&mut self, id: JobId, not_before: Option<Time>, hold: Option<Hold>, at: Time) {
-        // What never ran because it was cancelled waits for others as it did before.
+        // An attempt that was cancelled before it ran waits for its dependencies again.
         let waits = self.jobs.get(id).filter(|job| matches!(&job.phase, Phase::Ended(_)));
         let waits = waits.filter(|job| job.phase.started().is_none());
         let waits_for = waits.and_then(|job| dependency::of(id, &job.spec, job.array.is_some(), &self.jobs));
@@ -427,7 +430,7 @@ impl Cluster {
         self.settle(id, Among::All, at);
     }
 
-    /// Looks again at the jobs that wait for `id`, or for the array it belongs to.
+    /// Judges again the dependencies of jobs that wait for `id`, or for its array.
     fn settle_waiting_for(&mut self, id: JobId, at: Time) {
         let array = self.jobs.get(id).map(Job::array_id);
         for waiting in self.jobs.waiting_for(id) {
@@ -436,7 +439,7 @@ impl Cluster {
         }
     }
 
-    /// Looks again at some of what a job waits for, if it waits for anything.
+    /// Judges some terms of a job's dependency again, if the job has unmet ones.
     fn settle(&mut self, id: JobId, among: Among, at: Time) {
         let Some(mut job) = self.jobs.get(id).filter(|job| job.waits_for.is_some()).cloned() else { return };
         dependency::settle(&mut job, &self.jobs, among);
@@ -445,7 +448,7 @@ impl Cluster {
     }
 }
 
-/// Records when nothing but resources kept a job waiting any more: now, or when its begin time comes.
+/// Records the time from which only resources keep a job waiting: `at`, or its begin time if that is later.
 fn note_eligible(job: &mut Job, at: Time) {
     let waits = job.waits_for.is_some();
     if let Phase::Pending(pending) = &mut job.phase
@@ -457,30 +460,31 @@ fn note_eligible(job: &mut Job, at: Time) {
     }
 }
 
-/// Gives a job another time limit; the one it had.
+/// Replaces a job's time limit; returns the previous one.
 fn set_limit(job: &mut Job, limit: TimeLimit) -> TimeLimit {
     std::mem::replace(&mut Arc::make_mut(&mut job.spec).time_limit, limit)
 }
 
-/// The time of a job begins when all its nodes are there.
+/// Begins the time of a job once all its nodes are up.
 fn begin_time(job: &mut Job, at: Time) {
     if let Phase::Running { started, .. } = &mut job.phase {
         *started = at;
     }
 }
 
-/// Marks a started job as one that has to make way.
+/// Marks a started job as preempted.
 fn make_way(job: &mut Job, told: Preempted) {
     match &mut job.phase {
         Phase::Running { preempted, .. } => *preempted = Some(told),
         Phase::Suspended(suspended) if told.then.is_some() => suspended.preempted = Some(told),
-        // That it gives up what it has got back is said by itself.
+        // The suspended job gives its returned CPUs back by an event of its own.
         Phase::Suspended(_) => {}
         Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => {}
     }
 }
 
-/// An end that is decided again while the job is ending replaces what was decided, not what has been done of it.
+/// Begins the end of an attempt. For a job that is ending already, replaces the outcome and the time of the
+/// kill, not the progress of the end.
 fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>, at: Time) {
     let (alloc, started, pauses, suspended) = match &mut job.phase {
         Phase::Running { alloc, started, pauses, .. } => (Arc::clone(alloc), *started, *pauses, false),
@@ -507,14 +511,14 @@ fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>
     });
 }
 
-/// The signal of `--signal` is not sent again.
+/// Records that the signal of `--signal` has been sent, so that it is sent once.
 fn note_warning(job: &mut Job) {
     if let Phase::Running { warned, .. } = &mut job.phase {
         *warned = true;
     }
 }
 
-/// Its user is not told again that so much of its time limit is used.
+/// Records the percentage of the time limit for which the user's mail has been sent, so that it is sent once.
 fn note_time(job: &mut Job, percent: u8) {
     if let Phase::Running { told, .. } = &mut job.phase {
         *told = percent;
@@ -577,7 +581,7 @@ fn register(
     node.foreign = foreign.to_vec();
 }
 
-/// What is foreign on a node is to be ended like what is stale.
+/// Moves the foreign attempts of a node to its stale ones, whose processes are ended.
 fn drop_foreign(node: &mut Node) {
     let foreign = std::mem::take(&mut node.foreign);
     node.stale.extend(foreign);

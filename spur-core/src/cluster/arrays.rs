@@ -1,7 +1,7 @@
-//! What is known of a job array as a whole: the records that stand for its tasks, and how tasks ended whose records
+//! Job arrays as a whole: the records that stand for their tasks, and the outcomes of tasks whose records
 //! have left memory.
 //!
-//! Kept by [`Jobs`](super::Jobs) at the cost of what changes, never of how many tasks there are.
+//! [`Jobs`](super::Jobs) keeps them. An update costs in proportion to the change, not to the number of tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,33 +12,33 @@ use crate::model::array::ArrayPart;
 use crate::model::phase::{EndState, Phase};
 use crate::text::array::TaskSet;
 
-/// An array of which some record is in memory.
+/// An array with at least one record in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Array {
-    /// Records that stand for one task.
+    /// Records that stand for one task, by task.
     singles: BTreeMap<u32, JobId>,
-    /// Records that stand for several.
+    /// Records that stand for several tasks.
     groups: BTreeSet<JobId>,
-    /// How many tasks wait.
+    /// Number of pending tasks.
     pending: usize,
-    /// How many hold something.
+    /// Number of tasks that hold resources.
     active: usize,
     ended: EndedTasks,
 }
 
-/// Tasks that have ended, by how; their records may have left memory.
+/// Tasks that have ended, by outcome; their records may have left memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedTasks {
-    /// With exit code 0.
+    /// Tasks that completed with exit code 0.
     #[serde(default)]
     pub completed: TaskSet,
-    /// In any other way.
+    /// Tasks that ended in any other way.
     #[serde(default)]
     pub failed: TaskSet,
 }
 
 impl EndedTasks {
-    /// Whether there are none.
+    /// True if no task has ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.completed.is_empty() && self.failed.is_empty()
@@ -51,12 +51,12 @@ impl EndedTasks {
 }
 
 impl Array {
-    /// The records, by task; those that stand for several tasks come last.
+    /// The records by task, followed by those that stand for several tasks.
     pub fn records(&self) -> impl Iterator<Item = JobId> + '_ {
         self.singles.values().chain(&self.groups).copied()
     }
 
-    /// The record that stands for this one task alone.
+    /// The record that stands for this task alone; `None` if there is none.
     #[must_use]
     pub fn single(&self, task: u32) -> Option<JobId> {
         self.singles.get(&task).copied()
@@ -70,47 +70,47 @@ impl Array {
         self.singles.iter().filter(|(task, _)| tasks.contains(**task)).map(|(_, id)| *id).collect()
     }
 
-    /// The records that stand for several tasks, by number.
+    /// The records that stand for several tasks, by job number.
     pub fn groups(&self) -> impl Iterator<Item = JobId> + '_ {
         self.groups.iter().copied()
     }
 
-    /// Tasks that wait.
+    /// Number of pending tasks.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending
     }
 
-    /// Tasks that hold something: they run, or are ending.
+    /// Number of tasks that hold resources: running, suspended or completing ones.
     #[must_use]
     pub fn active(&self) -> usize {
         self.active
     }
 
-    /// Whether every task has ended.
+    /// True if every task has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.pending + self.active == 0
     }
 
-    /// Whether any task has ended in another way than with exit code 0.
+    /// True if any task has ended other than with exit code 0.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         !self.ended.failed.is_empty()
     }
 
-    /// Tasks that have ended.
+    /// The tasks that have ended.
     #[must_use]
     pub fn ended(&self) -> &EndedTasks {
         &self.ended
     }
 
-    /// Whether nothing in memory belongs to it.
+    /// True if no record of the array is in memory.
     pub(super) fn is_empty(&self) -> bool {
         self.singles.is_empty() && self.groups.is_empty()
     }
 
-    /// Counts a record in or out.
+    /// Adds a record, or removes one if `present` is false.
     pub(super) fn count(&mut self, id: JobId, part: &ArrayPart, phase: &Phase, present: bool) {
         match (part.tasks.only(), present) {
             (Some(task), true) => drop(self.singles.insert(task, id)),
@@ -121,7 +121,7 @@ impl Array {
         let count = match phase {
             Phase::Pending(_) => &mut self.pending,
             Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => &mut self.active,
-            // How a task ended stays known when its record leaves.
+            // The outcome of an ended task stays known after its record has left memory.
             Phase::Ended(ended) => return self.ended.add(&part.tasks, ended.outcome.state),
         };
         if present {
@@ -131,14 +131,14 @@ impl Array {
         }
     }
 
-    /// Takes out how tasks ended that are to run again.
+    /// Forgets the outcomes of tasks that run again.
     pub(super) fn reopen(&mut self, tasks: &TaskSet) {
         for known in [&mut self.ended.completed, &mut self.ended.failed] {
             *known = known.without(tasks);
         }
     }
 
-    /// Puts in what a snapshot knew of tasks that had ended.
+    /// Restores the outcomes that a snapshot holds.
     pub(super) fn restore(&mut self, ended: &EndedTasks) {
         self.ended.completed = self.ended.completed.with(&ended.completed);
         self.ended.failed = self.ended.failed.with(&ended.failed);

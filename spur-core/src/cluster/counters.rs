@@ -1,7 +1,7 @@
-//! The jobs and the resources that limits count, by association and QOS.
+//! Counters of jobs and resources for limits, by association and QOS.
 //!
-//! Promises: after every entry of the journal the counters are what a count of all jobs gives. They are kept only while
-//! limits are enforced.
+//! After every journal entry the counters equal a recount of all jobs. They are kept only while limits are
+//! enforced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::model::phase::{Completing, Phase, Then};
 use crate::text::time::{Time, TimeLimit};
 use crate::text::tres::TresKind;
 
-/// The time that a job may still hold its resources.
+/// Time for which a job may still hold its resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Until a time.
+    /// The job holds its resources until this time at the latest.
     Until(Time),
-    /// So many seconds, as long as it does not run.
+    /// Number of seconds left for a job that does not run: a pending or suspended one.
     Seconds(u64),
-    /// For ever.
+    /// The job has no time limit.
     Endless,
 }
 
 impl Rest {
-    /// The rest of a job that has yet to begin.
+    /// The time left to a job that has not begun: its whole time limit.
     #[must_use]
     pub fn of(limit: TimeLimit) -> Self {
         limit.seconds().map_or(Rest::Endless, Rest::Seconds)
     }
 
-    /// The seconds that are left; `u64::MAX` for ever.
+    /// Number of seconds left; `u64::MAX` without a time limit.
     #[must_use]
     pub fn seconds(self, now: Time) -> u64 {
         match self {
@@ -47,7 +47,7 @@ impl Rest {
     }
 }
 
-/// Resources that a job holds, or that are kept for it.
+/// Resources that a job holds, or that are reserved for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The resources.
@@ -56,21 +56,21 @@ pub struct Holding {
     pub rest: Rest,
 }
 
-/// What one job counts for, and how much.
+/// The entities for which one job counts, and its amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// The entities.
+    /// The entities for which the job counts.
     pub holders: Vec<Holder>,
-    /// Jobs among those that are submitted; tasks of an array count singly.
+    /// Number of submitted jobs that the record stands for; each task of an array counts as one.
     pub submitted: u64,
-    /// The resources of a job that runs or for which nodes are kept; `None` for one that waits.
+    /// The resources of a job that runs or for which nodes are reserved; `None` for any other job.
     pub holding: Option<Holding>,
 }
 
-/// The jobs of one entity.
+/// Counters of one entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Jobs that wait or run.
+    /// Number of pending, running and requeued jobs.
     pub submitted: u64,
     /// The resources of the jobs that run.
     pub held: Held,
@@ -78,12 +78,12 @@ pub struct Tally {
     pub running: BTreeSet<JobId>,
 }
 
-/// The counters of a cluster.
+/// The counters of a cluster, by entity and by job.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     tallies: BTreeMap<Holder, Tally>,
     jobs: BTreeMap<JobId, Counted>,
-    /// How often a job has given up what it counted for.
+    /// Number of times a counted job was removed or changed.
     freed: u64,
 }
 
@@ -94,19 +94,19 @@ impl PartialEq for Counters {
 }
 
 impl Counters {
-    /// The jobs of an entity; `None` if it has none.
+    /// The counters of an entity; `None` if no job counts for it.
     #[must_use]
     pub fn tally(&self, holder: &Holder) -> Option<&Tally> {
         self.tallies.get(holder)
     }
 
-    /// What a job counts for.
+    /// The entities and amounts that a job counts; `None` if the job is not counted.
     #[must_use]
     pub fn counted(&self, job: JobId) -> Option<&Counted> {
         self.jobs.get(&job)
     }
 
-    /// How often a job has given up what it counted for: with every change some limit may leave more room.
+    /// Number of times a counted job was removed or changed. Each such change may free a part of some limit.
     #[must_use]
     pub fn freed(&self) -> u64 {
         self.freed
@@ -161,7 +161,7 @@ pub(super) enum Weight {
 }
 
 impl Weight {
-    /// The weight of a job. Addresses are compared only while both requests or allocations exist.
+    /// The weight of a job. Addresses identify requests and allocations only while both are in memory.
     pub(super) fn of(job: &Job) -> Self {
         let spec = Arc::as_ptr(&job.spec).addr();
         match &job.phase {
@@ -184,20 +184,20 @@ impl Weight {
 }
 
 impl Cluster {
-    /// The jobs and resources that limits count.
+    /// The counters that limits are judged by.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Counts again the jobs that have changed.
+    /// Recounts the jobs that have changed.
     pub(super) fn count_changed(&mut self) {
         for job in self.jobs.take_recounts() {
             self.count_job(job);
         }
     }
 
-    /// Counts the jobs on a node again.
+    /// Recounts the jobs on a node.
     pub(super) fn count_on(&mut self, node: NodeId) {
         if self.enforces(AccountingEnforce::Limits) {
             let jobs = self.node(node).map_or_else(Vec::new, |node| node.jobs.clone());
@@ -205,7 +205,7 @@ impl Cluster {
         }
     }
 
-    /// Counts all jobs, or none if limits are not enforced.
+    /// Recounts all jobs; clears the counters if limits are not enforced.
     pub(super) fn count_all(&mut self) {
         self.counters = Arc::default();
         let counts = self.enforces(AccountingEnforce::Limits);
@@ -217,7 +217,8 @@ impl Cluster {
         }
     }
 
-    /// Whether changes of the tree are about to have jobs count for other associations or QOS. A change of limits does not.
+    /// True if these changes make jobs count for other associations or QOS. A change of limits alone does
+    /// not.
     pub(super) fn moves_jobs(&self, changes: &[AccountChange]) -> bool {
         let tree = &self.accounts;
         changes.iter().any(|change| match change {
@@ -247,7 +248,8 @@ impl Cluster {
         }
     }
 
-    /// What a job counts for now.
+    /// The entities and amounts that a job counts at this moment; `None` for a job that has ended or is about
+    /// to.
     fn weigh(&self, job: &Job) -> Option<Counted> {
         let (charged, holding) = match &job.phase {
             Phase::Pending(pending) => match &pending.nominated {
@@ -276,13 +278,14 @@ impl Cluster {
         Some(Counted { holders, submitted: job.task_count() as u64, holding })
     }
 
-    /// The association and the QOS that a job counts for in a partition, by its name.
+    /// The association and the QOS that a job counts for in the partition of this name; the default if there
+    /// is no such partition.
     #[must_use]
     pub fn charged_in(&self, spec: &JobSpec, partition: &str) -> Charged {
         self.partition(partition).map_or_else(Charged::default, |found| self.charged(spec, found))
     }
 
-    /// The counters that a count of all jobs gives, for tests and checks.
+    /// Counters from a recount of all jobs, for tests and checks.
     #[must_use]
     pub fn counted_anew(&self) -> Counters {
         let mut counters = Counters::default();

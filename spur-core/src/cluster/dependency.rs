@@ -1,4 +1,4 @@
-//! Takes out of a job's dependency what has come true, and notices what no longer can.
+//! Removes the satisfied terms of a job's dependency, and detects terms that can no longer be satisfied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use crate::text::array::TaskSet;
 use crate::text::dependency::{DependencyKind, TaskRef};
 use crate::text::time::Time;
 
-/// How many terms of dependencies are looked at to find out whether a job would wait for itself.
+/// Number of terms followed in the search for a job that would wait for itself.
 const MOST_FOLLOWED: usize = 65_536;
 
-/// The dependency of a new or changed request, as far as it is still open. `of_array` says whether the request is of
-/// tasks of an array, each of which may wait for its counterpart.
+/// The open terms of a new or changed request's dependency; `None` if none are left. `of_array` is true for
+/// requests of array tasks, each of which may wait for its counterpart.
 pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Option<Box<Waits>> {
     let dependency = spec.dependency.as_deref()?;
     let singleton = dependency.terms.iter().any(|term| term.kind == DependencyKind::Singleton);
@@ -25,19 +25,19 @@ pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Opti
     Some(Box::new(jobs.share_waits(own, waits)))
 }
 
-/// Why a job may not have a dependency.
+/// Reasons to refuse a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
-    /// The job would wait for itself.
+    /// The job would wait for itself, directly or through other jobs.
     Circular,
-    /// The jobs that it would wait for wait for so many others that nobody follows them all.
+    /// The chain of dependencies has too many terms to be checked.
     TooLong {
-        /// How many terms of dependencies are followed.
+        /// Number of terms that are followed.
         most: usize,
     },
 }
 
-/// Refuses a request with which a job would wait for itself, by way of what others wait for.
+/// Refuses a request with which a job would wait for itself, directly or through other jobs.
 pub(super) fn check_loops(job: &Job, spec: &JobSpec, jobs: &Jobs) -> Result<(), Loop> {
     if names_itself(job, spec) {
         return Err(Loop::Circular);
@@ -46,7 +46,7 @@ pub(super) fn check_loops(job: &Job, spec: &JobSpec, jobs: &Jobs) -> Result<(), 
         return Ok(());
     }
     let waits = of(job.id, spec, job.array.is_some(), jobs);
-    // Tasks that wait as one may come to wait for each other.
+    // Tasks in one record may come to wait for each other, which is no cycle of one task with itself.
     let own_task = |wait: &Wait| matches!(wait.scope, Scope::Task(_)) && wait.job == job.array_id();
     let terms = waits.iter().flat_map(|waits| waits.terms()).filter(|wait| !own_task(wait));
     let mut next: Vec<(JobId, Scope)> = terms.map(|wait| (wait.job, wait.scope)).collect();
@@ -72,7 +72,7 @@ pub(super) fn check_loops(job: &Job, spec: &JobSpec, jobs: &Jobs) -> Result<(), 
     Ok(())
 }
 
-/// Whether a dependency names the very job that has it: of a task, its array as a whole.
+/// True if a dependency names the job that has it, or the whole array of which the job is a task.
 fn names_itself(job: &Job, spec: &JobSpec) -> bool {
     let terms = spec.dependency.iter().flat_map(|dependency| &dependency.terms);
     let mut named = terms.flat_map(|term| &term.jobs);
@@ -89,7 +89,7 @@ fn task_of(scope: Scope) -> Option<u32> {
     }
 }
 
-/// The records that a term is about.
+/// The records that a term of this scope refers to.
 fn records(other: JobId, scope: Scope, jobs: &Jobs) -> Vec<JobId> {
     match (scope, jobs.array(other)) {
         (Scope::Task(task), Some(_)) => jobs.task(other, task.0).map(|task| task.id).into_iter().collect(),
@@ -98,8 +98,8 @@ fn records(other: JobId, scope: Scope, jobs: &Jobs) -> Vec<JobId> {
     }
 }
 
-/// Looks at jobs that `job` waits for, and updates what it still waits for. What could not come true stays so, also if
-/// the other job is requeued.
+/// Judges terms of `job`'s dependency and drops the satisfied ones. A term that could not be satisfied stays
+/// so, even if the other job is requeued.
 pub(super) fn settle(job: &mut Job, jobs: &Jobs, among: Among) {
     if job.never {
         return;
@@ -107,7 +107,7 @@ pub(super) fn settle(job: &mut Job, jobs: &Jobs, among: Among) {
     let own = job.array_id();
     let tasks = job.array.as_deref().map(|part| &part.tasks);
     let gone = job.spec.extra.as_ref().map_or(&[][..], |extra| &extra.gone);
-    // Where all terms are judged, each may be about one of these.
+    // Where all terms are judged, each may refer to any of these jobs, so they are indexed once.
     let all = gone.iter().filter(|_| among == Among::All);
     let by_job: BTreeMap<_, _> = all.map(|gone| ((gone.job, gone.task), gone.completed)).collect();
     let gone = |job, task| match among {
@@ -135,25 +135,27 @@ pub(super) fn settle(job: &mut Job, jobs: &Jobs, among: Among) {
     }
 }
 
-/// How something that is waited for stands.
+/// State of a job, a task or an array that others wait for.
 #[derive(Clone, Copy)]
 struct Standing {
-    /// When it started, or ended without; of an array, when the last task did.
+    /// Time at which it started, or ended without a start; for an array, the time of its last task's start.
     started: Option<Time>,
-    /// Whether it completed, once it has ended.
+    /// True if it completed, false if it ended otherwise; `None` before its end.
     completed: Option<bool>,
-    /// Whether it can no longer complete.
+    /// True if it can no longer complete.
     failed: bool,
 }
 
-/// What a term has come to. `gone` says of a job that had left memory when it was named whether it completed.
+/// The verdict on one term. For a job that had left memory when the dependency was made, `gone` says if it
+/// completed.
 fn verdict(
     wait: Wait,
     tasks: Option<&TaskSet>,
     jobs: &Jobs,
     gone: impl Fn(JobId, Option<ArrayTaskId>) -> Option<bool>,
 ) -> Verdict {
-    // A job that has left memory since ended long ago; how is no longer known, and Slurm then takes it as done.
+    // A job that has left memory since has ended. Its outcome is unknown, and Slurm then counts the term as
+    // satisfied.
     let task = match wait.scope {
         Scope::Task(task) => Some(task),
         Scope::Whole | Scope::All | Scope::Same => None,
@@ -175,7 +177,7 @@ fn verdict(
     }
 }
 
-/// How the thing stands that `tasks` wait for; `None` where nothing is known of it any more.
+/// The state of the job, task or array that `tasks` wait for; `None` if nothing is known of it.
 fn standing(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Option<Standing> {
     match (wait.scope, jobs.array(wait.job)) {
         (Scope::Whole | Scope::All, None) => jobs.get(wait.job).map(of_record),
@@ -211,8 +213,8 @@ fn long_ended(completed: bool) -> Standing {
     Standing { started: Some(Time::ZERO), completed: Some(completed), failed: !completed }
 }
 
-/// How the counterparts stand of tasks that wait as one: ended only when they all have, and in the same way. Those that
-/// have not come equally far are taken apart.
+/// The state of the counterparts (`aftercorr`) of tasks in one record. They count as ended only if all have
+/// ended in the same way; tasks with different outcomes are split.
 fn of_counterparts(array: &Array, tasks: &TaskSet) -> Standing {
     let among = |ended: &TaskSet| tasks.without(ended).is_empty();
     let (completed, failed) = (among(&array.ended().completed), among(&array.ended().failed));

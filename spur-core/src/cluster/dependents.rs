@@ -1,7 +1,8 @@
-//! The jobs that wait for others, found by the jobs that they wait for, and by name for `singleton`.
+//! Index of the jobs that wait for others, by the jobs that they wait for, and by name for `singleton`.
 //!
-//! [`Jobs`](super::Jobs) keeps one, the order of pending jobs another. The cost of an end is in proportion to the jobs that wait for it, however many others
-//! these wait for. Records of one array that have the same terms are entered once for all of them.
+//! [`Jobs`](super::Jobs) keeps one, and so does the order of pending jobs. The end of a job costs in
+//! proportion to the jobs that wait for it, not to what else these wait for. Records of one array that share
+//! their terms are entered once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
 use crate::model::waits::{WaitList, Waits};
 
-/// See the module.
+/// Index of the jobs that wait for others; see the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dependents {
     /// Jobs and arrays that terms name → the arrays, or jobs outside arrays, that have such terms.
@@ -29,7 +30,7 @@ pub(crate) struct Dependents {
 type UserAndName = (u32, Arc<str>);
 type ArrayAndRecord = (JobId, JobId);
 
-/// Records of one array, or one job, that share their terms.
+/// Records of one array, or one job, that share one list of terms.
 #[derive(Clone, Debug)]
 struct Group {
     list: Arc<WaitList>,
@@ -51,17 +52,17 @@ impl Waiter {
     }
 }
 
-/// A record that has not ended, as `singleton` terms find it.
+/// A record that has not ended, as `singleton` terms look it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     uid: u32,
     name: Arc<str>,
-    /// The number of the array, or of a job outside arrays, and the record's own.
+    /// The number of the array (of a job outside arrays: its own) and that of the record.
     record: ArrayAndRecord,
 }
 
 impl Named {
-    /// `None` for a job that has ended.
+    /// The key of a job; `None` for a job that has ended.
     pub(super) fn of(job: &Job) -> Option<Self> {
         let ended = matches!(job.phase, Phase::Ended(_));
         (!ended).then(|| Self {
@@ -77,15 +78,15 @@ impl Named {
 }
 
 impl PartialEq for Dependents {
-    /// All of it follows from the jobs, which are compared by themselves. A restored cluster, whose jobs have only the terms
-    /// that are left, has fewer entries than one in which these terms have been satisfied one by one.
+    /// The index follows from the jobs, which are compared themselves. A restored cluster, whose jobs have
+    /// only their open terms, has fewer entries than one in which terms were satisfied one by one.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
 impl Dependents {
-    /// Enters a job or takes it out.
+    /// Adds a job, or removes one if `present` is false.
     pub(super) fn index(&mut self, job: &Job, present: bool) {
         if let Some(named) = Named::of(job) {
             self.index_name(&named, present);
@@ -95,7 +96,7 @@ impl Dependents {
         }
     }
 
-    /// Enters the name of a record that has not ended, or takes it out.
+    /// Adds the name of a record that has not ended, or removes the name if `present` is false.
     pub(super) fn index_name(&mut self, named: &Named, present: bool) {
         if present {
             self.by_name.entry(named.key()).or_default().insert(named.record);
@@ -107,7 +108,7 @@ impl Dependents {
         }
     }
 
-    /// Enters what a record waits for, or takes it out.
+    /// Adds the open terms of a record, or removes them if `present` is false.
     pub(crate) fn index_waits(&mut self, waiter: Waiter, waits: &Waits, present: bool) {
         if let Some(predecessor) = waits.predecessor() {
             put(&mut self.followers, predecessor, waiter.record, present);
@@ -152,7 +153,8 @@ impl Dependents {
         }
     }
 
-    /// Equal terms that another record of the same array has, if it was entered last.
+    /// An equal list of terms that a record of the same array has; `None` unless that list was the last one
+    /// entered.
     pub(super) fn shared_list(&self, array: JobId, list: &WaitList) -> Option<&Arc<WaitList>> {
         let group = self.groups.get(&array)?.last()?;
         (*group.list == *list).then_some(&group.list)
@@ -166,30 +168,31 @@ impl Dependents {
         named.flat_map(|group| &group.members).chain(followers).copied().collect()
     }
 
-    /// How many records wait for a job or an array, counted no further than to `most`.
+    /// Number of records that wait for a job or an array, counted up to `most`.
     pub(super) fn count(&self, id: JobId, most: usize) -> usize {
         let groups = self.named.get(&id).into_iter().flatten().filter_map(|array| self.groups.get(array));
         let members = groups.flatten().filter(|group| group.list.names(id)).flat_map(|group| &group.members);
         members.chain(self.followers.get(&id).into_iter().flatten()).take(most).count()
     }
 
-    /// How many jobs and arrays have a term that names a job or an array.
+    /// Number of jobs and arrays that have a term naming this job or array.
     pub(super) fn namers(&self, id: JobId) -> usize {
         self.named.get(&id).map_or(0, BTreeSet::len)
     }
 
-    /// Whether something waits for a job or an array.
+    /// True if anything waits for this job or array.
     pub(super) fn any(&self, id: JobId) -> bool {
         self.named.contains_key(&id) || self.followers.contains_key(&id)
     }
 
-    /// How many terms the dependencies of a user's jobs have. Records of one array that share their terms count once.
+    /// Number of terms in the dependencies of a user's jobs. Records of one array that share their terms
+    /// count once.
     pub(super) fn terms_of(&self, uid: u32) -> usize {
         self.terms.get(&uid).copied().unwrap_or(0)
     }
 
-    /// The last record before an array, or a job outside arrays, that belongs to the same user, has the same name and has
-    /// not ended, of those for which `counts` holds.
+    /// The last array, or job outside arrays, before `array` that belongs to the same user, has the same
+    /// name, and has an unended record for which `counts` returns true.
     pub(super) fn predecessor(
         &self,
         array: JobId,
@@ -202,7 +205,7 @@ impl Dependents {
     }
 }
 
-/// Whether two dependencies have the same entries among the dependents.
+/// True if two dependencies have the same entries in this index.
 pub(crate) fn same_entry(one: Option<&Waits>, other: Option<&Waits>) -> bool {
     match (one, other) {
         (None, None) => true,
@@ -213,7 +216,7 @@ pub(crate) fn same_entry(one: Option<&Waits>, other: Option<&Waits>) -> bool {
     }
 }
 
-/// Puts a member into the set of a key, or takes it out; a set that is empty goes.
+/// Adds a member to the set of a key, or removes it if `present` is false; empty sets are removed.
 fn put(sets: &mut BTreeMap<JobId, BTreeSet<JobId>>, key: JobId, member: JobId, present: bool) {
     if present {
         sets.entry(key).or_default().insert(member);

@@ -1,8 +1,8 @@
-//! What happened: the only things that change a cluster, and the only things the journal holds.
+//! Events: the only things that change a cluster, and the only things that the journal holds.
 //!
-//! An event carries results (the very cores, the resolved limits), never the inputs of a decision, so replay decides
-//! nothing. **Variants and fields are added, never renamed or reused**; a new field has a default; a variant this
-//! release does not know stops the start, because ignoring it would lose something.
+//! An event carries results (the very cores, the resolved limits), never the inputs of a decision, so replay
+//! decides nothing. **Variants and fields are added, never renamed or reused**; a new field has a default; a
+//! variant that this release does not know stops the start, because ignoring it would lose something.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -26,32 +26,32 @@ use crate::model::step::{Step, StepNodeEnd};
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
-/// One line of the journal.
+/// One entry of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Position: 1 for the first, no gaps.
     pub seq: u64,
-    /// The reign of the controller that wrote it; rises with every start.
+    /// The epoch of the controller that wrote the entry; rises with every start.
     pub epoch: u64,
-    /// When: never earlier than the entry before.
+    /// Time of the entry on the cluster's clock; never earlier than the entry before.
     pub at: Time,
-    /// The request that caused it, if a client made one; asking again gets the first answer.
+    /// The id of the client's request that caused the entry, if any. A repeated request gets the first reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
-    /// What happened.
+    /// The change that the entry makes.
     pub event: Event,
-    /// What the clusters of one process that apply this entry share.
+    /// The job record that all clusters of one process share when they apply this entry.
     #[serde(skip)]
     pub record: Record,
 }
 
-/// The record of a job that an entry brings in. The same entries give the same record, so the first cluster that
-/// applies the entry makes it, and the others hold the same memory until one of them changes its own.
+/// The record of a job that an entry brings in. The same entries give the same record. The first cluster that
+/// applies the entry makes it, and the others share that memory until one of them changes its own.
 #[derive(Clone, Debug, Default)]
 pub struct Record(OnceLock<Arc<Job>>);
 
 impl Record {
-    /// The record, made by `make` if nobody has made it yet.
+    /// The record; made by `make` at the first call.
     pub(super) fn get_or_make(&self, make: impl Fn() -> Job) -> Arc<Job> {
         let record = self.0.get_or_init(|| Arc::new(make()));
         debug_assert_eq!(**record, make(), "the same entries give the same record");
@@ -59,79 +59,80 @@ impl Record {
     }
 }
 
-/// It follows from the rest of the entry, so it tells no entries apart.
+/// A record follows from the rest of the entry, so two records never make entries differ.
 impl PartialEq for Record {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-/// Where a task of an array comes from that got a record of its own.
+/// The origin of an array task that gets a record of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// The record it waited in.
+    /// The record in which the task waited.
     pub from: JobId,
-    /// Which of its tasks it is.
+    /// The task's index in the array.
     pub task: ArrayTaskId,
 }
 
-/// What happened.
+/// A change of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// The journal is of this history from here on.
+    /// From this entry on, the journal belongs to this history.
     HistoryBegun {
-        /// Its name.
+        /// The name of the history.
         history: HistoryId,
-        /// The histories that it goes on from, the latest first.
+        /// The histories that this one continues, the latest first.
         #[serde(default)]
         parents: Vec<HistoryId>,
-        /// The largest job number that anybody is known to have seen; the next job gets a larger one.
+        /// The largest job number that any node is known to have seen; the next job gets a larger one.
         #[serde(default)]
         last_job: JobId,
     },
     /// A controller has opened the journal.
     ReignBegun {
-        /// Drawn at random: a copy of the journal that is opened has another one under the same epoch.
+        /// A random number. A copy of the journal that is opened gets another one under the same epoch.
         reign: u64,
     },
-    /// The journal is an old copy: somebody has seen a later state of it. Nothing starts, ends or changes until a new
-    /// history begins.
+    /// The journal is an old copy: a node or the accounting has seen a later state. Nothing starts, ends or
+    /// changes until a new history begins.
     JournalDoubted {
-        /// Who has seen what, for people.
+        /// The evidence, in words for administrators.
         why: Arc<str>,
-        /// The largest job number that they have seen.
+        /// The largest job number in that evidence.
         #[serde(default)]
         last_job: JobId,
     },
-    /// The policy half of the configuration is now this one. Nodes with new names are allotted numbers in order.
+    /// The policy half of the configuration is replaced. Nodes with new names get numbers in order.
     PolicyChanged {
-        /// Partitions, nodes, scheduler, topologies.
+        /// Partitions, nodes, scheduler and topologies.
         policy: Arc<Policy>,
-        /// Whether what commands have changed of partitions and nodes stays where the file says what it said before.
-        /// In entries that do not say so the file replaced it, and nothing could be created.
+        /// True if the edits that commands made to partitions and nodes stay in force where the file is
+        /// unchanged. False in old entries without this field: there the file replaced all edits, and nothing
+        /// could be created.
         #[serde(default)]
         keeps_edits: bool,
     },
 
     /// A job was accepted.
     JobSubmitted {
-        /// Its number.
+        /// The number of the job.
         job: JobId,
-        /// The request, resolved.
+        /// The resolved request.
         spec: Arc<JobSpec>,
     },
-    /// A het job was accepted, all of its components at once.
+    /// A het job was accepted with all its components.
     HetJobSubmitted {
-        /// The numbers of the components, in order: one after another.
+        /// The numbers of the components, consecutive and in order.
         jobs: Vec<JobId>,
-        /// Their requests, resolved.
+        /// The resolved requests of the components.
         specs: Vec<Arc<JobSpec>>,
     },
-    /// A pending or running job's request was changed.
+    /// The request of a pending or running job was changed.
     JobUpdated {
-        /// Which.
+        /// The job that is changed.
         job: JobId,
-        /// The request as it is now.
+        /// The request after the change.
         spec: Arc<JobSpec>,
     },
     /// The comments or the derived exit code of a job were set, whether the cluster still knows the job or not.
@@ -145,116 +146,117 @@ pub enum Event {
     },
     /// A pending job is held back.
     JobHeld {
-        /// Which.
+        /// The job that is held.
         job: JobId,
-        /// By whom.
+        /// The kind of hold: by the user or by an administrator.
         by: Hold,
     },
-    /// A held job may run.
+    /// A held job is released.
     JobReleased {
-        /// Which.
+        /// The job that is released.
         job: JobId,
     },
-    /// The start first promised to a job that reached the head of the queue.
+    /// The first start time promised to a job that reached the head of the queue.
     StartPromised {
-        /// Which.
+        /// The job that got the promise.
         job: JobId,
-        /// No later than.
+        /// The latest start time that is promised.
         start: Time,
     },
-    /// Nodes are kept for a pending job while others make way for it.
+    /// Nodes are reserved for a pending job while other jobs make way for it.
     JobNominated {
-        /// Which.
+        /// The job for which nodes are reserved.
         job: JobId,
-        /// What is kept, and who makes way.
+        /// The reserved resources, and the jobs that make way.
         nomination: Arc<Nomination>,
     },
-    /// Nothing is kept for a pending job any more: a job that comes before it has taken it over.
+    /// The nodes reserved for a pending job are released: a job of higher priority has taken them over.
     NominationDropped {
-        /// Which.
+        /// The job that loses its nomination.
         job: JobId,
     },
-    /// A running job was told to make way.
+    /// A running job has to make way for another one.
     JobPreempted {
-        /// Which.
+        /// The job that has to make way.
         job: JobId,
-        /// For which job.
+        /// The job for which it makes way.
         by: JobId,
-        /// Whether it is over then or waits again; `None`: it is suspended.
+        /// The job ends or is requeued afterwards; `None` if it is suspended instead.
         #[serde(default)]
         then: Option<Then>,
-        /// When it is ended or suspended: now, or after its grace time.
+        /// Time at which the job is ended or suspended: at once, or after its grace time.
         end_at: Time,
     },
-    /// A running job is stopped: its CPUs are free, memory and devices stay its own. Of one that is suspended already:
-    /// what CPUs it had got back are free again.
+    /// A running job is suspended: its CPUs are released; it keeps its memory and devices. For a suspended
+    /// job, the CPUs that it had got back are released.
     JobSuspended {
-        /// Which.
+        /// The job that is suspended.
         job: JobId,
-        /// Whether it goes on as soon as its CPUs are free; otherwise when an operator says so.
+        /// True if the job resumes as soon as its CPUs are free; false if only an operator resumes it.
         wanted: bool,
     },
-    /// A suspended job is to go on as soon as its CPUs are free.
+    /// A suspended job is to resume as soon as its CPUs are free.
     JobRecalled {
-        /// Which.
+        /// The job that is to resume.
         job: JobId,
     },
-    /// CPUs of a suspended job are its own again.
+    /// A suspended job gets some of its CPUs back.
     CpusReturned {
-        /// Which job.
+        /// The suspended job.
         job: JobId,
-        /// On which node.
+        /// The node on which CPUs are returned.
         node: NodeId,
-        /// Which of its CPUs there.
+        /// The CPUs of that node that are returned.
         cpus: IdSet,
     },
-    /// A suspended job that has all its CPUs again goes on.
+    /// A suspended job that has all its CPUs resumes.
     JobResumed {
-        /// Which.
+        /// The job that resumes.
         job: JobId,
     },
-    /// Some of the tasks of an array that wait as one record got a record of their own.
+    /// Some of the tasks that wait in one record of an array get a record of their own.
     TasksSplit {
-        /// Its number.
+        /// The number of the new record.
         job: JobId,
-        /// The record they were in.
+        /// The record in which the tasks were.
         from: JobId,
-        /// Which tasks; never all that were in it.
+        /// The tasks that move; never all of that record.
         tasks: TaskSet,
     },
     /// A pending job got its resources.
     JobStarted {
-        /// Which; of a task that is split off, the number that it gets.
+        /// The job that starts; for a task that is split off, the number of its new record.
         job: JobId,
-        /// What it holds.
+        /// The resources that the job holds.
         alloc: Arc<Alloc>,
-        /// Where it comes from, for a task of an array that others wait beside; the last one has the record to itself.
+        /// The origin of an array task that is split off from a record with more tasks; `None` if the record
+        /// starts whole.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         split: Option<Split>,
-        /// What has to happen before anything of it is launched.
+        /// Conditions that must be met before anything of the job is launched.
         #[serde(default, skip_serializing_if = "Configuring::is_done")]
         configuring: Configuring,
     },
-    /// The controller's prolog of a job has ended well.
+    /// The controller's prolog for a job has succeeded.
     PrologEnded {
-        /// Which.
+        /// The job whose prolog has ended.
         job: JobId,
     },
-    /// The controller's epilog of a job has ended, however.
+    /// The controller's epilog for a job has ended, with or without success.
     EpilogEnded {
-        /// Which.
+        /// The job whose epilog has ended.
         job: JobId,
     },
-    /// A running job was sent the signal it asked for ahead of its time limit.
+    /// A running job was sent the signal of `--signal` ahead of its time limit.
     JobWarned {
-        /// Which.
+        /// The job that was sent the signal.
         job: JobId,
     },
-    /// A running job has used a part of its time limit of which its user wants mail.
+    /// A running job has used a percentage of its time limit about which its user wants mail.
     TimeUsed {
-        /// Which.
+        /// The running job.
         job: JobId,
-        /// The part, in percent.
+        /// Percentage of the time limit that is used.
         percent: u8,
     },
     /// The user of a started job has reported that a later attempt can go on from where the job is at this moment.
@@ -264,195 +266,196 @@ pub enum Event {
     },
     /// A node of a job failed, and the job goes on without it (`--no-kill`).
     JobNodeLost {
-        /// Which job.
+        /// The job that lost a node.
         job: JobId,
-        /// Which node.
+        /// The node that failed.
         node: NodeId,
-        /// Whether the node may still have something of it, which keeps it from new work until it is gone.
+        /// True if the node may still have processes of the job; it then gets no new work until they are
+        /// gone.
         #[serde(default)]
         lingers: bool,
     },
-    /// Other nodes took the places of some that a job had lost.
+    /// Other nodes replace nodes that a job has lost.
     JobNodesReplaced {
-        /// Which job.
+        /// The job that gets other nodes.
         job: JobId,
-        /// Which nodes, and what the job holds of each.
+        /// Each replaced node, with the resources that the job holds on its replacement.
         replaced: Vec<Replacement>,
-        /// Why these.
+        /// The reason for the choice of these nodes.
         why: Why,
     },
-    /// The end of a job's attempt was decided; its processes may still be there.
+    /// The end of a job's attempt is decided; its processes may still exist.
     JobEnding {
-        /// Which.
+        /// The job that ends.
         job: JobId,
-        /// How it ends.
+        /// The outcome of the attempt.
         outcome: Outcome,
-        /// Whether it is over or waits again.
+        /// The job is finished afterwards, or is requeued.
         then: Then,
-        /// When what is left of it is killed; `None`: at once.
+        /// Time at which remaining processes are killed; `None` for at once.
         #[serde(default)]
         kill_at: Option<Time>,
-        /// Whether the controller's epilog is run, which is said once for each attempt.
+        /// True if the controller's epilog is run; set once for each attempt.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         epilog: bool,
-        /// When the node of the batch script saw it end, if that was before.
+        /// Time at which the node of the batch script saw the script end, if that is earlier than the entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seen: Option<Time>,
     },
-    /// What is left of an ending job was ordered to be killed.
+    /// The kill of an ending job's remaining processes was ordered.
     JobKilled {
-        /// Which.
+        /// The job whose processes are killed.
         job: JobId,
     },
-    /// A node has nothing of an ending job any more.
+    /// A node has no processes of an ending job any more.
     NodeReleased {
-        /// Which job.
+        /// The ending job.
         job: JobId,
-        /// Which node.
+        /// The node that is released.
         node: NodeId,
-        /// Whether the node went silent, so that this is an assumption (`[recovery] overlap`).
+        /// True if the node is silent and the release is therefore an assumption (`[recovery] overlap`).
         #[serde(default)]
         lost: bool,
     },
-    /// A job is over: cancelled while pending, or released by all its nodes.
+    /// A job is finished: cancelled while pending, or released by all its nodes.
     JobEnded {
-        /// Which.
+        /// The job that is finished.
         job: JobId,
-        /// How; the outcome decided before, for a job that ran.
+        /// The outcome. For a job that ran, the one that `JobEnding` decided.
         outcome: Outcome,
     },
-    /// A job waits again after an attempt ended.
+    /// A job is requeued after an attempt ended.
     JobRequeued {
-        /// Which.
+        /// The job that is requeued.
         job: JobId,
-        /// Not to be started before.
+        /// Earliest time of the next start; `None` for no bound.
         #[serde(default)]
         not_before: Option<Time>,
-        /// Held back by, if anyone.
+        /// The hold that the requeued job gets, if any.
         #[serde(default)]
         hold: Option<Hold>,
     },
     /// Finished jobs left memory; accounting still has them.
     JobsForgotten {
-        /// Which.
+        /// The jobs that left memory.
         jobs: Vec<JobId>,
-        /// Arrays of which no record is left with that.
+        /// Arrays that have no record left in memory afterwards.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         arrays: Vec<JobId>,
     },
 
-    /// A step was laid out inside a running job.
+    /// A step was created in a running job.
     StepStarted {
-        /// Which job.
+        /// The job of the step.
         job: JobId,
         /// The step.
         step: Arc<Step>,
     },
-    /// A user ended a step, whose tasks are killed.
+    /// A user cancelled a step; its tasks are killed.
     StepCancelled {
-        /// Which job.
+        /// The job of the step.
         job: JobId,
-        /// Which step.
+        /// The step that is cancelled.
         step: StepId,
-        /// The user.
+        /// The uid of the user who cancelled it.
         by: u32,
     },
     /// A step's tasks on one node have ended; the step ends with its last node.
     StepNodeEnded {
-        /// Which job.
+        /// The job of the step.
         job: JobId,
-        /// Which step.
+        /// The step that ends there.
         step: StepId,
-        /// Which node.
+        /// The node on which its tasks have ended.
         node: NodeId,
-        /// How.
+        /// The exit codes and usage on that node.
         #[serde(flatten)]
         end: StepNodeEnd,
     },
-    /// The batch script of a job has ended, which is an end of the job only while nothing else has ended it.
+    /// The batch script of a job has ended. This ends the job only if nothing else has ended it before.
     BatchEnded {
-        /// Which job.
+        /// The job of the script.
         job: JobId,
-        /// How.
+        /// The exit code and usage of the script.
         end: StepNodeEnd,
     },
 
-    /// A node registered and can be given work, unless somebody has taken it out of service.
+    /// A node registered and can be given work, unless an administrator has drained it or set it down.
     NodeRegistered {
-        /// Which.
+        /// The node that registered.
         node: NodeId,
-        /// What it said.
+        /// The registration: the node's hardware and state.
         registration: Arc<Registration>,
-        /// Attempts it still has processes of and that nobody wants.
+        /// Attempts of this history that still have processes on the node and must not.
         #[serde(default)]
         stale: Vec<Attempt>,
-        /// Attempts of a history before this one that it still has processes of.
+        /// Attempts of an earlier history that still have processes on the node.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         foreign: Vec<Attempt>,
-        /// The largest job number that it has seen, if that is larger than any of this journal.
+        /// The largest job number that the node has seen, if it exceeds every number of this journal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_job: Option<JobId>,
     },
-    /// An operator has what is foreign on a node ended.
+    /// An operator orders the foreign attempts of a node to be ended.
     ForeignDropped {
-        /// Which node.
+        /// The node with the foreign attempts.
         node: NodeId,
     },
-    /// A node got rid of an attempt that nobody wanted.
+    /// A node has no processes of a stale or foreign attempt any more.
     NodeCleaned {
-        /// Which.
+        /// The node that is clean of the attempt.
         node: NodeId,
         /// The attempt.
         attempt: Attempt,
     },
-    /// A node is out of service.
+    /// A node is set down.
     NodeDowned {
-        /// Which.
+        /// The node that is set down.
         node: NodeId,
-        /// Why, for people.
+        /// The reason, in words for administrators.
         reason: Arc<str>,
-        /// Whether because nothing is heard of it.
+        /// True if the node is down because nothing is heard from it.
         silent: bool,
-        /// Who wished it, if somebody did.
+        /// The operator who set the node down; `None` if the controller did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// A node gets no new work.
+    /// A node is drained: it gets no new work.
     NodeDrained {
-        /// Which.
+        /// The node that is drained.
         node: NodeId,
-        /// Who and why.
+        /// The reason of the drain and its author.
         drain: Drain,
     },
-    /// A drained or downed node may get work again.
+    /// A node that was drained or set down may get work again.
     NodeResumed {
-        /// Which.
+        /// The node that resumes.
         node: NodeId,
     },
-    /// The own clock of the cluster goes on so from now on, or the wall's clock was set.
+    /// The cluster's clock is adjusted, because it goes on at another rate or the wall clock was set.
     ClockSet {
-        /// Both.
+        /// The clock as it goes on from here.
         clock: Clock,
     },
-    /// What a node was drained for by itself is over.
+    /// The condition for which a node had drained itself is over.
     NodeMended {
-        /// Which.
+        /// The node that is no longer drained.
         node: NodeId,
     },
-    /// Something else is done to the host of a node than before, or nothing any more.
+    /// The power action on a node's host (power up, power down, reboot) has changed or ended.
     PowerChanged {
-        /// Which node.
+        /// The node whose power action changes.
         node: NodeId,
-        /// What is done from now on.
+        /// The power action from here on; `None` for none.
         #[serde(default)]
         power: Option<Power>,
-        /// Jobs that have waited for it alone; their time begins.
+        /// Jobs whose last missing node this is; their time begins.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         jobs: Vec<JobId>,
     },
-    /// An operator changed what a node counts as.
+    /// An operator changed properties of a node.
     NodeUpdated {
-        /// Which.
+        /// The node that is changed.
         node: NodeId,
         /// The new weight, if it changed.
         #[serde(default)]
@@ -470,84 +473,84 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         extra: Option<Arc<str>>,
     },
-    /// An operator created nodes that the configuration does not name. A new name is allotted the next number.
+    /// An operator created nodes that the configuration does not name. Each new name gets the next number.
     NodesCreated {
-        /// What they are.
+        /// The configuration of the new nodes.
         nodes: Vec<NodeConfig>,
     },
-    /// An operator deleted such nodes.
+    /// An operator deleted nodes that the configuration does not name.
     NodesDeleted {
-        /// Which.
+        /// The nodes that are deleted.
         nodes: Vec<NodeId>,
     },
-    /// An operator put nodes somewhere else in their topologies.
+    /// An operator moved nodes in their topologies.
     NodesMoved {
-        /// Which.
+        /// The nodes that are moved.
         nodes: Vec<NodeId>,
-        /// Where they are now, by topology: in the leaf or base block of that full name, or nowhere. In topologies that are
-        /// not listed they stay where they are.
+        /// The new place by topology: the leaf or base block of that full name, or `None` for no place. In
+        /// topologies that are not listed the nodes stay where they are.
         places: BTreeMap<Arc<str>, Option<Arc<str>>>,
     },
-    /// An operator opened or closed a partition.
+    /// An operator changed the state of a partition.
     PartitionSet {
-        /// Its name.
+        /// The name of the partition.
         partition: Arc<str>,
-        /// What it is now.
+        /// The new state.
         state: crate::model::config::PartitionState,
     },
     /// An operator created a partition, or changed more of it than its state.
     PartitionEdited {
-        /// As it is now.
+        /// The configuration of the partition after the change.
         partition: Arc<PartitionConfig>,
     },
     /// An operator deleted a partition.
     PartitionDeleted {
-        /// Its name.
+        /// The name of the partition.
         name: Arc<str>,
     },
 
-    /// Nodes were reserved for some time.
+    /// A reservation of nodes was created.
     ReservationCreated {
-        /// Which, for whom and when.
+        /// The reservation, with its nodes, users and times.
         reservation: Arc<Reservation>,
     },
     /// A reservation was changed, or goes on to its next window.
     ReservationUpdated {
-        /// As it is now.
+        /// The reservation after the change.
         reservation: Arc<Reservation>,
     },
     /// A reservation is over, or an operator deleted it.
     ReservationDeleted {
-        /// Its name.
+        /// The name of the reservation.
         name: Arc<str>,
     },
 
-    /// Accounts, users, associations or QOS were added, changed or deleted, all of them at once.
+    /// Accounts, users, associations or QOS were added, changed or deleted; all changes take effect together.
     AccountsChanged {
-        /// The login name of the user who asked for it.
+        /// The login name of the user who made the request.
         by: Arc<str>,
-        /// The records as they are now, in an order in which each may be applied.
+        /// The records after the change, in an order in which each may be applied.
         changes: Vec<AccountChange>,
     },
     /// The usage of running jobs was counted up to a time, and all usage decayed.
     UsageRolled {
         /// The time up to which usage is counted: a multiple of the period.
         until: Time,
-        /// How many periods have ended since usage was last rolled.
+        /// Number of periods that have ended since usage was last rolled.
         periods: u64,
-        /// What is left of all usage, with that which was counted just now.
+        /// The factor that all usage is multiplied by, the usage just counted included.
         #[serde(default)]
         ratio: Ratio,
-        /// Whether usage is set to zero instead.
+        /// True if usage is set to zero instead.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         reset: bool,
     },
-    /// When usage is set to zero next.
+    /// The next reset of usage to zero was planned.
     ResetPlanned {
-        /// The time; `None` for never.
+        /// Time of the reset; `None` for never.
         #[serde(default)]
         at: Option<Time>,
-        /// The time zone whose midnight that is.
+        /// The time zone in whose midnight the reset falls.
         #[serde(default)]
         zone: Arc<str>,
     },
@@ -571,12 +574,12 @@ pub enum Event {
 }
 
 impl Event {
-    /// The jobs that the event is about, the record that tasks leave first.
+    /// The jobs that the event is about. If tasks are split off, the record that they leave comes first.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
         self.split().map(|(from, _)| from).into_iter().chain(self.scope().jobs().iter().copied())
     }
 
-    /// The record that tasks of an array were in, and the one of their own that they have got.
+    /// The record that array tasks leave, and their new record; `None` if the event splits nothing.
     #[must_use]
     pub fn split(&self) -> Option<(JobId, JobId)> {
         match self {
@@ -586,8 +589,8 @@ impl Event {
         }
     }
 
-    /// The part of the cluster that the event changes. Readers that treat a few events in their own way ask here what
-    /// all others mean to them, so a new event is classified in this match alone.
+    /// The part of the cluster that the event changes. Readers that handle a few events themselves use the
+    /// scope for all others, so a new event is classified in this match alone.
     #[must_use]
     pub fn scope(&self) -> Scope<'_> {
         match self {
@@ -660,17 +663,17 @@ impl Event {
 pub enum Scope<'e> {
     /// The journal: its history, its controller, its clock.
     Journal,
-    /// The requests of jobs, or whether these jobs wait for resources.
+    /// Requests of jobs, or the set of jobs that wait for resources.
     Queue(&'e [JobId]),
-    /// The resources that jobs hold, or that are kept for them or taken from them.
+    /// Resources that jobs hold, or that are reserved for them or taken from them.
     Resources(&'e [JobId]),
-    /// The progress of jobs and their steps; requests and resources stay as they are.
+    /// Progress of jobs and their steps, without a change of requests or resources.
     Progress(&'e [JobId]),
-    /// One node: its service, its power, what it offers.
+    /// One node: its service state, its power, its properties.
     Node {
         /// The node.
         node: NodeId,
-        /// Jobs that have waited for the node and begin.
+        /// Jobs that waited for the node only; their time begins.
         jobs: &'e [JobId],
     },
     /// The configuration: the nodes and partitions that exist, and their places in the topologies.
@@ -684,7 +687,7 @@ pub enum Scope<'e> {
 }
 
 impl<'e> Scope<'e> {
-    /// The jobs that the event names.
+    /// The jobs that the scope names.
     fn jobs(self) -> &'e [JobId] {
         match self {
             Scope::Queue(jobs)

@@ -1,6 +1,6 @@
-//! Fair share: the standings of all who share, by the tree as it is and usage as it was last rolled.
+//! Fair share: the rank of every user, computed from the policy tree and from usage as it was last rolled.
 //!
-//! Planner and readers ask for them; whoever only applies entries never computes them.
+//! Planner and readers compute ranks on demand; applying entries never does.
 
 use std::sync::Arc;
 
@@ -11,24 +11,25 @@ use crate::model::accounts::fair_tree::{Leaf, Standing, fair_tree};
 use crate::model::accounts::usage::Amount;
 use crate::model::accounts::{Association, AssociationId, Shares};
 
-/// Everybody's standing.
+/// The standings of all associations and outsiders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FairShares {
-    /// How many users share.
+    /// Number of users who share.
     pub users: u32,
     /// In the order of holders.
     standings: Vec<(Holder, Standing)>,
 }
 
 impl FairShares {
-    /// The standing of an association or an outsider.
+    /// The standing of an association or an outsider; `None` for other payers.
     #[must_use]
     pub fn standing(&self, holder: &Holder) -> Option<&Standing> {
         let found = self.standings.binary_search_by(|(known, _)| known.cmp(holder)).ok()?;
         Some(&self.standings[found].1)
     }
 
-    /// The factor of a user, from 0 to 1: the rank over the number of users; 0 for whoever does not share.
+    /// The fair-share factor of a user, from 0 to 1: the rank divided by the number of users; 0 for a payer
+    /// without a standing.
     #[must_use]
     pub fn factor(&self, holder: &Holder) -> f64 {
         let rank = self.standing(holder).map_or(0, |standing| standing.rank);
@@ -36,12 +37,12 @@ impl FairShares {
     }
 }
 
-/// The order of equal siblings: by name, then by partition.
+/// The order of siblings with equal standing: by name, then by partition.
 type Key<'a> = (&'a str, &'a str);
 
 impl Cluster {
-    /// The standings that follow from the tree and from usage when it was last rolled: computed once, and again when
-    /// either changes.
+    /// The standings that follow from the policy tree and the usage last rolled. They are computed once, and
+    /// again after either changes.
     #[must_use]
     pub fn fair_shares(&self) -> Arc<FairShares> {
         Arc::clone(self.usage.shares.get_or_init(|| Arc::new(self.compute_shares())))
@@ -87,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// Adds the users who are children of an account without an association.
+    /// Adds the users without an association who count as children of an account.
     fn push_outsiders<'a>(
         &'a self,
         account: AssociationId,

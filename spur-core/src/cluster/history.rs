@@ -1,4 +1,4 @@
-//! The journal's own history, the reigns in it, and whether it may be an old copy.
+//! The journal's history, its reigns, and the evidence that the journal is an old copy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,43 +11,44 @@ use crate::model::clock::Clock;
 use crate::model::history::{Doubt, History};
 use crate::text::time::Time;
 
-/// Reigns that are remembered; a node that has not been led since an earlier one is believed.
+/// Number of reigns that are remembered. The reign that a node names is not checked if it is older.
 const REIGNS: usize = 4096;
 
-/// What a cluster knows of the journal that it comes from.
+/// The identity of a cluster's journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lineage {
-    /// Which history the journal is of; none in one that no controller of this release has opened.
+    /// The history of the journal; `None` if no controller of this release has opened the journal.
     pub history: Option<Arc<History>>,
-    /// What the controller of each reign drew when it began, by epoch.
+    /// The random number of each reign, by epoch.
     pub reigns: BTreeMap<u64, u64>,
-    /// Why the journal is taken for an old copy, if it is.
+    /// The evidence that the journal is an old copy; `None` if there is none.
     pub doubt: Option<Arc<Doubt>>,
-    /// How the times of its entries go on.
+    /// The clock by which entries are dated.
     pub clock: Clock,
 }
 
 impl Cluster {
-    /// The clock that entries are dated by.
+    /// The clock by which entries are dated.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.lineage.clock
     }
 
-    /// The history that the journal is of.
+    /// The history of the journal; `None` if no controller of this release has opened the journal.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.lineage.history.as_deref()
     }
 
-    /// Why the journal is taken for an old copy; nothing starts, ends or changes while it is.
+    /// The evidence that the journal is an old copy. While there is any, nothing starts, ends or changes.
     #[must_use]
     pub fn doubt(&self) -> Option<&Doubt> {
         self.lineage.doubt.as_deref()
     }
 
-    /// Whether there may have been a reign under this epoch whose controller drew this number.
+    /// True if a reign with this epoch and random number may have existed. True for `reign` 0, and for epochs
+    /// before the ones that are remembered.
     #[must_use]
     pub fn knows_reign(&self, epoch: u64, reign: u64) -> bool {
         let reigns = &self.lineage.reigns;
@@ -55,7 +56,7 @@ impl Cluster {
         reign == 0 || forgotten || reigns.get(&epoch) == Some(&reign)
     }
 
-    /// What the controller of the last reign drew when that began; 0 before any has.
+    /// The random number of the last reign; 0 before the first.
     #[must_use]
     pub fn reign(&self) -> u64 {
         self.lineage.reigns.last_key_value().map_or(0, |(_, reign)| *reign)

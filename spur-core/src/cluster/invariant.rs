@@ -1,4 +1,4 @@
-//! What must hold of a cluster after every entry. Tests and the simulation check it; a daemon never has to.
+//! Invariants of a cluster that hold after every entry. Tests and the simulation check them; daemons do not.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::array::TaskSet;
 
-/// Everything that is wrong, one sentence each; empty when the cluster is sound.
+/// All violations, one sentence each; empty for a sound cluster.
 #[must_use]
 pub fn violations(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
@@ -29,7 +29,8 @@ pub fn violations(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// Every task of an array is in just one place: in one record, or among those whose records have left memory.
+/// Checks that every task of an array is in exactly one place: in one record, or among the ended tasks whose
+/// records have left memory.
 fn tasks(cluster: &Cluster, id: JobId, array: &Array, found: &mut Vec<String>) {
     let records: Vec<&Job> = cluster.jobs().iter().filter(|job| job.array_id() == id).collect();
     let known: BTreeSet<JobId> = array.records().collect();
@@ -63,7 +64,8 @@ fn tasks(cluster: &Cluster, id: JobId, array: &Array, found: &mut Vec<String>) {
     }
 }
 
-/// What a node says is taken is just what its jobs hold, and nothing is held twice.
+/// Checks that the used resources of a node are those that its jobs hold, and that no CPU or device is held
+/// twice.
 fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
     let Some(node) = cluster.node(id) else { return };
     let name = node.name();
@@ -100,8 +102,8 @@ fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
     }
 }
 
-/// What is kept for jobs that wait fits beside what stays, so that they can start once all who were told to make way
-/// have; and it is kept of nodes that can be used.
+/// Checks that nominated jobs can start as soon as all preempted jobs have left: the resources reserved for
+/// them fit beside those that stay, on nodes that are available.
 fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
     let name = node.name();
     let nominees = cluster.jobs().nominated().filter(|(_, nomination)| nomination.on(node.id).is_some());
@@ -116,7 +118,7 @@ fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
     if !node.available() {
         found.push(format!("{name} is kept for a job and cannot be used"));
     }
-    // Whoever is to be suspended gives up CPUs alone, as does whoever is.
+    // A job that is or is to be suspended gives up only its CPUs.
     let leaves = |job: &Job| job.phase.preempted().is_some_and(|told| told.then.is_some());
     let stops = |job: &Job| matches!(&job.phase, Phase::Running { preempted: Some(_), .. });
     let jobs = || node.jobs.iter().filter_map(|id| cluster.job(*id));
@@ -143,7 +145,8 @@ fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
     }
 }
 
-/// A job that holds nodes is known to them; one that does not, is not. What a suspended job has got back is its own.
+/// Checks that jobs and nodes agree on which nodes each job holds, and that CPUs returned to a suspended job
+/// are its own.
 fn phase(cluster: &Cluster, job: &Job, found: &mut Vec<String>) {
     let held: Vec<NodeId> = match &job.phase {
         Phase::Running { alloc, .. } => alloc.nodes.iter().map(|part| part.node).collect(),

@@ -1,4 +1,4 @@
-//! The table of jobs and what is looked up in it: who waits, who is active, who waits for whom.
+//! The table of jobs, with indices by phase, by time and by dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,45 +17,46 @@ use crate::text::time::Time;
 /// All jobs in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// Shared with other clusters that have applied the same entries, until one of them changes a job.
+    /// All jobs by number. Records are shared with other clusters that applied the same entries, until one of
+    /// them changes a job.
     all: BTreeMap<JobId, Arc<Job>>,
     pending: BTreeSet<JobId>,
     active: BTreeSet<JobId>,
-    /// Finished jobs by the time they ended.
+    /// Finished jobs by the time at which they ended.
     ended: BTreeSet<(Time, JobId)>,
-    /// Pending jobs that nodes are kept for.
+    /// Pending jobs for which nodes are reserved.
     nominated: BTreeSet<JobId>,
     /// Pending components of het jobs.
     het: BTreeSet<JobId>,
-    /// Suspended jobs that want their CPUs back.
+    /// Suspended jobs that are to resume as soon as their CPUs are free.
     claims: BTreeSet<JobId>,
     /// Active jobs that hold licenses.
     licensed: BTreeSet<JobId>,
-    /// The amount of each license that active jobs hold together.
+    /// Number of each license that active jobs hold.
     held_licenses: BTreeMap<Box<str>, u64>,
-    /// Running jobs that lost nodes, in the places of which there are no others.
+    /// Running jobs that lost nodes which have not been replaced.
     short: BTreeSet<JobId>,
-    /// Jobs to which something happens at a time: see [`due`].
+    /// Jobs that an action is due for at a time; see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// For each job and array, the records whose dependencies name it.
     dependents: Dependents,
-    /// Pending jobs whose dependency can no longer be satisfied and that are to be ended then.
+    /// Pending jobs that are to be ended because their dependency can no longer be satisfied.
     hopeless: BTreeSet<JobId>,
-    /// How many jobs wait for a reservation of nodes and time, or are in it.
+    /// Number of jobs that wait for each reservation or run in it.
     users: BTreeMap<Arc<str>, usize>,
-    /// Job arrays, as long as a record of theirs is here.
+    /// Job arrays with at least one record in memory.
     arrays: BTreeMap<JobId, Array>,
-    /// Tasks of arrays that have no record to themselves.
+    /// Number of array tasks that share another task's record: the tasks less the records.
     unrecorded: usize,
-    /// Whether it is noted which jobs count for other limits, or for more or less.
+    /// True while jobs whose counters change are noted in `recounts`.
     watched: bool,
-    /// Jobs that do so since this was last asked.
+    /// Jobs whose counters may have changed since the last [`take_recounts`](Self::take_recounts).
     recounts: Vec<JobId>,
     changed: Changed,
 }
 
-/// The jobs that have changed since a reader last asked, for a reader that keeps figures of its own. It is no part of
-/// the state, so it tells no tables apart, and a copy of a table keeps no list.
+/// The jobs that have changed since a reader last asked, for a reader that keeps figures of its own. The list
+/// is not part of the state: it never makes tables differ, and a copy of a table keeps none.
 #[derive(Debug, Default)]
 struct Changed(Option<BTreeSet<JobId>>);
 
@@ -79,13 +80,13 @@ impl Changed {
     }
 }
 
-/// Which index a job belongs to.
+/// The index that a job belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shelf {
     Pending {
-        /// Whether nodes are kept for it.
+        /// True if nodes are reserved for the job.
         nominated: bool,
-        /// Whether it is a component of a het job.
+        /// True if the job is a component of a het job.
         het: bool,
     },
     Active,
@@ -93,7 +94,7 @@ enum Shelf {
     Moving,
     /// Active: suspended, and its CPUs are to be its own again.
     Claiming,
-    /// Active: running, and short of a node that failed.
+    /// A running job with lost nodes that have not been replaced; active, too.
     Short,
     Ended(Time),
 }
@@ -111,7 +112,7 @@ fn shelf(job: &Job) -> Shelf {
     }
 }
 
-/// Puts something into a set, or takes it out.
+/// Adds a member to a set, or removes it if `present` is false.
 fn put<T: Ord>(set: &mut BTreeSet<T>, member: T, present: bool) {
     if present {
         set.insert(member);
@@ -121,7 +122,7 @@ fn put<T: Ord>(set: &mut BTreeSet<T>, member: T, present: bool) {
 }
 
 impl Jobs {
-    /// One job.
+    /// The job of this number.
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<&Job> {
         self.all.get(&id).map(Arc::as_ref)
@@ -132,35 +133,35 @@ impl Jobs {
         self.all.values().map(Arc::as_ref)
     }
 
-    /// Jobs from `first` on, by number: for reading a long table in pages.
+    /// Jobs from number `first` on, in order: for reading a long table in pages.
     pub fn range(&self, first: JobId) -> impl Iterator<Item = &Job> {
         self.all.range(first..).map(|(_, job)| &**job)
     }
 
-    /// How many records there are.
+    /// Number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// How many jobs there are, every task of an array being one.
+    /// Number of jobs, each task of an array counted as one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len() + self.unrecorded
     }
 
-    /// A job array of which some record is here.
+    /// The job array of this number; `None` unless one of its records is in memory.
     #[must_use]
     pub fn array(&self, id: JobId) -> Option<&Array> {
         self.arrays.get(&id)
     }
 
-    /// All such arrays, by number.
+    /// All job arrays with a record in memory, by number.
     pub fn arrays(&self) -> impl Iterator<Item = (JobId, &Array)> {
         self.arrays.iter().map(|(id, array)| (*id, array))
     }
 
-    /// The record that stands for a task of an array, alone or with others.
+    /// The record that stands for a task of an array, alone or with other tasks.
     #[must_use]
     pub fn task(&self, array: JobId, task: u32) -> Option<&Job> {
         let known = self.arrays.get(&array)?;
@@ -169,7 +170,7 @@ impl Jobs {
         single.or_else(|| known.groups().filter_map(|id| self.get(id)).find(holds))
     }
 
-    /// Whether there are none.
+    /// True if there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -180,7 +181,7 @@ impl Jobs {
         self.pending.iter().filter_map(|id| self.get(*id))
     }
 
-    /// Pending jobs that nodes are kept for, by number, with what is kept.
+    /// Pending jobs for which nodes are reserved, by number, with their nominations.
     pub fn nominated(&self) -> impl Iterator<Item = (&Job, &Arc<Nomination>)> {
         self.nominated.iter().filter_map(|id| {
             let job = self.get(*id)?;
@@ -188,14 +189,14 @@ impl Jobs {
         })
     }
 
-    /// Whether components of het jobs are pending.
+    /// True if components of het jobs are pending.
     #[must_use]
     pub fn has_pending_het(&self) -> bool {
         !self.het.is_empty()
     }
 
-    /// All components of the het job that a job is part of, in order, as far as they are in memory; the job itself if it
-    /// is by itself.
+    /// All components, in order, of the het job to which a job belongs, as far as they are in memory; the job
+    /// itself if it is no component.
     #[must_use]
     pub fn components(&self, id: JobId) -> Vec<JobId> {
         match self.get(id).and_then(|job| job.spec.het.as_deref()) {
@@ -204,24 +205,24 @@ impl Jobs {
         }
     }
 
-    /// The components of a het job behind the first one, as far as they are in memory; none of any other job.
+    /// The components of a het job after the first, as far as they are in memory; none for other jobs.
     pub fn followers<'a>(&'a self, leader: &'a Job) -> impl Iterator<Item = &'a Job> {
         let het = leader.spec.het.as_deref().filter(|het| het.offset == 0);
         het.into_iter().flat_map(|het| het.jobs().skip(1)).filter_map(|id| self.get(id))
     }
 
-    /// How many are pending.
+    /// Number of pending records.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Suspended jobs that want their CPUs back, by number.
+    /// Suspended jobs that are to resume as soon as their CPUs are free, by number.
     pub fn claims(&self) -> impl Iterator<Item = &Job> {
         self.claims.iter().filter_map(|id| self.get(*id))
     }
 
-    /// Running jobs that lost nodes, in the places of which there are no others, by number.
+    /// Running jobs with lost nodes that have not been replaced, by number.
     pub fn short(&self) -> impl Iterator<Item = &Job> {
         self.short.iter().filter_map(|id| self.get(*id))
     }
@@ -231,30 +232,30 @@ impl Jobs {
         self.active.iter().filter_map(|id| self.get(*id))
     }
 
-    /// Those of them that hold licenses, by number.
+    /// Active jobs that hold licenses, by number.
     pub fn licensed(&self) -> impl Iterator<Item = &Job> {
         self.licensed.iter().filter_map(|id| self.get(*id))
     }
 
-    /// How many of a license jobs hold.
+    /// Number of this license that jobs hold.
     #[must_use]
     pub fn held_of_license(&self, name: &str) -> u64 {
         self.held_licenses.get(name).copied().unwrap_or(0)
     }
 
-    /// Finished jobs, the longest finished first, with the time they ended.
+    /// Finished jobs with the time at which they ended, the earliest first.
     pub fn ended(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ended.iter().copied()
     }
 
-    /// Jobs to which something happens because of the time alone, the next one first: a warning, a time limit, the
-    /// end of a grace time, the kill that follows them, a deadline.
+    /// Jobs that an action is due for at a time, the earliest first: a warning, a time limit, the end of a
+    /// grace time, the kill after it, a deadline.
     pub fn due(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.due.iter().copied()
     }
 
-    /// The records that a reference means, by number; of some tasks of an array those that stand for any of them. None
-    /// where there is nothing of that name.
+    /// The records that a job reference denotes, by number. Tasks of an array denote each record that stands
+    /// for any of them. Empty if nothing matches.
     #[must_use]
     pub fn meant(&self, reference: &JobRef<JobId>) -> BTreeSet<JobId> {
         match (&reference.part, self.arrays.get(&reference.job)) {
@@ -272,7 +273,7 @@ impl Jobs {
         }
     }
 
-    /// The number of one component of the het job whose first one is `leader`, counted from 0.
+    /// The number of one component, counted from 0, of the het job whose first component is `leader`.
     #[must_use]
     pub fn component(&self, leader: JobId, offset: u32) -> Option<JobId> {
         let het = self.get(leader).and_then(|job| job.spec.het.as_deref());
@@ -280,7 +281,7 @@ impl Jobs {
         Some(JobId(het.leader.0 + offset))
     }
 
-    /// Jobs that wait for `id`, or for the array that it belongs to, in ascending order.
+    /// Jobs whose dependencies name `id` or its array, in ascending order.
     pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
         let mut waiting = self.dependents.of(id);
         if let Some(array) = self.get(id).map(Job::array_id).filter(|array| *array != id) {
@@ -289,7 +290,7 @@ impl Jobs {
         waiting.into_iter().collect()
     }
 
-    /// How many jobs wait for `id`, or for the array that it belongs to, counted no further than to `most`.
+    /// Number of jobs whose dependencies name `id` or its array, counted up to `most`.
     #[must_use]
     pub fn waiting_count(&self, id: JobId, most: usize) -> usize {
         let array = self.get(id).map(Job::array_id).filter(|array| *array != id);
@@ -297,13 +298,14 @@ impl Jobs {
         (self.dependents.count(id, most) + of_array).min(most)
     }
 
-    /// How many jobs and arrays wait for a job or an array that they name.
+    /// Number of jobs and arrays with a term that names this job or array.
     #[must_use]
     pub fn namers(&self, id: JobId) -> usize {
         self.dependents.namers(id)
     }
 
-    /// `waits`, with the terms of another record of the array in place of its own where the two are equal.
+    /// `waits`, with its list of terms replaced by an equal one of another record of the array, to share
+    /// memory.
     pub(super) fn share_waits(&self, array: JobId, waits: Waits) -> Waits {
         match self.dependents.shared_list(array, waits.list()) {
             Some(list) => waits.with_list(Arc::clone(list)),
@@ -311,38 +313,40 @@ impl Jobs {
         }
     }
 
-    /// Whether some job waits for a job or an array.
+    /// True if the dependency of some job names this job or array.
     pub(super) fn is_waited_for(&self, id: JobId) -> bool {
         self.dependents.any(id)
     }
 
-    /// How many terms the dependencies of a user's pending jobs have; an array's count once.
+    /// Number of terms in the dependencies of a user's pending jobs; records of an array that share their
+    /// terms count once.
     #[must_use]
     pub fn terms_of(&self, uid: u32) -> usize {
         self.dependents.terms_of(uid)
     }
 
-    /// The job or array that `--dependency=singleton` waits for: the last one before `array` with the same name and user
-    /// that has not ended. Components of the same het job start together and do not wait for each other.
+    /// The job or array for which `--dependency=singleton` waits: the last one before `array` with the same
+    /// name and user that has not ended. Components of the same het job start together and do not wait for
+    /// each other.
     pub(super) fn predecessor(&self, array: JobId, spec: &JobSpec) -> Option<JobId> {
         let together = |id| self.get(id).is_some_and(|other| spec.is_component_with(&other.spec));
         self.dependents.predecessor(array, spec, |id| !together(id))
     }
 
-    /// Pending jobs, by number, whose dependency can no longer be satisfied and that are to be ended then. A command or a
-    /// report ends only some of them at once.
+    /// Pending jobs, by number, that are to be ended because their dependency can no longer be satisfied. One
+    /// command or report ends a limited number of them at once.
     pub fn hopeless(&self) -> impl Iterator<Item = JobId> + '_ {
         self.hopeless.iter().copied()
     }
 
-    /// Whether some job waits for a reservation of nodes and time, or is in it.
+    /// True if some job waits for this reservation or runs in it.
     #[must_use]
     pub fn uses(&self, reservation: &str) -> bool {
         self.users.contains_key(reservation)
     }
 
-    /// The jobs that were inserted, changed or removed since the last call, in ascending order. The first call begins to
-    /// keep the list, and returns all jobs.
+    /// The jobs inserted, changed or removed since the last call, in ascending order. The first call starts
+    /// the list and returns all jobs.
     pub(super) fn take_changed(&mut self) -> BTreeSet<JobId> {
         match self.changed.0.replace(BTreeSet::new()) {
             Some(changed) => changed,
@@ -350,7 +354,7 @@ impl Jobs {
         }
     }
 
-    /// Puts a job in or replaces it.
+    /// Inserts a job, or replaces it.
     pub(super) fn insert(&mut self, job: Arc<Job>) {
         self.remove(job.id);
         self.changed.note(job.id);
@@ -361,7 +365,7 @@ impl Jobs {
         self.all.insert(job.id, job);
     }
 
-    /// Takes a job out.
+    /// Removes a job and returns it.
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         let job = self.all.remove(&id)?;
         self.changed.note(id);
@@ -372,7 +376,8 @@ impl Jobs {
         Some(Arc::unwrap_or_clone(job))
     }
 
-    /// Takes a finished job out for good. How tasks of an array ended is remembered as long as others are here.
+    /// Removes a finished job for good. The outcomes of an array's tasks are kept while other records of the
+    /// array are in memory.
     pub(super) fn forget(&mut self, id: JobId) {
         let Some(job) = self.remove(id) else { return };
         let Some(part) = &job.array else { return };
@@ -381,7 +386,7 @@ impl Jobs {
         }
     }
 
-    /// Takes out how the tasks of a record ended, which are to run again.
+    /// Forgets the outcomes of a record's tasks, which run again.
     pub(super) fn reopen(&mut self, id: JobId) {
         let Some(part) = self.get(id).and_then(|job| job.array.clone()) else { return };
         if let Some(array) = self.arrays.get_mut(&part.id) {
@@ -389,14 +394,14 @@ impl Jobs {
         }
     }
 
-    /// Puts in how tasks ended whose records may not be here any more.
+    /// Restores the outcomes of tasks whose records may have left memory.
     pub(super) fn restore_ended(&mut self, array: JobId, ended: &EndedTasks) {
         if let Some(array) = self.arrays.get_mut(&array) {
             array.restore(ended);
         }
     }
 
-    /// Changes a job in place and keeps the indices right; nothing happens if there is no such job.
+    /// Changes a job in place and updates the indices; does nothing if there is no such job.
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
         self.changed.note(id);
@@ -443,13 +448,13 @@ impl Jobs {
         }
     }
 
-    /// Notes from now on which jobs count for other limits, or notes no more.
+    /// Starts or stops noting the jobs whose counters may have changed.
     pub(super) fn watch(&mut self, watched: bool) {
         self.watched = watched;
         self.recounts.clear();
     }
 
-    /// The jobs that count for other limits, or for more or less, since this was last asked.
+    /// The jobs whose counters may have changed since the last call.
     pub(super) fn take_recounts(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.recounts)
     }
@@ -507,13 +512,13 @@ impl Jobs {
     }
 }
 
-/// Whether a job holds licenses: from its start until it has ended.
+/// True if a job holds licenses: from its start until it has ended.
 fn licensed(job: &Job) -> bool {
     let wants = job.spec.extra.as_ref().is_some_and(|extra| !extra.licenses.is_empty());
     wants && !matches!(job.phase, Phase::Pending(_) | Phase::Ended(_))
 }
 
-/// Counts what a job holds of licenses in or out.
+/// Adds a job's licenses to those held, or subtracts them if `present` is false.
 fn count_licenses(held: &mut BTreeMap<Box<str>, u64>, job: &Job, present: bool) {
     if !licensed(job) {
         return;
@@ -527,7 +532,7 @@ fn count_licenses(held: &mut BTreeMap<Box<str>, u64>, job: &Job, present: bool) 
     }
 }
 
-/// Counts a record in or out of the array it belongs to.
+/// Adds a record to its array, or removes it if `present` is false.
 fn count(arrays: &mut BTreeMap<JobId, Array>, unrecorded: &mut usize, job: &Job, present: bool) {
     let Some(part) = &job.array else { return };
     arrays.entry(part.id).or_default().count(job.id, part, &job.phase, present);
@@ -539,7 +544,8 @@ fn count(arrays: &mut BTreeMap<JobId, Array>, unrecorded: &mut usize, job: &Job,
     }
 }
 
-/// Counts a job in or out of the reservations that it waits for, or that it is in.
+/// Adds a job to the counts of the reservations that it may use or runs in, or removes it if `present` is
+/// false.
 fn count_users(users: &mut BTreeMap<Arc<str>, usize>, job: &Job, present: bool) {
     let mut count = |name: &str| match users.get_mut(name) {
         Some(known) if present => *known += 1,
@@ -558,17 +564,17 @@ fn count_users(users: &mut BTreeMap<Arc<str>, usize>, job: &Job, present: bool) 
     }
 }
 
-/// Whether a pending job is to be ended because its dependency can no longer be satisfied.
+/// True if a pending job is to be ended because its dependency can no longer be satisfied.
 fn hopeless(job: &Job) -> bool {
     let wish = || job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
     job.never && matches!(job.phase, Phase::Pending(_)) && wish() == Some(true)
 }
 
-/// When something happens to a job because of the time alone.
+/// Time at which the next action on a job is due; `None` for none.
 fn due(job: &Job) -> Option<Time> {
     let at = match &job.phase {
         Phase::Pending(_) => job.latest_start()?,
-        // Its time has not begun.
+        // The time limit of a job counts only once all its nodes are up.
         Phase::Running { preempted, .. } if !job.configuring.nodes.is_empty() => preempted.as_ref()?.end_at,
         Phase::Running { started, warned, preempted, .. } => {
             let end = match job.warn_at(*started) {

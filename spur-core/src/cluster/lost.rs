@@ -1,4 +1,4 @@
-//! Nodes that fail under a job which goes on without them (`--no-kill`), and those that take their places.
+//! Nodes that fail under a job which goes on without them (`--no-kill`), and their replacements.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::model::phase::Phase;
 use crate::text::time::Time;
 
 impl Cluster {
-    /// A job holds nothing of a node any more, and remembers what it held.
+    /// Takes a failed node from a job's allocation; the allocation remembers what the job held there.
     pub(super) fn lose_node(&mut self, id: JobId, lost: NodeId, lingers: bool, at: Time) {
         let Some(job) = self.jobs.get(id) else { return };
         let (attempt, part) = (job.attempt(), job.phase.holds_on(lost).map(Cow::into_owned));
@@ -40,7 +40,7 @@ impl Cluster {
         });
     }
 
-    /// Where scores look at how jobs have fared on a node, and some were lost with this one, plans see it anew.
+    /// Drops derived data if scores use the past performance of nodes and jobs were lost with this one.
     pub(super) fn judge_anew(&mut self, node: NodeId) {
         let has_lost = self.node(node).is_some_and(|node| node.past.lost > 0);
         if has_lost && self.policy.topologies.iter().any(|config| config.weights.past_performance.0 > 0) {
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// A job holds something of other nodes instead. Plans did not know of that, so no start that was promised holds any more.
+    /// Adds replacement nodes to a job. No plan took this into account, so all promised starts are dropped.
     pub(super) fn replace_nodes(&mut self, id: JobId, replaced: &[Replacement], why: &Why) {
         let Some(Phase::Running { alloc, .. }) = self.jobs.get(id).map(|job| &job.phase) else { return };
         let exclusive = alloc.exclusive;

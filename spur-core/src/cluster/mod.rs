@@ -1,8 +1,8 @@
-//! What is true: every job, node and partition, and how they hang together.
+//! The state of a cluster: every job, node and partition, and how they relate.
 //!
-//! A [`Cluster`] changes only by [`apply`](Cluster::apply) of an [`Entry`], which is total and blind: no clock, no
-//! configuration file, no chance. So the owner, the planner and the readers, each with a cluster of its own, agree
-//! whenever they have applied the same entries; and a journal read again gives the same cluster.
+//! A [`Cluster`] changes only by [`apply`](Cluster::apply) of an [`Entry`], which never fails and uses no
+//! clock, no configuration file and no randomness. Owner, planner and readers each have a cluster of their
+//! own, and agree as soon as they have applied the same entries. Replaying a journal gives the same cluster.
 
 pub mod accounts;
 mod apply;
@@ -71,10 +71,10 @@ pub struct Cluster {
     lineage: Arc<Lineage>,
     policy: Arc<Policy>,
     nodes: Vec<Node>,
-    /// Nodes to whose hosts something is done.
+    /// Nodes with a power action under way on their host.
     powered: BTreeSet<NodeId>,
-    /// Nodes that were in service when the current controller opened the journal, and have neither registered nor been
-    /// taken down since.
+    /// Nodes that were in service when the current controller opened the journal, and have neither registered
+    /// nor been set down since.
     unheard: BTreeSet<NodeId>,
     names: BTreeMap<Arc<str>, NodeId>,
     partitions: Vec<Partition>,
@@ -84,30 +84,30 @@ pub struct Cluster {
     usage: Usage,
     counters: Arc<Counters>,
     jobs: Jobs,
-    /// How often dependencies were looked at because something happened to another job: a figure, not part of the state.
+    /// Number of times a dependency was judged because of another job; a figure, not part of the state.
     settled: u64,
     derived: Derived,
 }
 
-/// What a room above has made of what stands; empty again whenever that changes.
+/// Data that a module above has derived from the cluster; dropped whenever its sources change.
 #[derive(Clone, Debug, Default)]
 struct Derived(OnceLock<Arc<dyn Any + Send + Sync>>);
 
-/// Where in the journal a cluster is, and the numbers it hands out next.
+/// Position of a cluster in its journal, and the last numbers it has given out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The last entry applied; 0 for none.
     pub seq: u64,
-    /// The reign it belongs to.
+    /// The epoch of the last entry.
     pub epoch: u64,
-    /// Its time.
+    /// Time of the last entry.
     pub at: Time,
     /// The largest job number ever used.
     pub last_job: JobId,
-    /// How many reservations there have been.
+    /// Number of reservations ever created.
     #[serde(default)]
     pub last_reservation: u32,
-    /// The last entry that put nodes elsewhere or made something else of them; 0 for none.
+    /// The last entry that changed topologies, node places or node properties; 0 for none.
     #[serde(default)]
     pub ground: u64,
 }
@@ -115,27 +115,27 @@ pub struct Mark {
 /// A named topology and its fabric.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// Its name; `default` for `[topology]`.
+    /// The name; `default` for `[topology]`.
     pub name: Arc<str>,
-    /// Its nodes and domains.
+    /// The nodes and domains of the topology.
     pub fabric: Arc<Fabric>,
 }
 
 impl Cluster {
-    /// The last entry applied; 0 for none.
+    /// The number of the last entry applied; 0 for none.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.mark.seq
     }
 
-    /// The last entry that changed the ground on which jobs are placed: the topologies, where nodes are in them, and what
-    /// nodes are. A start that was planned on another ground may be where its job must not be.
+    /// The last entry that changed what jobs are placed on: the topologies, the places of nodes, or node
+    /// properties. A start that was planned before it may put a job where it must not run.
     #[must_use]
     pub fn ground(&self) -> u64 {
         self.mark.ground
     }
 
-    /// The reign of the last entry.
+    /// The epoch of the last entry.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.mark.epoch
@@ -147,13 +147,13 @@ impl Cluster {
         self.mark.at
     }
 
-    /// The number the next job gets.
+    /// The number that the next job gets.
     #[must_use]
     pub fn next_job(&self) -> JobId {
         JobId(self.mark.last_job.0 + 1)
     }
 
-    /// The number of the next reservation, which its name ends in if it is given none.
+    /// The number of the next reservation; a reservation without a name gets a name that ends in it.
     #[must_use]
     pub fn next_reservation(&self) -> u32 {
         self.mark.last_reservation + 1
@@ -171,18 +171,18 @@ impl Cluster {
         &self.nodes
     }
 
-    /// One node.
+    /// The node of this number.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
     }
 
-    /// The nodes to whose hosts something is done.
+    /// Nodes with a power action under way on their host.
     pub fn powered(&self) -> impl Iterator<Item = &Node> {
         self.powered.iter().filter_map(|id| self.node(*id))
     }
 
-    /// A node by its name, if the configuration names it or ever named it.
+    /// The node of this name, if the configuration or a command ever created it.
     #[must_use]
     pub fn node_named(&self, name: &str) -> Option<&Node> {
         self.names.get(name).and_then(|id| self.node(*id))
@@ -194,13 +194,13 @@ impl Cluster {
         &self.partitions
     }
 
-    /// A partition by its name.
+    /// The partition of this name.
     #[must_use]
     pub fn partition(&self, name: &str) -> Option<&Partition> {
         self.partitions.iter().find(|partition| &**partition.name() == name)
     }
 
-    /// The partition of jobs that name none.
+    /// The partition of jobs that name none; `None` if no partition is the default.
     #[must_use]
     pub fn default_partition(&self) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.config.default)
@@ -212,19 +212,19 @@ impl Cluster {
         &self.topologies
     }
 
-    /// A topology by its name.
+    /// The topology of this name.
     #[must_use]
     pub fn topology(&self, name: &str) -> Option<&Topology> {
         self.topologies.iter().find(|topology| &*topology.name == name)
     }
 
-    /// The fabric that jobs of a partition are placed on unless they say otherwise.
+    /// The fabric on which jobs of a partition are placed unless they name another topology.
     #[must_use]
     pub fn fabric_of(&self, partition: &Partition) -> Option<&Arc<Fabric>> {
         partition.topology.and_then(|at| self.topologies.get(at)).map(|topology| &topology.fabric)
     }
 
-    /// Domains that nodes touch, in the fabric that a job is placed on: for each layer its name and how many.
+    /// Number of domains that `nodes` touch, by layer name, in the fabric on which a job is placed.
     #[must_use]
     pub fn spans(&self, job: &Job, nodes: &[NodeId]) -> Vec<(Arc<str>, u32)> {
         let named = job.spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref());
@@ -245,21 +245,21 @@ impl Cluster {
         self.reservations.values()
     }
 
-    /// A reservation by its name.
+    /// The reservation of this name.
     #[must_use]
     pub fn reservation(&self, name: &str) -> Option<&Arc<Reservation>> {
         self.reservations.get(name)
     }
 
-    /// Refuses a request with which a job would wait for itself, by way of what others wait for.
+    /// Refuses a request with which a job would wait for itself, directly or through other jobs.
     ///
     /// # Errors
-    /// Also a request that leads to more dependencies than are followed.
+    /// [`Loop::Circular`], or [`Loop::TooLong`] if there are more dependencies than are followed.
     pub fn check_loops(&self, job: &Job, spec: &JobSpec) -> Result<(), Loop> {
         dependency::check_loops(job, spec, &self.jobs)
     }
 
-    /// How often a dependency was looked at because something happened to another job, since this copy was made.
+    /// Number of times a dependency was judged because of another job, since this copy was made.
     #[must_use]
     pub fn settled(&self) -> u64 {
         self.settled
@@ -271,26 +271,27 @@ impl Cluster {
         &self.jobs
     }
 
-    /// The jobs that have changed since the last call, in ascending order; a job that is gone is among them. The first
-    /// call returns all jobs. Until that call no list is kept.
+    /// The jobs that have changed since the last call, in ascending order, removed ones included. The first
+    /// call starts the list and returns all jobs.
     pub fn take_changed_jobs(&mut self) -> BTreeSet<JobId> {
         self.jobs.take_changed()
     }
 
-    /// One job.
+    /// The job of this number.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id)
     }
 
-    /// What `derive` makes of what stands, that is of everything but the jobs: made once, and kept until a policy, a node
-    /// or a partition changes. It is kept for one type at a time.
+    /// The value that `derive` computes from everything but the jobs: computed once, and kept until a policy,
+    /// a node or a partition changes. Only one type is kept at a time.
     pub(crate) fn standing<T: Any + Send + Sync>(&self, derive: impl Fn(&Self) -> T) -> Arc<T> {
         let kept = self.derived.0.get_or_init(|| Arc::new(derive(self)));
         Arc::clone(kept).downcast().unwrap_or_else(|_| Arc::new(derive(self)))
     }
 
-    /// The CPUs of a job on a node to which its tasks may be bound: of each core only as many threads as the job uses.
+    /// The CPUs of a job on a node to which its tasks may be bound: of each core only as many threads as the
+    /// job uses.
     #[must_use]
     pub fn task_cpus(&self, job: &Job, part: &NodeAlloc) -> IdSet {
         let cores = job.spec.shape.cores.as_ref().filter(|cores| cores.threads_per_core.is_some());

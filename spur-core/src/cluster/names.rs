@@ -1,7 +1,7 @@
-//! One memory for what many jobs have in common.
+//! Shared memory for values that many jobs have in common.
 //!
-//! While a cluster runs, jobs share their owner, partitions and the like because they got them from the same place.
-//! Read back from a journal or a snapshot, each has its own copies; here they are made to share them again.
+//! Jobs of a running cluster share their owner, partitions and the like because these come from one place.
+//! Jobs read from a journal or a snapshot have copies of their own; this module replaces equal copies by one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::model::caller::Owner;
 use crate::model::job::JobSpec;
 
-/// Names and owners seen so far.
+/// Names and owners that occurred so far.
 #[derive(Debug, Default)]
 pub struct Names {
     texts: BTreeSet<Arc<str>>,
@@ -17,7 +17,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Lets a request that was just read, and that nobody else holds yet, share what those before it had.
+    /// Makes a request that was just read share equal names and owners with earlier ones. Does nothing if the
+    /// request is shared already.
     pub fn share(&mut self, spec: &mut Arc<JobSpec>) {
         let Some(spec) = Arc::get_mut(spec) else { return };
         same(&mut self.owners, &mut spec.owner);

@@ -1,4 +1,4 @@
-//! A node's record: what it has, how it is, and what is taken of it.
+//! The record of a node: its properties, its state, and the resources that are in use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,88 +16,92 @@ use crate::text::time::Time;
 /// A node as the controller knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its number.
+    /// The number of the node.
     pub id: NodeId,
-    /// What the configuration says.
+    /// The node's section of the configuration, with the edits of commands.
     pub config: NodeConfig,
-    /// Whether the configuration still names it; one that it does not gets no work.
+    /// True while the configuration or a command defines the node; other nodes get no work.
     pub configured: bool,
-    /// What jobs can have of it: the configuration's word, and the node's own where that is silent, without what is kept
-    /// for the system.
+    /// Resources that jobs can have on the node: those configured, or registered where the configuration is
+    /// silent, less those specialized for the system.
     pub shape: Arc<NodeShape>,
-    /// What is kept for the system.
+    /// Resources that are reserved for the system.
     #[serde(default, skip_serializing_if = "Specialized::is_nothing")]
     pub specialized: Specialized,
-    /// What it said when it last registered.
+    /// The last registration; `None` if the node has never registered.
     #[serde(default)]
     pub registration: Option<Arc<Registration>>,
-    /// The daemon that spoke for it before the one that does, if that was another one.
+    /// The daemon that served the node before the current one; `None` if there was no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<Arc<Predecessor>>,
-    /// Whether it works.
+    /// State of health: unknown, up or down.
     pub health: Health,
-    /// Whether it is to get no more work.
+    /// The drain that keeps the node from new work, if any.
     #[serde(default)]
     pub drain: Option<Drain>,
-    /// What is done to its host, if anything.
+    /// The power action under way on the node's host, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
-    /// Whether the node was in service when the current controller opened the journal, and has neither registered nor
-    /// been taken down since: its jobs may have ended without the controller's knowledge.
+    /// True if the node was in service when the current controller opened the journal, and has neither
+    /// registered nor been set down since. Its jobs may have ended without the controller's knowledge.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unheard: bool,
-    /// What jobs hold of it.
+    /// Resources of the node that jobs hold.
     #[serde(skip)]
     pub used: Used,
-    /// Jobs that hold something of it, by number.
+    /// Jobs that hold resources of the node, by number.
     #[serde(skip)]
     pub jobs: Vec<JobId>,
-    /// Pending jobs that something of it is kept for, by number.
+    /// Pending jobs for which resources of the node are reserved, by number.
     #[serde(skip)]
     pub nominees: Vec<JobId>,
-    /// The job that has it for itself.
+    /// The job that holds the node exclusively, if any.
     #[serde(skip)]
     pub exclusive: Option<JobId>,
-    /// Attempts it still has processes of and that nobody wants; it gets no work until they are gone.
+    /// Attempts of this history that still have processes on the node and must not; the node gets no work
+    /// until they are gone.
     #[serde(default)]
     pub stale: Vec<Attempt>,
-    /// Attempts of a history before this one that it still has processes of; it gets no work until they are gone.
+    /// Attempts of an earlier history that still have processes on the node; the node gets no work until they
+    /// are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Attempt>,
-    /// When it last became free of jobs, came into service or was switched on; at first, when it registered.
+    /// Time at which the node last became free of jobs, came into service or was powered on; at first, the
+    /// time of its registration.
     #[serde(default)]
     pub last_busy: Option<Time>,
-    /// How often a job has given back what it had here, and how often of these it was lost with the node.
+    /// Number of attempts that ended on the node, and of those that were lost with it.
     #[serde(default, skip_serializing_if = "Past::is_empty")]
     pub past: Past,
-    /// What an operator says of it.
+    /// The comment that an operator set.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub comment: Arc<str>,
-    /// What an operator keeps there for other programs.
+    /// The text that an operator keeps for other programs (`Extra=`).
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub extra: Arc<str>,
-    /// Where operators have put it, by topology: in a leaf or base block, by its full name, or nowhere.
+    /// Places that operators chose, by topology: the full name of a leaf or base block, or `None` for no
+    /// place.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub places: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }
 
-/// How jobs have fared on a node.
+/// The record of attempts on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
-    /// Attempts that are over here.
+    /// Number of attempts that have ended on the node.
     pub ended: u64,
-    /// Those of them that were lost with the node.
+    /// Number of those attempts that were lost with the node.
     pub lost: u64,
 }
 
 impl Past {
-    /// An attempt is over, or was lost with the node.
+    /// Counts an attempt that ended, or that was lost with the node.
     pub(super) fn add(&mut self, lost: bool) {
         self.ended += 1;
         self.lost += u64::from(lost);
     }
 
-    /// The share that was not lost with the node, in millionths; all of it where there was none.
+    /// The fraction of attempts that were not lost with the node, in millionths; 1,000,000 if none has ended.
     #[must_use]
     pub fn performance(&self) -> u32 {
         const ONE: u64 = 1_000_000;
@@ -105,19 +109,19 @@ impl Past {
         kept.and_then(|share| u32::try_from(share).ok()).unwrap_or(1_000_000)
     }
 
-    /// Whether nothing has ended yet.
+    /// True if no attempt has ended on the node.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ended == 0
     }
 }
 
-/// What a node keeps from jobs for the system.
+/// Resources of a node that are reserved for the system (core and memory specialization).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Specialized {
-    /// CPUs: whole cores.
+    /// CPUs, as whole cores.
     pub cpus: IdSet,
-    /// Memory, MiB.
+    /// Memory in MiB.
     pub memory_mb: u64,
 }
 
@@ -127,19 +131,19 @@ impl Specialized {
     }
 }
 
-/// What is taken of a node.
+/// Resources of a node that jobs hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// CPUs.
+    /// CPUs that jobs hold.
     pub cpus: IdSet,
-    /// Memory, MiB.
+    /// Memory in MiB.
     pub memory_mb: u64,
     /// Devices, for each entry of the shape's `gres` up to the last one of which something is taken.
     pub gres: Vec<IdSet>,
 }
 
 impl Node {
-    /// A node that has never been heard of.
+    /// A node that has never registered.
     #[must_use]
     pub fn new(id: NodeId, config: NodeConfig) -> Self {
         let mut node = Self {
@@ -170,19 +174,19 @@ impl Node {
         node
     }
 
-    /// Its name.
+    /// The name of the node.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.config.name
     }
 
-    /// Whether new work may be put on it, if there is room.
+    /// True if new work may be put on the node, as far as it has free resources.
     #[must_use]
     pub fn available(&self) -> bool {
         self.drain.is_none() && self.works()
     }
 
-    /// Whether it would be available if nobody had drained it.
+    /// True if the node would be available without its drain.
     #[must_use]
     pub fn works(&self) -> bool {
         self.configured
@@ -193,7 +197,7 @@ impl Node {
             && self.foreign.is_empty()
     }
 
-    /// The boot that somebody wishes and that has not come yet.
+    /// The requested reboot that has not happened yet; `None` if there is none.
     #[must_use]
     pub fn reboot(&self) -> Option<&Reboot> {
         match self.power.as_ref()? {
@@ -205,49 +209,49 @@ impl Node {
         }
     }
 
-    /// Whether its host was ordered to boot and has not yet.
+    /// True if the reboot of the host has been ordered and has not happened yet.
     #[must_use]
     pub fn is_rebooting(&self) -> bool {
         self.reboot().is_some_and(|reboot| reboot.issued.is_some())
     }
 
-    /// Whether its host is being switched off.
+    /// True while the host is powering down.
     #[must_use]
     pub fn is_powering_down(&self) -> bool {
         matches!(self.power, Some(Power::PoweringDown { .. }))
     }
 
-    /// Whether its host is off, or on its way up; jobs that get it wait for it.
+    /// True if the host is off or powering up; a job that gets the node waits for it.
     #[must_use]
     pub fn is_off(&self) -> bool {
         matches!(self.power, Some(Power::PoweredDown { .. } | Power::PoweringUp { .. }))
     }
 
-    /// Whether it is out of service because nothing is heard of it.
+    /// True if the node is down because nothing is heard from it.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         matches!(self.health, Health::Down { silent: true, .. })
     }
 
-    /// Whether nothing of it is taken.
+    /// True if no job holds anything of the node.
     #[must_use]
     pub fn idle(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Whether nobody has a CPU of it. Suspended jobs may still hold memory and devices.
+    /// True if no job holds a CPU of the node. Suspended jobs may still hold memory and devices.
     #[must_use]
     pub fn is_vacant(&self) -> bool {
         self.used.cpus.is_empty() && self.exclusive.is_none()
     }
 
-    /// How many CPUs it has with those that are kept for the system; their numbers are below.
+    /// Number of CPUs with the specialized ones; the ids of all CPUs are smaller.
     #[must_use]
     pub fn all_cpus(&self) -> u32 {
         self.shape.cpus + self.specialized.cpus.len()
     }
 
-    /// CPUs that a job that starts cannot have.
+    /// CPUs that a starting job cannot have: those of jobs and the specialized ones.
     fn taken_cpus(&self) -> Cow<'_, IdSet> {
         match self.specialized.cpus.is_empty() {
             true => Cow::Borrowed(&self.used.cpus),
@@ -255,7 +259,7 @@ impl Node {
         }
     }
 
-    /// CPUs nobody holds.
+    /// CPUs that are free; none while a job has the node exclusively.
     #[must_use]
     pub fn free_cpus(&self) -> IdSet {
         match self.exclusive {
@@ -264,7 +268,7 @@ impl Node {
         }
     }
 
-    /// The lowest CPUs nobody holds, at most so many.
+    /// The lowest free CPUs, at most `count`.
     #[must_use]
     pub fn lowest_free_cpus(&self, count: u32) -> IdSet {
         match self.exclusive {
@@ -273,20 +277,20 @@ impl Node {
         }
     }
 
-    /// Memory nobody holds, MiB.
+    /// Free memory in MiB.
     #[must_use]
     pub fn free_memory_mb(&self) -> u64 {
         self.shape.memory_mb.saturating_sub(self.used.memory_mb)
     }
 
-    /// Devices of one entry of the shape's `gres` that nobody holds.
+    /// Free devices of one entry of the shape's `gres`.
     #[must_use]
     pub fn free_gres(&self, entry: usize) -> IdSet {
         let all = self.shape.gres.get(entry).map_or(IdSet::EMPTY, |gres| IdSet::first(gres.count));
         self.used.gres.get(entry).map_or(all.clone(), |used| all.difference(used))
     }
 
-    /// Takes what a daemon that speaks for it says of itself: it is up, unless an operator has taken it out of service.
+    /// Takes over a registration. The node is up then, unless an operator has set it down.
     pub(super) fn register(&mut self, registration: &Arc<Registration>, at: Time) {
         let before = self.registration.replace(Arc::clone(registration));
         if let Some(before) = before.filter(|before| registration.is_another(before)) {
@@ -305,8 +309,8 @@ impl Node {
         self.reshape();
     }
 
-    /// Recomputes the shape after its configuration or its registration changed. Devices stay what they are while a job holds
-    /// some that would be others then.
+    /// Recomputes the shape after a change of configuration or registration. Devices stay unchanged while a
+    /// job holds any that the new shape would change.
     pub(super) fn reshape(&mut self) {
         let mut shape = whole(&self.config, self.registration.as_deref());
         if !self.holds_the_same(&shape) {
@@ -321,7 +325,8 @@ impl Node {
         self.specialized = Specialized { cpus, memory_mb };
     }
 
-    /// Whether entries whose devices are held by jobs are the same in another shape; one whose devices are gone is none.
+    /// True if another shape keeps every entry of devices that jobs hold. An entry whose devices have
+    /// vanished altogether counts as kept.
     fn holds_the_same(&self, other: &NodeShape) -> bool {
         let held = self.used.gres.iter().enumerate().filter(|(_, ids)| !ids.is_empty());
         held.map(|(entry, _)| entry).all(|entry| {
@@ -329,7 +334,7 @@ impl Node {
             let same_kind = |gres: &NodeGres| (&gres.name, &gres.kind) == (&mine.name, &mine.kind);
             let shared = [&*self.shape, other].map(|shape| shape.is_shared(entry));
             match other.gres.get(entry) {
-                // Who has a GPU whole has all its shards.
+                // A job that holds a whole GPU holds all of its shards.
                 Some(gres) if shared != [false; 2] => shared == [true; 2] && gres == mine,
                 Some(gres) => same_kind(gres),
                 None => !other.gres.iter().any(same_kind),
@@ -337,7 +342,7 @@ impl Node {
         })
     }
 
-    /// Takes a job's part.
+    /// Adds a job's part to the resources in use.
     pub(crate) fn take(&mut self, job: JobId, part: &NodeAlloc, exclusive: bool) {
         self.used.cpus.insert_all(&part.cpus);
         self.used.memory_mb += part.memory_mb;
@@ -356,7 +361,7 @@ impl Node {
         }
     }
 
-    /// Takes CPUs away from a job that keeps the rest; nobody has the node to itself any more.
+    /// Frees CPUs of a job that keeps its other resources. The node is then no longer exclusive to the job.
     pub(super) fn free_cpus_of(&mut self, job: JobId, cpus: &IdSet) {
         self.used.cpus.remove_all(cpus);
         if self.exclusive == Some(job) {
@@ -364,12 +369,12 @@ impl Node {
         }
     }
 
-    /// Gives CPUs to a job that has the rest already.
+    /// Takes CPUs for a suspended job that holds its other resources already.
     pub(super) fn return_cpus(&mut self, cpus: &IdSet) {
         self.used.cpus.insert_all(cpus);
     }
 
-    /// Gives a job's part back.
+    /// Releases a job's part; does nothing if the job holds nothing here.
     pub(super) fn give_back(&mut self, job: JobId, part: &NodeAlloc, at: Time) {
         if !self.jobs.contains(&job) {
             return;
@@ -395,7 +400,8 @@ impl Node {
     }
 }
 
-/// The configuration's word on each number, and the registration's where the configuration says 0 or nothing.
+/// The configured shape of a node, completed by the registration wherever the configuration says 0 or
+/// nothing.
 fn whole(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape {
     let said = &config.shape;
     let nothing = NodeShape::default();
@@ -409,7 +415,7 @@ fn whole(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape 
         }
     }
     let (cores, threads) = (layout.cores_per_socket.max(1), layout.threads_per_core.max(1));
-    // Where nothing but the number of CPUs is said, each counts as a socket, as with Slurm.
+    // With only the number of CPUs given, each counts as a socket, as in Slurm.
     let sockets = if layout.sockets > 0 { layout.sockets } else { layout.cpus / (cores * threads) };
     let mut shape = NodeShape {
         sockets: sockets.max(1),
@@ -439,7 +445,8 @@ mod tests {
 
     #[test]
     fn devices_that_jobs_hold_stay_what_they_are() {
-        // What a node has, of which entry a job holds the first device, what the node has then, and whether that waits.
+        // Columns: the devices, the entry of which a job holds the first device, the devices registered then,
+        // and whether that change waits.
         for (before, held, after, waits) in [
             (&[("gpu", 2)][..], 0, &[("gpu", 4)][..], false),
             (&[("gpu", 2)], 0, &[("nic", 1)], true),

@@ -1,4 +1,5 @@
-//! Keeps the nodes informed of the jobs that something of them is kept for, and drops what can no longer be kept.
+//! Nominations: nodes learn which pending jobs have resources of theirs reserved, and nominations that cannot
+//! be kept are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +10,24 @@ use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 
-/// What is kept of one node, altogether.
+/// The resources reserved on one node, for all jobs together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Whether anything is.
+    /// True if anything is reserved.
     pub any: bool,
-    /// Whether all of it is.
+    /// True if the whole node is reserved.
     pub exclusive: bool,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// Memory, MiB.
+    /// Memory in MiB.
     pub memory_mb: u64,
-    /// Devices, as index into the node's `gres`, and how many.
+    /// Number of devices, by index into the node's `gres`.
     pub gres: BTreeMap<u16, u32>,
 }
 
 impl Cluster {
-    /// How many more tasks of a job's array may start now; `None` where nothing limits them. Tasks that nodes are kept
-    /// for count as if they had started.
+    /// Number of further tasks of a job's array that may start; `None` without a limit. Tasks with nodes
+    /// reserved count as started.
     #[must_use]
     pub fn more_tasks(&self, job: &Job) -> Option<usize> {
         let limit = job.spec.array.as_ref()?.limit?;
@@ -39,7 +40,7 @@ impl Cluster {
         Some((limit as usize).saturating_sub(active + kept))
     }
 
-    /// What is kept of a node for jobs other than `except`.
+    /// The resources of a node that are reserved for jobs other than `except`.
     #[must_use]
     pub fn kept(&self, node: NodeId, except: &[JobId]) -> Kept {
         let mut kept = Kept::default();
@@ -81,7 +82,7 @@ impl Cluster {
         self.tell_nodes(id, after.as_deref(), true);
     }
 
-    /// Nothing is kept of a node any more, nor of the other nodes of the jobs it was kept for.
+    /// Drops the nominations that include a node, with all their nodes.
     pub(super) fn renounce(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get(id.index()) else { return };
         for job in node.nominees.clone() {
@@ -89,7 +90,7 @@ impl Cluster {
         }
     }
 
-    /// Drops the nominations of which something is true.
+    /// Drops the nominations for which `which` returns true.
     pub(super) fn drop_nominations(&mut self, which: impl Fn(&Job, &Nomination) -> bool) {
         let dropped = self.jobs.nominated().filter(|(job, nomination)| which(job, nomination));
         for job in dropped.map(|(job, _)| job.id).collect::<Vec<_>>() {

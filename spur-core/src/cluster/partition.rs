@@ -1,4 +1,4 @@
-//! A partition's record: its configuration with names resolved.
+//! The record of a partition: its configuration with names resolved.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use crate::model::config::{PartitionConfig, PartitionState};
 /// A partition as the controller knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partition {
-    /// What the configuration says, with the state an operator may have set since.
+    /// The partition's section of the configuration, with the edits of commands.
     pub config: PartitionConfig,
-    /// Its nodes, by number.
+    /// The nodes of the partition, by number.
     pub nodes: Vec<NodeId>,
-    /// The same as a set.
+    /// The nodes of the partition as a set of node numbers.
     pub members: FixedBitSet,
-    /// Which of the cluster's topologies is used here.
+    /// Index of the partition's topology among the cluster's; `None` for a flat partition.
     pub topology: Option<usize>,
 }
 
 impl Partition {
-    /// A partition of which nothing is resolved yet.
+    /// A partition with nothing resolved yet.
     pub(super) fn of(config: PartitionConfig) -> Self {
         Self { config, nodes: Vec::new(), members: FixedBitSet::new(), topology: None }
     }
 
-    /// Its name.
+    /// The name of the partition.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.config.name
     }
 
-    /// Whether submissions are taken.
+    /// True if submissions are accepted.
     #[must_use]
     pub fn queues(&self) -> bool {
         matches!(self.config.state, PartitionState::Up | PartitionState::Down)
     }
 
-    /// Whether jobs are started.
+    /// True if jobs are started.
     #[must_use]
     pub fn starts(&self) -> bool {
         matches!(self.config.state, PartitionState::Up | PartitionState::Drain)

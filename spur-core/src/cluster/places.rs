@@ -1,4 +1,4 @@
-//! Where nodes are: the topologies, which follow from the policy and from what operators have moved since.
+//! Places of nodes: topologies, as they follow from the policy and the moves that operators made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::model::fabric::Fabric;
 use crate::model::topology::TopologyConfig;
 
 impl Cluster {
-    /// Puts nodes somewhere else in some topologies: in a leaf or base block, or nowhere.
+    /// Moves nodes in some topologies: to a leaf or base block, or to no place.
     pub(super) fn move_nodes(&mut self, nodes: &[NodeId], places: &BTreeMap<Arc<str>, Option<Arc<str>>>) {
         self.derived = Derived::default();
         self.mark.ground = self.mark.seq;
@@ -22,9 +22,9 @@ impl Cluster {
         self.derive_topologies();
     }
 
-    /// Nodes that operators have moved in topologies of which another policy says something else, with these topologies:
-    /// under it they are where the file has them. Where a file only cuts the nodes into blocks, what it says changes with
-    /// them.
+    /// The moves of operators that another policy undoes, as node and topology. A move is undone if the new
+    /// policy describes the topology differently or no longer names the node. A topology that only cuts the
+    /// nodes into blocks changes with the list of nodes.
     #[must_use]
     pub fn moves_undone_by(&self, policy: &Policy) -> Vec<(NodeId, Arc<str>)> {
         if self.nodes.iter().all(|node| node.places.is_empty()) {
@@ -47,16 +47,16 @@ impl Cluster {
         undone
     }
 
-    /// Takes back what operators have moved, as far as another policy does that.
+    /// Drops the moves of operators that another policy undoes.
     pub(super) fn forget_moves(&mut self, policy: &Policy) {
         for (node, topology) in self.moves_undone_by(policy) {
             self.nodes[node.index()].places.remove(&topology);
         }
     }
 
-    /// Fabrics follow from the policy and from what was moved. One that cannot be built was refused before it became an
-    /// event; should a later release judge more strictly, what was moved does not count, or that topology is absent and its
-    /// partitions are flat.
+    /// Rebuilds the fabrics from the policy and the operators' moves. A fabric that cannot be built is
+    /// refused before it becomes an event. Should a later release check more strictly, the moves are ignored,
+    /// or else the topology is left out and its partitions are flat.
     pub(super) fn derive_topologies(&mut self) {
         let configured = || self.nodes.iter().filter(|node| node.configured);
         let nodes: Vec<(NodeId, &str)> = configured().map(|node| (node.id, &**node.name())).collect();
@@ -72,7 +72,7 @@ impl Cluster {
     }
 }
 
-/// Whether two policies put all nodes into the same places of a topology.
+/// True if two policies put all nodes into the same places of a topology.
 fn says_the_same(one: &Policy, other: &Policy, topology: &str) -> bool {
     let written = |policy: &Policy| -> Option<TopologyConfig> {
         policy.topologies.iter().find(|config| config.name == topology).cloned()

@@ -1,5 +1,5 @@
-//! The policy in force, what operators change of partitions and nodes beside it, and what becomes of that when the policy
-//! changes: see [`merge`].
+//! The policy in force and the edits that commands made to partitions and nodes, which [`merge`] combines
+//! when the policy changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::model::config::{NodeConfig, PartitionConfig, PartitionState, Policy};
 use crate::text::hostlist::HostList;
 
 impl Cluster {
-    /// Puts a policy in force; what commands have changed stays where it may, or all of it is replaced.
+    /// Puts a policy in force. With `keeps_edits`, edits of commands stay where the file is unchanged;
+    /// otherwise the file replaces all of them.
     pub(super) fn set_policy(&mut self, policy: &Arc<Policy>, keeps_edits: bool) {
         self.derived = Derived::default();
         self.mark.ground = self.mark.seq;
@@ -44,7 +45,7 @@ impl Cluster {
         merge::partitions(&self.policy.partitions, now, &policy.partitions)
     }
 
-    /// What operators have changed of partitions and nodes and another policy takes back, one sentence each.
+    /// The edits of partitions and nodes that another policy undoes, one sentence each.
     #[must_use]
     pub fn edits_undone_by(&self, policy: &Policy) -> Vec<String> {
         let mut undone = self.merged_partitions(policy).undone;
@@ -64,13 +65,13 @@ impl Cluster {
         undone
     }
 
-    /// Whether an operator has created a node, and the configuration does not name it.
+    /// True if an operator has created the node and the configuration does not name it.
     #[must_use]
     pub fn is_created(&self, node: &Node) -> bool {
         node.configured && !self.policy.nodes.iter().any(|config| config.name == *node.name())
     }
 
-    /// Applies what an operator has created, changed or deleted.
+    /// Applies the creation, change or deletion of nodes and partitions by an operator.
     pub(super) fn apply_edit(&mut self, event: &Event) {
         match event {
             Event::NodesCreated { nodes } => self.create_nodes(nodes),
@@ -101,7 +102,7 @@ impl Cluster {
         });
     }
 
-    /// Nodes come or go: the ground is another one.
+    /// Changes the set of nodes, and recomputes everything that depends on it.
     fn change_nodes(&mut self, change: impl FnOnce(&mut Self)) {
         self.derived = Derived::default();
         self.mark.ground = self.mark.seq;
@@ -110,7 +111,7 @@ impl Cluster {
         self.derive();
     }
 
-    /// Gives a node its configuration; a new name gets the next number.
+    /// Sets the configuration of a node; a new name gets the next number.
     fn put_node(&mut self, config: NodeConfig) {
         match self.names.get(&config.name) {
             Some(id) => {
@@ -136,7 +137,7 @@ impl Cluster {
         }
     }
 
-    /// Creates a partition, or makes it another one.
+    /// Creates a partition, or replaces its configuration.
     fn edit_partition(&mut self, config: &PartitionConfig) {
         self.derived = Derived::default();
         self.mark.ground = self.mark.seq;
@@ -162,7 +163,7 @@ impl Cluster {
         self.count_all();
     }
 
-    /// Builds again what follows from the policy and the nodes: fabrics and partitions.
+    /// Rebuilds topologies, partitions and reservations from the policy and the nodes.
     pub(super) fn derive(&mut self) {
         self.derive_topologies();
         let partitions = std::mem::take(&mut self.partitions);
@@ -170,7 +171,7 @@ impl Cluster {
         self.derive_reservations();
     }
 
-    /// A partition with its names as numbers.
+    /// A partition with its names resolved to numbers.
     fn resolved(&self, mut config: PartitionConfig) -> Partition {
         if config.all_nodes {
             let has: BTreeSet<Arc<str>> = config.nodes.iter().cloned().collect();
@@ -193,7 +194,7 @@ fn by_name(policy: &Policy) -> BTreeMap<&str, &NodeConfig> {
 }
 
 impl Node {
-    /// Makes it what an operator has changed of it.
+    /// Applies a change of the node's properties by an operator.
     pub(super) fn update(&mut self, event: &Event) {
         let Event::NodeUpdated { weight, features, gres, comment, extra, .. } = event else { return };
         if let Some(weight) = weight {

@@ -1,4 +1,4 @@
-//! Reservations of nodes and time: what changes with them.
+//! Reservations of nodes, and the effects of their changes on jobs and plans.
 
 use std::sync::Arc;
 
@@ -10,14 +10,15 @@ use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
-    /// Puts a new reservation in force.
+    /// Adds a new reservation.
     pub(super) fn create_reservation(&mut self, reservation: &Arc<Reservation>) {
         self.mark.last_reservation += 1;
         self.reserve(reservation);
     }
 
-    /// Puts a reservation in force. Unless it only goes on to its next window, as plans have known it would, no start that
-    /// was promised holds any more. What is kept of its nodes for jobs that wait is given up.
+    /// Adds or replaces a reservation. Drops promised starts, unless the reservation only goes on to its next
+    /// window, which plans have taken into account. Nominations that include its nodes or licenses are
+    /// dropped.
     pub(super) fn reserve(&mut self, reservation: &Arc<Reservation>) {
         self.derived = Derived::default();
         let before = self.reservations.insert(Arc::clone(&reservation.name), Arc::clone(reservation));
@@ -51,7 +52,7 @@ impl Cluster {
         self.reservations.remove(name);
     }
 
-    /// No start that was promised holds any more; what planners keep from pass to pass, they make anew.
+    /// Drops all promised starts and all derived data.
     pub(super) fn drop_promises(&mut self) {
         self.derived = Derived::default();
         let promised: Vec<JobId> =
@@ -61,13 +62,14 @@ impl Cluster {
         }
     }
 
-    /// When a job that starts in a reservation has to be over.
+    /// Time by which a job of this reservation must have ended; `None` if the reservation does not limit the
+    /// time.
     pub(super) fn ends_by(&self, name: &str) -> Option<Time> {
         let reservation = self.reservations.get(name)?;
         reservation.binds_to_time().then_some(reservation.end)
     }
 
-    /// Writes down since when reservations that end with their jobs have been idle.
+    /// Records since when each `PURGE_COMP` reservation has been idle.
     pub(super) fn note_idle(&mut self, at: Time) {
         for kept in self.reservations.values_mut().filter(|kept| kept.has(Flag::PurgeComp)) {
             let idle = match self.jobs.uses(&kept.name) {
@@ -80,7 +82,7 @@ impl Cluster {
         }
     }
 
-    /// The jobs that run in a reservation.
+    /// The active jobs that run in a reservation.
     pub fn running_in<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Job> {
         let within = move |job: &&Job| {
             let alloc = job.phase.alloc();
@@ -89,7 +91,7 @@ impl Cluster {
         self.jobs.active().filter(within)
     }
 
-    /// Reservations of whole partitions follow what these are made of.
+    /// Updates the nodes of reservations of whole partitions.
     pub(super) fn derive_reservations(&mut self) {
         let has_partition = |kept: &Arc<Reservation>| kept.has(Flag::PartNodes);
         for kept in self.reservations.values_mut().filter(|kept| has_partition(kept)) {
@@ -104,8 +106,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a job may start on some nodes and be there until its limit, as far as reservations go: not where another
-    /// one is in force meanwhile, and if it runs in one, nowhere and at no time else.
+    /// True if reservations let a job start on these nodes and run until its limit. No other reservation may
+    /// be in force there meanwhile. A job in a reservation must stay within its nodes and, unless it is
+    /// flexible, its time.
     #[must_use]
     pub fn lets_start(
         &self,
@@ -120,7 +123,8 @@ impl Cluster {
         within && self.lets_run(job, limit, reservation, nodes, now)
     }
 
-    /// The same of a job that has its nodes: those of its reservation may be others by now.
+    /// True if reservations let a job run on nodes that it already has. The nodes of its own reservation may
+    /// have changed since its start, so they are not compared.
     #[must_use]
     pub fn lets_run(
         &self,

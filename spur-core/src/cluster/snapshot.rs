@@ -1,8 +1,9 @@
-//! A cluster in records that a later release can read: what recovery starts from instead of the whole journal.
+//! Snapshots: a cluster as records that a later release can read. Recovery starts from one instead of the
+//! whole journal.
 //!
-//! A snapshot holds what was decided, not how it is looked up: indices, free counts and fabrics are derived again.
-//! Its records are versioned by their variant names and follow the rules of events: fields are added with defaults,
-//! never renamed.
+//! A snapshot holds decisions, not what is derived from them: indices, free counts and fabrics are
+//! recomputed. Records are versioned by their variant names and follow the rules of events: fields are added
+//! with defaults, never renamed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,35 +20,35 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
 
-/// One record of a snapshot. The order is: the mark, the policy, which journal it is, then the rest.
+/// One record of a snapshot. The order is: the mark, the policy, the lineage, then the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
-    /// Where in the journal the snapshot stands.
+    /// Position of the snapshot in the journal.
     Mark(Mark),
-    /// Which journal it is.
+    /// The identity of the journal.
     Lineage(Box<Lineage>),
     /// The policy in force.
     Policy(Arc<Policy>),
     /// A record of the policy tree.
     Account(AccountChange),
-    /// The largest numbers that associations and QOS ever had. Comes after the records of the tree.
+    /// The largest numbers ever given to associations and QOS. Comes after the records of the tree.
     AccountNumbers {
         /// The largest number of an association.
         association: u32,
         /// The largest number of a QOS.
         qos: u32,
     },
-    /// A part of usage. Comes after the policy tree.
+    /// A record of usage. Comes after the policy tree.
     Usage(UsageRecord),
     /// A node.
     Node(Box<Node>),
-    /// A partition. One of the policy's without a record is deleted, if there is a record of any.
+    /// A partition. If there are any such records, a partition of the policy that has none is deleted.
     Partition {
-        /// Its name.
+        /// The name of the partition.
         name: Arc<str>,
-        /// Its state.
+        /// The state of the partition.
         state: PartitionState,
-        /// The rest of it, where that is not what the policy says.
+        /// The configuration, if it differs from the policy's in more than the state.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         config: Option<Box<PartitionConfig>>,
     },
@@ -55,11 +56,12 @@ pub enum Record {
     Reservation(Arc<Reservation>),
     /// A job.
     Job(Box<Job>),
-    /// Tasks of an array that have ended, also those whose records have left memory. Comes after the jobs.
+    /// Tasks of an array that have ended, those whose records have left memory included. Comes after the
+    /// jobs.
     Array {
-        /// The array's number.
+        /// The number of the array.
         id: JobId,
-        /// How they ended.
+        /// The tasks by outcome.
         ended: EndedTasks,
     },
 }
@@ -101,14 +103,14 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
 pub struct Restore {
     cluster: Cluster,
     names: Names,
-    /// Requests of arrays, which their tasks share.
+    /// Requests of arrays, for their tasks to share.
     arrays: BTreeMap<JobId, Arc<JobSpec>>,
-    /// Partitions of which there are records.
+    /// Partitions that have records.
     partitions: Vec<PartitionConfig>,
 }
 
 impl Restore {
-    /// Takes the next record, in the order of [`records`].
+    /// Adds the next record; records come in the order of [`records`].
     pub fn push(&mut self, record: Record) {
         match record {
             Record::Mark(mark) => self.cluster.mark = mark,
@@ -142,7 +144,7 @@ impl Restore {
         }
     }
 
-    /// The cluster as it was.
+    /// The restored cluster.
     #[must_use]
     pub fn finish(mut self) -> Cluster {
         if self.partitions.is_empty() {
@@ -155,7 +157,7 @@ impl Restore {
         self.cluster
     }
 
-    /// Tasks of an array that ask for the same share one request again.
+    /// Lets array tasks with equal requests share one request again.
     fn share_with_siblings(&mut self, job: &mut Job) {
         let Some(part) = &job.array else { return };
         match self.arrays.get(&part.id) {

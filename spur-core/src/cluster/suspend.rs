@@ -1,7 +1,7 @@
-//! Suspended jobs: what they give up and what they get back.
+//! Suspended jobs: the CPUs that they release and get back.
 //!
-//! A suspended job keeps its memory and its devices, and may have some of its CPUs again, those in
-//! [`Suspended::back`], because nobody else had them. A CPU has one owner at any time, as everywhere.
+//! A suspended job keeps its memory and devices. It may have got some of its CPUs back ([`Suspended::back`])
+//! because no other job held them. A CPU has one owner at any time.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,13 +14,12 @@ use crate::model::job::Job;
 use crate::model::phase::{Pauses, Phase, Suspended};
 use crate::text::time::Time;
 
-/// The order in which suspended jobs get their CPUs back: the higher tier first, or the higher priority of a QOS where these
-/// preempt; then who wanted them first; the
-/// components of a het job follow each other.
+/// The order in which suspended jobs get their CPUs back. A higher partition tier comes first, or a higher
+/// QOS priority where QOS preempt; then the earlier request. The components of a het job follow each other.
 pub type ClaimOrder = (Reverse<u32>, Time, JobId, JobId);
 
 impl Cluster {
-    /// Where a job stands among those that want CPUs back; `None` for all others.
+    /// The rank of a job among those that are to get CPUs back; `None` for all other jobs.
     #[must_use]
     pub fn claim_order(&self, job: &Job) -> Option<ClaimOrder> {
         let Phase::Suspended(Suspended { wanted: Some(wanted), .. }) = &job.phase else { return None };
@@ -40,7 +39,7 @@ impl Cluster {
         Some((Reverse(level), *wanted, leader, job.id))
     }
 
-    /// What an event makes of a suspended job, or of one that is to be.
+    /// Applies an event about a job that is suspended or becomes so.
     pub(super) fn apply_to_suspended(&mut self, event: &Event, at: Time) {
         match event {
             Event::JobSuspended { job, wanted } => self.suspend(*job, wanted.then_some(at), at),
@@ -51,8 +50,8 @@ impl Cluster {
         }
     }
 
-    /// Stops a running job, or takes back from a suspended one what CPUs it had got again. One that wanted its CPUs
-    /// before keeps its place among those who do.
+    /// Suspends a running job, or takes back the CPUs that a suspended one had got again. A job that waited
+    /// for its CPUs before keeps its rank.
     fn suspend(&mut self, id: JobId, wanted: Option<Time>, at: Time) {
         match self.jobs.get(id).map(|job| &job.phase) {
             Some(Phase::Running { alloc, .. }) => {
@@ -88,7 +87,8 @@ impl Cluster {
         });
     }
 
-    /// A suspended job wants its CPUs back. Plans did not know of that, so no start that was promised holds any more.
+    /// Marks a suspended job as waiting for its CPUs. No plan took this into account, so all promised starts
+    /// are dropped.
     fn recall(&mut self, id: JobId, at: Time) {
         self.jobs.change(id, |job| {
             if let Phase::Suspended(suspended) = &mut job.phase {
@@ -98,7 +98,7 @@ impl Cluster {
         self.drop_promises();
     }
 
-    /// Gives CPUs back to a suspended job.
+    /// Returns CPUs to a suspended job.
     fn return_cpus(&mut self, id: JobId, node: NodeId, cpus: &IdSet) {
         self.jobs.change(id, |job| {
             let Phase::Suspended(suspended) = &mut job.phase else { return };
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// A suspended job has no CPUs any more.
+    /// Releases all CPUs that a suspended job has got back.
     pub(super) fn give_up_cpus(&mut self, id: JobId) {
         let Some(Phase::Suspended(suspended)) = self.jobs.get(id).map(|job| &job.phase) else { return };
         for (node, cpus) in &suspended.back {
@@ -127,7 +127,7 @@ impl Cluster {
         });
     }
 
-    /// A suspended job that has its CPUs again goes on.
+    /// Resumes a suspended job that has all its CPUs again.
     fn resume(&mut self, id: JobId, at: Time) {
         let Some(Phase::Suspended(suspended)) = self.jobs.get(id).map(|job| &job.phase) else { return };
         let suspended = suspended.clone();

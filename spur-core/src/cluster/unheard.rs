@@ -1,5 +1,5 @@
-//! Nodes that a new controller has not heard yet. A job may have ended there while no controller ran, so until such a node
-//! reports or counts as down, nothing but a person's command ends the job.
+//! Nodes that a new controller has not heard from yet. A job may have ended there while no controller ran.
+//! Until such a node reports or is set down, only a person's command ends its jobs.
 
 use super::{Cluster, Node};
 use crate::id::{JobId, NodeId};
@@ -7,13 +7,13 @@ use crate::model::node::Health;
 use crate::model::phase::Phase;
 
 impl Cluster {
-    /// Whether some node has yet to tell the current controller how its jobs fare.
+    /// True if some node has yet to report its jobs to the current controller.
     #[must_use]
     pub fn awaits_reports(&self) -> bool {
         !self.unheard.is_empty()
     }
 
-    /// Whether a job has started and some of its nodes has yet to tell the current controller how the job fares. Of a het
+    /// True if a job has started and one of its nodes has yet to report to the current controller. For a het
     /// job the nodes of all components count.
     #[must_use]
     pub fn awaits_report(&self, id: JobId) -> bool {
@@ -26,7 +26,8 @@ impl Cluster {
         phase.alloc().is_some_and(|alloc| alloc.nodes.iter().any(|part| self.unheard.contains(&part.node)))
     }
 
-    /// A controller has opened the journal: it has heard no node yet. Nothing runs on nodes that are down or switched off.
+    /// Marks the nodes from which a new controller awaits reports: all that are up. Nothing runs on nodes
+    /// that are down or off.
     pub(super) fn await_nodes(&mut self) {
         let in_service = |node: &Node| node.health == Health::Up && !node.is_off();
         for node in &mut self.nodes {
@@ -35,7 +36,7 @@ impl Cluster {
         self.unheard = self.nodes.iter().filter(|node| node.unheard).map(|node| node.id).collect();
     }
 
-    /// A node has reported or is down.
+    /// Records that a node has reported or is down.
     pub(super) fn await_no_more(&mut self, id: NodeId) {
         if self.unheard.remove(&id)
             && let Some(node) = self.nodes.get_mut(id.index())

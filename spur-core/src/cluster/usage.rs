@@ -1,8 +1,8 @@
-//! The usage of associations and QOS: what their jobs have used, by resource and in billing, decayed.
+//! Usage of associations and QOS: resources and billing that their jobs have used, after decay.
 //!
-//! Usage changes at the end of a run and at each [`Event::UsageRolled`](super::Event::UsageRolled), by `apply` alone. A
-//! run counts for its association, for all above that, for its QOS and for the QOS of its partition. Of a run, only the
-//! time that it was not suspended counts.
+//! Only `apply` changes usage: at the end of a run and at each
+//! [`Event::UsageRolled`](super::Event::UsageRolled). A run counts for its association, all associations
+//! above that, its QOS and the QOS of its partition. Time during which a run was suspended does not count.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -32,11 +32,12 @@ pub(super) const ROOT_ASSOCIATION: AssociationId = AssociationId(1);
 pub struct Used {
     /// Billing times seconds.
     pub billing: Amount,
-    /// The same when usage was last rolled, which ranks go by.
+    /// Billing times seconds at the last roll; fair-share ranks use this value.
     pub ranked: Amount,
-    /// Seconds of runs.
+    /// Seconds that runs have lasted.
     pub wall: Amount,
-    /// Resources times seconds, in the order in which resources were first used; shorter while the last were not.
+    /// Resources times seconds, by the order in which resources were first used; shorter if the last were
+    /// never used.
     tres: Vec<Amount>,
 }
 
@@ -60,7 +61,7 @@ impl Used {
         }
     }
 
-    /// Adds the usage of another entity, or takes it away.
+    /// Adds another entity's usage, or subtracts it, by `sum`.
     fn join(&mut self, other: &Used, sum: fn(Amount, Amount) -> Amount) {
         self.billing = sum(self.billing, other.billing);
         self.ranked = sum(self.ranked, other.ranked);
@@ -74,7 +75,7 @@ impl Used {
     }
 }
 
-/// A run that is counted.
+/// A run whose usage is being counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The entities that the run is counted for, apart from the associations above the first: the association or the
@@ -83,46 +84,46 @@ pub struct Run {
     holders: Vec<Holder>,
     /// The associations above the first holder when the run started, from the bottom up.
     above: Vec<AssociationId>,
-    /// What each second counts, with the usage factor of the QOS.
+    /// Billing per second, with the usage factor of the QOS.
     billing: Rate,
     wall: Rate,
-    /// By number of the resource.
+    /// Amount per second of each resource, by the resource's number.
     tres: Vec<(u16, Rate)>,
-    /// Seconds of the run that are counted.
+    /// Number of seconds of the run counted so far.
     counted: u64,
 }
 
-/// Usage of a cluster.
+/// Usage of all entities of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     kinds: Vec<TresKind>,
     used: BTreeMap<Holder, Used>,
     runs: BTreeMap<JobId, Run>,
-    /// The time until which usage has decayed.
+    /// Time up to which usage has decayed.
     rolled: Time,
-    /// When usage is set to zero next; `None` for never.
+    /// Time of the next reset of usage to zero; `None` for never.
     next_reset: Option<Time>,
-    /// The last time on the wall at which usage was set to zero.
+    /// Wall-clock time of the last reset of usage to zero.
     last_reset: Option<Time>,
-    /// The time zone whose midnights those are; empty before one was planned.
+    /// The time zone in whose midnights resets fall; empty until one is planned.
     zone: Arc<str>,
-    /// The ranks that follow, made when somebody asks.
+    /// The fair-share ranks that follow, computed on demand.
     pub(super) shares: OnceLock<Arc<FairShares>>,
 }
 
-/// A part of usage in a snapshot.
+/// A record of usage in a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum UsageRecord {
-    /// The resources by number, the time until which usage has decayed, and the next reset.
+    /// The header: resources by number, the decay and the resets.
     Head {
-        /// The resources that were ever used.
+        /// The resources ever used; their index is their number.
         kinds: Vec<TresKind>,
-        /// The time until which usage has decayed.
+        /// Time up to which usage has decayed.
         rolled: Time,
-        /// When usage is set to zero next.
+        /// Time of the next reset of usage to zero; `None` for never.
         #[serde(default)]
         next_reset: Option<Time>,
-        /// The last time on the wall at which usage was set to zero.
+        /// Wall-clock time of the last reset of usage to zero.
         #[serde(default)]
         last_reset: Option<Time>,
         /// The time zone of resets.
@@ -142,7 +143,7 @@ impl Usage {
         self.used.get(holder)
     }
 
-    /// What an entity has used of a resource, in counts times seconds; memory in mebibytes.
+    /// Past usage of a resource by an entity, in counts times seconds; memory in MiB times seconds.
     #[must_use]
     pub fn past(&self, holder: &Holder, kind: &TresKind) -> Amount {
         let Some(used) = self.of(holder) else { return Amount::ZERO };
@@ -152,7 +153,7 @@ impl Usage {
         }
     }
 
-    /// The seconds that an entity's jobs have run.
+    /// Seconds that an entity's jobs have run, after decay.
     #[must_use]
     pub fn past_wall(&self, holder: &Holder) -> Amount {
         self.of(holder).map_or(Amount::ZERO, |used| used.wall)
@@ -165,7 +166,7 @@ impl Usage {
         Usage { used: used.collect(), kinds: self.kinds.clone(), ..Usage::default() }
     }
 
-    /// The resources times seconds of an entity, rounded down, by resource; billing among them.
+    /// Usage of an entity in resources times seconds, rounded down, by resource; billing included.
     #[must_use]
     pub fn seconds(&self, holder: &Holder) -> Tres {
         let Some(used) = self.of(holder) else { return Tres::default() };
@@ -173,7 +174,7 @@ impl Usage {
         kinds.chain([(TresKind::Billing, used.billing.units())]).collect()
     }
 
-    /// The users who are children of an account although they have no association, by name.
+    /// The users who count as children of an account without having an association, by name.
     pub fn outsiders(&self, of: AssociationId) -> impl Iterator<Item = (&Arc<str>, &Used)> {
         let first = Holder::Outsider { account: of, user: "".into() };
         self.used.range(first..).map_while(move |(holder, used)| match holder {
@@ -182,37 +183,37 @@ impl Usage {
         })
     }
 
-    /// Whether a run is under way.
+    /// True if usage of any run is being counted.
     #[must_use]
     pub fn has_runs(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// The time until which usage has decayed.
+    /// Time up to which usage has decayed.
     #[must_use]
     pub fn rolled(&self) -> Time {
         self.rolled
     }
 
-    /// When usage is set to zero next; `None` for never.
+    /// Time of the next reset of usage to zero; `None` for never.
     #[must_use]
     pub fn next_reset(&self) -> Option<Time> {
         self.next_reset
     }
 
-    /// The last time on the wall at which usage was set to zero.
+    /// Wall-clock time of the last reset of usage to zero.
     #[must_use]
     pub fn last_reset(&self) -> Option<Time> {
         self.last_reset
     }
 
-    /// The time zone of resets; empty before one was planned.
+    /// The time zone in whose midnights resets fall; empty until one is planned.
     #[must_use]
     pub fn zone(&self) -> &Arc<str> {
         &self.zone
     }
 
-    /// The records of a snapshot.
+    /// The records of usage for a snapshot.
     pub(super) fn records(&self) -> impl Iterator<Item = UsageRecord> + '_ {
         let is_new = self.used.is_empty() && self.rolled == Time::ZERO && self.zone.is_empty();
         let head = (!is_new).then(|| UsageRecord::Head {
@@ -227,7 +228,7 @@ impl Usage {
         head.into_iter().chain(used).chain(runs)
     }
 
-    /// Takes a record of a snapshot.
+    /// Restores one record of a snapshot.
     pub(super) fn restore(&mut self, record: UsageRecord) {
         match record {
             UsageRecord::Head { kinds, rolled, next_reset, last_reset, zone } => {
@@ -251,7 +252,7 @@ impl Usage {
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 
-    /// Counts a run up to so many seconds in all; a run that turns out to be shorter than counted is counted less.
+    /// Counts a run up to `seconds` in all. A run that proves shorter than counted is reduced.
     fn count(&mut self, accounts: &Accounts, job: JobId, seconds: u64) {
         let Some(run) = self.runs.get_mut(&job) else { return };
         let counted = std::mem::replace(&mut run.counted, seconds);
@@ -266,7 +267,7 @@ impl Usage {
         }
     }
 
-    /// Moves the usage of an association from the accounts that were above it to those that are.
+    /// Moves the usage of an association from the accounts that were above it to those that will be.
     fn move_usage(&mut self, id: AssociationId, before: &[AssociationId], after: &[AssociationId]) {
         let Some(moved) = self.used.get(&Holder::Association(id)).cloned() else { return };
         for above in before {
@@ -326,13 +327,13 @@ impl Cluster {
         &self.usage
     }
 
-    /// The association, or the outsider, that a job counts for in a partition.
+    /// The association or the outsider for whom a job counts in a partition.
     #[must_use]
     pub fn own_holder(&self, spec: &JobSpec, partition: &Partition) -> Holder {
         self.own_holder_of(self.charged(spec, partition), spec)
     }
 
-    /// The association, or the outsider, that a job counts for which is charged so.
+    /// The association or the outsider for whom a job with these charges counts.
     #[must_use]
     pub fn own_holder_of(&self, charged: Charged, spec: &JobSpec) -> Holder {
         let id = charged.association.unwrap_or(ROOT_ASSOCIATION);
@@ -352,7 +353,8 @@ impl Cluster {
             || self.accounts.associations().any(|own| is_budget(&own.limits))
     }
 
-    /// A user without an association is known from his first job on, so that he counts among those who share.
+    /// Records a user without an association at the first submission, so that the user counts among those who
+    /// share.
     pub(super) fn meet(&mut self, spec: &JobSpec) {
         let partition = spec.partitions.first().and_then(|name| self.partition(name));
         let Some(partition) = partition else { return };
@@ -363,7 +365,7 @@ impl Cluster {
         }
     }
 
-    /// Begins to count a run.
+    /// Begins to count the usage of a run.
     pub(super) fn begin_usage(&mut self, id: JobId, alloc: &Alloc, at: Time) {
         let Some(spec) = self.jobs.get(id).map(|job| Arc::clone(&job.spec)) else { return };
         self.hold_decay(at);
@@ -394,7 +396,8 @@ impl Cluster {
         self.usage.runs.insert(id, run);
     }
 
-    /// Counts the rest of a run whose end is decided, before the job knows it. `seen` is when the job's node saw it end, if that is known.
+    /// Counts the rest of a run whose end is decided, before the job's phase changes. `seen` is the time at
+    /// which the job's node saw the end, if known.
     pub(super) fn end_usage(&mut self, id: JobId, seen: Option<Time>, at: Time) {
         let Some(job) = self.jobs.get(id) else { return };
         let seconds = ran(job, seen.map_or(at, |seen| seen.min(at)));
@@ -403,14 +406,15 @@ impl Cluster {
         self.hold_decay(at);
     }
 
-    /// While nothing depends on usage it does not decay.
+    /// Moves the time of the last decay to `at` while nothing depends on usage, so that usage does not decay
+    /// meanwhile.
     fn hold_decay(&mut self, at: Time) {
         if self.usage.rolled == Time::ZERO || !self.depends_on_usage() {
             self.usage.rolled = self.usage.rolled.max(at);
         }
     }
 
-    /// Counts what runs up to a time, and then lets all usage decay, or sets it to zero.
+    /// Counts running jobs up to a time, then lets all usage decay, or sets it to zero.
     pub(super) fn roll_usage(&mut self, until: Time, ratio: Ratio, reset: bool) {
         let running: Vec<(JobId, u64)> =
             self.usage.runs.keys().filter_map(|id| Some((*id, ran(self.jobs.get(*id)?, until)))).collect();
@@ -438,8 +442,8 @@ impl Cluster {
         self.usage.shares = OnceLock::new();
     }
 
-    /// What running jobs may still use of resources, in counts times seconds, for each entity that they count for; nothing
-    /// of jobs without a time limit.
+    /// Amounts that running jobs may still use until their time limits, in counts times seconds, for each
+    /// entity that they count for. Jobs without a time limit add nothing.
     #[must_use]
     pub fn usage_to_come(&self, now: Time) -> BTreeMap<Holder, Tres> {
         let mut all: BTreeMap<Holder, Tres> = BTreeMap::new();
@@ -462,13 +466,13 @@ impl Cluster {
         all
     }
 
-    /// Notes when usage is set to zero next.
+    /// Records the time of the next reset of usage to zero.
     pub(super) fn plan_reset(&mut self, at: Option<Time>, zone: &Arc<str>) {
         self.usage.next_reset = at;
         self.usage.zone = Arc::clone(zone);
     }
 
-    /// What changes of the tree mean to usage. Called before a change is applied.
+    /// Changes usage as a change of the policy tree requires. Called before the change is applied.
     pub(super) fn change_usage(&mut self, change: &AccountChange) {
         match change {
             AccountChange::Association(association) => self.place_usage(association),
@@ -498,7 +502,8 @@ impl Cluster {
         self.usage.shares = OnceLock::new();
     }
 
-    /// An association that moves takes its usage along; a new one of a user has what the user had without it.
+    /// Moves the usage of an association with it. The new association of a user takes over the usage that the
+    /// user had as an outsider.
     fn place_usage(&mut self, association: &Association) {
         let ids = |accounts: &Accounts, from: Option<&Arc<Association>>| -> Vec<AssociationId> {
             from.map_or_else(Vec::new, |from| accounts.chain(from).map(|above| above.id).collect())
@@ -523,7 +528,7 @@ impl Cluster {
         }
     }
 
-    /// Sets the usage of an association and of all below it to zero, and takes it away from all above it.
+    /// Sets the usage of an association and of all below it to zero, and subtracts it from all above it.
     fn clear_usage(&mut self, id: AssociationId) {
         let Some(association) = self.accounts.association(id) else { return };
         let above: Vec<AssociationId> =
@@ -546,7 +551,7 @@ impl Cluster {
     }
 }
 
-/// The seconds that a job has run until a time; 0 if it neither runs nor is suspended.
+/// Seconds that a job has run until a time; 0 if it is neither running nor suspended.
 fn ran(job: &Job, until: Time) -> u64 {
     match &job.phase {
         Phase::Running { started, pauses, .. } => pauses.ran(*started, until),

@@ -1,7 +1,7 @@
-//! Whether the limits of associations and QOS let jobs be submitted and started.
+//! Checks of submissions and starts against the limits of associations and QOS.
 //!
-//! A start is judged by the counters that `apply` keeps ([`counters`](super::counters)): what runs at once only becomes
-//! less until the next start.
+//! A start is judged by the counters that `apply` keeps ([`counters`](super::counters)). Until the next
+//! start, running jobs can only give up resources.
 
 mod judge;
 mod reasons;
@@ -25,7 +25,7 @@ use crate::text::memory::MemoryMb;
 use crate::text::time::{Time, TimeLimit};
 use crate::text::tres::TresKind;
 
-/// A job that is judged: what it would hold, and for how long.
+/// A job that is judged: the resources that it would hold, and its time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The request.
@@ -34,9 +34,9 @@ pub struct Asked<'a> {
     pub rules: &'a Rules,
     /// The resources that the job would hold.
     pub amounts: &'a Amounts,
-    /// The time limit that the job would start with.
+    /// The time limit with which the job would start.
     pub limit: TimeLimit,
-    /// Whether the job may turn out to hold more than `amounts`.
+    /// True if the job may get more than `amounts`.
     pub at_least: bool,
     /// Whether the job may turn out to be charged more than `amounts` say.
     pub bills_at_least: bool,
@@ -61,7 +61,7 @@ pub struct Starter {
     pub partition: Arc<str>,
     /// The resources that the job would hold.
     pub amounts: Amounts,
-    /// The time limit that the job would start with.
+    /// The time limit with which the job would start.
     pub limit: TimeLimit,
 }
 
@@ -70,9 +70,9 @@ pub struct Starter {
 pub struct Stop {
     /// The limit.
     pub rule: Rule,
-    /// The amount that is used of the limit; 0 of a limit of one job.
+    /// Amount of the limit that is used; 0 for a limit of one job.
     pub used: u64,
-    /// The amount that the job asks for.
+    /// Amount that the job asks for.
     pub asked: u64,
     /// Whether `used` counts jobs that are planned to start later, before this one.
     pub planned: bool,
@@ -125,8 +125,8 @@ impl fmt::Display for Stop {
 }
 
 impl Cluster {
-    /// The first limit that keeps jobs from starting together. Jobs of `displaced` are about to lose the nodes that are
-    /// kept for them.
+    /// The first limit that keeps jobs from starting together. Jobs of `displaced` are about to lose their
+    /// nominations and do not count.
     #[must_use]
     pub fn stops(&self, now: Time, starters: &[Starter], displaced: &[JobId]) -> Option<Stop> {
         if !self.enforces(AccountingEnforce::Limits) {
@@ -149,7 +149,7 @@ impl Cluster {
         None
     }
 
-    /// The limits that apply to a job in a partition.
+    /// The limits that apply to a job in the partition of this name.
     #[must_use]
     pub fn rules(&self, spec: &JobSpec, partition: &str) -> Rules {
         Rules::new(self.accounts(), self.charged_in(spec, partition), &spec.owner.user)

@@ -1,17 +1,18 @@
-//! Slurm's words for the limits that keep jobs waiting, which are not regular.
+//! Slurm's reason words for limits that keep jobs waiting. Their forms are not regular.
 
 use crate::model::accounts::LimitKind;
 use crate::model::reason::Reason;
 use crate::text::tres::TresKind;
 
-/// The reason of a job that a limit of a QOS or an association stops.
+/// The reason of a job that a limit of a QOS or an association stops; the default reason if Slurm has no
+/// word.
 #[must_use]
 pub fn reason(kind: LimitKind, tres: Option<&TresKind>, of_qos: bool) -> Reason {
     let word = tres.map_or_else(|| counts(kind, of_qos), |tres| amounts(kind, tres, of_qos));
     Reason::named(&word).unwrap_or_default()
 }
 
-/// The word for a limit of jobs or of time.
+/// The word for a limit of jobs or of time; empty if Slurm has none.
 fn counts(kind: LimitKind, of_qos: bool) -> String {
     let owner = owner(of_qos);
     match kind {
@@ -29,7 +30,7 @@ fn counts(kind: LimitKind, of_qos: bool) -> String {
     }
 }
 
-/// The word for a limit of one resource. That of memory is short in words of associations.
+/// The word for a limit of one resource; empty if Slurm has none. Memory is `Mem` in words of associations.
 fn amounts(kind: LimitKind, tres: &TresKind, of_qos: bool) -> String {
     let owner = owner(of_qos);
     let long = match tres {
@@ -43,7 +44,7 @@ fn amounts(kind: LimitKind, tres: &TresKind, of_qos: bool) -> String {
     let name = if *tres == TresKind::Mem && !of_qos { "Mem" } else { long };
     let is_cpu = *tres == TresKind::Cpu;
     let is_node = *tres == TresKind::Node;
-    // Words of CPUs, and some of nodes, end in another way than the others.
+    // Words of CPUs, and some of nodes, end in `Limit`; the others do not.
     let limit = if is_cpu || is_node { "Limit" } else { "" };
     match kind {
         LimitKind::GrpTres if *tres == TresKind::Mem => format!("{owner}GrpMemLimit"),

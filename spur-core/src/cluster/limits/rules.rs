@@ -18,7 +18,8 @@ use LimitKind::{
     MinTres,
 };
 
-/// The limits of a QOS that a start is judged by, before and after nodes are chosen, each in Slurm's order.
+/// The kinds of QOS limits that a start is judged by, before and after nodes are chosen, each in Slurm's
+/// order.
 pub(super) const IN_QOS: [&[LimitKind]; 2] = [
     &[GrpJobs, GrpWall, MaxJobsPerAccount, MaxJobsPerUser, MaxWall],
     &[
@@ -36,13 +37,14 @@ pub(super) const IN_QOS: [&[LimitKind]; 2] = [
     ],
 ];
 
-/// The limits of an association that a start is judged by, likewise.
+/// The kinds of association limits that a start is judged by, before and after nodes are chosen, in Slurm's
+/// order.
 pub(super) const IN_ASSOCIATIONS: [&[LimitKind]; 2] = [
     &[GrpJobs, GrpWall, MaxJobs, MaxWall],
     &[GrpTresMins, GrpTres, GrpTresRunMins, MaxTresMins, MaxTres, MaxTresPerNode],
 ];
 
-/// The limits of a QOS that a submission is judged by.
+/// The kinds of QOS limits that a submission is judged by, in Slurm's order.
 const AT_SUBMIT: [&[LimitKind]; 1] = [&[
     MaxTresPerAccount,
     MaxTresPerUser,
@@ -62,7 +64,7 @@ const AT_SUBMIT: [&[LimitKind]; 1] = [&[
     MinTres,
 ]];
 
-/// The limits of an association that a submission is judged by.
+/// The kinds of association limits that a submission is judged by, in Slurm's order.
 const OF_ASSOCIATIONS_AT_SUBMIT: [&[LimitKind]; 1] = [&[
     GrpTres,
     GrpSubmitJobs,
@@ -76,7 +78,7 @@ const OF_ASSOCIATIONS_AT_SUBMIT: [&[LimitKind]; 1] = [&[
     MaxSubmitJobs,
 ]];
 
-/// The entity that sets a limit, for people.
+/// The entity that sets a limit, as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setter {
     /// A QOS.
@@ -107,24 +109,25 @@ impl fmt::Display for Setter {
 pub struct Rule {
     /// The kind of limit.
     pub kind: LimitKind,
-    /// The resource, where the limit is one of resources.
+    /// The resource that is limited; `None` for limits of jobs or minutes.
     pub tres: Option<TresKind>,
-    /// The largest amount that is allowed; of `MinTRES` the smallest.
+    /// The largest allowed amount; for `MinTRES` the smallest.
     pub most: u64,
     /// The entity that sets the limit.
     pub setter: Setter,
-    /// The entity whose jobs the limit counts; of a limit of one job the entity that sets it.
+    /// The entity whose jobs the limit counts; for a limit of one job, the entity that sets the limit.
     pub holder: Holder,
 }
 
-/// The limits that apply to jobs, those first that are judged first.
+/// The limits that apply to jobs, in the order in which they are judged.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The limits that a start is judged by.
     pub start: Vec<Rule>,
     /// The limits that a submission is judged by.
     pub submit: Vec<Rule>,
-    /// Whether a submission is refused that is over any limit by itself: one of its QOS has `DenyOnLimit`, or it has none.
+    /// True if a submission that exceeds any limit by itself is refused: one of the job's QOS has
+    /// `DenyOnLimit`, or the job has no QOS.
     pub strict: bool,
     /// Whether a limit of a start is one of each node.
     pub limit_nodes: bool,
@@ -132,15 +135,15 @@ pub struct Rules {
     pub holders: Vec<Holder>,
 }
 
-/// The QOS and the associations that limits come from.
+/// The QOS and the associations that set limits for a job.
 struct Sources<'a> {
     tree: &'a Accounts,
-    /// The QOS in the order of precedence.
+    /// The QOS in their order of precedence.
     qos: Vec<&'a Arc<Qos>>,
-    /// The association of the jobs and all above.
+    /// The association of the job and all above it.
     chain: Vec<&'a Arc<Association>>,
     user: &'a Arc<str>,
-    /// What the TRES limits of associations are multiplied by.
+    /// The factor by which TRES limits of associations are multiplied (`LimitFactor`).
     factor: Option<f64>,
 }
 
@@ -172,7 +175,7 @@ impl Rules {
     }
 }
 
-/// The kinds that replace each other: a limit of a QOS replaces the association's of the same kind.
+/// The kind under which limits compete: a limit of a QOS replaces the association's limit of the same kind.
 fn alike(kind: LimitKind) -> LimitKind {
     match kind {
         MaxJobsPerUser | MaxJobsPerAccount => MaxJobs,
@@ -193,11 +196,11 @@ fn values(limits: &Limits, kind: LimitKind) -> Vec<(Option<TresKind>, u64)> {
 }
 
 impl Sources<'_> {
-    /// The limits of these kinds, stage by stage, and in each stage first those of QOS.
+    /// The limits of these kinds, stage by stage; in each stage those of QOS come first.
     fn rules(&self, of_qos: &[&[LimitKind]], of_associations: &[&[LimitKind]]) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (of_qos, of_associations) in of_qos.iter().zip(of_associations) {
-            // A limit applies where it is first set.
+            // The first QOS that sets a limit wins.
             let mut set: BTreeSet<(LimitKind, Option<TresKind>)> = BTreeSet::new();
             for qos in &self.qos {
                 let own: Vec<Rule> = self.of_qos(qos, of_qos).collect();
@@ -258,7 +261,7 @@ impl Sources<'_> {
         Rule { most: self.scaled(most, tres.is_some()), kind, tres, setter, holder }
     }
 
-    /// A limit of an association, multiplied by `LimitFactor` where it is one of resources.
+    /// A limit of an association, multiplied by `LimitFactor` if it is one of resources.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

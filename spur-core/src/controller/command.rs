@@ -1,4 +1,4 @@
-//! Everything the controller can be told, in one closed list.
+//! Inputs of the controller, commands of clients, and replies: three closed lists.
 
 use std::sync::Arc;
 
@@ -24,132 +24,133 @@ use crate::text::time::{Time, TimeLimit};
 
 use super::{Haste, Program, Reject};
 
-/// What reaches the owner of the cluster.
+/// An input to the owner of the cluster.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A client asks.
+    /// A client sends a command.
     Command {
-        /// Who.
+        /// The authenticated caller.
         caller: Caller,
-        /// What the client calls this request, if it changes anything.
+        /// The client's id of this request; `None` if the request changes nothing.
         request: Option<RequestId>,
-        /// What.
+        /// The command.
         command: Command,
     },
     /// The planner proposes to start a job.
     Start(Box<Start>),
-    /// The planner proposes whom to preempt for a job.
+    /// The planner proposes jobs to preempt for another job.
     Preempt(Box<Preemption>),
-    /// The planner found a job at the head of the queue and when it can start at the latest.
+    /// The planner promises a latest start time to the job at the head of the queue.
     Promise {
-        /// Which.
+        /// The job that gets the promise.
         job: JobId,
-        /// No later than.
+        /// The latest start time.
         start: Time,
     },
-    /// The planner failed while it looked at a job.
+    /// The planner failed while it planned a job.
     PlanFailed {
-        /// Which: it is held until an operator releases it.
+        /// The job; it is held until an operator releases it.
         job: JobId,
     },
     /// A node has opened its stream.
     Registered {
-        /// The name it goes by.
+        /// The name of the node.
         name: Arc<str>,
-        /// What it said of itself.
+        /// The registration of the node.
         registration: Arc<Registration>,
-        /// Attempts in its spool.
+        /// Attempts in the node's spool.
         held: Vec<Held>,
-        /// Reports that no controller has acknowledged, oldest first: what has ended there meanwhile is known with the
-        /// registration.
+        /// Reports that no controller has acknowledged, oldest first. They are handled with the registration,
+        /// so that ends on the node are known at once.
         reports: Vec<Unacknowledged>,
-        /// How far it has been led.
+        /// The latest state of the journal that the node has seen.
         seen: Seen,
         /// The shell's number of the stream, which comes back in [`Effect::Open`](super::Effect::Open).
         connection: u64,
     },
-    /// A node reports.
+    /// A node sends a report.
     Report {
-        /// Which.
+        /// The node that reports.
         node: NodeId,
-        /// The number to acknowledge.
+        /// The report's number, for the acknowledgement.
         id: u64,
-        /// About what.
+        /// The attempt that the report is about.
         attempt: Attempt,
-        /// What.
+        /// The report.
         report: Report,
     },
-    /// Nothing was heard of nodes for `[recovery] node_timeout`.
+    /// Nothing was heard from nodes for `[recovery] node_timeout`.
     Silent {
-        /// Which; what is lost with them is lost at once.
+        /// The silent nodes. They are handled together, so that a job that loses several loses them at once.
         nodes: Vec<NodeId>,
     },
-    /// A node says whether anything keeps it from taking work.
+    /// A node reports a condition that keeps it from taking work, or the end of that condition.
     Condition {
-        /// Which.
+        /// The node that reports.
         node: NodeId,
-        /// What, for people; empty if nothing does.
+        /// The condition in words for administrators; empty if there is none.
         fault: Arc<str>,
     },
     /// The controller's prolog or epilog of an attempt has ended.
     ProgramEnded {
-        /// Which attempt.
+        /// The attempt that the program was run for.
         attempt: Attempt,
-        /// Which of the two.
+        /// The program: prolog or epilog.
         program: Program,
-        /// Why it counts as failed, if it does.
+        /// The reason for which the program counts as failed; `None` if it succeeded.
         failed: Option<String>,
     },
-    /// The own clock of the cluster as it goes on, and how far the wall's is ahead of it.
+    /// The cluster's clock has been adjusted, or its offset from the wall clock has changed.
     Clock(Clock),
-    /// A controller has opened the journal: the first input of each.
+    /// A controller has opened the journal: its first input.
     Begin {
-        /// A history for a journal that has none.
+        /// The history to begin if the journal has none.
         history: HistoryId,
-        /// What tells this reign from those of copies of the journal.
+        /// A random number that distinguishes this reign from those of copies of the journal.
         reign: u64,
-        /// The entry that accounting has got to, and the largest job number in it.
+        /// The last entry that accounting has recorded, and the largest job number there.
         accounting: (u64, JobId),
     },
-    /// The operator lets an old copy of a journal, or another one in the place of one that is lost, go on.
+    /// An operator begins a new history: for an old copy of the journal, or for a journal that replaces a
+    /// lost one.
     NewHistory {
-        /// The name of what begins.
+        /// The name of the new history.
         history: HistoryId,
-        /// A history that is lost, whose nodes are taken over too.
+        /// A lost history whose nodes are taken over as well.
         adopted: Option<HistoryId>,
         /// The largest job number in accounting.
         last_job: JobId,
     },
-    /// When usage is set to zero next, by the clock of the cluster, and the time zone whose midnight that is.
+    /// The next reset of usage to zero, on the cluster's clock.
     NextReset {
-        /// The time; `None` for never.
+        /// Time of the reset; `None` for never.
         at: Option<Time>,
-        /// The name of the zone.
+        /// The name of the time zone in whose midnight the reset falls.
         zone: Arc<str>,
     },
-    /// The sections `[[qos]]` of the configuration, once its policy is in force at a start. The policy tree begins with
-    /// them.
+    /// The `[[qos]]` sections of the configuration, once its policy is in force at a start. A new policy tree
+    /// begins with them.
     FileQos(Vec<QosConfig>),
-    /// The commands that hold these allocations have not been heard of for `[controller] inactive_limit`.
+    /// The commands that hold these allocations have been silent for `[controller] inactive_limit`.
     Inactive {
-        /// Which.
+        /// The allocations of the silent commands.
         jobs: Vec<JobId>,
     },
-    /// The time that `timers::next_wakeup` named has come.
+    /// The time that `timers::next_wakeup` returned has come.
     Wakeup {
-        /// What was due then or before is done.
+        /// The time up to which due actions are carried out.
         due: Time,
     },
 }
 
-/// What a client asks for.
+/// A command of a client.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Change accounts, users, associations or QOS.
+    /// Changes accounts, users, associations or QOS.
     ChangeAccounts {
-        /// The change.
+        /// The request, as `sacctmgr` sends it.
         ask: Box<Ask>,
-        /// What the user has been shown and has agreed to, line by line, if anybody was asked.
+        /// The lines that the user was shown and agreed to; `None` if the user was not asked.
         shown: Option<Vec<String>>,
     },
     /// Set comments or derived exit codes of jobs.
@@ -161,36 +162,36 @@ pub enum Command {
     },
     /// Accept a job.
     Submit(Box<Submission>),
-    /// Cancel jobs.
+    /// Cancels jobs.
     Cancel {
-        /// Which.
+        /// The jobs to cancel.
         jobs: Vec<JobRef<JobId>>,
     },
-    /// Send a signal to jobs or a step.
+    /// Sends a signal to jobs or a step.
     Signal {
-        /// Which jobs.
+        /// The jobs to signal.
         jobs: Vec<JobRef<JobId>>,
-        /// Only this step of them.
+        /// The step to signal; `None` for the jobs as a whole.
         step: Option<StepId>,
-        /// What to send.
+        /// The signal to send.
         signal: Signal,
-        /// To the batch script.
+        /// True if the batch script gets the signal.
         batch: bool,
-        /// To the steps.
+        /// True if the steps get the signal.
         steps: bool,
     },
-    /// Say something to the user of a job.
+    /// Sends a message to the user of a job (`scontrol notify`).
     Notify {
-        /// Which job.
+        /// The job whose user gets the message.
         job: JobId,
-        /// What.
+        /// The text of the message.
         message: String,
     },
-    /// Cancel one step.
+    /// Cancels one step.
     CancelStep {
-        /// The job.
+        /// The job of the step.
         job: JobId,
-        /// The step.
+        /// The step to cancel.
         step: StepId,
     },
     /// Change how long a step may run.
@@ -204,120 +205,120 @@ pub enum Command {
     },
     /// Hold pending jobs back.
     Hold {
-        /// Which.
+        /// The jobs to hold.
         jobs: Vec<JobRef<JobId>>,
-        /// Whether the user may release them, even if an operator asks.
+        /// True if the user may release the jobs even though an operator holds them (`uhold`).
         by_user: bool,
     },
-    /// Let held jobs go.
+    /// Releases held jobs.
     Release {
-        /// Which.
+        /// The jobs to release.
         jobs: Vec<JobRef<JobId>>,
     },
-    /// End jobs and let them wait again.
+    /// Requeues jobs: ends them, then lets them wait again.
     Requeue {
-        /// Which.
+        /// The jobs to requeue.
         jobs: Vec<JobRef<JobId>>,
-        /// And hold them.
+        /// True if the jobs are held afterwards.
         hold: bool,
     },
-    /// Stop jobs; others may have their CPUs.
+    /// Suspends jobs; other jobs may use their CPUs.
     Suspend {
-        /// Which.
+        /// The jobs to suspend.
         jobs: Vec<JobRef<JobId>>,
     },
-    /// Let suspended jobs go on.
+    /// Resumes suspended jobs.
     Resume {
-        /// Which.
+        /// The jobs to resume.
         jobs: Vec<JobRef<JobId>>,
     },
     /// End a running job and keep other nodes for its next attempt: a move of a [plan](crate::sched::defrag::Defragmentation).
     Move(Box<Start>),
     /// Put jobs that wait before all others of the same user, partition, account and QOS.
     Top {
-        /// The first goes first.
+        /// The jobs to move; the first goes first.
         jobs: Vec<JobRef<JobId>>,
     },
-    /// Change what a job asks for.
+    /// Changes the request of a job.
     UpdateJob {
-        /// Which.
+        /// The job to change.
         job: JobRef<JobId>,
-        /// How, in this order.
+        /// The changes, made in this order.
         changes: Vec<JobChange>,
     },
-    /// Lay out a step.
+    /// Creates a step.
     CreateStep {
-        /// In which job.
+        /// The job in which the step runs.
         job: JobId,
-        /// What is asked.
+        /// The requested step.
         step: Box<StepSpec>,
     },
-    /// A step's client could not launch it on some nodes.
+    /// Reports that a step's client could not launch the step on some nodes.
     AbandonStep {
         /// The job.
         job: JobId,
         /// The step.
         step: StepId,
-        /// Where it was never launched.
+        /// Nodes on which the step was never launched.
         nodes: Vec<Arc<str>>,
-        /// What its tasks count as.
+        /// The exit code that its tasks get there.
         exit: ExitCode,
     },
-    /// End an allocation whose command has ended.
+    /// Ends an allocation whose command has ended.
     EndAllocation {
-        /// Which.
+        /// The job that holds the allocation.
         job: JobId,
-        /// How the command ended.
+        /// The exit code of the command.
         exit: ExitCode,
     },
-    /// Change nodes.
+    /// Changes nodes.
     UpdateNodes {
-        /// Which.
+        /// The nodes to change.
         nodes: Vec<Arc<str>>,
-        /// How.
+        /// The change.
         change: NodeChange,
     },
-    /// Create nodes that the configuration does not name, all alike.
+    /// Creates nodes that the configuration does not name, all with the same settings.
     CreateNodes {
-        /// Their names.
+        /// The names of the nodes.
         nodes: Vec<Arc<str>>,
         /// Slurm's keys and values, in the order written.
         settings: Vec<(Arc<str>, Arc<str>)>,
     },
-    /// Delete such nodes.
+    /// Deletes nodes that the configuration does not name.
     DeleteNodes {
-        /// Which.
+        /// The nodes to delete.
         nodes: Vec<Arc<str>>,
     },
-    /// Create a partition.
+    /// Creates a partition.
     CreatePartition {
-        /// Its name.
+        /// The name of the partition.
         name: Arc<str>,
         /// Slurm's keys and values, in the order written.
         settings: Vec<(Arc<str>, Arc<str>)>,
     },
-    /// Change a partition, all keys at once.
+    /// Changes a partition, all keys at once.
     UpdatePartition {
-        /// Which.
+        /// The name of the partition.
         name: Arc<str>,
         /// Slurm's keys and values, in the order written.
         settings: Vec<(Arc<str>, Arc<str>)>,
     },
-    /// Delete a partition that no job is in.
+    /// Deletes a partition that no job uses.
     DeletePartition {
-        /// Which.
+        /// The name of the partition.
         name: Arc<str>,
     },
-    /// Reserve nodes for some time.
+    /// Creates a reservation of nodes.
     CreateReservation(Box<ReservationAsk>),
-    /// Change such a reservation.
+    /// Changes a reservation of nodes.
     UpdateReservation(Box<ReservationAsk>),
-    /// Delete one.
+    /// Deletes a reservation of nodes.
     DeleteReservation {
-        /// Which.
+        /// The name of the reservation.
         name: Arc<str>,
     },
-    /// Take a new policy.
+    /// Replaces the policy.
     Reconfigure(Arc<Policy>),
 }
 
@@ -335,13 +336,14 @@ pub struct Annotated {
 /// A job as it was submitted, before defaults are filled in.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// The request; partitions may be empty, and `time_limit` and `requeue` are those below once resolved.
+    /// The request. Its partitions may be empty; its `time_limit` and `requeue` are set from the fields
+    /// below.
     pub spec: JobSpec,
-    /// `--time`.
+    /// The time limit of `--time`, if given.
     pub time_limit: Option<TimeLimit>,
-    /// `--requeue`, `--no-requeue`.
+    /// True for `--requeue`, false for `--no-requeue`; `None` if neither was given.
     pub requeue: Option<bool>,
-    /// The other components, where this is the first one of a het job; theirs are empty.
+    /// The further components, if this is the first component of a het job. Their own `rest` is empty.
     pub rest: Vec<Submission>,
 }
 
@@ -351,8 +353,8 @@ impl Submission {
         std::iter::once(&mut self.spec).chain(self.rest.iter_mut().map(|component| &mut component.spec))
     }
 
-    /// Takes out of all components that the job is held and that it begins later, for one that is only asked about; gives
-    /// back when it does.
+    /// Removes hold and begin time from all components, for a request that only asks when the job would
+    /// start. Returns the latest begin time that was removed.
     pub fn released(&mut self) -> Option<Time> {
         let begins = self.specs_mut().filter_map(|spec| {
             spec.hold = false;
@@ -362,12 +364,12 @@ impl Submission {
     }
 }
 
-/// How an operator changes nodes.
+/// An operator's change of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct NodeChange {
     /// The state to go to.
     pub state: Option<NodeStateChange>,
-    /// Why.
+    /// The reason of the change of state.
     pub reason: Option<Arc<str>>,
     /// The new weight.
     pub weight: Option<u32>,
@@ -375,43 +377,43 @@ pub struct NodeChange {
     pub features: Option<Vec<Arc<str>>>,
     /// The new devices.
     pub gres: Option<Vec<NodeGres>>,
-    /// What is said of it.
+    /// The new comment.
     pub comment: Option<Arc<str>>,
-    /// What is kept there for other programs.
+    /// The new text for other programs (`Extra=`).
     pub extra: Option<Arc<str>>,
-    /// End what runs on it that an earlier history of the journal has left.
+    /// True to end processes that attempts of an earlier history have left on the nodes.
     pub end_foreign: bool,
-    /// All places that it has in the network from now on.
+    /// The new places in the topologies, which replace all earlier ones.
     pub places: Option<Places>,
 }
 
-/// What `scontrol update NodeName=… State=` takes.
+/// States that `scontrol update NodeName=… State=` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStateChange {
-    /// Out of service at once; its jobs end.
+    /// Sets the node down at once; its jobs end.
     Down,
-    /// No new work.
+    /// Drains the node: no new work.
     Drain,
-    /// Back in service.
+    /// Puts the node back in service.
     Resume,
-    /// No longer drained, otherwise as it is.
+    /// Ends the drain of the node and changes nothing else.
     Undrain,
-    /// Booted again, once it is free of jobs.
+    /// Reboots the node once it has no jobs.
     Reboot {
-        /// Whether it is drained for that.
+        /// True if the node is drained until then.
         asap: bool,
-        /// What becomes of it then.
+        /// The state of the node after the reboot, if one was given.
         next: Option<NextState>,
     },
-    /// Not to be booted again after all.
+    /// Cancels a reboot that was requested.
     CancelReboot,
-    /// Switched off.
+    /// Powers the node down.
     PowerDown(Haste),
-    /// Switched on.
+    /// Powers the node up.
     PowerUp,
 }
 
-/// A report that a node has yet to see acknowledged.
+/// A report of a node that has not been acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unacknowledged {
     /// The number to acknowledge.
@@ -425,56 +427,56 @@ pub struct Unacknowledged {
 /// An attempt in a node's spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Which.
+    /// The attempt.
     pub attempt: Attempt,
-    /// Whether something of it lives, or may still be launched.
+    /// True if the attempt has processes on the node, or may still launch some.
     pub live: bool,
 }
 
-/// What is answered.
+/// A reply to a client or a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// Done, nothing to say.
+    /// The request was carried out.
     Done,
     /// A job was accepted.
     Submitted {
-        /// Its number.
+        /// The number of the job.
         job: JobId,
-        /// What its user should know.
+        /// Warnings for the user.
         warnings: Vec<String>,
     },
-    /// The journal is an old copy, for this reason: the node is not let in.
+    /// The journal is an old copy, so the node is not accepted.
     Doubted {
-        /// For people.
+        /// The evidence, in words for administrators.
         why: Arc<str>,
     },
-    /// Nodes were reserved.
+    /// A reservation was created.
     Reserved {
-        /// Under which name.
+        /// The name of the reservation.
         name: Arc<str>,
     },
-    /// What was asked was done to some jobs and not to others.
+    /// The command was carried out for the jobs that are not listed.
     Jobs {
-        /// To these it was not done, and why.
+        /// Jobs that were left as they are, with the reasons.
         problems: Vec<(JobRef<JobId>, Reject)>,
-        /// What the caller should know.
+        /// Warnings for the user.
         warnings: Vec<String>,
     },
-    /// A step was laid out.
+    /// A step was created.
     Step {
-        /// The job's attempt.
+        /// The attempt of the job.
         attempt: Attempt,
         /// The step.
         step: Arc<Step>,
     },
     /// Accounts, users, associations or QOS were changed.
     AccountsChanged {
-        /// What was done, in the words of `sacctmgr`.
+        /// The changes, in the words of `sacctmgr`.
         lines: Vec<String>,
     },
-    /// The policy is in force; what has changed, for people.
+    /// The policy is in force.
     Reconfigured {
-        /// One sentence each.
+        /// The changes for the administrator, one sentence each.
         changes: Vec<String>,
     },
 }

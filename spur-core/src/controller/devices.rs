@@ -1,25 +1,27 @@
-//! Which of a node's devices somebody gets: first those near the CPUs that come with them, of these the ones with the most
-//! links between them, then those with the fewest links to what stays free, then the lowest. Of a job with
-//! `--gres-flags=disable-binding` nearness is not looked at.
+//! Choice of devices on a node. Devices near the CPUs that come with them are preferred, then the set with
+//! the most links inside, then the one with the fewest links to devices that stay free, then the lowest. With
+//! `--gres-flags=disable-binding` nearness is ignored.
 //!
-//! Nodes say where their devices lie ([`NodeShape::places`]); where they do not, the lowest are taken.
+//! Nodes report the locations of their devices ([`NodeShape::places`]); without a report the lowest are
+//! taken.
 
 use std::cmp::Reverse;
 
 use crate::model::idset::IdSet;
 use crate::model::node::{DevicePlace, NodeShape};
 
-/// Sets of devices that are compared before the search becomes greedy; all of 14 devices, and four of 16.
+/// Number of device sets that are compared before the search becomes greedy. Covers all sets of 14 devices,
+/// and any four of 16.
 const MOST_SETS: u64 = 4_000;
 
-/// Devices of one entry of a node's `gres`, where it is known where they lie.
+/// Devices of one entry of a node's `gres`, with their reported locations.
 struct Places<'a> {
-    /// By their number: the place among all of their name, and what is known.
+    /// By device number: its index among all devices of the same name, and its location.
     known: Vec<(usize, &'a DevicePlace)>,
     threads_per_core: u32,
 }
 
-/// So many of the `free` devices of an entry, near these CPUs if any are given; fewer if there are not enough.
+/// Chooses `count` of the `free` devices of an entry, near `cpus` if given; fewer if there are not enough.
 pub(super) fn choose(shape: &NodeShape, entry: u16, free: &IdSet, count: u32, cpus: Option<&IdSet>) -> IdSet {
     let places = Places::of(shape, entry);
     if places.known.is_empty() || free.len() <= count {
@@ -32,13 +34,13 @@ pub(super) fn choose(shape: &NodeShape, entry: u16, free: &IdSet, count: u32, cp
     places.best_linked(free, certain, &pool, count as usize)
 }
 
-/// How many of these devices of an entry are not near the CPUs.
+/// Number of these devices that are not near the CPUs.
 pub(super) fn far(shape: &NodeShape, entry: u16, ids: &IdSet, cpus: &IdSet) -> usize {
     let places = Places::of(shape, entry);
     ids.iter().filter(|id| !places.is_near(*id, cpus)).count()
 }
 
-/// The cores that are near any of these devices of an entry: one set for each that there is.
+/// The distinct sets of cores near the given devices of an entry.
 pub(super) fn regions(shape: &NodeShape, entry: u16, ids: &IdSet) -> Vec<IdSet> {
     let places = Places::of(shape, entry);
     let mut regions: Vec<IdSet> = Vec::new();
@@ -60,7 +62,7 @@ impl<'a> Places<'a> {
         let typed = |kind: &str| gres.kind.is_empty() || *gres.kind == *kind;
         let mut known: Vec<_> = named.filter(|(_, place)| typed(&place.kind)).collect();
         if shape.is_shared(usize::from(entry)) {
-            // All of its shards lie where the GPU lies.
+            // All shards of a GPU are where the GPU is.
             known = known
                 .get(shape.alike_before(usize::from(entry)))
                 .map_or_else(Vec::new, |own| vec![*own; gres.count as usize]);
@@ -82,7 +84,8 @@ impl<'a> Places<'a> {
         u64::from(directed(one, other).unwrap_or(0)) + u64::from(directed(other, one).unwrap_or(0))
     }
 
-    /// The more links inside, the better; then the fewer to what stays free.
+    /// The quality of a set of devices: more links inside is better, then fewer links to devices that stay
+    /// free.
     fn score(&self, free: &IdSet, chosen: &[u32]) -> (u64, Reverse<u64>) {
         let (mut inside, mut outside) = (0, 0);
         for one in chosen {
@@ -94,7 +97,7 @@ impl<'a> Places<'a> {
         (inside, Reverse(outside))
     }
 
-    /// `count` devices: the certain ones, and the best of the pool; of equally good ones the lowest.
+    /// The best set of `count` devices: all of `certain` and some of `pool`; of equally good sets the lowest.
     fn best_linked(&self, free: &IdSet, certain: Vec<u32>, pool: &[u32], count: usize) -> IdSet {
         let more = count - certain.len();
         if self.known.iter().all(|(_, place)| place.links.iter().all(|links| *links == 0)) {
@@ -146,7 +149,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// How many sets of `count` there are of so many; a large number where there are very many.
+/// Number of subsets of size `count` of a set of size `of`; saturates.
 fn sets(of: u64, count: u64) -> u64 {
     let count = count.min(of.saturating_sub(count));
     (1..=count).fold(1_u64, |sets, at| sets.saturating_mul(of + 1 - at) / at)
@@ -157,7 +160,7 @@ mod tests {
     use super::*;
     use crate::model::node::NodeGres;
 
-    /// A node whose cores have two threads, with devices that lie near these cores and have these links.
+    /// A node with two threads per core, and devices with these near cores and links.
     fn node(places: &[(&str, &str, &[u32])]) -> NodeShape {
         let place = |(kind, cores, links): &(&str, &str, &[u32])| DevicePlace {
             name: "gpu".into(),
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn then_those_with_the_most_links() {
-        // 0 with 3, and 1 with 2.
+        // Devices 0 and 3 are linked, and 1 and 2.
         let pairs = [
             ("", "", &[0, 1, 1, 4][..]),
             ("", "", &[1, 0, 4, 1]),
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(chosen(&shape, 0, "0-2", 2, "0"), "1-2");
         assert_eq!(chosen(&shape, 0, "0-2", 1, "0"), "0", "a pair stays whole");
         assert_eq!(chosen(&shape, 0, "1-3", 1, "0"), "3", "a pair stays whole");
-        // Near cores count for more than links.
+        // Nearness to the cores counts for more than links.
         let mut shape = node(&pairs);
         for (place, cores) in shape.places.iter_mut().zip(["0", "0", "1", "1"]) {
             place.cores = cores.parse().expect("a list");
@@ -238,7 +241,7 @@ mod tests {
 
     #[test]
     fn of_many_devices_a_good_set_is_found() {
-        // Islands of four among 32.
+        // Islands of four among 32 devices.
         let links: Vec<Vec<u32>> = (0..32)
             .map(|one| (0..32).map(|other| u32::from(one != other && one % 8 == other % 8)).collect())
             .collect();

@@ -1,5 +1,5 @@
-//! What the shell must do once the entries that caused it are durable. Doing one twice is the same as once, and one
-//! that is lost is said again when the node registers.
+//! Effects that the shell carries out once the entries that caused them are durable. Carrying out an effect
+//! twice has the effect of once, and a lost one is repeated when the node registers.
 
 use super::environment::Variables;
 use crate::id::{Attempt, JobId, NodeId, StepId};
@@ -9,14 +9,14 @@ use crate::text::time::Seconds;
 /// A program of the site that the controller runs for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Before anything of the job is launched.
+    /// The prolog, run before anything of the job is launched.
     Prolog,
-    /// When the end of the job is decided.
+    /// The epilog, run when the end of the job is decided.
     Epilog,
 }
 
 impl Program {
-    /// What Slurm calls it in `SLURM_SCRIPT_CONTEXT`.
+    /// Slurm's name of the program in `SLURM_SCRIPT_CONTEXT`.
     #[must_use]
     pub fn context(self) -> &'static str {
         match self {
@@ -29,48 +29,49 @@ impl Program {
 /// A program of the site that the controller runs for nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerProgram {
-    /// Is told that they have not come up.
+    /// Called for nodes that have not powered up in time.
     ResumeFail,
-    /// Switches them off.
+    /// Powers nodes down.
     Suspend,
-    /// Switches them on.
+    /// Powers nodes up.
     Resume,
 }
 
-/// Something to be done outside.
+/// An effect outside the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// A node's registration is decided: its new connection takes orders from here on, and none from before. What was
-    /// decided before and still counts follows, in an order that is safe for what the node holds.
+    /// Opens a node's new connection for orders, once the registration is decided; orders on older
+    /// connections are void. Earlier orders that still apply follow, in an order that is safe for the
+    /// attempts on the node.
     Open {
-        /// Which node.
+        /// The node that registered.
         node: NodeId,
         /// The shell's number of the connection.
         connection: u64,
     },
-    /// Run the job's batch script on its first node.
+    /// Runs the job's batch script on its first node.
     Launch {
-        /// Where.
+        /// The node that runs the script.
         node: NodeId,
-        /// Which attempt.
+        /// The attempt to launch.
         attempt: Attempt,
     },
-    /// End everything of an attempt on a node.
+    /// Ends all processes of an attempt on a node.
     Terminate {
-        /// Where.
+        /// The node with the processes.
         node: NodeId,
-        /// Which attempt.
+        /// The attempt to end.
         attempt: Attempt,
-        /// With KILL rather than TERM.
+        /// True for SIGKILL, false for SIGTERM.
         kill: bool,
     },
-    /// Stop everything of an attempt on a node, or let it go on.
+    /// Suspends or resumes all processes of an attempt on a node.
     Suspend {
-        /// Where.
+        /// The node with the processes.
         node: NodeId,
-        /// Which attempt.
+        /// The attempt to suspend or resume.
         attempt: Attempt,
-        /// Whether to stop it.
+        /// True to suspend, false to resume.
         stop: bool,
     },
     /// End one step of an attempt on a node because its time is over.
@@ -86,74 +87,75 @@ pub enum Effect {
     },
     /// Send a signal.
     Signal {
-        /// Where.
+        /// The node with the processes.
         node: NodeId,
-        /// To which attempt.
+        /// The attempt to signal.
         attempt: Attempt,
-        /// To this step only.
+        /// The step to signal; `None` for the whole attempt.
         step: Option<StepId>,
-        /// What.
+        /// The signal to send.
         signal: Signal,
-        /// To the batch script.
+        /// True if the batch script gets the signal.
         batch: bool,
-        /// To the steps.
+        /// True if the steps get the signal.
         steps: bool,
     },
-    /// Say something to the user of a job, on the node where its batch script runs, or by the command that holds it.
+    /// Sends a message to a job's user, on the node of the batch script or through the command that holds the
+    /// allocation.
     Tell {
-        /// Whom.
+        /// The attempt whose user gets the message.
         attempt: Attempt,
-        /// Where the batch script runs.
+        /// The node of the batch script; `None` for an allocation without one.
         node: Option<NodeId>,
-        /// What.
+        /// The text of the message.
         message: String,
     },
-    /// Run the site's program that switches hosts of nodes off or on.
+    /// Runs a power program of the site.
     Power {
-        /// Which of the two.
+        /// The program to run.
         program: PowerProgram,
-        /// Whose hosts.
+        /// The nodes whose hosts are concerned.
         nodes: Vec<NodeId>,
     },
-    /// Boot the host of a node again.
+    /// Reboots the host of a node.
     Reboot {
-        /// Which node.
+        /// The node to reboot.
         node: NodeId,
     },
-    /// Tell a node that its report is durable.
+    /// Acknowledges to a node that its report is durable.
     Acknowledge {
-        /// Which node.
+        /// The node that sent the report.
         node: NodeId,
-        /// The report's number.
+        /// The number of the report.
         report: u64,
     },
-    /// Tell a node that it may drop its records of an attempt.
+    /// Allows a node to drop its records of an attempt.
     Forget {
-        /// Which node.
+        /// The node with the records.
         node: NodeId,
-        /// The attempt.
+        /// The attempt to forget.
         attempt: Attempt,
     },
-    /// Send mail, once; nobody waits for it.
+    /// Sends mail once; nothing waits for it.
     Mail {
-        /// To whom.
+        /// The recipient.
         to: String,
-        /// What it says.
+        /// The subject line; the mail has no other text.
         subject: String,
-        /// What the program that sends it finds in its environment.
+        /// Environment variables of the mail program.
         variables: Variables,
     },
-    /// Run the controller's prolog or epilog of an attempt, and say when it has ended. Those of one job run one after
-    /// another.
+    /// Runs the controller's prolog or epilog of an attempt, whose end comes back as an input. Programs of
+    /// one job run one after another.
     Program {
-        /// Which attempt.
+        /// The attempt that the program is run for.
         attempt: Attempt,
-        /// Which of the two.
+        /// The program to run.
         program: Program,
     },
-    /// CPUs of a job's steps became free, or the job is ending: step requests that wait should be tried again.
+    /// Retries step requests that wait, because CPUs of a job's steps became free or the job is ending.
     StepsChanged {
-        /// Which job.
+        /// The job whose step requests are retried.
         job: JobId,
     },
 }

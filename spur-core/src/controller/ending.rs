@@ -1,7 +1,7 @@
-//! How attempts end: the one way through, whatever the cause.
+//! The end of attempts, whatever its cause.
 //!
-//! `begin` decides the end and has every node clear up; `release` counts the nodes that have; when the last one has,
-//! the job is over or waits again. A node that is silent counts as cleared up where the site accepts that
+//! `begin` decides the end and has every node clean up; `release` counts the nodes that have. After the last
+//! node the job is finished or is requeued. A silent node counts as cleaned up where the site accepts that
 //! (`[recovery] overlap`); otherwise the job waits for it.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -20,10 +20,11 @@ use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 use crate::text::time::Time;
 
-/// How many jobs one command or report ends because their dependency can no longer be satisfied; the next wakeup ends more.
+/// Number of jobs that one command or report ends because their dependency can no longer be satisfied. The
+/// next wakeup ends more.
 const HOPELESS_AT_ONCE: usize = 500;
 
-/// The longest that lost attempts alone keep a job waiting, in seconds.
+/// Longest requeue delay, in seconds, that results from lost attempts alone.
 const LONGEST_DELAY: u64 = 300;
 
 /// An outcome without an exit code of its own.
@@ -31,7 +32,7 @@ pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
     Outcome { state, exit: ExitCode::default(), reason, by: None, detail: None }
 }
 
-/// How the exit of a batch script, or of the command of an allocation, reads as the end of its job.
+/// The outcome of a job whose batch script, or whose allocation's command, exited with `exit`.
 pub(super) fn ended_with(exit: ExitCode, out_of_memory: bool) -> Outcome {
     let (state, reason) = if out_of_memory {
         (EndState::OutOfMemory, Reason::OutOfMemory)
@@ -45,14 +46,15 @@ pub(super) fn ended_with(exit: ExitCode, out_of_memory: bool) -> Outcome {
     Outcome { exit, ..outcome(state, reason) }
 }
 
-/// Ends a running job's attempt: TERM now, KILL after KillWait; a suspended one has no CPUs to end on, and is killed. A
-/// job that has not started is left alone. The components of a het job end together, whichever of them it begins with.
+/// Begins the end of a job's attempt: SIGTERM at once, SIGKILL after KillWait. A suspended job has no CPUs to
+/// end on and is killed at once. A job that has not started is left alone. All components of a het job end
+/// together.
 pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     begin_seen(ctx, id, outcome, then, None);
 }
 
-/// Begins the end of a job and of the components of its het job. `seen` is the time at which the node of the batch script
-/// saw the script end, if that is known.
+/// Begins the end of a job and all components of its het job. `seen` is the time at which the node of the
+/// batch script saw the script end, if known.
 pub(super) fn begin_seen(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then, seen: Option<Time>) {
     let seen = seen.filter(|seen| *seen < ctx.now());
     for component in ctx.cluster().jobs().components(id) {
@@ -69,7 +71,7 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then, seen: O
     };
     let kill_at = ctx.now() + ctx.cluster().policy().jobs.kill_wait.0;
     let epilog = ctx.cluster().policy().jobs.epilog_slurmctld.is_some();
-    // Nothing can have been launched there.
+    // Nothing can have been launched on nodes that have not come up.
     let awaited = job.configuring.nodes.clone();
     ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at), epilog, seen });
     for part in &alloc.nodes {
@@ -81,7 +83,7 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then, seen: O
     }
 }
 
-/// Ends or suspends a job whose grace time is over, or that has none.
+/// Ends or suspends a job whose grace time for preemption is over.
 pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
     let Some(preempted) = ctx.cluster().job(id).and_then(|job| job.phase.preempted()) else { return };
     match preempted.then {
@@ -97,20 +99,21 @@ pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
     }
 }
 
-/// The end of a pending job with the reason for which it waited, as Slurm shows it, if the end has no reason of its own.
+/// The outcome of a pending job. Without a reason of its own, it gets the reason for which the job waited, as
+/// Slurm shows it.
 fn with_reason(ctx: &Ctx<'_>, id: JobId, outcome: &Outcome) -> Outcome {
     let waited = ctx.cluster().job(id).and_then(|job| job.waits_because(ctx.now()));
     let reason = if outcome.reason == Reason::None { waited.unwrap_or(Reason::None) } else { outcome.reason };
     Outcome { reason, ..outcome.clone() }
 }
 
-/// Ends a pending job; a het job with all its components, of which some may still be ending an earlier attempt.
+/// Ends a pending job; of a het job all components, some of which may still be ending an earlier attempt.
 pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     let waiting = end_pending_one(ctx, id, &outcome);
     end_hopeless(ctx, waiting, None);
 }
 
-/// The same; says who waited for it.
+/// Ends a pending job; returns the jobs that waited for it.
 fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId> {
     let mut waiting = Vec::new();
     for component in ctx.cluster().jobs().components(id) {
@@ -136,7 +139,7 @@ fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId
     waiting
 }
 
-/// Counts a node as having nothing of an ending job any more; the last one finishes the attempt.
+/// Records that a node has nothing of an ending job any more; the last node finishes the attempt.
 pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
     let Some(Phase::Completing(completing)) = ctx.cluster().job(id).map(|job| &job.phase) else { return };
     if !completing.waiting.contains(&node) {
@@ -146,7 +149,7 @@ pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
     finish(ctx, id);
 }
 
-/// Finishes an attempt of which no node has anything any more, and whose epilog has ended.
+/// Finishes an attempt that has nothing left on any node and whose epilog has ended.
 pub(super) fn finish(ctx: &mut Ctx<'_>, id: JobId) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let Phase::Completing(completing) = &job.phase else { return };
@@ -162,7 +165,7 @@ pub(super) fn finish(ctx: &mut Ctx<'_>, id: JobId) {
     }
 }
 
-/// Ends whatever a node runs because the node is gone: its jobs fail, wait again or go on without it.
+/// Handles the loss of a node: its jobs fail, are requeued, or go on without it.
 pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
     let jobs = ctx.cluster().node(node).map_or_else(Vec::new, |node| node.jobs.clone());
     for job in jobs {
@@ -178,7 +181,8 @@ pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// Whether a job goes on when a node of it fails: it asks for that, has others, and its batch script is not there.
+/// True if a job goes on when one of its nodes fails: it has `--no-kill`, other nodes, and no batch script
+/// there.
 pub(super) fn goes_on_without(cluster: &Cluster, job: JobId, node: NodeId) -> bool {
     let Some(job) = cluster.job(job) else { return false };
     let (Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })) = &job.phase else {
@@ -186,13 +190,13 @@ pub(super) fn goes_on_without(cluster: &Cluster, job: JobId, node: NodeId) -> bo
     };
     let asked = job.spec.extra.as_ref().is_some_and(|extra| extra.no_kill);
     let has_script = job.spec.batch.is_some() && alloc.batch_node() == Some(node);
-    // What waits for a node to come up has not begun.
+    // A job that still waits for the node to power up has not begun.
     let has_begun = !job.configuring.nodes.contains(&node);
     asked && has_begun && !has_script && alloc.nodes.len() > 1 && alloc.on(node).is_some()
 }
 
-/// A job goes on without one of its nodes, which may still have something of it. Steps that have tasks there end on their
-/// other nodes, too, unless they shall not.
+/// Takes a failed node from a job that goes on without it; processes may be left there if `lingers`. Steps
+/// with tasks there are killed on their other nodes, too, unless they have `--no-kill`.
 pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers: bool) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let attempt = job.attempt();
@@ -215,15 +219,15 @@ pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers:
     ctx.emit(Event::JobNodeLost { job: id, node, lingers });
 }
 
-/// Ends an attempt that is lost through no fault of the job's: its node is gone, could not launch it, or has no record of
-/// its end. Whatever the cause, the job waits again if it may be requeued, and is held if that has happened too often.
+/// Ends an attempt that is lost without the job's fault: its node is gone, could not launch it, or has no
+/// record of its end. The job is requeued if it allows that, and held after too many requeues.
 pub(super) fn lose_attempt(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     let then = after_failure(ctx.cluster(), id);
     begin(ctx, id, outcome, then);
 }
 
 pub(super) fn after_failure(cluster: &Cluster, id: JobId) -> Then {
-    // Of a het job the leader has the script, and the say.
+    // In a het job the leader has the script, so its options decide.
     let leader = cluster.jobs().components(id).first().copied().unwrap_or(id);
     let Some(job) = cluster.job(leader) else { return Then::End };
     let most = cluster.policy().jobs.max_batch_requeue;
@@ -233,8 +237,8 @@ pub(super) fn after_failure(cluster: &Cluster, id: JobId) -> Then {
     }
 }
 
-/// How long a job waits after an attempt: `requeue_delay`; after one that was lost twice as long for each restart before,
-/// so that a fault that strikes everywhere does not use up its restarts at once.
+/// Seconds that a job waits after an attempt: `requeue_delay`; after a lost attempt doubled for each earlier
+/// restart, so that a fault of the whole cluster does not use up all restarts at once.
 fn requeue_delay(cluster: &Cluster, job: &Job) -> u64 {
     let delay = cluster.policy().recovery.requeue_delay.0;
     let failed = match &job.phase {
@@ -248,12 +252,12 @@ fn requeue_delay(cluster: &Cluster, job: &Job) -> u64 {
     doubled.min(LONGEST_DELAY.max(delay))
 }
 
-/// Whether a node is silent and the site takes silence for death.
+/// True if a node is silent and the site treats silence as death.
 fn assumed_gone(ctx: &Ctx<'_>, node: NodeId) -> bool {
     ctx.cluster().node(node).is_some_and(Node::is_silent) && ctx.cluster().policy().recovery.overlap
 }
 
-/// Lets a job wait again of which nothing is left on any node.
+/// Requeues a job that has nothing left on any node.
 pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let (attempt, delay) = (job.attempt(), requeue_delay(ctx.cluster(), job));
@@ -269,15 +273,16 @@ pub(super) fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
     reservation::requeued(ctx, id);
 }
 
-/// Ends a job, and with it those that waited for something it will now never do and asked to be ended then: one after
-/// another, since a chain of them may be as long as the queue.
+/// Ends a job, and the jobs whose dependency can no longer be satisfied and that asked to be ended then. They
+/// are ended in a loop, since such a chain may be as long as the queue.
 fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
     let waiting = end_one(ctx, id, how);
     end_hopeless(ctx, waiting, None);
 }
 
-/// Tells the users of those of some jobs that wait, since just now, for what can no longer happen, ends those that asked to
-/// be ended then, and so on. The user of `told` knows already. Of a long chain some are left to [`end_more_hopeless`].
+/// Handles jobs whose dependency has just become unsatisfiable: mails their users, and ends those that asked
+/// for it, with the jobs that depend on these in turn. The user of `told` knows already. Jobs beyond
+/// [`HOPELESS_AT_ONCE`] are left to [`end_more_hopeless`].
 pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>, told: Option<JobId>) {
     let (mut jobs, mut told) = (VecDeque::from(jobs), BTreeSet::from_iter(told));
     let mut ended = 0;
@@ -308,10 +313,10 @@ pub(super) fn end_more_hopeless(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Ends one job; says who waited for it, of whom some may have parted ways since.
+/// Ends one job. Returns the jobs that waited for it, with those that are split off because of this end.
 fn end_one(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) -> Vec<JobId> {
     let mut waiting = ctx.cluster().jobs().waiting_for(id);
-    // Of what could not come true before is told already.
+    // Users of jobs that could never start before have been informed already.
     waiting.retain(|other| ctx.cluster().job(*other).is_some_and(|other| !other.never));
     let array = ctx.cluster().job(id).map(Job::array_id);
     ctx.emit(Event::JobEnded { job: id, outcome: how });

@@ -1,5 +1,5 @@
-//! The `SLURM_*` variables that every process of a job gets from the controller. What differs from node to node or
-//! task to task is added there.
+//! The `SLURM_*` variables that every process of a job gets from the controller. Nodes add the variables that
+//! differ by node or task.
 
 use std::fmt::Display;
 
@@ -18,11 +18,11 @@ use crate::text::hostlist::HostList;
 /// Names and values, in no particular order.
 pub type Variables = Vec<(String, String)>;
 
-/// Variables that are not told of each component of a het job: what is the same for all.
+/// Variables that are the same for all components of a het job and are not repeated for each.
 const NOT_OF_COMPONENTS: [&str; 2] = ["SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST"];
 
-/// Variables of a started job; none before it starts. A component of a het job has those of all components, too, with
-/// `_HET_GROUP_` and the component's number behind their names.
+/// Variables of a started job; empty before it starts. A component of a het job also gets those of all
+/// components, with `_HET_GROUP_` and the component's number appended to their names.
 #[must_use]
 pub fn of_job(cluster: &Cluster, job: &Job) -> Variables {
     let mut variables = own(cluster, job);
@@ -37,7 +37,7 @@ pub fn of_job(cluster: &Cluster, job: &Job) -> Variables {
     variables
 }
 
-/// Variables of one job, or one component.
+/// Variables of one job or component.
 fn own(cluster: &Cluster, job: &Job) -> Variables {
     let (Some(alloc), Some(started)) = (job.phase.alloc(), job.phase.started()) else { return Vec::new() };
     let spec = &job.spec;
@@ -71,12 +71,13 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     match shape.memory {
         Some(MemoryNeed::PerNode(mb)) if mb > 0 => env.set("SLURM_MEM_PER_NODE", mb),
         Some(MemoryNeed::PerCpu(mb)) if mb > 0 => env.set("SLURM_MEM_PER_CPU", mb),
-        // All that there is.
+        // Zero means all memory of the node, for which Slurm sets no variable.
         Some(_) | None => {}
     }
     env.option("SLURM_GPUS", gpus(&shape.gpus));
     env.option("SLURM_GPUS_PER_TASK", gpus(&shape.gpus_per_task));
-    // Of a batch job it is where its user stood, which sbatch says: the script may run elsewhere (`--chdir`).
+    // For a batch job, `sbatch` sets the directory of submission itself: the script may run elsewhere
+    // (`--chdir`).
     env.option("SLURM_SUBMIT_DIR", spec.client.as_ref().map(|client| &client.work_dir));
     if let Some(extra) = &spec.extra {
         env.set("SLURM_SUBMIT_HOST", &extra.submit_host);
@@ -88,7 +89,7 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     env.0
 }
 
-/// What was known of a job when it was submitted.
+/// Variables that are known from submission on.
 fn submitted(cluster: &Cluster, job: &Job) -> Variables {
     let spec = &job.spec;
     let mut env = Env::default();
@@ -124,7 +125,7 @@ pub fn of_program(cluster: &Cluster, job: &Job, program: Program) -> Variables {
     env.0
 }
 
-/// Variables of every program that a daemon runs for a job, also of one that sends mail of a job that has not started.
+/// Variables of every program that a daemon runs for a job, including mail for a job that has not started.
 #[must_use]
 pub fn of_any_program(cluster: &Cluster, job: &Job) -> Variables {
     let mut env = Env(of_job(cluster, job));
@@ -158,7 +159,7 @@ fn work_dir(job: &Job) -> Option<&str> {
     of_batch.or_else(|| job.spec.client.as_ref().map(|client| &*client.work_dir))
 }
 
-/// Variables of a step, to be added to its job's.
+/// Variables of a step, in addition to those of its job.
 #[must_use]
 pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
     let mut env = Env::default();
@@ -178,20 +179,21 @@ pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
         env.set(name, &tasks);
     }
     env.option("SLURM_CPUS_PER_TASK", Some(step.cpus_per_task).filter(|cpus| *cpus > 0));
-    // Of other distributions the client says in full what its user has said.
+    // For other distributions the client sets the variable to the user's own words.
     match step.distribution {
         Some(Distribution::Plane(size)) => {
             env.set("SLURM_DISTRIBUTION", "plane");
             env.set("SLURM_DIST_PLANESIZE", size);
         }
-        // A list of hosts says so as well.
+        // A list of hosts implies this distribution.
         Some(Distribution::Arbitrary) => env.set("SLURM_DISTRIBUTION", "arbitrary"),
         Some(_) | None => {}
     }
     env.0
 }
 
-/// Variables of a batch script on a node: its job's, and what it has there. Threads that the job does not use do not count.
+/// Variables of a batch script on its node: those of the job, and the CPUs that it has there without unused
+/// threads.
 #[must_use]
 pub fn of_batch(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
     let mut env = Env(of_job(cluster, job));
@@ -201,8 +203,8 @@ pub fn of_batch(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
     env.0
 }
 
-/// Where a node is in the topology that its job was placed on: `SLURM_TOPOLOGY_ADDR` and its pattern; nothing where
-/// there is no topology.
+/// Place of a node in the topology that its job was placed on: `SLURM_TOPOLOGY_ADDR` and its pattern; empty
+/// without a topology.
 #[must_use]
 pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
     let mut env = Env::default();
@@ -216,13 +218,14 @@ pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
     env.0
 }
 
-/// How many tasks a node of a job takes, for programs that start them without `srun`: where the job does not say how many
-/// it has, one for each CPU that it can use there, or for each `--cpus-per-task` of them.
+/// Number of tasks on a node of a job, for programs that start them without `srun`. A job without a number of
+/// tasks gets one for each usable CPU, or for each `--cpus-per-task` of them; at least one.
 fn tasks_on(shape: &Shape, part: &NodeAlloc, usable: u32) -> u32 {
     if shape.names_tasks() { part.tasks } else { (usable / shape.cpus_per_task.unwrap_or(1).max(1)).max(1) }
 }
 
-/// The GPUs of a list of devices as their options have them: `2`, `a100:2`, `a100:1,v100:1`; `None` without any.
+/// The GPUs of a list of devices in the format of `--gpus`: `2`, `a100:2`, `a100:1,v100:1`; `None` without
+/// any.
 fn gpus(gres: &[GresSpec]) -> Option<String> {
     let gpus = gres.iter().filter(|gres| gres.name == "gpu");
     let one = |gres: &GresSpec| match &gres.kind {
@@ -233,12 +236,12 @@ fn gpus(gres: &[GresSpec]) -> Option<String> {
     Some(list.join(",")).filter(|list| !list.is_empty())
 }
 
-/// The nodes in rank order, compressed.
+/// The nodes in rank order, as a compressed host list.
 fn node_list(cluster: &Cluster, alloc: &Alloc) -> HostList {
     HostList::from_names(cluster.names_of(alloc.nodes.iter().map(|part| part.node)))
 }
 
-/// Counts as Slurm writes them: `4(x2),2`.
+/// A list of counts in Slurm's format, with repetitions combined: `4(x2),2`.
 #[must_use]
 pub fn repeated(counts: impl IntoIterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -283,7 +286,7 @@ mod tests {
             memory_mb: 0,
             gres: Box::default(),
         };
-        // Tasks and CPUs of each as asked for, CPUs that can be used of four.
+        // Columns: the job's tasks, CPUs per task, usable CPUs of four, and the expected number of tasks.
         for (tasks, cpus_per_task, usable, expected) in [
             (None, None, 4, 4),
             (None, Some(2), 4, 2),

@@ -1,9 +1,11 @@
-//! The lease of a journal that several controllers share: who may commit, who may answer, and when a standby takes over.
+//! The lease of a journal that several controllers share: it decides which of them commits and answers, and
+//! when a standby takes over.
 //!
-//! The lease is one row of the database: history, epoch, holder, the last entry, and when the row was written. Every commit
-//! changes the row and states what it expects there, so a controller whose epoch has passed commits nothing. The machine
-//! decides which statement comes next and what its outcome means; the shell sends one statement at a time and keeps the
-//! time. Times are milliseconds of a clock that the shell never sets back, and count while the host sleeps.
+//! The lease is one row of the database: history, epoch, holder, the last entry, and when the row was
+//! written. Every commit changes the row and states what it expects there, so a controller whose epoch has
+//! passed commits nothing. The machine decides which statement comes next and what its outcome means; the
+//! shell sends one statement at a time and keeps the time. Times are milliseconds of a clock that the shell
+//! never sets back, and count while the host sleeps.
 //!
 //! * A standby takes the lease when the row has not changed for a whole lease by the standby's own clock **and** the
 //!   database's clock agrees. A database whose clock is set forward therefore cannot make two leaders.
@@ -11,83 +13,85 @@
 //!   neither of them is to end because of that.
 //! * A leader whose commits are refused because the database's disk is full renews the lease between its attempts.
 //! * A leader answers until a whole lease after it *sent* the last statement that was confirmed.
-//! * A commit whose outcome is not known (the connection broke) is decided by reading the row behind a lock, which waits
-//!   until the old statement is over. What had been written counts once a later statement is confirmed.
+//! * A commit whose outcome is unknown (the connection broke) is settled by a read of the row behind a lock,
+//!   which waits until the old statement is over. A batch that was written counts once a later statement is
+//!   confirmed.
 
-/// The name of one reign: random, drawn by each controller at each taking.
+/// The name of one reign: a random number that a controller draws when it takes the lease.
 pub type Holder = u128;
 
-/// How often a standby reads the row.
+/// Milliseconds between two reads of the row by a standby.
 pub const LOOK_EVERY_MS: i64 = 200;
-/// How often a leader renews the lease.
+/// Milliseconds between two renewals by a leader.
 pub const RENEW_EVERY_MS: i64 = 250;
-/// How long a leader or standby waits after a lost connection.
+/// Milliseconds that a controller waits after a lost connection.
 pub const RECONNECT_AFTER_MS: i64 = 100;
 
-/// The row as it was read.
+/// The row of the lease, as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Counts the takings.
+    /// Number of times that the lease was taken.
     pub epoch: u64,
-    /// Who leads; `None` before the first taking.
+    /// The controller that leads; `None` before the lease was first taken.
     pub holder: Option<Holder>,
     /// The last entry of the journal.
     pub seq: u64,
-    /// Changes with every statement that writes the row.
+    /// Number that changes with every statement that writes the row.
     pub version: u64,
-    /// Counts the takings and the commits.
+    /// Number of takings and commits.
     pub commits: u64,
-    /// Whether the holder has given the lease up.
+    /// True if the holder has given up the lease.
     pub released: bool,
-    /// How long the holder's lease lasts, in milliseconds.
+    /// Duration of the holder's lease in milliseconds.
     pub lasts_ms: i64,
 }
 
-/// What a leader expects in the row.
+/// The values of the row that a leader expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// Our epoch.
+    /// The leader's own epoch.
     pub epoch: u64,
     /// The last entry.
     pub seq: u64,
-    /// The takings and commits so far. A renewal that is carried out late does not change what a commit expects.
+    /// Number of takings and commits so far. A renewal that is carried out late does not change this number.
     pub commits: u64,
 }
 
-/// What the shell sends to the database. Everything but a look names the row that it expects, and writes nothing otherwise.
+/// A statement for the database. Every statement but the two that read names the row that it expects, and
+/// writes nothing if the row differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// Read the row.
+    /// Reads the row.
     Look,
-    /// Take the lease if the row is still this one, and then, in another statement, read the last entry.
+    /// Takes the lease if the row is still this one, then reads the last entry in another statement.
     Take {
         /// The row that was read.
         seen: Row,
-        /// Take the lease although the database's clock says that the lease is still good.
+        /// True to take the lease even if the database's clock says that it has not expired.
         whatever_its_clock_says: bool,
     },
-    /// Write the batch that ends at entry `to`.
+    /// Writes the batch that ends at entry `to`.
     Commit {
-        /// What the row must be.
+        /// The row that is expected.
         fence: Fence,
         /// The last entry of the batch; that of `fence` if the batch has no entries.
         to: u64,
     },
-    /// Renew the lease.
+    /// Renews the lease.
     Renew {
-        /// What the row must be.
+        /// The row that is expected.
         fence: Fence,
     },
-    /// Read the row behind a lock that waits for whoever writes the row.
+    /// Reads the row behind a lock that waits for statements writing the row.
     Judge,
-    /// Give the lease up.
+    /// Gives up the lease.
     Release {
-        /// What the row must be.
+        /// The row that is expected.
         fence: Fence,
     },
 }
 
-/// What came of a statement.
+/// The outcome of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A row that was read, by [`Statement::Look`] or [`Statement::Judge`].
@@ -98,52 +102,53 @@ pub enum Outcome {
     Confirmed,
     /// The row was another one, and nothing was written.
     Refused,
-    /// The database refused the statement as such, and nothing was written: its disk is full, or a lock was not free.
+    /// The database refused the statement as such, and nothing was written: its disk is full, or a lock was
+    /// not free.
     Failed,
-    /// Nobody knows: the connection broke or the time limit passed.
+    /// The outcome is unknown: the connection broke or the time limit passed.
     Lost,
 }
 
-/// What the shell does next.
+/// The next step of the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this statement and tell its outcome.
+    /// Sends this statement and reports its outcome.
     Send(Statement),
-    /// Nothing until then, unless a batch comes.
+    /// Waits until a time, or until a batch arrives.
     Wait {
-        /// The time at which to ask again.
+        /// Time at which [`Lease::next`] is called again.
         until: i64,
     },
-    /// The process ends.
+    /// Ends the process.
     End(End),
 }
 
-/// Why a controller ends.
+/// The reason for which a controller ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Another controller leads, in this epoch.
     Fenced {
-        /// The other's epoch.
+        /// The epoch of the other controller.
         epoch: u64,
     },
-    /// The database ends at `found`, and a later entry was confirmed to us: it is an older copy of itself.
+    /// The database ends at `found` although a later entry was confirmed: it is an older copy of itself.
     WentBack {
         /// The last entry that was confirmed.
         confirmed: u64,
         /// The last entry that is there.
         found: u64,
     },
-    /// The lease was given up as was wished.
+    /// The lease was given up as requested.
     Released,
 }
 
-/// One controller's view of the lease.
+/// The state of the lease as one controller knows it.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// Our name, and how long a lease lasts.
+    /// The controller's name, and the duration of its lease in milliseconds.
     own: (Holder, i64),
     state: State,
-    /// No statement before this time.
+    /// Time before which no statement is sent.
     not_before: i64,
     resigning: bool,
 }
@@ -157,9 +162,9 @@ enum State {
 
 #[derive(Clone, Debug, Default)]
 struct Following {
-    /// The row that was read last, and when this version of it was read first.
+    /// The row last read, and the time at which this version was first read.
     seen: Option<(Row, i64)>,
-    /// When the row is read next.
+    /// Time of the next read.
     next_look: i64,
     /// Whether the row may have changed unseen, because statements were lost since it was read.
     was_blind: bool,
@@ -167,11 +172,11 @@ struct Following {
 
 #[derive(Clone, Debug)]
 struct Leading {
-    /// The row as we have written it.
+    /// The row as this controller last wrote it.
     known: Fence,
     /// The last entry that is durable.
     confirmed: u64,
-    /// Whether the batch that was offered is written, and not confirmed yet.
+    /// True if the offered batch is written but not confirmed.
     batch_written: bool,
     /// Whether nobody knows if the last statement that would have changed the row did.
     in_doubt: bool,
@@ -186,7 +191,8 @@ struct Leading {
 }
 
 impl Lease {
-    /// A controller that follows whoever leads, under a name that nobody else has.
+    /// A standby. `holder` must be a name that no other controller uses; `lasts_ms` is the duration of its
+    /// lease.
     #[must_use]
     pub fn new(holder: Holder, lasts_ms: i64) -> Lease {
         let following = Following { seen: None, next_look: i64::MIN, was_blind: false };
@@ -198,8 +204,8 @@ impl Lease {
         }
     }
 
-    /// What comes next. `offered` is the last entry of the batch that waits, if one does; it stays the same until
-    /// [`Lease::note`] says that the batch is durable.
+    /// The next step. `offered` is the last entry of the waiting batch, if any; it stays the same until
+    /// [`Lease::note`] reports that the batch is durable.
     #[must_use]
     pub fn next(&self, now: i64, offered: Option<u64>) -> Step {
         match &self.state {
@@ -210,7 +216,7 @@ impl Lease {
         }
     }
 
-    /// Notes what came of the statement that was sent at `sent`. Returns whether the batch that was offered is durable.
+    /// Records the outcome of the statement sent at `sent`. Returns true if the offered batch is durable.
     pub fn note(&mut self, sent: i64, now: i64, statement: &Statement, outcome: Outcome) -> bool {
         if outcome == Outcome::Lost || outcome == Outcome::Failed {
             self.not_before = now + RECONNECT_AFTER_MS;
@@ -231,8 +237,8 @@ impl Lease {
         durable
     }
 
-    /// Gives the lease up as soon as no batch waits; a standby ends at once. No answer leaves from now on: whoever takes the
-    /// lease may do so before the release is confirmed.
+    /// Gives up the lease as soon as no batch waits; a standby ends at once. No answer is sent from here on,
+    /// since another controller may take the lease before the release is confirmed.
     pub fn resign(&mut self) {
         self.resigning = true;
         if matches!(self.state, State::Following(_)) {
@@ -240,14 +246,14 @@ impl Lease {
         }
     }
 
-    /// Has a standby read the row before anything else: somebody may have written it.
+    /// Makes a standby read the row as its next step.
     pub fn look_now(&mut self) {
         if let State::Following(following) = &mut self.state {
             following.next_look = i64::MIN;
         }
     }
 
-    /// Whether this controller leads, and in which epoch.
+    /// The epoch in which this controller leads; `None` if it does not lead.
     #[must_use]
     pub fn leads(&self) -> Option<u64> {
         match &self.state {
@@ -256,7 +262,7 @@ impl Lease {
         }
     }
 
-    /// The last entry that is durable, for a leader.
+    /// The last durable entry; `None` if this controller does not lead.
     #[must_use]
     pub fn durable(&self) -> Option<u64> {
         match &self.state {
@@ -265,7 +271,7 @@ impl Lease {
         }
     }
 
-    /// Until when answers may leave this controller; the beginning of time if it does not lead.
+    /// Time until which answers may leave this controller; `i64::MIN` if it does not lead or is resigning.
     #[must_use]
     pub fn answers_until(&self) -> i64 {
         match &self.state {
@@ -274,7 +280,7 @@ impl Lease {
         }
     }
 
-    /// The row that a standby has read last.
+    /// The row that a standby has read last; `None` before the first read, and for a leader.
     #[must_use]
     pub fn seen(&self) -> Option<&Row> {
         match &self.state {
@@ -293,19 +299,20 @@ impl Following {
         let unchanged = now.saturating_sub(*since);
         let (lasts_ms, free) = (row.lasts_ms, row.released || row.holder.is_none());
         if free || unchanged >= lasts_ms {
-            // A database whose clock was set back would call a dead leader's lease good for as long.
+            // A database whose clock was set back would take a dead leader's lease for valid just as long.
             let whatever_its_clock_says = free || unchanged >= 2 * lasts_ms;
             return Step::Send(Statement::Take { seen: row.clone(), whatever_its_clock_says });
         }
         Step::Wait { until: self.next_look.min(since + lasts_ms) }
     }
 
-    /// The state that comes next, if it is another one.
+    /// The next state, if it changes.
     fn note(&mut self, sent: i64, now: i64, outcome: Outcome, own: (Holder, i64)) -> Option<State> {
         let (holder, lasts_ms) = own;
         match outcome {
             Outcome::Read(row) if row.holder == Some(holder) && !row.released => {
-                // The taking whose outcome was not known had been written. Answers leave after the first renewal.
+                // The taking with the unknown outcome was carried out. Answers are sent after the first
+                // renewal.
                 let known = Fence { epoch: row.epoch, seq: row.seq, commits: row.commits };
                 return Some(State::Leading(Leading::new(known, i64::MIN, now)));
             }
@@ -352,7 +359,7 @@ impl Leading {
         }
     }
 
-    /// The reason to end, if there is one.
+    /// The reason to end; `None` to go on.
     fn note(
         &mut self,
         sent: i64,
@@ -389,7 +396,7 @@ impl Leading {
                 }
             }
             Outcome::Read(row) => return self.judge(&row, holder),
-            // What the reading would have decided is still in doubt.
+            // The statement that was to be judged is still in doubt.
             Outcome::Lost if *statement == Statement::Judge => {}
             Outcome::Refused | Outcome::Lost => self.in_doubt = true,
             // Nothing was written.
@@ -418,7 +425,7 @@ impl Leading {
         } else {
             Some(went_back)
         };
-        // A leader whose statement was lost renews at once.
+        // A leader renews at once after a lost statement.
         (self.until, self.next_renewal) = (if end.is_some() { i64::MIN } else { self.until }, i64::MIN);
         end
     }

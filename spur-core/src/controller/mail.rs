@@ -1,4 +1,4 @@
-//! Mail that jobs ask for: who is told of what, in Slurm's words.
+//! Mail about jobs, with Slurm's occasions and subject lines.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ use crate::text::mail::{OF_TIME, has, tells_of};
 const REQUEUED: &str = "Requeued";
 const RUN_TIME: &str = "SLURM_JOB_RUN_TIME";
 
-/// Adds the mail that follows from `event`, which is applied already.
+/// Adds the mail that follows from `event`, which has been applied.
 pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     let mail = match event {
         Event::JobStarted { job, .. } => begun(cluster, *job),
@@ -26,15 +26,15 @@ pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) 
     effects.extend(mail);
 }
 
-/// The job, if its user wants to hear of this, and it speaks for itself: the first component of a het job, and of an array
-/// with `ARRAY_TASKS` every task.
+/// The job, if its user wants mail on this occasion and the record may send it: of a het job only the first
+/// component.
 fn wanted<'a>(cluster: &'a Cluster, job: JobId, what: &str) -> Option<&'a Job> {
     let job = cluster.job(job)?;
     let (types, _) = job.spec.extra.as_ref()?.mail.as_ref()?;
     (tells_of(types, what) && !job.spec.is_follower()).then_some(job)
 }
 
-/// Whether the tasks of its array are told of one by one, or it is none.
+/// True if the job is no array, or its tasks get mail one by one (`ARRAY_TASKS`).
 fn alone(job: &Job) -> bool {
     let types = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
     let by_task = types.is_some_and(|(types, _)| has(types, "ARRAY_TASKS"));
@@ -63,7 +63,7 @@ fn time_used(cluster: &Cluster, job: JobId, percent: u8) -> Option<Effect> {
     ran(cluster, wanted(cluster, job, kind)?, &format!("Reached {part}time limit"))
 }
 
-/// An attempt is over, and its job is about to wait again.
+/// The mail for an attempt that is over and whose job is about to be requeued.
 pub(super) fn requeued(cluster: &Cluster, job: JobId) -> Option<Effect> {
     ran(cluster, wanted(cluster, job, "REQUEUE")?, REQUEUED)
 }
@@ -74,13 +74,14 @@ fn ran(cluster: &Cluster, job: &Job, kind: &str) -> Option<Effect> {
     Some(mail(cluster, job, kind, more))
 }
 
-/// What a job waits for can no longer happen.
+/// The mail for a job whose dependency can no longer be satisfied.
 pub(super) fn hopeless(cluster: &Cluster, job: JobId) -> Option<Effect> {
     wanted(cluster, job, "INVALID_DEPEND")
         .map(|job| mail(cluster, job, "Invalid dependency", More::default()))
 }
 
-/// Failed, for whoever wants to hear of failures, which cancelled jobs are none; else ended.
+/// The mail for a job's end: FAIL if the user asked for it and the job failed (a cancelled job has not
+/// failed), else END. `None` if the job has not ended or the user asked for neither.
 fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let job = cluster.job(job)?;
     let Phase::Ended(ended) = &job.phase else { return None };
@@ -108,7 +109,7 @@ fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     wanted(cluster, job.id, what).map(|job| mail(cluster, job, kind, more))
 }
 
-/// How many tasks of an array were cancelled, of those of which the records are still there.
+/// Number of an array's tasks with a record in memory that were cancelled.
 fn cancelled(cluster: &Cluster, array: &Array) -> usize {
     let tasks = array.records().filter_map(|id| {
         let job = cluster.job(id)?;
@@ -118,7 +119,7 @@ fn cancelled(cluster: &Cluster, array: &Array) -> usize {
     tasks.sum()
 }
 
-/// How all tasks of an array ended of which the records are still there.
+/// Adds a summary of how an array's tasks ended, as far as their records are in memory.
 fn summary(cluster: &Cluster, array: &Array, last: EndState, more: &mut More) {
     let exits = array.records().filter_map(|id| match &cluster.job(id)?.phase {
         Phase::Ended(ended) => Some(ended.outcome.exit),
@@ -143,7 +144,7 @@ fn summary(cluster: &Cluster, array: &Array, last: EndState, more: &mut More) {
     }
 }
 
-/// What a mail says beside what has happened: behind its subject, and to the program that sends it.
+/// Additions to a mail: to its subject, and to the variables of the mail program.
 #[derive(Default)]
 struct More {
     subject: String,
@@ -161,7 +162,7 @@ impl More {
     }
 }
 
-/// `kind` is what has happened in Slurm's words.
+/// A mail; `kind` is the occasion in Slurm's words.
 fn mail(cluster: &Cluster, job: &Job, kind: &str, mut more: More) -> Effect {
     let extra = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
     let to = extra.map(|(_, user)| &**user).filter(|user| !user.is_empty());
@@ -180,7 +181,7 @@ fn mail(cluster: &Cluster, job: &Job, kind: &str, mut more: More) -> Effect {
     }
 }
 
-/// `[D-]HH:MM:SS`, as Slurm has durations in mail.
+/// A duration as `[D-]HH:MM:SS`, Slurm's format in mail.
 fn clock(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);

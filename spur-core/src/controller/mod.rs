@@ -1,9 +1,10 @@
-//! The pure half of `spurctld`: every input it can get, what it does about it, and what the shell must do next.
+//! The pure half of `spurctld`: its inputs, their effect on the cluster, and the effects that the shell
+//! carries out.
 //!
-//! A verb is a file in `handle/` with two functions: `check` reads, refuses, and owns what it decided; `enact` emits
-//! events and cannot fail, so nothing is ever half-applied. Emitting applies the event at once and lets `react` say
-//! what the shell must do when the entry is durable. Nothing here waits, and nothing here remembers anything outside
-//! the cluster.
+//! A verb is a file in `handle/` with two functions. `check` reads the state and refuses, or returns a
+//! decision that it owns; `enact` emits events and cannot fail, so nothing is ever half-applied. Emitting
+//! applies the event at once and lets `react` add the effects that follow when the entry is durable. Nothing
+//! here waits, and there is no state outside the cluster.
 
 mod budgets;
 pub mod command;
@@ -39,26 +40,27 @@ use crate::id::RequestId;
 use crate::sched::feasible::{Feasibility, Question};
 use crate::text::time::Time;
 
-/// What came of one input.
+/// The result of one input.
 #[derive(Debug)]
 pub struct Outcome {
-    /// To be made durable before anything else leaves the controller.
+    /// Entries that must be durable before anything else leaves the controller.
     pub entries: Vec<Arc<Entry>>,
-    /// To be done once the entries are durable.
+    /// Effects to carry out once the entries are durable.
     pub effects: Vec<Effect>,
-    /// To be sent once the entries are durable.
+    /// The answer to send once the entries are durable.
     pub answer: Result<Reply, Reject>,
 }
 
-/// Does what one input asks for. `now` is the wall clock; entries never go back in time even where it does.
+/// Handles one input. `now` is the wall clock; entries never go back in time even if it does.
 ///
 /// A refused input changes nothing: no entries, no effects.
 pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Outcome {
     handle_within(cluster, epoch, now, input, Feasibility::in_full()).0
 }
 
-/// Does what one input asks for where others wait for it: what takes long to decide is refused with [`Reject::Undecided`],
-/// and the questions are returned whose answers decide it. The input is to be handled again with these.
+/// Handles one input without long searches. A request that takes long to decide is refused with
+/// [`Reject::Undecided`], together with the open questions. The input is handled again once these are
+/// answered.
 pub fn handle_briefly(
     cluster: &mut Cluster,
     epoch: u64,
@@ -95,7 +97,7 @@ fn handle_within(
     (Outcome { entries: ctx.entries, effects: ctx.effects, answer }, ctx.feasibility)
 }
 
-/// All that `enact` functions can reach.
+/// The context of `enact` functions: everything that they can reach.
 pub(crate) struct Ctx<'a> {
     cluster: &'a mut Cluster,
     now: Time,
@@ -107,22 +109,22 @@ pub(crate) struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
-    /// The cluster as it is after everything emitted so far.
+    /// The cluster after all events emitted so far.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.cluster
     }
 
-    /// The time that the next entry will carry.
+    /// Time of the next entry.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
 
-    /// What judges whether requests can ever be honoured.
+    /// The judge of requests that can never be honoured.
     pub(crate) fn feasibility(&self) -> &Feasibility {
         &self.feasibility
     }
 
-    /// Makes something happen.
+    /// Applies an event and adds its entry and effects.
     pub(crate) fn emit(&mut self, event: Event) {
         let entry = Arc::new(Entry {
             seq: self.cluster.seq() + 1,
@@ -137,7 +139,7 @@ impl Ctx<'_> {
         self.entries.push(entry);
     }
 
-    /// Answers a node's report once everything emitted so far is durable.
+    /// Adds an effect, to be carried out once everything emitted so far is durable.
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }

@@ -1,7 +1,7 @@
-//! Hosts of nodes that are switched off while nobody needs them, and on again for whoever does, by programs of the site.
+//! Powering down of idle nodes, and powering up of nodes that jobs need, by programs of the site.
 //!
-//! [`settle`] runs after everything that happens: a node that is to be off is switched off as soon as it has no jobs, one
-//! that has got a job is switched on. What the time alone decides is in [`expire`].
+//! [`settle`] runs after every input: a node that is to be off is powered down as soon as it has no jobs, one
+//! that has got a job is powered up. Actions at a time are in [`expire`].
 
 use super::effect::{Effect, PowerProgram};
 use super::{Ctx, ending, reboot};
@@ -13,23 +13,23 @@ use crate::model::phase::{EndState, Phase};
 use crate::model::reason::Reason;
 use crate::text::time::Time;
 
-/// Slurm's reason for a node that does not come up.
+/// Slurm's reason for a node that does not power up in time.
 const NOT_RESUMED: &str = "ResumeTimeout reached";
-/// The time in which at most `suspend_rate` nodes are switched off, and `resume_rate` on.
+/// Seconds in which at most `suspend_rate` nodes are powered down, and `resume_rate` up.
 const MINUTE: u64 = 60;
 
-/// How a node is to be switched off.
+/// The way in which a node is powered down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Haste {
-    /// When it has no jobs, of which it takes more until then.
+    /// Once the node has no jobs; until then it accepts new ones.
     Idle,
-    /// When those that it has have ended.
+    /// Once the node's present jobs have ended; it accepts no new ones.
     Drain,
-    /// At once: its jobs are ended, and it is not out of service for any other reason.
+    /// At once: the node's jobs are ended, and an earlier drain or down state is cleared.
     Force,
 }
 
-/// An operator has a node switched off; `drain` says who, and why.
+/// Powers a node down on an operator's command; `drain` has the operator's name and reason.
 pub(super) fn off(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, haste: Haste) {
     let Some(node) = ctx.cluster().node(id) else { return };
     match node.power {
@@ -62,7 +62,7 @@ pub(super) fn off(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, haste: Haste) {
     }
 }
 
-/// An operator has a node switched on, or not switched off after all.
+/// Powers a node up on an operator's command, or cancels its powering down.
 pub(super) fn on(ctx: &mut Ctx<'_>, node: NodeId) {
     match node_power(ctx, node) {
         Some(Power::PowerDown { drained }) => {
@@ -79,24 +79,24 @@ pub(super) fn on(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// An operator has put a node into service: it does not go down any more, or comes up again.
+/// Cancels the powering down of a node that an operator resumes.
 pub(super) fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
     if matches!(node_power(ctx, node), Some(Power::PowerDown { .. } | Power::PoweringDown { .. })) {
         on(ctx, node);
     }
 }
 
-/// Nodes whose hosts are there only while they are on are off at first, if nothing was heard of them before.
+/// Marks nodes without a host yet as powered down, unless they have ever been heard from.
 pub(super) fn never_on(ctx: &mut Ctx<'_>, nodes: &[NodeId]) {
     for &node in nodes {
         if ctx.cluster().node(node).is_some_and(|node| node.health == Health::Unknown) {
-            // No program was run for it, which the rate would count.
+            // No program was run for the node, so it does not count for the rate.
             change(ctx, node, Power::PoweredDown { since: Time::ZERO, wake: false });
         }
     }
 }
 
-/// A node has registered: it is on, unless it is only not down yet.
+/// Ends the power action of a node that has registered, unless it is only still powering down.
 pub(super) fn registered(ctx: &mut Ctx<'_>, node: NodeId) {
     if matches!(node_power(ctx, node), Some(Power::PoweredDown { .. } | Power::PoweringUp { .. })) {
         clear(ctx, node);
@@ -111,7 +111,7 @@ fn change(ctx: &mut Ctx<'_>, node: NodeId, power: Power) {
     ctx.emit(Event::PowerChanged { node, power: Some(power), jobs: Vec::new() });
 }
 
-/// Nothing is done to the node's host any more; the jobs that have waited for it alone begin.
+/// Ends the power action on a node's host; jobs that waited for this node only begin.
 pub(super) fn clear(ctx: &mut Ctx<'_>, id: NodeId) {
     let held = ctx.cluster().node(id).map_or_else(Vec::new, |node| node.jobs.clone());
     let waits = |job: &JobId| {
@@ -125,7 +125,7 @@ pub(super) fn clear(ctx: &mut Ctx<'_>, id: NodeId) {
     ctx.emit(Event::PowerChanged { node: id, power: None, jobs });
 }
 
-/// Switches off what is to be off, and on what has got work.
+/// Powers down nodes that are to be off, and powers up those that have got jobs.
 pub(super) fn settle(ctx: &mut Ctx<'_>) {
     let those = |wants: fn(&Node) -> bool| -> Vec<NodeId> {
         ctx.cluster().powered().filter(|node| wants(node)).map(|node| node.id).collect()
@@ -143,7 +143,7 @@ fn wants_up(node: &Node) -> bool {
     matches!(node.power, Some(Power::PoweredDown { wake, .. }) if wake || !node.idle())
 }
 
-/// Has a program switch nodes, as many as the rate lets it.
+/// Has a program power nodes up or down, as many as the rate allows.
 fn run(ctx: &mut Ctx<'_>, program: PowerProgram, mut nodes: Vec<NodeId>) {
     let now = ctx.now();
     let policy = &ctx.cluster().policy().power;
@@ -179,7 +179,7 @@ fn rate(policy: &PowerPolicy, program: PowerProgram) -> u32 {
     }
 }
 
-/// When the nodes that are on their way, or have gone it and no other since, set out.
+/// Times at which the program was last run for the nodes that are on the way to its state or in it.
 fn switched(cluster: &Cluster, program: PowerProgram) -> impl Iterator<Item = Time> + '_ {
     cluster.powered().filter_map(move |node| match (program, node.power.as_ref()?) {
         (PowerProgram::Suspend, Power::PoweringDown { since, .. } | Power::PoweredDown { since, .. }) => {
@@ -190,7 +190,7 @@ fn switched(cluster: &Cluster, program: PowerProgram) -> impl Iterator<Item = Ti
     })
 }
 
-/// Before which time the rate lets no other node be switched.
+/// Time from which the rate allows another node.
 fn rate_allows_at(cluster: &Cluster, program: PowerProgram) -> Time {
     let rate = rate(&cluster.policy().power, program) as usize;
     let mut times: Vec<Time> = switched(cluster, program).collect();
@@ -201,7 +201,7 @@ fn rate_allows_at(cluster: &Cluster, program: PowerProgram) -> Time {
     times[times.len() - rate] + MINUTE
 }
 
-/// When something is to be done because of the time alone.
+/// Time at which the next action is due; `None` for none.
 pub(super) fn next_deadline(cluster: &Cluster) -> Option<Time> {
     let policy = &cluster.policy().power;
     let (mut down, mut up) = (false, false);
@@ -218,7 +218,7 @@ pub(super) fn next_deadline(cluster: &Cluster) -> Option<Time> {
     next.into_iter().chain(waits).chain(idle).min()
 }
 
-/// Until when a node may be on its way.
+/// Time until which a node may take to power up or down.
 fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
     match node.power.as_ref()? {
         Power::PoweringDown { since, .. } => Some(*since + policy.suspend_timeout.0),
@@ -227,9 +227,9 @@ fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
     }
 }
 
-/// When the first of the nodes that are idle has been so for `suspend_time`.
+/// Time at which the first idle node has been idle for `suspend_time`.
 fn first_idle(cluster: &Cluster) -> Option<Time> {
-    // Where nothing is switched off, no node is looked at.
+    // Without a suspend time, the nodes need not be examined.
     cluster.policy().power.suspend_time?;
     let mut first: Option<Time> = None;
     for node in cluster.nodes() {
@@ -241,7 +241,7 @@ fn first_idle(cluster: &Cluster) -> Option<Time> {
     first
 }
 
-/// When a node that is idle is to be switched off, if none keeps it on.
+/// Time at which an idle node is to be powered down; `None` for a node in use.
 fn idle_until(cluster: &Cluster, node: &Node) -> Option<Time> {
     let time = cluster.policy().power.suspend_time?;
     let is_idle = node.power.is_none() && node.works() && node.idle() && node.nominees.is_empty();
@@ -257,7 +257,7 @@ fn is_excluded(cluster: &Cluster, node: &Node) -> bool {
         })
 }
 
-/// Does what is due by `now`.
+/// Carries out the actions that are due at `now`.
 pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     let policy = &ctx.cluster().policy().power;
     let is_due = |node: &&Node| deadline(policy, node).is_some_and(|at| at <= now);

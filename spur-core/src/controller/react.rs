@@ -1,4 +1,4 @@
-//! What follows from an event outside the cluster.
+//! Effects that follow from an event.
 
 use super::effect::{Effect, Program};
 use super::mail;
@@ -9,7 +9,7 @@ use crate::model::node::{Power, Reboot};
 use crate::model::phase::{Phase, Suspended};
 use crate::text::signal::Signal;
 
-/// Adds what the shell must do when `event`, already applied, is durable.
+/// Adds the effects of `event`, which has been applied, for when it is durable.
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
     mail::tell(cluster, event, effects);
     match event {
@@ -60,28 +60,28 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         }
         Event::PowerChanged { node, jobs, .. } => {
             for job in jobs {
-                // What is to be launched on the node itself is said to it when it registers.
+                // The node itself gets the order to launch when it registers.
                 let elsewhere =
                     |order: &Effect| !matches!(order, Effect::Launch { node: on, .. } if on == node);
                 effects.extend(launch(cluster, *job).filter(elsewhere));
                 effects.push(Effect::StepsChanged { job: *job });
             }
         }
-        // The others order nothing. `ending` still knows the nodes of a requeued attempt and has these forget the
-        // attempt. A job that is preempted without a grace time ends at once, and one that is only to be suspended is
-        // not warned. A node that is gone hears of its jobs when it registers again.
+        // Other events have no effects. `ending` still knows the nodes of a requeued attempt and makes them
+        // forget it. A job that is preempted without a grace time ends at once, and one that is only
+        // suspended is not warned. A lost node gets the orders about its jobs when it registers again.
         _ => {}
     }
 }
 
-/// The controller's prolog or epilog of a job.
+/// Adds the run of the controller's prolog or epilog for a job.
 fn program(cluster: &Cluster, job: JobId, program: Program, effects: &mut Vec<Effect>) {
     let attempt = cluster.job(job).map(Job::attempt);
     effects.extend(attempt.map(|attempt| Effect::Program { attempt, program }));
 }
 
-/// The order that starts a job's batch script, if it has one, has started, and waits for nothing more. Of a het job all
-/// components are waited for, and the first one has the script.
+/// The order to launch a job's batch script; `None` if the job has none or still waits for something. A het
+/// job waits for all its components, and the first one has the script.
 pub(super) fn launch(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let components = cluster.jobs().components(job);
     let waits = |id: &JobId| cluster.job(*id).is_some_and(|job| !job.configuring.is_done());
@@ -96,7 +96,7 @@ pub(super) fn launch(cluster: &Cluster, job: JobId) -> Option<Effect> {
     alloc.batch_node().map(|node| Effect::Launch { node, attempt: job.attempt() })
 }
 
-/// Stops everything of a job, or lets it go on.
+/// Adds orders to stop or continue all processes of a job.
 fn suspend(cluster: &Cluster, job: JobId, stop: bool, effects: &mut Vec<Effect>) {
     let Some(job) = cluster.job(job) else { return };
     let attempt = job.attempt();
@@ -116,7 +116,7 @@ fn terminate(cluster: &Cluster, job: JobId, kill: bool, effects: &mut Vec<Effect
     }
 }
 
-/// The signal of `--signal`: to the batch script alone with `B:`, otherwise to the steps alone.
+/// Adds the signal of `--signal`: with `B:` to the batch script only, otherwise to the steps only.
 fn warn(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
     let Some(job) = cluster.job(job) else { return };
     let wish = job.spec.extra.as_ref().and_then(|extra| extra.signal.as_ref());
@@ -131,8 +131,9 @@ fn warn(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
     }));
 }
 
-/// What a job with a grace time hears at its beginning: CONT, so that a stopped one hears the rest, and TERM. A batch script
-/// with steps under way sees these end, and has the grace time for what it does then; others hear it themselves.
+/// Adds the signals at the beginning of a grace time: SIGCONT, which wakes stopped processes, and SIGTERM.
+/// The batch script gets them only without running steps; with steps it sees these end and has the grace time
+/// to react.
 fn ask_to_leave(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
     let Some(job) = cluster.job(job) else { return };
     let Some(alloc) = job.phase.alloc() else { return };

@@ -1,7 +1,7 @@
-//! Boots of nodes' hosts that somebody wishes: ordered as soon as a node has no jobs, over when it registers from another
-//! boot, given up when it does not in `[power] resume_timeout`.
+//! Requested reboots of nodes' hosts. A reboot is ordered once the node has no jobs. It is over when the node
+//! registers from another boot, and given up after `[power] resume_timeout`.
 //!
-//! [`settle`] runs after everything that happens, so a node is booted as soon as its last job has gone.
+//! [`settle`] runs after every input, so a node is rebooted as soon as its last job has gone.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::model::alloc::Alloc;
 use crate::model::node::{Drain, Health, NextState, Power, Reboot};
 use crate::text::time::Time;
 
-/// Who takes a node out of service that does not come back.
+/// The author of the down state of a node that does not come back.
 pub(super) const CONTROLLER: &str = "spur";
 
-/// Notes that a node is to be booted, unless it is already. `drain` says why and who; its reason may be empty.
+/// Records the request to reboot a node, unless a power action is under way. `drain` has its author and
+/// reason; the reason may be empty.
 pub(super) fn wish(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, asap: bool, next: Option<NextState>) {
     let Some(node) = ctx.cluster().node(id).filter(|node| node.power.is_none()) else { return };
     let standing = match (&node.drain, &node.health) {
@@ -37,8 +38,8 @@ pub(super) fn wish(ctx: &mut Ctx<'_>, id: NodeId, drain: &Drain, asap: bool, nex
     ctx.emit(Event::PowerChanged { node: id, power: Some(Power::Reboot(reboot)), jobs: Vec::new() });
 }
 
-/// The nodes that are to boot before a job starts there: those that it gets whole and nobody else has anything on. One that
-/// is off boots anyway.
+/// The nodes to reboot before a job with `--reboot` starts there: idle nodes that it gets exclusively. Nodes
+/// that are off boot anyway.
 pub(super) fn wanted(cluster: &Cluster, job: JobId, alloc: &Alloc) -> Vec<NodeId> {
     let wants = cluster.job(job).is_some_and(|job| job.spec.wants_reboot());
     if !wants || !alloc.exclusive || cluster.policy().power.reboot_program.is_none() {
@@ -51,7 +52,8 @@ pub(super) fn wanted(cluster: &Cluster, job: JobId, alloc: &Alloc) -> Vec<NodeId
     alloc.nodes.iter().map(|part| part.node).filter(boots).collect()
 }
 
-/// Takes the wish back; a node that was drained for it gets work again, and jobs that have waited for it begin.
+/// Cancels a requested reboot. A node that was drained for it gets work again, and jobs that waited for it
+/// begin.
 pub(super) fn cancel(ctx: &mut Ctx<'_>, node: NodeId) {
     let Some(reboot) = ctx.cluster().node(node).and_then(Node::reboot).cloned() else { return };
     power::clear(ctx, node);
@@ -60,7 +62,7 @@ pub(super) fn cancel(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// Orders the boots that nothing stands in the way of any more.
+/// Orders the requested reboots of nodes that are ready for them.
 pub(super) fn settle(ctx: &mut Ctx<'_>) {
     let ready: Vec<(NodeId, Reboot)> = ctx
         .cluster()
@@ -75,35 +77,35 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Whether a node hears orders, and nothing runs there that a boot would end.
+/// True if a node can receive orders and runs nothing that a reboot would end.
 fn is_ready(cluster: &Cluster, node: &Node) -> bool {
     let hears = matches!(node.health, Health::Up | Health::Down { silent: false, .. });
     let waits = |job: &JobId| cluster.job(*job).is_some_and(|job| job.configuring.nodes.contains(&node.id));
     hears && has_no_leftovers(node) && node.jobs.iter().all(waits)
 }
 
-/// Whether nothing runs on a node that would end with its host.
+/// True if a node runs nothing that would end with its host.
 pub(super) fn is_free(node: &Node) -> bool {
     node.idle() && has_no_leftovers(node)
 }
 
-/// Whether a node has nothing of jobs that it should not have any more.
+/// True if no stale or foreign attempts are left on a node.
 fn has_no_leftovers(node: &Node) -> bool {
     node.stale.is_empty() && node.foreign.is_empty()
 }
 
-/// Whether what a node registers with ends a boot that was ordered.
+/// True if a registration with this boot id completes an ordered reboot.
 pub(super) fn is_over(node: &Node, boot_id: &str) -> bool {
     let before = node.registration.as_ref().map(|registration| &*registration.boot_id);
     node.is_rebooting() && before != Some(boot_id)
 }
 
-/// Whether a node is drained no more when its boot is over.
+/// True if the end of its reboot ends the drain of a node.
 pub(super) fn undrains(node: &Node) -> bool {
     node.reboot().is_some_and(|reboot| reboot.drained || reboot.next.is_some())
 }
 
-/// A node has booted as it was to; jobs that have waited for it begin.
+/// Completes the reboot of a node; jobs that waited for it begin.
 pub(super) fn end(ctx: &mut Ctx<'_>, node: NodeId) {
     let Some(reboot) = ctx.cluster().node(node).and_then(Node::reboot).cloned() else { return };
     power::clear(ctx, node);
@@ -119,7 +121,7 @@ pub(super) fn end(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// The boot is over without success.
+/// Ends a reboot that has failed.
 fn give_up(ctx: &mut Ctx<'_>, node: NodeId) {
     let drained = ctx.cluster().node(node).and_then(Node::reboot).is_some_and(|reboot| reboot.drained);
     ctx.emit(Event::PowerChanged { node, power: None, jobs: Vec::new() });
@@ -128,7 +130,7 @@ fn give_up(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// When the first of the boots that were ordered has taken too long.
+/// Time at which the first of the ordered reboots is overdue; `None` if none is under way.
 pub(super) fn next_deadline(cluster: &Cluster) -> Option<Time> {
     cluster.powered().filter_map(|node| deadline(cluster, node)).min()
 }
@@ -137,7 +139,7 @@ fn deadline(cluster: &Cluster, node: &Node) -> Option<Time> {
     Some(node.reboot()?.issued? + cluster.policy().power.resume_timeout.0)
 }
 
-/// Gives up those that have taken too long by `now`.
+/// Gives up the reboots that are overdue at `now`.
 pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     let is_late = |node: &&Node| deadline(ctx.cluster(), node).is_some_and(|at| at <= now);
     let late: Vec<NodeId> = ctx.cluster().powered().filter(is_late).map(|node| node.id).collect();
@@ -146,7 +148,7 @@ pub(super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
         let (silent, reboot) = (node.is_silent(), node.reboot().cloned());
         let reason = reboot.map_or_else(|| "".into(), |reboot| reboot.reason_with("reboot timed out"));
         ctx.emit(Event::NodeDowned { node: id, reason, silent, by: Some(CONTROLLER.into()) });
-        // Those that wait for the boot are known to have begun nothing.
+        // Jobs that wait for the reboot have not begun anything there.
         ending::lose_node(ctx, id);
         give_up(ctx, id);
     }

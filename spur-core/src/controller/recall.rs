@@ -1,9 +1,4 @@
-//! Gives suspended jobs their CPUs back as these become free, and lets each go on that has all of them.
-//!
-//! They have the first claim: [`settle`] runs after everything that happens, so nobody else can be started on a CPU that
-//! a suspended job waits for, but for those for whom nodes are kept because others make way. Among themselves the job of
-//! the higher tier comes first, then the one that wanted its CPUs back first; it gets also what another has got back and
-//! cannot use yet. Nobody goes on where nodes are reserved for others before it would be over.
+//! Returns CPUs to suspended jobs as these become free, and resumes each job that has all of its CPUs.
 
 use super::Ctx;
 use crate::cluster::{Cluster, Event, Node};
@@ -14,7 +9,7 @@ use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
 use crate::text::time::Time;
 
-/// Gives back what is free, in the order of the claims.
+/// Returns free CPUs in the order of the claims, and resumes the jobs that have all of theirs.
 pub(super) fn settle(ctx: &mut Ctx<'_>) {
     if ctx.cluster().jobs().claims().next().is_none() {
         return;
@@ -45,7 +40,7 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Why a suspended job that shall go on does not, for people.
+/// The reason, for messages, that keeps a suspended job from resuming.
 pub(super) fn obstacle(cluster: &Cluster, job: &Job, now: Time) -> String {
     if !may_go_on(cluster, job.id, now) {
         return "a reservation keeps it from its nodes".to_owned();
@@ -62,7 +57,7 @@ pub(super) fn obstacle(cluster: &Cluster, job: &Job, now: Time) -> String {
     }
 }
 
-/// The jobs that want CPUs back, those with the first claim first. The components of a het job follow each other.
+/// The jobs that wait for CPUs, in the order of their claims. Components of a het job follow each other.
 fn order(cluster: &Cluster) -> Vec<JobId> {
     let claims = cluster.jobs().claims();
     let mut order: Vec<_> = claims.filter_map(|job| cluster.claim_order(job)).collect();
@@ -77,14 +72,14 @@ fn suspended(cluster: &Cluster, job: JobId) -> Option<&Suspended> {
     }
 }
 
-/// Whether reservations let a job have its nodes for as long as it may still run.
+/// True if reservations let a job use its nodes for the rest of its time limit.
 fn may_go_on(cluster: &Cluster, id: JobId, now: Time) -> bool {
     let Some((job, held)) = cluster.job(id).zip(suspended(cluster, id)) else { return false };
     let nodes: Vec<NodeId> = held.alloc.nodes.iter().map(|part| part.node).collect();
     cluster.lets_run(job, job.remaining(now), held.alloc.reservation.as_deref(), &nodes, now)
 }
 
-/// Whether a job has got CPUs back that another one lacks.
+/// True if CPUs have been returned to `other` that `job` lacks.
 fn stands_in_the_way(cluster: &Cluster, other: JobId, job: JobId) -> bool {
     let (Some(other), Some(job)) = (suspended(cluster, other), suspended(cluster, job)) else { return false };
     other.back.iter().any(|(node, cpus)| job.alloc.on(*node).is_some_and(|part| !part.cpus.is_disjoint(cpus)))
@@ -96,7 +91,7 @@ fn give_up(ctx: &mut Ctx<'_>, job: JobId) {
     }
 }
 
-/// What a job lacks and nobody has, beside what is kept for others.
+/// The free CPUs that a job lacks, by node, without those reserved for other jobs.
 fn free(cluster: &Cluster, id: JobId) -> Vec<(NodeId, IdSet)> {
     let Some(held) = suspended(cluster, id) else { return Vec::new() };
     let lacking = |part: &NodeAlloc| {
@@ -124,7 +119,7 @@ fn free_on(cluster: &Cluster, node: &Node, wanted: &IdSet) -> IdSet {
     }
 }
 
-/// Whether a job that has nodes to itself would have them so.
+/// True if a job that needs its nodes exclusively would have them so.
 fn has_room_alone(cluster: &Cluster, id: JobId) -> bool {
     let Some(held) = suspended(cluster, id) else { return false };
     let alone = |part: &NodeAlloc| cluster.node(part.node).is_some_and(|node| node.used.cpus == part.cpus);

@@ -1,4 +1,4 @@
-//! Refusals: nothing was changed, and the caller is told why and what would work.
+//! Refusals. A refused request has changed nothing; the message names the reason and what would work.
 
 use std::sync::Arc;
 
@@ -6,42 +6,42 @@ use crate::id::{HistoryId, JobId, StepId};
 use crate::model::job::HetPart;
 use crate::model::reason::Reason;
 
-/// Why something was not done. Texts are Slurm's where Slurm has one; programs match [`Reject::code`].
+/// A refusal. Texts are Slurm's where Slurm has one; programs match [`Reject::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
-    /// No such job.
+    /// There is no job of this number.
     #[error("Invalid job id specified")]
     InvalidJobId,
-    /// No such partition.
+    /// There is no partition of this name.
     #[error("Invalid partition name specified: '{name}'{}", partitions_here(.known))]
     InvalidPartition {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is, for people; empty where that is private.
+        /// The existing partitions, for the message; empty where these are private.
         known: String,
     },
-    /// None was named and there is no default.
+    /// The request names no partition, and none is the default.
     #[error("No partition specified or system default partition")]
     NoDefaultPartition,
-    /// The partition takes nothing now.
+    /// The partition accepts no jobs in its present state.
     #[error("Required partition not available (inactive or drain): {0}")]
     PartitionUnavailable(Arc<str>),
-    /// The caller may not use it.
+    /// The caller may not use the partition.
     #[error("User's group not permitted to use this partition: {0}")]
     PartitionForbidden(Arc<str>),
-    /// Something still needs the partition.
+    /// A job, reservation or other partition still uses the partition.
     #[error("Partition is in use: {0}")]
     PartitionInUse(String),
-    /// No such QOS, or one that the job cannot have.
+    /// There is no such QOS, or the job may not have it.
     #[error("Invalid qos specification: {0}")]
     InvalidQos(String),
-    /// An account that the partition does not take.
+    /// The job's account does not exist or is not admitted.
     #[error("Invalid account or account/partition combination specified: {0}")]
     InvalidAccount(String),
-    /// More or fewer nodes than the partition allows, or than there are.
+    /// The number of nodes exceeds a limit or the size of the partition.
     #[error("Node count specification invalid: {0}")]
     InvalidNodeCount(String),
-    /// More time than the partition allows.
+    /// The time limit exceeds that of the partition, or a time option contradicts another.
     #[error("Requested time limit is invalid (missing or exceeds some limit): {0}")]
     InvalidTimeLimit(String),
     /// A least time that is more than the time limit.
@@ -50,122 +50,122 @@ pub enum Reject {
     /// No node could ever hold it.
     #[error("Requested node configuration is not available: {0}")]
     NodeConfigUnavailable(String),
-    /// A feature that no node has.
+    /// No node has a requested feature.
     #[error("Invalid feature specification: {0}")]
     InvalidFeature(String),
-    /// A feature to be preferred that no node has.
+    /// No node has a preferred feature.
     #[error("Invalid preferred feature specification: {0}")]
     InvalidPrefer(String),
-    /// Devices of a kind that no node has.
+    /// No node has requested devices.
     #[error("Invalid generic resource (gres) specification: {0}")]
     InvalidGres(String),
-    /// A license that there is not, or not so often.
+    /// A requested license does not exist, or not in this number.
     #[error("Invalid license specification: {0}")]
     InvalidLicense(String),
-    /// The topology can never hold it.
+    /// The topology can never hold the request.
     #[error("Requested topology configuration is not available: {0}")]
     TopologyUnavailable(String),
-    /// Unknown node names.
+    /// A node name is unknown.
     #[error("Invalid node name specified: {0}")]
     InvalidNodeName(String),
-    /// A state that the node is not in, or cannot go to.
+    /// The node is not in a state in which the request is possible.
     #[error("Invalid node state specified: {0}")]
     InvalidNodeState(String),
-    /// A time that cannot be.
+    /// A time in the request is impossible.
     #[error("Invalid time specified: {0}")]
     InvalidTime(String),
-    /// No such reservation, or one that cannot be.
+    /// There is no such reservation, or its request is invalid.
     #[error("Requested reservation is invalid: {0}")]
     InvalidReservation(String),
-    /// A reservation that the caller may not use.
+    /// The caller may not use the reservation.
     #[error("Access denied to requested reservation: {0}")]
     ReservationForbidden(Arc<str>),
-    /// Jobs run in it.
+    /// Jobs run in the reservation.
     #[error("Requested reservation is in use: {0}")]
     ReservationBusy(String),
-    /// Its start cannot be changed any more.
+    /// The reservation has begun, so its start cannot be changed.
     #[error("Reservation already started")]
     ReservationBegun,
-    /// Another one has its nodes at that time.
+    /// Another reservation has one of the nodes at that time.
     #[error("Requested reservation overlaps with another reservation: {0}")]
     ReservationOverlap(String),
-    /// Jobs have them at that time.
+    /// Jobs use or may use one of the nodes at that time.
     #[error("Requested nodes are busy: {0}")]
     NodesBusy(String),
-    /// A dependency by which a job waits for itself.
+    /// The job would wait for itself.
     #[error("Circular job dependency")]
     CircularDependency,
-    /// A dependency that names no job.
+    /// The dependency names no job, or too many.
     #[error("Job dependency problem: {0}")]
     Dependency(String),
-    /// An array that there cannot be, or something that is asked of one.
+    /// The array, or the request about an array, is invalid.
     #[error("Invalid job array specification: {0}")]
     InvalidArray(String),
-    /// Something in the request contradicts itself.
+    /// The request contradicts itself or a limit of the system.
     #[error("{0}")]
     Invalid(String),
-    /// Neither owner nor operator.
+    /// The caller is neither the owner nor an operator.
     #[error("Access/permission denied")]
     AccessDenied,
-    /// The job is over.
+    /// The job is ending or has ended.
     #[error("Job/step already completing or completed")]
     AlreadyDone,
-    /// It is done to whole het jobs only.
+    /// Only whole het jobs can be changed in this way.
     #[error(
         "Operation not supported on a single component of a heterogeneous job: this is component {} of job {}; name that",
         .0.offset, .0.leader
     )]
     NotWholeHetJob(HetPart),
-    /// Only pending jobs can be changed so.
+    /// Only pending jobs can be changed in this way.
     #[error("Job is no longer pending execution")]
     NotPending,
-    /// Only running jobs can be changed so.
+    /// Only started jobs can be changed in this way.
     #[error("Job is pending execution")]
     Pending,
-    /// Only running jobs have an end that can be changed.
+    /// Only running jobs have an end time that can be changed.
     #[error("Job is not running")]
     NotRunning,
-    /// Somebody holds it.
+    /// The job is held, so a priority cannot be set.
     #[error("Job is in held state, pending scheduler release")]
     Held,
-    /// Only running jobs can be suspended.
+    /// A job that is ending cannot be suspended.
     #[error("Requested operation is presently disabled: the job is ending")]
     Ending,
-    /// Only suspended jobs can go on.
+    /// Only suspended jobs can resume.
     #[error("Job is not suspended")]
     NotSuspended,
-    /// It is stopped, and starts and hears nothing.
+    /// The job is suspended: it starts no steps and gets no signals.
     #[error("Job/step is suspended; scontrol resume lets it go on")]
     Suspended,
-    /// It may not be requeued.
+    /// The job may not be requeued.
     #[error("Requested operation is presently disabled: the job was submitted with --no-requeue")]
     NotRequeueable,
-    /// No such step.
+    /// There is no such step.
     #[error("Invalid job step specified: {job}.{}", step.label())]
     InvalidStep {
-        /// The job.
+        /// The job of the step.
         job: JobId,
-        /// The step.
+        /// The number of the step.
         step: StepId,
     },
-    /// The step's CPUs are taken by other steps; asking again after one ends may work.
+    /// Other steps use the CPUs or devices; a later request may succeed.
     #[error("Requested nodes are busy")]
     StepBusy,
     /// The step can never run in this job.
     #[error("Requested node configuration is not available: {0}")]
     StepTooLarge(String),
-    /// The job has not the CPUs for the step's tasks.
+    /// The job has too few CPUs for the step's tasks.
     #[error("More processors requested than permitted: {0}")]
     StepTooManyCpus(String),
-    /// The job has not the memory that the step asks for.
+    /// The job has too little memory for the step.
     #[error("Memory required by task is not available: {0}")]
     StepTooMuchMemory(String),
-    /// Too many jobs.
+    /// The controller would hold more than this number of jobs.
     #[error(
         "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): with this the controller would hold more than {0} jobs, its max_job_count"
     )]
     TooManyJobs(u32),
-    /// A limit of an association or a QOS.
+    /// The job exceeds a limit of an association or a QOS.
     #[error(
         "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): {reason}: {limit}"
     )]
@@ -175,67 +175,67 @@ pub enum Reject {
         /// The limit in a sentence.
         limit: String,
     },
-    /// A node that the configuration does not name.
+    /// The configuration does not name the node.
     #[error("node '{0}' is not in the configuration; add it to [[nodes]] and run scontrol reconfigure")]
     UnknownNode(String),
-    /// A proposal that no longer fits.
+    /// A proposal or input does not fit the state of the cluster any more.
     #[error("the cluster has changed since this was planned: {0}")]
     Stale(String),
-    /// Whether the cluster can ever hold what is asked for takes long to find out, and is found out elsewhere.
+    /// The search for a possible placement takes long, and another thread carries it out.
     #[error("whether the cluster can ever hold this is still being searched for")]
     Undecided,
-    /// A report from a node about an attempt that is not there.
+    /// A report refers to an attempt that does not exist.
     #[error("nothing is known of that")]
     Unknown,
-    /// The journal is an old copy, for this reason.
+    /// The journal is an old copy; the value is the evidence.
     #[error(
         "this controller has an old copy of its journal, or one whose end is missing ({0}); it starts and changes nothing. \
          Restore the latest copy. Where that is lost for good, stop spurctld and run spurctld --new-history, which lets it \
          go on from here, without the jobs that are in no copy"
     )]
     OldCopy(Arc<str>),
-    /// A daemon on another host than the one on which the node's jobs were started.
+    /// A daemon registers from another host than the one on which jobs of its node may still run.
     #[error(
         "node {node} is one daemon, and it is the one on host {host}, where job {job} may still run; another host gets the name \
          when that is over, or when scontrol update NodeName={node} State=DOWN Reason=... has said that the first one is dead"
     )]
     KeptByHost {
-        /// The node.
+        /// The node of that name.
         node: Arc<str>,
         /// The host that has the name.
         host: String,
-        /// A job that was started there.
+        /// A job that was started on that host.
         job: JobId,
     },
-    /// A node that belongs to another history than the controller's journal.
+    /// The node belongs to another history than the controller's journal.
     #[error(
         "node {node} belongs to history {theirs}, this controller's journal is of {ours}: is its state directory the \
          right one, and mounted? If history {theirs} is lost for good, stop spurctld and run spurctld --new-history \
          --adopt {theirs}"
     )]
     ForeignNode {
-        /// Which node.
+        /// The name of the node.
         node: Arc<str>,
-        /// Its history.
+        /// The node's history.
         theirs: HistoryId,
-        /// The journal's.
+        /// The journal's history.
         ours: HistoryId,
     },
-    /// A change of accounts, users, associations or QOS that cannot be made. The text is `sacctmgr`'s.
+    /// A change of accounts, users, associations or QOS is impossible. The text is `sacctmgr`'s.
     #[error("{0}")]
     Accounts(String),
-    /// Such a change that the caller has no right to make. The text is `sacctmgr`'s.
+    /// The caller may not make this change of accounts. The text is `sacctmgr`'s.
     #[error("{0}")]
     AccountsDenied(String),
-    /// Such a change after which everything would be as it is. The text is `sacctmgr`'s.
+    /// A change of accounts would change nothing. The text is `sacctmgr`'s.
     #[error("{0}")]
     NothingToDo(String),
-    /// A policy that cannot be put in force.
+    /// The policy cannot be put in force.
     #[error("{0}")]
     InvalidPolicy(String),
 }
 
-/// The partitions that may be named instead; nothing where none is to be told.
+/// The part of a message that lists the existing partitions; empty if none may be named.
 fn partitions_here(known: &str) -> String {
     if known.is_empty() { String::new() } else { format!("; partitions here: {known}") }
 }
@@ -264,7 +264,7 @@ impl Reject {
         }
     }
 
-    /// Slurm's name for it, for programs.
+    /// The name of the refusal in Slurm's error codes, for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

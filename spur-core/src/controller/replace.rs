@@ -1,7 +1,7 @@
-//! Gives running jobs nodes in the places of those that failed (`--no-kill`).
+//! Replacement of failed nodes of running jobs (`--no-kill`).
 //!
-//! [`settle`] runs after everything that happens, so a node is replaced at once if there is a free one that will do, or
-//! else as soon as there is: before anybody who waits is started there. Those who were submitted first come first.
+//! [`settle`] runs after every input, so a node is replaced as soon as a suitable one is free, before a
+//! pending job can start there. Jobs are served in the order of submission.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::model::config::AccountingEnforce;
 use crate::sched::replace;
 use crate::text::time::Time;
 
-/// What an event may have made of nodes that were of no use before.
+/// The nodes that an event may have made usable as replacements.
 enum News<'a> {
-    /// Nothing better.
+    /// No node.
     Nothing,
-    /// Of this one.
+    /// This node.
     Node(NodeId),
-    /// Of any.
+    /// Any node.
     Any,
-    /// Of any, for a job that goes on and may have others again.
+    /// Any node, for this job, which has just resumed.
     For(&'a JobId),
 }
 
-/// Replaces what can be replaced, if anything has happened that bears on it.
+/// Replaces lost nodes of jobs, as far as events of this input have made nodes usable.
 pub(super) fn settle(ctx: &mut Ctx<'_>) {
     let short: Vec<JobId> = ctx.cluster().jobs().short().map(|job| job.id).collect();
     if short.is_empty() {
@@ -63,7 +63,8 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Whether limits of associations and QOS let a job have these nodes, of which some may have more than those that it lost.
+/// True if limits of associations and QOS let a job have these nodes, which may have more resources than the
+/// lost ones.
 fn lets_replace(cluster: &Cluster, now: Time, id: JobId, replaced: &[Replacement]) -> bool {
     let Some(job) = cluster.job(id) else { return false };
     let Some(alloc) = job.phase.alloc() else { return false };
@@ -81,7 +82,7 @@ fn lets_replace(cluster: &Cluster, now: Time, id: JobId, replaced: &[Replacement
 fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
     let never_ran = |job: JobId| cluster.job(job).is_some_and(|job| job.phase.started().is_none());
     match event {
-        // With it the rest of its leaves may be open again.
+        // The job closed its leaves to other jobs; with the release they may be open again.
         Event::NodeReleased { job, .. } if replace::may_close(cluster, *job) => News::Any,
         Event::NodeReleased { node, .. } => News::Node(*node),
         Event::JobResumed { job } => News::For(job),
@@ -99,9 +100,9 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         _ => match event.scope() {
             Scope::Node { node, .. } => News::Node(node),
             Scope::Layout | Scope::Reservation => News::Any,
-            // Limits may let a job have more, and nodes are kept for nobody any more.
+            // Limits may have risen, and a change of the tree drops all nominations.
             Scope::Accounts if cluster.enforces(AccountingEnforce::Limits) => News::Any,
-            // The other events of jobs take nodes, or leave them as they are.
+            // Other events of jobs take nodes or change nothing about them.
             Scope::Journal
             | Scope::Queue(_)
             | Scope::Resources(_)

@@ -1,7 +1,7 @@
-//! Gives reservations idle nodes for those that are out of service, or, with `REPLACE`, taken by jobs.
+//! Replacement of nodes in reservations: of those out of service or, with `REPLACE`, taken by jobs.
 //!
-//! [`settle`] runs after everything that happens, so a node is replaced at once if there is an idle one, or else as soon
-//! as there is. Jobs that run on what leaves a reservation run on, and end with it all the same.
+//! [`settle`] runs after every input, so a node is replaced as soon as there is an idle one. Jobs on nodes
+//! that leave a reservation run on, but still end with the reservation.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::cluster::{Event, Scope};
 use crate::model::reservation::Reservation;
 use crate::sched::site;
 
-/// Replaces what is to be replaced, if anything has happened that bears on it.
+/// Replaces nodes of reservations, if any event concerns nodes.
 pub(super) fn settle(ctx: &mut Ctx<'_>) {
     let mut wanting = ctx.cluster().reservations().filter(|kept| kept.is_replenished()).peekable();
     if wanting.peek().is_none() || !ctx.entries.iter().any(|entry| bears_on_nodes(&entry.event)) {
@@ -25,8 +25,7 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Whether a node may have gone out of service or returned, may have been allocated or released, or may have entered or
-/// left a reservation.
+/// True if an event may change the service state or use of a node, or the nodes of a reservation.
 fn bears_on_nodes(event: &Event) -> bool {
     match event.scope() {
         Scope::Resources(_) | Scope::Node { .. } | Scope::Layout | Scope::Reservation => true,

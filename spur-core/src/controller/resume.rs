@@ -1,5 +1,5 @@
-//! What to say again to a node that has just registered: orders that a lost connection or a restart of either side may
-//! have swallowed. All of them are harmless to a node that has them already.
+//! Orders repeated to a node that has registered: those that a lost connection or a restart may have
+//! swallowed. None of them harms a node that has them already.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::id::{Attempt, NodeId};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 
-/// Orders for `node`, which holds records of the attempts in `held`.
+/// The orders for `node`, which has records of the attempts in `held`.
 #[must_use]
 pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<Effect> {
     let jobs = cluster.node(node).map_or(&[][..], |node| &node.jobs);
-    // What is stopped gives way before anything is launched in its place, and before its own launch; also if it is being
-    // killed, which takes a while.
+    // A suspended job is stopped before another one is launched in its place, and before its own launch; also
+    // while it is being killed, which takes a while.
     let is_stopped = |job: &&Job| match &job.phase {
         Phase::Suspended(_) => true,
         Phase::Completing(completing) => completing.suspended && held.contains(&job.attempt()),

@@ -1,13 +1,13 @@
-//! Keeps tasks of arrays apart that cannot wait as one record any more: those whose counterparts in another array
-//! (`--dependency=aftercorr`) have ended, and how.
+//! Splitting of array tasks that can no longer wait in one record, because their counterparts in another
+//! array (`--dependency=aftercorr`) have ended differently.
 
 use super::Ctx;
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::text::array::TaskSet;
 
-/// Splits a record until the counterparts of the tasks in each have come equally far, and returns the records that came of
-/// it. With `array` only counterparts in that array are looked at.
+/// Splits a record until all counterparts of each part have the same state. Returns the new records. With
+/// `array`, only counterparts in that array count.
 pub(super) fn part_ways(ctx: &mut Ctx<'_>, id: JobId, array: Option<JobId>) -> Vec<JobId> {
     let (mut open, mut made) = (vec![id], Vec::new());
     while let Some(from) = open.pop() {
@@ -20,7 +20,7 @@ pub(super) fn part_ways(ctx: &mut Ctx<'_>, id: JobId, array: Option<JobId>) -> V
     made
 }
 
-/// Some tasks of a record, and not all of them, whose counterparts have ended in the same way.
+/// Some, but not all, tasks of a record whose counterparts have ended in the same way.
 fn ahead(cluster: &Cluster, id: JobId, array: Option<JobId>) -> Option<TaskSet> {
     let job = cluster.job(id)?;
     let part = job.array.as_ref().filter(|part| part.tasks.only().is_none())?;

@@ -1,5 +1,5 @@
-//! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, ends of
-//! reservations, boots that take too long, ends that were too many at once, and forgetting.
+//! Actions at a time: warnings, time limits, ends of grace times, kills, deadlines, ends of reservations,
+//! overdue reboots, postponed ends, and forgetting of finished jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::model::reason::Reason;
 use crate::model::step::Step;
 use crate::text::time::{Seconds, Time};
 
-/// How many finished jobs one entry makes the controller forget, so that no entry grows without bound.
+/// Number of finished jobs that one entry makes the controller forget, so that entries stay small.
 const FORGET_AT_ONCE: usize = 1000;
 
-/// How many jobs are dealt with at once; the others are due still, and others than they have their turn before.
+/// Number of jobs handled at once. The others stay due, and other inputs are handled in between.
 const DUE_AT_ONCE: usize = 1000;
 
-/// When something happens because of the time alone. The shell keeps one timer and says [`Wakeup`] then.
+/// Time of the next action. The shell keeps one timer and sends [`Wakeup`] at that time.
 ///
 /// [`Wakeup`]: super::Input::Wakeup
 #[must_use]
@@ -32,8 +32,8 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
     next_due(cluster).into_iter().chain(forget).min()
 }
 
-/// The same, but for forgetting finished jobs, which nobody waits for. A job on a node that a new controller has not heard
-/// may have ended already: its limits wait until the node reports or counts as down.
+/// Time of the next action other than forgetting finished jobs, which nothing waits for. A job on a node that
+/// a new controller has not heard from may have ended; its limits wait until the node reports or is down.
 #[must_use]
 pub fn next_due(cluster: &Cluster) -> Option<Time> {
     let due = cluster.jobs().due().find(|(_, job)| !cluster.awaits_report(*job)).map(|(at, _)| at);
@@ -47,8 +47,8 @@ pub fn next_due(cluster: &Cluster) -> Option<Time> {
         .min()
 }
 
-/// Does what was due at `now`. Times are whole seconds, in which things happened at any moment: whoever wants no duration to
-/// be shorter than it says lets the second pass first.
+/// Carries out what is due at `now`. Times are whole seconds; a caller that must not cut any duration short
+/// lets the second pass first.
 pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     let due = ctx.cluster().jobs().due().take_while(|(at, _)| *at <= now).map(|(_, job)| job);
     let due = due.filter(|job| !ctx.cluster().awaits_report(*job));
@@ -65,7 +65,7 @@ pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     Reply::Done
 }
 
-/// Says how much of its time limit a job has used, for whoever wants to hear of it.
+/// Emits the percentages of the time limit that a job has reached, for its mail.
 fn tell_time(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
     let next = |ctx: &Ctx<'_>| ctx.cluster().job(id)?.tells_at().filter(|(at, _)| *at <= now);
     while let Some((_, percent)) = next(ctx) {
@@ -152,7 +152,7 @@ fn forget(ctx: &mut Ctx<'_>, now: Time) {
     }
 }
 
-/// The arrays of which nothing is left when these records have gone.
+/// The arrays that have no record left once these jobs are gone.
 fn emptied(cluster: &Cluster, jobs: &[JobId]) -> Vec<JobId> {
     let mut going: BTreeMap<JobId, usize> = BTreeMap::new();
     let parts = jobs.iter().filter_map(|job| cluster.job(*job)?.array.as_deref());

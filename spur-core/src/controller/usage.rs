@@ -1,5 +1,5 @@
-//! When usage is rolled: at multiples of `priority_calc_period` while a run is counted or a job waits, and once for all
-//! periods that were missed before the next run begins.
+//! Times of usage rolls: at multiples of `priority_calc_period` while a run is counted or a job is pending.
+//! Missed periods are made up for at once, before the next run begins.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::cluster::{Cluster, Event};
 use crate::model::accounts::usage::{Decay, Ratio};
 use crate::text::time::Time;
 
-/// The first multiple of the period after usage was last rolled, or the next reset; `None` while nothing depends on usage,
-/// or nothing runs and nothing waits, and no reset is planned.
+/// Time of the next roll, at the first multiple of the period after the last one, or of the next reset.
+/// `None` if no reset is planned and either nothing depends on usage, or nothing runs and nothing is pending.
 #[must_use]
 pub(super) fn next_roll(cluster: &Cluster) -> Option<Time> {
     let usage = cluster.usage();
@@ -19,7 +19,7 @@ pub(super) fn next_roll(cluster: &Cluster) -> Option<Time> {
     roll.into_iter().chain(usage.next_reset()).min()
 }
 
-/// Notes when usage is set to zero next, as the shell has it from the time zone.
+/// Records the time of the next reset, which the shell computes from the time zone.
 pub(super) fn plan_reset(ctx: &mut Ctx<'_>, at: Option<Time>, zone: Arc<str>) -> Reply {
     let usage = ctx.cluster().usage();
     if usage.next_reset() != at || *usage.zone() != zone {
@@ -36,7 +36,7 @@ pub(super) fn roll(ctx: &mut Ctx<'_>, now: Time) {
     }
 }
 
-/// Makes up for the periods in which nothing was counted, before a run begins.
+/// Makes up for missed periods before a run begins.
 pub(super) fn catch_up(ctx: &mut Ctx<'_>) {
     let (cluster, now) = (ctx.cluster(), ctx.now());
     let rolled = cluster.usage().rolled();
@@ -58,7 +58,7 @@ fn emit(ctx: &mut Ctx<'_>, now: Time) {
     let cluster = ctx.cluster();
     let (rolled, period) = (cluster.usage().rolled(), period(cluster));
     let reset = cluster.usage().next_reset().filter(|at| *at <= now);
-    // A reset need not be at the end of a period.
+    // A reset may fall within a period.
     let until = reset.unwrap_or(Time(now.0.div_euclid(period) * period)).max(rolled);
     let periods = until.0.div_euclid(period) - rolled.0.div_euclid(period);
     let decay = Decay::new(cluster.policy().scheduler.priority_decay_half_life);

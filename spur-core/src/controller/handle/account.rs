@@ -1,4 +1,4 @@
-//! The account that a job counts for, where associations are enforced.
+//! The account of a job, where associations are enforced.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use crate::cluster::Cluster;
 use crate::model::config::AccountingEnforce;
 use crate::model::job::JobSpec;
 
-/// Fills in the default account of the job's user, where associations are enforced and the job names none.
+/// Sets the default account of the job's user, where associations are enforced and the job names none.
 pub(super) fn fill_in(cluster: &Cluster, spec: &mut JobSpec) {
     if !cluster.enforces(AccountingEnforce::Associations) {
         return;
     }
     let user = cluster.accounts().user(&spec.owner.user);
     spec.account = spec.account.take().or_else(|| user.and_then(|user| user.default_account.clone()));
-    // The tree's own name, so that a million jobs do not hold a million copies of it.
+    // The job shares the tree's name, so that a million jobs do not hold a million copies of it.
     let known = spec.account.as_ref().and_then(|name| cluster.accounts().account(&name.to_lowercase()));
     spec.account = known.map(|account| Arc::clone(&account.name)).or_else(|| spec.account.take());
 }
 
-/// A job needs an association in each of its partitions, where associations are enforced.
+/// Refuses a job that lacks an association in one of its partitions, where associations are enforced.
 pub(super) fn check(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     if !cluster.enforces(AccountingEnforce::Associations) {
         return Ok(());

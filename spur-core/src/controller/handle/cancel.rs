@@ -1,4 +1,4 @@
-//! Cancel jobs: pending ones end at once, running ones are ended on their nodes.
+//! Cancelling jobs: pending ones end at once, running ones are ended on their nodes.
 
 use super::super::{Ctx, Reject, Reply, ending};
 use super::target::{Sorted, sort_whole};
@@ -10,11 +10,11 @@ use crate::model::reason::Reason;
 use crate::text::jobid::JobRef;
 use crate::text::time::Time;
 
-/// What cancelling means for one job.
+/// The effect of cancelling on one job.
 pub(super) enum Decision {
     Pending,
     Running,
-    /// It is ending already, and was going to wait again: now it ends.
+    /// The job is ending an attempt and would be requeued; it is finished instead.
     Ending {
         kill_at: Option<Time>,
     },
@@ -49,14 +49,14 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Sorted<Decision>) -> R
                     seen: None,
                 });
             }
-            // Another component of the same het job has seen to it.
+            // Cancelling another component of the het job has already changed this one.
             Decision::Ending { .. } => {}
         }
     }
     Sorted::<Decision>::reply(decision.problems)
 }
 
-/// Whether a job is ending an attempt that another shall follow.
+/// True if a job is ending an attempt and will be requeued.
 fn waits_again(cluster: &Cluster, id: JobId) -> bool {
     let phase = cluster.job(id).map(|job| &job.phase);
     matches!(phase, Some(Phase::Completing(completing)) if matches!(completing.then, Then::Requeue { .. }))

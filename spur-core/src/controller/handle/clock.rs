@@ -1,4 +1,5 @@
-//! The cluster's own clock goes on as it does; what people meant by a time is kept when the wall's clock is set.
+//! Changes of the cluster's clock. If the wall clock is set, the times that people gave keep their meaning on
+//! the wall.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::model::phase::Phase;
 use crate::model::reservation::{Reservation, ReservationAsk};
 use crate::text::time::Time;
 
-/// What follows from another clock.
+/// The changes that follow from another clock.
 pub(super) struct Decision {
     clock: Clock,
     jobs: Vec<(JobId, Arc<JobSpec>)>,
     reservations: Vec<Arc<Reservation>>,
-    /// When usage is set to zero next, if that is another time now.
+    /// Time of the next reset of usage, if it changes.
     reset: Option<Time>,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn check(cluster: &Cluster, clock: Clock) -> Decision {
                 jobs.push((job.id, Arc::new(spec)));
             }
         }
-        // One that is always so far ahead has no time of its own.
+        // A floating reservation, always ahead by the same time, has no wall-clock time.
         for kept in cluster.reservations().filter(|kept| kept.lead.is_none()) {
             let utc_offset = zone(kept.utc_offset, clock.ahead - known.ahead);
             let (start, end) = (moved(kept.start), moved(kept.end));
@@ -63,12 +64,12 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// The offset by which a time of the own clock is the local one on the wall.
+/// The UTC offset that turns a time of the cluster's clock into local wall-clock time.
 fn zone(utc_offset: i32, ahead: i64) -> i32 {
     utc_offset.saturating_add(i32::try_from(ahead).unwrap_or(0))
 }
 
-/// Turns the times that people wrote in a command into those of the own clock.
+/// Converts the wall-clock times in a command to the cluster's clock.
 pub(super) fn read(clock: &Clock, command: &mut Command) {
     if clock.ahead == 0 {
         return;

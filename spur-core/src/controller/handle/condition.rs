@@ -1,6 +1,6 @@
-//! A node says that something keeps it from taking work, or that it is well again.
+//! Conditions that nodes report about themselves.
 //!
-//! It is drained for that and put back into service when the fault is over, unless an operator has said something since.
+//! A fault drains the node, and its end resumes the node, unless an operator has drained it meanwhile.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::cluster::{Event, Node};
 use crate::id::NodeId;
 use crate::model::node::Drain;
 
-/// What follows from what a node says of itself.
+/// The effect of a node's condition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It takes no work, for this reason.
+    /// The node is drained for this reason.
     Drain(Arc<str>),
-    /// What it was drained for is over.
+    /// The fault for which the node was drained is over.
     Mended,
-    /// Known.
+    /// Nothing changes.
     Nothing,
 }
 
-/// `fault` is empty if nothing is wrong.
+/// Decides on a node's reported fault; `fault` is empty if nothing is wrong.
 pub(super) fn check(node: &Node, fault: Arc<str>) -> Decision {
     match (&node.drain, fault.is_empty()) {
         (None, false) => Decision::Drain(fault),

@@ -1,9 +1,10 @@
-//! Lay out a step over its job's nodes: which tasks where, on which CPUs and devices.
+//! Creation of a step: its tasks on the job's nodes, with their CPUs and devices.
 //!
-//! A step that names none of `-c`, `--exact` and `--exclusive` has all CPUs of its nodes in the job, and waits until no other
-//! step uses any of them, unless it says `--overlap`; one that names them has the share of its tasks, beside others. The
-//! job's own `-c` counts as named, unless the step says `--overlap` alone or would not fit with it. Memory and devices count
-//! between steps that ask for them.
+//! A step without `-c`, `--exact` and `--exclusive` gets all CPUs of its nodes in the job. Unless it has
+//! `--overlap`, it waits until no other step uses any of them. A step with one of these options gets the CPUs
+//! of its tasks, beside other steps. The job's own `-c` counts as the step's, unless the step has `--overlap`
+//! without `--exact` or would not fit with it. Memory and devices are only counted between steps that request
+//! them.
 
 mod devices;
 
@@ -30,29 +31,29 @@ pub(super) struct Decision {
     step: Arc<Step>,
 }
 
-/// A node the step may use.
+/// A node that the step may use.
 struct Candidate<'a> {
     part: &'a NodeAlloc,
     name: Arc<str>,
     shape: Option<&'a NodeShape>,
-    /// CPUs of the job here that tasks may use.
+    /// CPUs of the job on this node that tasks may use.
     usable: IdSet,
-    /// Those of them that no other step holds.
+    /// Usable CPUs that no other step holds.
     free: IdSet,
 }
 
-/// How a step takes CPUs.
+/// The CPUs that a step takes.
 struct Share {
-    /// CPUs of each task, if somebody has named them.
+    /// CPUs of each task, if step or job specify them.
     named: Option<u32>,
-    /// All CPUs of the nodes.
+    /// True if the step takes all CPUs of its nodes.
     whole: bool,
-    /// The most tasks of a node.
+    /// The largest number of tasks on a node; `None` for no limit.
     most: Option<u32>,
 }
 
 impl Share {
-    /// `inherited` are the CPUs of each task that the job has named, `most` the tasks of each node.
+    /// The share of a step. `inherited` are the CPUs per task of the job, `most` the tasks per node.
     fn of((inherited, most): (Option<u32>, Option<u32>), wish: &StepSpec) -> Share {
         let inherited = inherited.filter(|_| wish.exact || !wish.overlap);
         let named = wish.cpus_per_task.or(inherited).map(|cpus| cpus.max(1));
@@ -64,7 +65,8 @@ impl Share {
         self.named.unwrap_or(1)
     }
 
-    /// How many tasks find room on a node; `now`: beside the steps there are.
+    /// The number of tasks that fit on a node: with `now` beside the running steps, otherwise on the job's
+    /// CPUs altogether.
     fn room(&self, candidate: &Candidate<'_>, wish: &StepSpec, now: bool) -> Room {
         let Candidate { part, usable, free, .. } = candidate;
         let usable = match (now, self.whole) {
@@ -74,7 +76,7 @@ impl Share {
             (true, false) => free.len(),
         };
         let most = (usable / self.each()).min(self.most.unwrap_or(u32::MAX));
-        // With --overcommit one CPU is room enough.
+        // With --overcommit one CPU suffices for all tasks.
         let most = if wish.overcommit && usable > 0 { most.max(1) } else { most };
         Room { own: part.tasks, most }
     }
@@ -102,7 +104,7 @@ pub(super) fn check(
 ) -> Result<Decision, Reject> {
     let job = owned(cluster, caller, id)?;
     let alloc = match &job.phase {
-        // It is tried again when nothing has to be waited for.
+        // The step request is retried once nothing has to be awaited.
         Phase::Running { .. } if !job.configuring.is_done() => return Err(Reject::StepBusy),
         Phase::Running { alloc, .. } => alloc,
         Phase::Suspended(_) => return Err(Reject::Suspended),
@@ -114,7 +116,7 @@ pub(super) fn check(
         let share = Share::of(limits, wish);
         lay_out((job, alloc), &candidates, &share, wish).map(|laid_out| (share, laid_out))
     };
-    // Where the step would not fit, the job's CPUs of a task do not count, nor, beside `-n`, the step's tasks of a node.
+    // A step that does not fit ignores the job's CPUs per task; with `-n` also its own tasks per node.
     let (inherited, most) = (job.spec.shape.cpus_per_task, wish.tasks_per_node);
     let mut tried = lay_out((inherited, most));
     for limits in [(None, most), (None, most.filter(|_| wish.tasks.is_none()))] {
@@ -173,7 +175,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Step { attempt, step }
 }
 
-/// The nodes that are used, by their places among the candidates, and the ranks of each.
+/// The nodes that are used, by index into the candidates, with the ranks of each.
 fn lay_out(
     (job, alloc): (&Job, &Alloc),
     candidates: &[Candidate<'_>],
@@ -187,7 +189,8 @@ fn lay_out(
     if !wish.hosts.is_empty() {
         let order = named_hosts(candidates, wish)?;
         let fits = |when, overcommit| fit(&rooms(when), &order, overcommit);
-        // As in Slurm, a list of hosts may put more tasks on one than find CPUs there, where its hosts have enough for all.
+        // As in Slurm, a list of hosts may put more tasks on one host than it has CPUs, if its hosts have
+        // enough together.
         let hosts = (0..).zip(candidates).filter(|(at, _)| order.contains(at));
         let cpus: u64 = hosts.map(|(_, host)| u64::from(host.usable.len())).sum();
         let suffices = order.len() as u64 * u64::from(share.each()) <= cpus;
@@ -204,7 +207,7 @@ fn lay_out(
     let spread = |rooms: &[Room]| {
         let on = |nodes| spread(rooms, nodes, tasks, how, wish.overcommit);
         let sizes = fewest.max(1)..=most_nodes;
-        // Where nobody has said how many nodes there are, packed tasks have the fewest.
+        // Without a number of nodes, packed tasks use as few as possible.
         if packs { (1..=most_nodes).find_map(on) } else { sizes.rev().find_map(on) }
     };
     spread(&rooms(now)).ok_or_else(|| match spread(&rooms(ever)) {
@@ -222,7 +225,7 @@ fn too_large(alloc: &Alloc, share: &Share, tasks: usize) -> Reject {
     ))
 }
 
-/// The place of each rank's node among the candidates.
+/// For each rank, the index of its node among the candidates.
 fn named_hosts(candidates: &[Candidate<'_>], wish: &StepSpec) -> Result<Vec<usize>, Reject> {
     if let Some(tasks) = wish.tasks.filter(|tasks| *tasks as usize != wish.hosts.len()) {
         return Err(Reject::StepTooLarge(format!(
@@ -237,7 +240,7 @@ fn named_hosts(candidates: &[Candidate<'_>], wish: &StepSpec) -> Result<Vec<usiz
     wish.hosts.iter().map(place).collect()
 }
 
-/// The ranks by node of a layout that a user has made, if there is room for it.
+/// The ranks by node of a layout that the user gave; `None` if a node has too few CPUs for its tasks.
 fn fit(rooms: &[Room], order: &[usize], overcommit: bool) -> Option<Vec<(usize, IdSet)>> {
     let ranks = layout::by_node(rooms.len(), order);
     let fits = |(ranks, room): (&IdSet, &Room)| ranks.len() <= room.most || (overcommit && room.most > 0);
@@ -245,7 +248,7 @@ fn fit(rooms: &[Room], order: &[usize], overcommit: bool) -> Option<Vec<(usize, 
     all.then(|| ranks.into_iter().enumerate().filter(|(_, ranks)| !ranks.is_empty()).collect())
 }
 
-/// The job's nodes that `-w`, `-x`, `-C` and `-r` leave, in rank order.
+/// The job's nodes that `-w`, `-x`, `-C` and `-r` allow, in rank order.
 fn candidates<'a>(
     cluster: &'a Cluster,
     job: &Job,
@@ -258,7 +261,7 @@ fn candidates<'a>(
             return Err(Reject::InvalidNodeName(format!("{wanted} is not among the job's nodes")));
         }
     }
-    // Nodes that the job does not have are excluded anyway.
+    // Nodes outside the job are excluded anyway.
     if let Some(unknown) = wish.exclude.iter().find(|name| cluster.node_named(name).is_none()) {
         return Err(Reject::InvalidNodeName(unknown.to_string()));
     }
@@ -305,8 +308,9 @@ fn candidates<'a>(
     Ok(usable)
 }
 
-/// The most nodes that the step may use, and its tasks: `-n`, or one for each that the job has on these nodes, and at least
-/// one on each. Where neither names tasks and the step names CPUs for each, as many as find these.
+/// The largest number of nodes that the step may use, and its number of tasks. Tasks are those of `-n`;
+/// without it, those that the job has on these nodes, at least one on each. If neither job nor step give
+/// tasks but the step gives CPUs per task, as many tasks as have CPUs.
 fn count(
     job: &Job,
     alloc: &Alloc,
@@ -339,8 +343,8 @@ fn count(
     Ok((nodes.min(tasks), tasks))
 }
 
-/// The ranks on `nodes` of the nodes: the first of them, or, where these do not hold all tasks, those with most room, in
-/// rank order. `None` if they do not fit.
+/// The ranks on `nodes` of the nodes: on the first ones, or, if these do not hold all tasks, on those that
+/// hold most, in rank order. `None` if they do not fit.
 fn spread(
     rooms: &[Room],
     nodes: u32,
@@ -363,7 +367,7 @@ fn spread(
     Some(chosen.into_iter().zip(ranks).filter(|(_, ranks)| !ranks.is_empty()).collect())
 }
 
-/// Memory that the step asks for on a node, of what steps that ask have left.
+/// Memory in MiB that the step requests on a node, if steps with such requests have left enough.
 fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> Result<u64, Reject> {
     let part = candidate.part;
     let wanted = match wish.memory {
@@ -384,7 +388,7 @@ fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> R
     if held + wanted > part.memory_mb { Err(Reject::StepBusy) } else { Ok(wanted) }
 }
 
-/// What other steps that have not ended use on a node.
+/// The parts on a node of other steps that have not ended.
 fn others<'a>(job: &'a Job, part: &'a NodeAlloc) -> impl Iterator<Item = (&'a Step, &'a StepNode)> {
     let steps = job.steps.iter().filter(|step| !step.overlap);
     let parts = steps.flat_map(|step| step.nodes.iter().map(|part| (&**step, part)));

@@ -1,4 +1,4 @@
-//! End an allocation without a batch script: its command has ended, or is gone.
+//! End of an allocation without a batch script: its command has ended, or is gone.
 
 use super::super::{Ctx, Reject, Reply, ending};
 use super::owned;
@@ -14,7 +14,8 @@ pub(super) struct Decision {
     outcome: Outcome,
 }
 
-/// A job that has not started is cancelled by its user; one that is ending already goes on to do so.
+/// Decides how an allocation ends. A job that has not started is cancelled by its user; one that is ending is
+/// refused.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -44,8 +45,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// Those of the jobs that their commands still have to hold. One on a node that a new controller has not heard is none:
-/// it may have ended.
+/// The jobs among `ids` that still need a command to hold them. A job with a node that has not reported to a
+/// new controller is left out, as it may have ended.
 pub(super) fn check_inactive(cluster: &Cluster, ids: &[JobId]) -> Result<Vec<JobId>, Reject> {
     let held = |id: &&JobId| {
         cluster.job(**id).is_some_and(|job| {

@@ -20,11 +20,11 @@ pub(super) struct Decision {
     orders: Vec<Effect>,
 }
 
-/// A step is cancelled by killing its tasks; their ends are reported like any other.
+/// Cancels a step by killing its tasks; nodes report their ends as usual.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, id: JobId, step: StepId) -> Result<Decision, Reject> {
     let job = owned(cluster, caller, id)?;
     let found = find(job, step)?;
-    // Steps of a job that is ending have been told, and have their time.
+    // Steps of a job that is ending have been signalled already and get KillWait.
     if matches!(job.phase, Phase::Completing(_)) {
         return Err(Reject::AlreadyDone);
     }

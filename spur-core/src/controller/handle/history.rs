@@ -1,4 +1,5 @@
-//! Which history the controller's journal is of, whether it is its latest copy, and how it goes on where it is not.
+//! The history of the controller's journal: checks that the journal is its latest copy, and begins a new
+//! history.
 
 use std::sync::Arc;
 
@@ -7,22 +8,22 @@ use crate::cluster::{Cluster, Event};
 use crate::id::{HistoryId, JobId};
 use crate::model::history::Seen;
 
-/// How a node stands to the controller's journal.
+/// Relation of a node to the controller's journal.
 pub(super) enum Standing {
-    /// It belongs to its history, or to none yet.
+    /// The node belongs to the journal's history, or to none yet.
     Own,
-    /// It belongs to a history that this one goes on from.
+    /// The node belongs to a history that this one continues.
     Adopted,
-    /// It has seen a later state of the journal.
+    /// The node has seen a later state of the journal.
     Later {
-        /// For people.
+        /// The evidence, in words for administrators.
         why: Arc<str>,
-        /// The largest job number that anybody is known to have seen.
+        /// The largest job number that any node is known to have seen.
         last_job: JobId,
     },
 }
 
-/// Compares what a node has seen with what there is.
+/// Compares the state that a node has seen with the journal.
 pub(super) fn examine(cluster: &Cluster, name: &Arc<str>, seen: &Seen) -> Result<Standing, Reject> {
     let doubted = || cluster.doubt().map(|doubt| Reject::OldCopy(Arc::clone(&doubt.why)));
     let (Some(theirs), Some(ours)) = (seen.history, cluster.history()) else {
@@ -45,7 +46,7 @@ pub(super) fn examine(cluster: &Cluster, name: &Arc<str>, seen: &Seen) -> Result
     doubted().map_or(Ok(Standing::Adopted), Err)
 }
 
-/// What the journal would hold if it were the one by which the node was led.
+/// The entry, job or reign that the node has seen and the journal lacks; `None` if there is none.
 fn contradiction(cluster: &Cluster, seen: &Seen) -> Option<String> {
     if seen.seq > cluster.seq() {
         return Some(format!("has seen entry {} of it, which ends at {}", seen.seq, cluster.seq()));
@@ -59,13 +60,13 @@ fn contradiction(cluster: &Cluster, seen: &Seen) -> Option<String> {
     None
 }
 
-/// The journal is an old copy from here on.
+/// Marks the journal as an old copy.
 pub(super) fn doubt(ctx: &mut Ctx<'_>, why: Arc<str>, last_job: JobId) -> Reply {
     ctx.emit(Event::JournalDoubted { why: Arc::clone(&why), last_job });
     Reply::Doubted { why }
 }
 
-/// The first thing that a controller does.
+/// Handles the first input of a controller: begins its reign, and a history if there is none.
 pub(super) fn begin(ctx: &mut Ctx<'_>, history: HistoryId, reign: u64, accounting: (u64, JobId)) -> Reply {
     let (end, (reached, last_job)) = (ctx.cluster().seq(), accounting);
     if ctx.cluster().history().is_none() {
@@ -79,7 +80,7 @@ pub(super) fn begin(ctx: &mut Ctx<'_>, history: HistoryId, reign: u64, accountin
     Reply::Done
 }
 
-/// What was an old copy goes on as a history of its own, with job numbers above all that are known to be used.
+/// Begins a new history on an old copy, with job numbers above all that are known to be used.
 pub(super) fn renew(
     ctx: &mut Ctx<'_>,
     history: HistoryId,

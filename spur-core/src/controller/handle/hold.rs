@@ -1,4 +1,4 @@
-//! Hold pending jobs back.
+//! Holding of pending jobs.
 
 use super::super::{Ctx, Reject, Reply};
 use super::target::{Sorted, sort_whole};
@@ -8,7 +8,8 @@ use crate::model::caller::Caller;
 use crate::model::phase::{Hold, Phase};
 use crate::text::jobid::JobRef;
 
-/// An operator's hold is one that only operators release, unless it is asked for as the user's (`uhold`).
+/// Decides on holds. The hold of an operator can only be released by operators, unless it is made as the
+/// user's (`uhold`).
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -23,7 +24,7 @@ pub(super) fn check(
     })
 }
 
-/// A job that cannot be planned is held, with all components of a het job.
+/// The pending components of a job that cannot be planned, which are to be held.
 pub(super) fn check_failed(cluster: &Cluster, job: JobId) -> Result<Vec<JobId>, Reject> {
     let mut jobs = cluster.jobs().components(job);
     jobs.retain(|job| {

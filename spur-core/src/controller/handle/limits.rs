@@ -15,12 +15,12 @@ use crate::model::job::{Job, JobSpec};
 use crate::sched::request;
 use crate::text::time::{Time, TimeLimit};
 
-/// Whether the limits of associations and QOS take jobs that are submitted together; and a warning for each that is taken
-/// and waits, because it is over a limit by itself. Tasks of an array count singly, and a job with
+/// Judges jobs submitted together by the limits of associations and QOS. Returns a warning for each job that
+/// is accepted but exceeds a limit by itself, and so waits. Each array task counts as a job; a job with
 /// several partitions counts for the first.
 ///
 /// # Errors
-/// The limit.
+/// [`Reject::OverLimit`] for the first limit that refuses a job.
 pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<Vec<String>, Reject> {
     let mut warnings = Vec::new();
     let mut started = Started::default();
@@ -31,11 +31,11 @@ pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<
     Ok(warnings)
 }
 
-/// Whether the limits take a job, or the tasks that its record stands for, with a changed request; those of submissions are
-/// looked at if the job is to count for another account, QOS or partition.
+/// Judges a changed request of a job, or of the tasks in its record. Limits on submissions apply only if
+/// account, QOS or partition change.
 ///
 /// # Errors
-/// The limit.
+/// [`Reject::OverLimit`] for the first limit that refuses the job.
 pub(super) fn check_changed(
     cluster: &Cluster,
     now: Time,
@@ -49,7 +49,7 @@ pub(super) fn check_changed(
     judge(cluster, now, (spec, job.task_count() as u64), &[job.id], &mut Started::default())
 }
 
-/// Judges one submission beside others, of so many tasks; `except` do not count.
+/// Judges a submission of `tasks` jobs after those in `started`; the jobs in `except` do not count.
 fn judge(
     cluster: &Cluster,
     now: Time,
@@ -77,7 +77,7 @@ fn judge(
     Ok(stop.map(|stop| format!("the job waits ({}): {stop}", stop.reason())))
 }
 
-/// A job of a QOS with `RequiresReservation` names a reservation.
+/// Refuses a job without a reservation if its QOS has `RequiresReservation`.
 fn needs_reservation(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let qos = spec.qos.as_deref().and_then(|name| cluster.accounts().qos_named(name));
     let needs = |qos: &&Arc<Qos>| qos.flags.contains(&QosFlag::RequiresReservation);
@@ -98,7 +98,7 @@ fn rules(cluster: &Cluster, spec: &JobSpec, partition: &Partition) -> Rules {
     cluster.rules(spec, partition.name())
 }
 
-/// The longest time that the limits allow a job in the first of its partitions.
+/// The longest time limit that the limits allow a job in the first of its partitions.
 pub(super) fn most_time(cluster: &Cluster, spec: &JobSpec, partitions: &[&Partition]) -> TimeLimit {
     let Some(first) = partitions.first().filter(|_| cluster.enforces(AccountingEnforce::Limits)) else {
         let qos = cluster.policy().qos_of(spec.qos.as_deref());

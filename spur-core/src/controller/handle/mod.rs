@@ -1,4 +1,4 @@
-//! One file for each verb: `check` decides or refuses, `enact` emits.
+//! The verbs, one file each: `check` decides or refuses, `enact` emits events and effects.
 
 mod account;
 pub(super) mod accounts;
@@ -52,10 +52,11 @@ use crate::model::caller::Caller;
 use crate::model::job::Job;
 use crate::sched::feasible::Feasibility;
 
-/// Sends an input to its verb.
+/// Passes an input to its verb.
 ///
 /// # Errors
-/// The verb's refusal; of everything but the first and the last word on an old copy of a journal.
+/// The refusal of the verb. On an old copy of a journal, nearly every input is refused with
+/// [`Reject::OldCopy`].
 pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject> {
     let spoken_of = matches!(
         input,
@@ -227,7 +228,7 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
     }
 }
 
-/// Carries out one verb: `check` decides on the cluster as it is, and `enact` makes the decision true.
+/// Carries out one verb: `check` decides on the state as it is, `enact` carries the decision out.
 fn run<D>(
     ctx: &mut Ctx<'_>,
     check: impl FnOnce(&Cluster) -> Result<D, Reject>,
@@ -237,8 +238,8 @@ fn run<D>(
     Ok(enact(ctx, decision))
 }
 
-/// Carries out a verb whose request may take long to judge: `check` judges as far as it can, and the request is refused as
-/// undecided while a question is open.
+/// Carries out a verb whose request may take long to judge. `check` judges as far as verdicts are known;
+/// while a question is open the request is refused as undecided.
 fn judge<D>(
     ctx: &mut Ctx<'_>,
     check: impl FnOnce(&Cluster, &Feasibility) -> Result<D, Reject>,

@@ -1,4 +1,4 @@
-//! Move nodes to other leaves or base blocks.
+//! Moving of nodes to other leaves or base blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Layer};
 use crate::text::place::Places;
 
-/// Which nodes go where.
+/// The nodes to move, and their new places.
 pub(super) struct Decision {
     nodes: Vec<NodeId>,
-    /// By topology: a leaf or base block by its full name, or nowhere.
+    /// The full name of a leaf or base block, or `None` for no place, by topology.
     places: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }
 
-/// What is written are all places that the nodes have then: they leave topologies that are not named. Nothing is to be done
-/// where they are there already.
+/// Decides on a move. The written places replace all others: nodes leave the topologies that are not named.
+/// `None` if the nodes are there already.
 pub(super) fn check(
     cluster: &Cluster,
     nodes: &[NodeId],
@@ -48,7 +48,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) {
     ctx.emit(Event::NodesMoved { nodes, places });
 }
 
-/// The full name of the leaf or base block of a node.
+/// The full name of the leaf or base block of a node; `None` if the node has no place.
 fn leaf_of(fabric: &Fabric, node: NodeId) -> Option<&str> {
     let leaf = fabric.pos(node).and_then(|pos| fabric.leaf_of(pos));
     leaf.map(|leaf| fabric.domain(leaf).full_name())

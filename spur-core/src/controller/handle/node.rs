@@ -1,4 +1,4 @@
-//! Create nodes that the configuration does not name, and delete them.
+//! Creation and deletion of nodes that the configuration does not name.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::text::place::Places;
 pub(super) struct Decision {
     nodes: Vec<NodeConfig>,
     places: Option<Places>,
-    /// Whether their hosts come to be when they are switched on.
+    /// True if the hosts of the nodes start powered down (`State=CLOUD` with a resume program).
     are_off: bool,
 }
 
-/// Nodes that are created are alike. One that the configuration names is there already.
+/// Decides on the creation of nodes with equal settings. Names that exist are refused.
 pub(super) fn check_new(
     cluster: &Cluster,
     caller: &Caller,
@@ -67,7 +67,7 @@ pub(super) fn enact_new(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         power::never_on(ctx, &ids);
     }
     if let Some(places) = places {
-        // What is written was judged before there were the nodes.
+        // The places were checked before the nodes existed.
         if let Ok(Some(moved)) = move_nodes::check(ctx.cluster(), &ids, &places) {
             move_nodes::enact(ctx, moved);
         }
@@ -75,7 +75,8 @@ pub(super) fn enact_new(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// Nodes can go that a command has created, while nobody has anything of them.
+/// Decides on the deletion of nodes. A node must have been created by a command, and have no jobs and no
+/// reservations.
 pub(super) fn check_gone(
     cluster: &Cluster,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Say something to the user of a job.
+//! Messages to the user of a job.
 
 use super::super::{Ctx, Effect, Reject, Reply};
 use super::owned;
@@ -7,11 +7,11 @@ use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::phase::Phase;
 
-/// Characters of a message.
+/// Largest number of characters in a message.
 const MOST: usize = 1024;
 
-/// Messages are not events: one that is lost on its way is lost, and none is said twice. The batch script of a het job
-/// is its leader's, and so is the command that holds it.
+/// Decides where a message goes. Messages are not journalled: a lost one is not repeated. A message to a het
+/// job goes to its leader, which has the script or the command.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, job: JobId, message: &str) -> Result<Effect, Reject> {
     let mut job = owned(cluster, caller, job)?;
     if let Some(leader) = job.spec.het.as_ref().and_then(|het| cluster.job(het.leader)) {
@@ -42,7 +42,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, effect: Effect) -> Reply {
     Reply::Done
 }
 
-/// On one line, and without what terminals take for orders.
+/// The message on one line, with control characters escaped, so that terminals do not obey them.
 fn harmless(message: &str) -> String {
     let mut said = String::with_capacity(message.len());
     for c in message.chars() {

@@ -1,4 +1,4 @@
-//! Create, change, open, close and delete partitions.
+//! Creation, change and deletion of partitions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::model::phase::Phase;
 use crate::text::gather::is_layer_name;
 
 pub(super) enum Decision {
-    /// Another state, and nothing else.
+    /// Sets only the state.
     Set(PartitionConfig),
     Edit(PartitionConfig),
     Delete(Arc<str>),
@@ -60,7 +60,7 @@ pub(super) fn check(
     Ok(if only_state { Decision::Set(config) } else { Decision::Edit(config) })
 }
 
-/// What the settings make of a partition.
+/// A partition's configuration with the settings applied.
 fn changed(
     cluster: &Cluster,
     mut config: PartitionConfig,
@@ -81,7 +81,7 @@ fn changed(
     }
 }
 
-/// A partition can go when no job that has not ended names it, nor another partition or a reservation.
+/// Decides on the deletion of a partition. No unended job, other partition or reservation may name it.
 pub(super) fn check_gone(cluster: &Cluster, caller: &Caller, name: &str) -> Result<Decision, Reject> {
     if !caller.is_operator() {
         return Err(Reject::AccessDenied);
@@ -119,7 +119,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// The refusal of a partition that does not exist. Where partitions are private it names no other.
+/// The refusal of an unknown partition. It lists the existing ones unless partitions are private.
 pub(super) fn unknown(cluster: &Cluster, name: &str) -> Reject {
     if cluster.policy().jobs.private_data.contains(&Private::Partitions) {
         return Reject::InvalidPartition { name: name.to_owned(), known: String::new() };

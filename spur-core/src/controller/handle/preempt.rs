@@ -1,5 +1,5 @@
-//! Make room for a job as the planner proposes, if what it planned with still holds: keep the nodes for it, and tell
-//! the victims.
+//! Preemption as the planner proposes, if its premises still hold: reserves the nodes for the job and
+//! notifies the victims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::sched::precedence::{self, Rank};
 use crate::text::time::Time;
 
 pub(super) struct Decision {
-    /// The job, or the first component of a het job; and what is kept for it and for each of the others.
+    /// The job, or the first component of a het job.
     job: Target,
     nominations: Vec<(JobId, Arc<Nomination>)>,
     victims: Vec<Told>,
@@ -29,14 +29,14 @@ pub(super) struct Decision {
 /// A job that has to make way.
 struct Told {
     job: JobId,
-    /// `None`: it is suspended.
+    /// The job ends or is requeued; `None` if it is suspended.
     then: Option<Then>,
     end_at: Time,
 }
 
-/// Every victim must still be one that this job may preempt, and once all have left, with those who are leaving
-/// already, the whole job must fit beside everybody who stays and everything that is kept for others. Of a het job that
-/// is asked of all components.
+/// Checks a proposed preemption. The job must be allowed to preempt every victim. Once they and all jobs
+/// already leaving are gone, the whole job must fit beside the jobs that stay and all other nominations. For
+/// a het job this holds for all components together.
 pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<Decision, Reject> {
     let Preemption { start, detail, places, victims, displaces } = proposed;
     let id = start.attempt.job;
@@ -132,7 +132,8 @@ fn within_limits(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<
     start::within_limits(cluster, now, starts, &proposed.displaces)
 }
 
-/// What becomes of all components of some victims, if a job of these ranks may make all of them leave.
+/// All components of the victims with the manner of their leaving; `None` if a job of these ranks may not
+/// preempt one of them.
 fn told(cluster: &Cluster, now: Time, victims: &[Attempt], ranks: &[Rank]) -> Option<Vec<Told>> {
     let mut told = Vec::with_capacity(victims.len());
     for victim in victims {
@@ -148,19 +149,19 @@ fn told(cluster: &Cluster, now: Time, victims: &[Attempt], ranks: &[Rank]) -> Op
     Some(told)
 }
 
-/// What all components are to have, and whether it is all there is of a node.
+/// The parts of all components, each with true if its component takes the whole node.
 fn parts(start: &Start) -> impl Iterator<Item = (&StartPart, bool)> {
     start.all().flat_map(|start| start.parts.iter().map(|part| (part, start.exclusive)))
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let Decision { job, nominations, victims, displaced } = decision;
-    // Room is made for one task of an array, not for all that wait with it.
+    // Nodes are reserved for one task of an array, not for all tasks in the record.
     let by = job.single_out(ctx);
     for job in displaced {
         ctx.emit(Event::NominationDropped { job });
     }
-    // Whoever makes way is told first, so that what is kept fits beside what stays at every moment.
+    // Victims are preempted first, so that reserved resources fit beside the rest after every event.
     for Told { job, then, end_at } in &victims {
         ctx.emit(Event::JobPreempted { job: *job, by, then: *then, end_at: *end_at });
         let phase = ctx.cluster().job(*job).map(|job| &job.phase);
@@ -180,18 +181,18 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// What becomes of a job on the nodes of another one.
+/// The resources that a job gives up on the nodes of another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
-    /// Nothing.
+    /// The job stays as it is.
     Stays,
-    /// It keeps memory and devices.
+    /// The job is suspended: it keeps memory and devices.
     Stops,
     Goes,
 }
 
 impl Leaving {
-    /// What becomes of a job when these have been told, and those who were told before.
+    /// The manner in which a job leaves after `told` and all earlier victims were preempted.
     fn of(cluster: &Cluster, id: JobId, told: &[Told]) -> Self {
         let way = |then: Option<Then>| if then.is_some() { Self::Goes } else { Self::Stops };
         if let Some(victim) = told.iter().find(|victim| victim.job == id) {
@@ -207,7 +208,7 @@ impl Leaving {
     }
 }
 
-/// What of a node is not free and will not be.
+/// Resources of a node that are not free and will not become free, with those that the node has.
 struct Stays {
     nobody: bool,
     cpus: u32,
@@ -216,7 +217,7 @@ struct Stays {
     have: Have,
 }
 
-/// What a node has in all.
+/// Resources of a node in all.
 struct Have {
     cpus: u32,
     memory_mb: u64,
@@ -224,7 +225,8 @@ struct Have {
 }
 
 impl Stays {
-    /// What stays on a node that can be used when some jobs leave and some nominations are dropped.
+    /// The resources that stay in use on an available node when some jobs leave and some nominations are
+    /// dropped; `None` if the node is not available.
     fn on(
         cluster: &Cluster,
         node: NodeId,
@@ -262,7 +264,7 @@ impl Stays {
         Some(stays)
     }
 
-    /// Lets a part in if there is room for it.
+    /// Adds a part if it fits; returns false if it does not.
     fn makes_room_for(&mut self, part: &StartPart, exclusive: bool) -> bool {
         if !self.leaves_room_for(part, exclusive) {
             return false;

@@ -1,7 +1,7 @@
-//! The controller's prolog or epilog of an attempt has ended.
+//! End of the controller's prolog or epilog of an attempt.
 //!
-//! A job whose prolog has failed is queued again, or cancelled where it may not be: the next failures hold it, as those
-//! of its nodes do. An epilog that has failed changes nothing; the shell says so in its log.
+//! A job whose prolog failed is requeued, or cancelled if it may not be; repeated failures hold it, as those
+//! of nodes do. A failed epilog changes nothing but the shell's log.
 
 use super::super::{Ctx, Program, Reject, Reply, ending};
 use crate::cluster::{Cluster, Event};
@@ -9,7 +9,7 @@ use crate::id::{Attempt, JobId};
 use crate::model::phase::{EndState, Outcome, Then};
 use crate::model::reason::Reason;
 
-/// What has ended was waited for.
+/// Refuses the end of a program that nothing waits for.
 pub(super) fn check(cluster: &Cluster, attempt: Attempt, program: Program) -> Result<(), Reject> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
     let waited_for = job.is_some_and(|job| match program {

@@ -1,4 +1,4 @@
-//! Record the start first promised to the head of the queue.
+//! The first promised start of the job at the head of the queue.
 
 use super::super::{Ctx, Reject, Reply};
 use crate::cluster::{Cluster, Event};
@@ -11,7 +11,7 @@ pub(super) struct Decision {
     start: Time,
 }
 
-/// Only the first promise counts; a later plan may be better, never worse.
+/// Accepts only the first promise of a job; later plans may be better, never worse.
 pub(super) fn check(cluster: &Cluster, id: JobId, start: Time) -> Result<Decision, Reject> {
     let job = cluster.job(id).ok_or(Reject::InvalidJobId)?;
     match (&job.phase, job.promised) {

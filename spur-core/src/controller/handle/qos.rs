@@ -1,4 +1,4 @@
-//! Whether a job may have the QOS it names, where it wants to run.
+//! Checks and defaults of a job's QOS.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
 use crate::text::nearest::nearest;
 
-/// The QOS of a job: the one that it names, the default of its association, that of the first of its partitions that has
-/// one, that of the cluster, or `normal` where QOS are enforced.
+/// The QOS of a job: the one that it names, else the default of its association, of the first of its
+/// partitions with one, or of the cluster; else `normal` where QOS or limits are enforced.
 pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSpec) -> Option<Arc<str>> {
     let of_partition = || partitions.iter().find_map(|partition| partition.config.default_qos.clone());
     let of_cluster = || cluster.policy().scheduler.default_qos.clone();
@@ -29,7 +29,7 @@ fn of_association(cluster: &Cluster, spec: &JobSpec) -> Option<Arc<str>> {
     cluster.accounts().default_qos_of(cluster.association_of(spec, partition)?)
 }
 
-/// Where QOS are enforced a job needs one that its association may have.
+/// Refuses a job without a QOS of its association, where QOS are enforced.
 fn enforce(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     if !cluster.enforces(AccountingEnforce::Qos) {
         return Ok(());
@@ -50,7 +50,7 @@ fn enforce(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     Ok(())
 }
 
-/// The components of a het job have one QOS: those behind the first that name none have that of the `first`.
+/// Sets the QOS of a het job's later component to that of the `first` if it names none; refuses another one.
 pub(super) fn of_whole(cluster: &Cluster, first: &JobSpec, other: &mut JobSpec) -> Result<(), Reject> {
     if cluster.policy().qos.is_empty() {
         return Ok(());
@@ -69,8 +69,8 @@ pub(super) fn of_whole(cluster: &Cluster, first: &JobSpec, other: &mut JobSpec) 
     )))
 }
 
-/// The QOS has to be there and be open to who asks for it and to the job's account. Where none is configured a name means
-/// nothing, and everything is allowed.
+/// Refuses a QOS that does not exist, or that is closed to the caller or the job's account. Without any
+/// configured QOS, every name is accepted.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, spec: &JobSpec) -> Result<(), Reject> {
     let policy = cluster.policy();
     let named = spec.qos.as_deref();

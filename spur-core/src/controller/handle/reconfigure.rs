@@ -1,4 +1,4 @@
-//! Put a new policy in force.
+//! Reconfiguration: puts a new policy in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
 pub(super) struct Decision {
-    /// `None` when nothing has changed.
+    /// The new policy; `None` if it equals the one in force.
     policy: Option<Arc<Policy>>,
-    /// The sections `[[qos]]`, if the policy tree has to be compared with them anew.
+    /// The `[[qos]]` sections, if they differ from those that the policy tree was last compared with.
     file_qos: Option<Vec<QosConfig>>,
     changes: Vec<String>,
 }
 
-/// A policy whose topologies cannot be built is refused whole, and the one in force stays.
+/// Decides on a new policy. One with a topology that cannot be built is refused as a whole.
 pub(super) fn check(
     cluster: &Cluster,
     now: Time,
@@ -37,7 +37,7 @@ pub(super) fn check(
     if policy == *cluster.policy() {
         return Ok(Decision { policy: None, file_qos, changes: told.sentences });
     }
-    // Only names matter for judging a topology; the numbers that count are allotted when the policy is applied.
+    // Only names matter for judging a topology; numbers are assigned when the policy is applied.
     let nodes: Vec<(NodeId, &str)> =
         (0u32..).map(NodeId).zip(policy.nodes.iter().map(|node| &*node.name)).collect();
     let mut faults = Vec::new();
@@ -70,15 +70,15 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Reconfigured { changes: decision.changes }
 }
 
-/// What the policy tree makes of the sections `[[qos]]`.
+/// The `[[qos]]` sections in relation to the policy tree.
 struct FileQos {
-    /// The sections, if they are not those of before.
+    /// The sections, if they have changed.
     file: Option<Vec<QosConfig>>,
     sentences: Vec<String>,
 }
 
-/// A policy with the QOS of the policy tree, once that has begun; the file's have no effect then, and whoever changes them
-/// is told of the command that does.
+/// The policy with the QOS of the policy tree, once that exists. The file's QOS then have no effect; for each
+/// change of theirs a sentence names the command that makes it.
 fn with_qos_of_tree(cluster: &Cluster, policy: Arc<Policy>) -> (Arc<Policy>, FileQos) {
     if !cluster.accounts().has_begun() {
         return (policy, FileQos { file: None, sentences: Vec::new() });
@@ -89,7 +89,7 @@ fn with_qos_of_tree(cluster: &Cluster, policy: Arc<Policy>) -> (Arc<Policy>, Fil
     (Arc::new(Policy { qos, ..Policy::clone(&policy) }), FileQos { file, sentences })
 }
 
-/// Nodes that count as being where the file has them again, although an operator had moved them.
+/// Nodes that the new policy moves back from where an operator had put them, one sentence for each topology.
 fn undone(cluster: &Cluster, policy: &Policy) -> Vec<String> {
     let mut undone: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
     for (node, topology) in cluster.moves_undone_by(policy) {

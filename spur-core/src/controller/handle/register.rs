@@ -1,4 +1,4 @@
-//! A node has opened its stream: it is up, and both sides compare what they know of its attempts.
+//! Registration of a node that has opened its stream: both sides compare their attempts on it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,27 +17,28 @@ pub(super) struct Decision {
     node: NodeId,
     registration: Arc<Registration>,
     held: BTreeSet<Attempt>,
-    /// Live on the node, unwanted here.
+    /// Attempts that live on the node and must not.
     stale: Vec<Attempt>,
-    /// Live on the node, of a history before this one and not known here.
+    /// Attempts of an earlier history that live on the node and that this journal does not know.
     foreign: Vec<Attempt>,
-    /// The largest job number that it has seen, if that is news.
+    /// The largest job number that the node has seen, if it exceeds those of the journal.
     last_job: Option<JobId>,
-    /// Over on the node, unknown here.
+    /// Attempts that are over on the node and unknown here.
     over: Vec<Attempt>,
-    /// Jobs whose processes here are gone without a record: the node was booted or its spool is new.
+    /// Jobs whose processes on the node are gone without a record: the node was booted or its spool is new.
     lost: Vec<JobId>,
-    /// Jobs that are ending and of which the node has nothing.
+    /// Ending jobs of which the node has nothing.
     gone: Vec<JobId>,
-    /// Whether it has booted as it was to.
+    /// True if a requested reboot has happened.
     booted: bool,
-    /// What the node has less of than it is configured with.
+    /// Resources of which the node has less than configured, as a drain reason.
     lacking: Option<String>,
-    /// What follows from what it says is wrong with it.
+    /// The effect of the fault that the node reports.
     fault: condition::Decision,
 }
 
-/// `adopted` is the largest job number that the node has seen, if it comes from a history before this one.
+/// Decides on a registration. `adopted` is the largest job number that the node has seen, if it comes from an
+/// earlier history.
 pub(super) fn check(
     cluster: &Cluster,
     name: &str,
@@ -45,7 +46,7 @@ pub(super) fn check(
     held: &[Held],
     adopted: Option<JobId>,
 ) -> Result<Decision, Reject> {
-    // One that was taken out of the configuration is let in for as long as jobs have something of it.
+    // A node that was removed from the configuration is accepted while jobs hold resources of it.
     let node = cluster.node_named(name).filter(|node| node.configured || !node.jobs.is_empty());
     let node = node.ok_or_else(|| Reject::UnknownNode(name.to_owned()))?;
     kept_by_host(cluster, node, &registration)?;
@@ -59,7 +60,7 @@ pub(super) fn check(
             .collect()
     };
     let (live, over): (Vec<Attempt>, _) = (unwanted(true), unwanted(false));
-    // What an earlier history has left stays what it is, until it ends or the operator ends it.
+    // Attempts of an earlier history stay foreign until they end or an operator ends them.
     let (foreign, stale) =
         live.into_iter().partition(|attempt| adopted.is_some() || node.foreign.contains(attempt));
     let held: BTreeSet<Attempt> = held.iter().map(|held| held.attempt).collect();
@@ -105,8 +106,8 @@ pub(super) fn check(
     })
 }
 
-/// The node's unacknowledged reports are heard in the same step: no limit comes between the registration and the news
-/// that a job has ended.
+/// Carries out a registration. Unacknowledged reports are handled in the same step, so that no time limit
+/// strikes between the registration and the report of a job's end.
 pub(super) fn enact(
     ctx: &mut Ctx<'_>,
     decision: Decision,
@@ -119,7 +120,7 @@ pub(super) fn enact(
     ctx.effect(Effect::Open { node, connection });
     ctx.emit(Event::NodeRegistered { node, registration, stale, foreign, last_job });
     for job in doubtful {
-        // It has started, and nobody here knows: it must not start beside itself.
+        // The attempt has started without this journal's knowledge: the job must not start a second time.
         let waits = ctx.cluster().job(job).map(|job| &job.phase);
         if matches!(waits, Some(Phase::Pending(pending)) if pending.hold.is_none()) {
             ctx.emit(Event::JobHeld { job, by: Hold::Admin });
@@ -157,8 +158,9 @@ pub(super) fn enact(
     Reply::Done
 }
 
-/// Refuses the name of a node to another host while something may still run on the one that has it: a daemon elsewhere
-/// cannot know that it does not, whatever a copied spool says. An operator who has the node down says that it is dead.
+/// Refuses a node's name to another host while processes may still run on its current host. A daemon
+/// elsewhere cannot know about them, even with a copied spool. An operator who sets the node down declares
+/// the host dead.
 ///
 /// # Errors
 /// [`Reject::KeptByHost`].
@@ -179,7 +181,7 @@ pub fn kept_by_host(cluster: &Cluster, node: &Node, registration: &Registration)
     }
 }
 
-/// Whether the job still has something to do with the node.
+/// True if the job still holds resources of the node.
 fn holds(job: &Job, node: NodeId) -> bool {
     match &job.phase {
         Phase::Running { alloc, .. } => alloc.on(node).is_some(),
@@ -189,8 +191,8 @@ fn holds(job: &Job, node: NodeId) -> bool {
     }
 }
 
-/// Whether a job that the node has no record of can be launched there after a boot: its order never arrived, which
-/// the spool, being the same, proves for the node that runs the batch script.
+/// True if a job without a record on the node can be launched there after a boot. Its order never arrived,
+/// which the unchanged spool proves for the node of the batch script.
 fn launchable(job: &Job, node: &Node, registration: &Registration) -> bool {
     let same_spool =
         node.registration.as_ref().is_some_and(|before| before.spool_id == registration.spool_id);
@@ -198,7 +200,8 @@ fn launchable(job: &Job, node: &Node, registration: &Registration) -> bool {
     same_spool && batch_here && job.spec.batch.is_some()
 }
 
-/// What the node has less of than it is configured with; Slurm drains such a node, too.
+/// The first resource of which the node has less than configured, as a drain reason; Slurm drains such a
+/// node, too.
 fn lacking(node: &Node, registration: &Registration) -> Option<String> {
     if !node.configured {
         return None;

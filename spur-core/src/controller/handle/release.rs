@@ -1,4 +1,4 @@
-//! Let held jobs go.
+//! Release of held jobs.
 
 use super::super::{Ctx, Reject, Reply};
 use super::reservation;
@@ -9,10 +9,10 @@ use crate::model::caller::Caller;
 use crate::model::phase::{Hold, Phase};
 use crate::text::jobid::JobRef;
 
-/// Whether anybody holds a job, or it waits for a reservation that is gone.
+/// True if the job is held, or waits for a reservation that does not exist.
 pub(super) struct Held(bool);
 
-/// Releasing a job that is not held does nothing, as with Slurm.
+/// Decides on releases. Releasing a job that is not held does nothing, as in Slurm.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) -> Sorted<Held> {
     sort_whole(cluster, caller, jobs, |job| match &job.phase {
         Phase::Pending(pending) if pending.hold.is_some_and(Hold::is_operators) && !caller.is_operator() => {
@@ -29,7 +29,7 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) 
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Held>) -> Reply {
     for (target, Held(held)) in decision.doable {
-        // Who is not held keeps the time that he has waited, and tasks that wait with others stay in their midst.
+        // A job that is not held keeps its waiting time, and tasks in one record stay together.
         if held {
             let job = target.single_out(ctx);
             reservation::forget_missing(ctx, job);

@@ -1,6 +1,5 @@
-//! What a node reports of an attempt. Every report is answered, also one that changes nothing: it was said before, or
-//! it is about something that is over. The answer is an acknowledgement, or that the attempt may be forgotten, which
-//! says the same and more.
+//! Reports of nodes about attempts. Every report is answered, also one that is repeated or about an attempt
+//! that is over. The answer is an acknowledgement, or the order to forget the attempt, which implies one.
 
 use std::sync::Arc;
 
@@ -14,25 +13,25 @@ use crate::model::reason::Reason;
 use crate::model::step::StepNodeEnd;
 use crate::text::time::Time;
 
-/// What a report comes to.
+/// The effect of a report.
 pub(super) enum Decision {
-    /// The attempt runs, and its batch script has ended so; perhaps nothing of it is left here.
+    /// The batch script of a running attempt has ended; with `done` the node has nothing left of the attempt.
     End { outcome: Outcome, then: Then, end: Option<StepNodeEnd>, done: bool },
-    /// The attempt runs, and the node could not launch it: the node is drained.
+    /// The node could not launch a running attempt, and is drained.
     NodeFault(String),
-    /// Nobody knows how the batch script ended: what ran it is gone without a record.
+    /// The exit of the batch script is unknown: its processes are gone without a record.
     Lost { done: bool },
-    /// A step's tasks here have ended.
+    /// A step's tasks on the node have ended.
     Step(StepId, StepNodeEnd),
-    /// The batch script of an attempt that is ending anyway has ended; perhaps nothing of it is left here.
+    /// The batch script of an ending attempt has ended; with `done` the node has nothing left of the attempt.
     Batch { end: StepNodeEnd, done: bool },
-    /// Nothing of the attempt is left here.
+    /// The node has nothing left of the attempt.
     Done { epilog_error: Option<String> },
-    /// The batch script of a foreign attempt has ended: what is left of that, on these nodes, may end.
+    /// The batch script of a foreign attempt has ended; its rest on these nodes is ended.
     Foreign(Vec<NodeId>),
-    /// Nothing is left here of an attempt nobody wanted.
+    /// The node has nothing left of a stale or foreign attempt.
     Cleaned,
-    /// Known already, or of no interest any more.
+    /// Nothing changes.
     Nothing,
 }
 
@@ -54,14 +53,14 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     let Some(job) = cluster.job(attempt.job).filter(|job| job.attempt() == attempt) else {
         return Decision::Nothing;
     };
-    // What a suspended job had to say when it was stopped counts as well.
+    // A report of a suspended job counts as well: it may have been made before the job was stopped.
     let running = matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_));
     match report {
         Report::BatchEnded { lost: true, done, .. } if running => Decision::Lost { done },
         Report::BatchEnded { end, done, .. } if running => {
             let (exit, out_of_memory) = (end.exit, end.out_of_memory);
             match job.phase.preempted().and_then(|preempted| preempted.then) {
-                // Whoever is asked to leave and does has not failed; whoever finishes meanwhile has finished.
+                // A job that obeys its preemption has not failed; one that completes meanwhile has completed.
                 Some(then) if !exit.is_success() && !out_of_memory => {
                     let outcome = Outcome { exit, ..ending::outcome(EndState::Preempted, Reason::None) };
                     Decision::End { outcome, then, end: Some(end), done }
@@ -72,7 +71,8 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
                 }
             }
         }
-        // The end of the job was decided before; how its script ended, and that nothing is left, is news all the same.
+        // The job's end was decided before, but the exit of its script and the end of its processes still
+        // count.
         Report::BatchEnded { end, lost, done } => match &job.phase {
             Phase::Completing(_) if !lost && job.batch_end.is_none() => Decision::Batch { end, done },
             _ if done => Decision::Done { epilog_error: None },
@@ -104,7 +104,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
         Decision::End { outcome, then, end, done } => {
             let ended_ms = end.as_ref().and_then(|end| end.ended_ms);
             let seen = ended_ms.map(|ms| ctx.cluster().clock().own(Time(ms.div_euclid(1_000))));
-            // Of how it ended the outcome says the rest.
+            // Without usage, the outcome holds everything about the end.
             if let Some(end) = end.filter(|end| end.usage.is_some()) {
                 ctx.emit(Event::BatchEnded { job, end });
             }
@@ -134,7 +134,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
             if let Some(error) = epilog_error {
                 drain(ctx, node, format!("Epilog error: {error}"));
             }
-            // A node that is done with a job that has not ended lost it before it could say how it ended.
+            // A node that is done with a job that has not ended has lost the job without a record of its end.
             if ending::goes_on_without(ctx.cluster(), job, node) {
                 ending::go_on_without(ctx, job, node, false);
             } else {
@@ -154,7 +154,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
     Reply::Done
 }
 
-/// Answers the report.
+/// Answers a report with `Forget` if nothing of the attempt is left, else with `Acknowledge`.
 fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
     let left = ctx
         .cluster()
@@ -165,7 +165,7 @@ fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
     }
     let forgotten = Effect::Forget { node, attempt };
     if ctx.effects.contains(&forgotten) {
-        // Nothing else need be said to the node of what is over.
+        // `Forget` makes orders to end the attempt unnecessary.
         ctx.effects.retain(|effect| {
             !matches!(effect, Effect::Terminate { node: to, attempt: of, .. } if (*to, *of) == (node, attempt))
         });
@@ -174,7 +174,7 @@ fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
     }
 }
 
-/// Takes a node out of service until an operator puts it back; one that is drained already keeps the first reason.
+/// Drains a node until an operator resumes it; a drained node keeps its first reason.
 pub(super) fn drain(ctx: &mut Ctx<'_>, node: NodeId, reason: String) {
     if ctx.cluster().node(node).is_some_and(|node| node.drain.is_none()) {
         let drain =

@@ -1,4 +1,4 @@
-//! End jobs, or take them when they have ended, and let them wait again.
+//! Requeueing of jobs that run or have ended.
 
 use super::super::{Ctx, Reject, Reply, ending};
 use super::target::{Sorted, components, sort};
@@ -9,16 +9,16 @@ use crate::model::phase::{EndState, Hold, Phase, Then};
 use crate::model::reason::Reason;
 use crate::text::jobid::JobRef;
 
-/// What requeueing means for one job.
+/// The effect of requeueing on one job.
 pub(super) enum Decision {
     Running(Option<Hold>),
-    /// It has ended, or is ending.
+    /// The job has ended, or is ending.
     Over(Option<Hold>),
-    /// It waits already, with its components if it has any, and is only to be held.
+    /// The job is pending, with its components if it has any, and is only held.
     Pending(Hold),
 }
 
-/// A job that has ended can be had again for as long as its record is in memory.
+/// Decides on requeues. A job that has ended can be requeued while its record is in memory.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -33,7 +33,7 @@ pub(super) fn check(
         Phase::Pending(_) => Err(Reject::Pending),
         _ if !job.spec.requeue || job.spec.batch.is_none() => Err(Reject::NotRequeueable),
         Phase::Running { .. } => Ok(Decision::Running(hold.then_some(by))),
-        // As with Slurm, one that was suspended is held.
+        // As in Slurm, a suspended job is held after the requeue.
         Phase::Suspended(_) => Ok(Decision::Running(Some(by))),
         Phase::Completing(_) | Phase::Ended(_) => Ok(Decision::Over(hold.then_some(by))),
     });
@@ -60,8 +60,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Decision>) -> Reply {
     Sorted::<Decision>::reply(decision.problems)
 }
 
-/// Lets a job that has ended wait again, with its components if it has any; what is still ending does when that is over, and
-/// accounting has how it ended.
+/// Requeues a job that has ended, with its components. Components that are still ending are requeued when
+/// that is over.
 fn again(ctx: &mut Ctx<'_>, job: JobId, hold: Option<Hold>) {
     for id in ctx.cluster().jobs().components(job) {
         match ctx.cluster().job(id).map(|job| &job.phase) {

@@ -1,4 +1,4 @@
-//! Reserve nodes for some time; change such a reservation, delete it, and let go of the jobs that waited for it.
+//! Reservations of nodes: creation, change, deletion, and release of the jobs that waited for them.
 
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use crate::sched::licensed;
 use crate::sched::site::{self, Site};
 use crate::text::time::{Time, TimeLimit};
 
-/// What Slurm plans with for ever, seconds.
+/// Seconds that Slurm takes for an infinite duration.
 const YEAR: u64 = 365 * 86_400;
-/// How long ago a reservation may begin that is made now: who writes `now` is a moment early. Seconds.
+/// Seconds by which the start of a new reservation may lie in the past: `now` is evaluated by the client, a
+/// moment earlier.
 const JUST_NOW: u64 = 300;
 
 /// A reservation as it will be.
@@ -70,7 +71,7 @@ pub(super) fn check_new(
     Ok(decided(now, made))
 }
 
-/// What is kept of a reservation with these times.
+/// The reservation to store; floating ones are stored relative to `now`.
 fn decided(now: Time, made: Reservation) -> Decision {
     Decision(Arc::new(if made.has(Flag::TimeFloat) { made.floating(now) } else { made }))
 }
@@ -128,7 +129,7 @@ pub(super) fn check_changed(
     Ok(decided(now, made))
 }
 
-/// Another start, end or duration.
+/// Applies a new start, end or duration.
 fn change_times(made: &mut Reservation, now: Time, ask: &ReservationAsk) -> Result<(), Reject> {
     if let Some(start) = ask.start {
         if made.is_active(now) {
@@ -178,7 +179,7 @@ pub(super) fn enact_gone(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> 
     Reply::Done
 }
 
-/// When a reservation is over next, by its time or because nobody uses it.
+/// Time at which the next reservation ends, by its end or because it is idle.
 pub(in super::super) fn next_end(cluster: &Cluster) -> Option<Time> {
     let comes = cluster.reservations().filter(|reservation| reservation.lead.is_none());
     comes
@@ -187,7 +188,8 @@ pub(in super::super) fn next_end(cluster: &Cluster) -> Option<Time> {
         .min()
 }
 
-/// Whether a job in the reservation may have ended while no controller ran; the reservation stays until that is known.
+/// True if a job in the reservation may have ended while no controller ran. The reservation stays until that
+/// is known.
 fn awaits_report(cluster: &Cluster, reservation: &Reservation) -> bool {
     cluster.awaits_reports() && cluster.running_in(&reservation.name).any(|job| cluster.awaits_report(job.id))
 }
@@ -196,7 +198,7 @@ fn over_at(reservation: &Reservation) -> Time {
     reservation.purged_at().map_or(reservation.end, |purged| purged.min(reservation.end))
 }
 
-/// Ends the reservations whose time is over or that nobody uses, or moves them on.
+/// Ends or moves on the reservations that are over or idle.
 pub(in super::super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     let over = ctx.cluster().reservations().filter(|reservation| over_at(reservation) <= now);
     let over = over.filter(|reservation| !awaits_report(ctx.cluster(), reservation));
@@ -209,8 +211,8 @@ pub(in super::super) fn expire(ctx: &mut Ctx<'_>, now: Time) {
     }
 }
 
-/// Deletes a reservation. Jobs that wait for no other are held, or wait on without it; one that runs without being bound to
-/// it does the same if it is requeued.
+/// Deletes a reservation. Pending jobs that name no other one are held, or wait on without it. A job that
+/// runs without being bound to it does the same if it is requeued.
 fn delete(ctx: &mut Ctx<'_>, reservation: &Reservation) {
     ctx.emit(Event::ReservationDeleted { name: Arc::clone(&reservation.name) });
     let holds = !reservation.has(Flag::NoHoldJobsAfter);
@@ -226,7 +228,7 @@ fn delete(ctx: &mut Ctx<'_>, reservation: &Reservation) {
     }
 }
 
-/// A job that waits again after its reservation was deleted is held, as it would have been had it waited then.
+/// Holds a requeued job whose reservation was deleted while it ran.
 pub(in super::super) fn requeued(ctx: &mut Ctx<'_>, job: JobId) {
     if forget_missing(ctx, job) {
         hold(ctx, job);
@@ -240,7 +242,7 @@ fn hold(ctx: &mut Ctx<'_>, job: JobId) {
     }
 }
 
-/// Takes reservations that are not there out of a job's request. Returns whether the job named some and none is left.
+/// Removes missing reservations from a job's request. Returns true if the job named some and has none left.
 pub(in super::super) fn forget_missing(ctx: &mut Ctx<'_>, job: JobId) -> bool {
     let Some(found) = ctx.cluster().job(job) else { return false };
     let is_there = |name: &&str| ctx.cluster().reservation(name).is_some();
@@ -255,7 +257,7 @@ pub(in super::super) fn forget_missing(ctx: &mut Ctx<'_>, job: JobId) -> bool {
     is_last
 }
 
-/// A reservation that there is.
+/// The reservation of this name, or the refusal.
 pub(super) fn named<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Arc<Reservation>, Reject> {
     cluster.reservation(name).ok_or_else(|| {
         let known: Vec<&str> = cluster.reservations().map(|known| &*known.name).collect();
@@ -271,7 +273,7 @@ pub(super) fn named<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Arc<Rese
     })
 }
 
-/// A reservation that a job may use. To whom it is hidden there is none.
+/// The reservation of this name, if the job may use it. A hidden one is refused as if there were none.
 pub(super) fn open_to<'a>(
     cluster: &'a Cluster,
     caller: &Caller,
@@ -293,7 +295,7 @@ fn seconds(duration: TimeLimit) -> u64 {
     duration.seconds().unwrap_or(YEAR)
 }
 
-/// The end that is asked for.
+/// The requested end, from end time or duration; `None` if neither is given.
 fn end(ask: &ReservationAsk, start: Time) -> Result<Option<Time>, Reject> {
     let duration = ask.duration.as_ref().map(set).transpose()?;
     let by_duration = duration.map(|duration| start + seconds(duration));
@@ -305,7 +307,7 @@ fn end(ask: &ReservationAsk, start: Time) -> Result<Option<Time>, Reject> {
     }
 }
 
-/// What a new reservation is given; there is nothing to add to.
+/// The value for a new reservation, which has nothing to add to or remove from.
 fn only<T: Clone + Default>(edit: Option<&Edit<T>>) -> Result<T, Reject> {
     edit.map_or_else(|| Ok(T::default()), set)
 }
@@ -319,7 +321,7 @@ fn set<T: Clone>(edit: &Edit<T>) -> Result<T, Reject> {
     }
 }
 
-/// Who may use a new reservation, or with `-=` who may not.
+/// The members of a new reservation; `-=` excludes them.
 fn first_members(edit: Option<&Edit<Members>>) -> Result<Members, Reject> {
     match edit {
         Some(Edit::Remove(members)) => Ok(Members { except: true, ..members.clone() }),
@@ -327,7 +329,7 @@ fn first_members(edit: Option<&Edit<Members>>) -> Result<Members, Reject> {
     }
 }
 
-/// The next window of a repeated reservation.
+/// Moves a repeated reservation to its next window.
 fn skip(cluster: &Cluster, ask: &ReservationAsk, known: &Reservation) -> Result<Decision, Reject> {
     let alone = ReservationAsk {
         name: ask.name.clone(),
@@ -348,7 +350,8 @@ fn skip(cluster: &Cluster, ask: &ReservationAsk, known: &Reservation) -> Result<
     Ok(Decision(Arc::new(moved)))
 }
 
-/// Gives a reservation so many nodes: more like those it has, or first those away that are of least use.
+/// Changes the number of nodes: adds nodes like those that the reservation has, or removes those that matter
+/// least.
 fn resize(cluster: &Cluster, now: Time, made: &mut Reservation, count: u32) -> Result<(), Reject> {
     if made.has(Flag::PartNodes) {
         return Err(Reject::Invalid("with PART_NODES it has all nodes of its partition".to_owned()));
@@ -371,7 +374,7 @@ fn resize(cluster: &Cluster, now: Time, made: &mut Reservation, count: u32) -> R
     Ok(())
 }
 
-/// The name that is asked for, or one made of who it is for and its number.
+/// The requested name, or one made from an account or user and the next number.
 fn name(
     cluster: &Cluster,
     caller: &Caller,
@@ -409,7 +412,7 @@ fn change_members(members: &mut Members, edit: &Edit<Members>) -> Result<(), Rej
     Ok(())
 }
 
-/// Says which flags there are. As in Slurm those that are named come to what there is, `+=` or not.
+/// Changes the flags. As in Slurm, `=` adds like `+=`.
 fn change_flags(flags: &mut Vec<Flag>, edit: &Edit<Vec<Flag>>) {
     match edit {
         Edit::Set(more) | Edit::Add(more) => flags.extend(more),
@@ -419,12 +422,12 @@ fn change_flags(flags: &mut Vec<Flag>, edit: &Edit<Vec<Flag>>) {
     flags.dedup();
 }
 
-/// Whether a reservation needs no nodes.
+/// True if a reservation needs no nodes.
 fn is_of_licenses(made: &Reservation) -> bool {
     made.has(Flag::AnyNodes) && !made.licenses.is_empty()
 }
 
-/// Finds the nodes that are asked for.
+/// Determines the nodes of a reservation from the request.
 fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &ReservationAsk) -> Result<(), Reject> {
     let partition = match &made.partition {
         Some(name) => Some(cluster.partition(name).ok_or_else(|| partition::unknown(cluster, name))?),
@@ -482,7 +485,7 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
     Ok(())
 }
 
-/// Whether a reservation, new or changed, can be kept.
+/// Refuses a new or changed reservation that contradicts itself, another one, or running jobs.
 fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject> {
     if made.end <= made.start || made.end <= now {
         return Err(Reject::InvalidTime("the end lies before the start, or in the past".to_owned()));

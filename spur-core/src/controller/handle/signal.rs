@@ -1,4 +1,4 @@
-//! Send a signal to jobs or to one step of them.
+//! Signals to jobs or to one of their steps.
 
 use super::super::{Ctx, Effect, Reject, Reply};
 use super::target::{Sorted, sort};
@@ -9,17 +9,17 @@ use crate::model::phase::Phase;
 use crate::text::jobid::{JobPart, JobRef};
 use crate::text::signal::Signal;
 
-/// What to send, and to what.
+/// A signal and its receivers.
 #[derive(Clone, Copy)]
 pub(super) struct Wish {
-    /// Only this step.
+    /// The step that gets the signal; `None` for the whole job.
     pub(super) step: Option<StepId>,
     pub(super) signal: Signal,
     pub(super) batch: bool,
     pub(super) steps: bool,
 }
 
-/// Signals are not events: one that is lost with a connection is lost, as it would be between processes.
+/// Decides on a signal. Signals are not journalled: one that is lost with a connection is not repeated.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -29,10 +29,10 @@ pub(super) fn check(
     let mut sorted = sort(cluster, caller, &all(cluster, jobs, wish), |job| {
         let alloc = match &job.phase {
             Phase::Running { alloc, .. } => alloc,
-            // What is stopped is to stay so.
+            // A suspended job must stay stopped, so it only gets SIGKILL.
             Phase::Suspended(suspended) if wish.signal == Signal::KILL => &suspended.alloc,
             Phase::Suspended(_) => return Err(Reject::Suspended),
-            // Steps of a job that is ending have been told, and have their time.
+            // Steps of a job that is ending have been signalled already and get KillWait.
             Phase::Completing(_) if wish.step.is_some_and(|step| step != StepId::BATCH) => {
                 return Err(Reject::AlreadyDone);
             }
@@ -63,7 +63,8 @@ pub(super) fn check(
     sorted
 }
 
-/// The number of a het job stands for all its components, unless a step is named; the others' for themselves.
+/// The jobs to signal. Without a step, the number of a het job stands for all its components, that of a later
+/// component for itself.
 fn all(cluster: &Cluster, jobs: &[JobRef<JobId>], wish: Wish) -> Vec<JobRef<JobId>> {
     let mut all = Vec::with_capacity(jobs.len());
     for named in jobs {

@@ -1,6 +1,7 @@
-//! Nodes have not been heard of for too long.
+//! Nodes that have been silent for too long.
 //!
-//! Those that are found silent together are lost together, so that none of them takes the place of another.
+//! Nodes that are found silent together are lost together, so that none of them becomes a replacement of
+//! another.
 
 use std::sync::Arc;
 
@@ -9,16 +10,16 @@ use crate::cluster::{Cluster, Event, Node};
 use crate::id::NodeId;
 use crate::model::node::Health;
 
-/// Why a node is down that nothing is heard of, in Slurm's words.
+/// Slurm's reason for a node that is down because it is silent.
 pub(super) const NOT_RESPONDING: &str = "Not responding";
 
-/// Which of some nodes that says anything new of; one that is already known to be silent, or was never heard of, stays as
-/// it is.
+/// The nodes for which silence is a change. Left out are nodes known to be silent, never heard from, off or
+/// powering down.
 pub(super) fn check(cluster: &Cluster, ids: &[NodeId]) -> Result<Vec<NodeId>, Reject> {
     let mut silent = Vec::with_capacity(ids.len());
     for &id in ids {
         let node = cluster.node(id).ok_or_else(|| Reject::UnknownNode(id.to_string()))?;
-        // Of one that is off nothing is heard.
+        // A node that is off is silent anyway.
         let is_off = node.is_off() || node.is_powering_down();
         if !is_off
             && matches!(node.health, Health::Up | Health::Down { silent: false, .. })
@@ -41,7 +42,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, nodes: Vec<NodeId>) -> Reply {
             Some(Health::Down { reason, by: Some(by), .. }) => (Arc::clone(reason), Some(Arc::clone(by))),
             _ => (NOT_RESPONDING.into(), None),
         };
-        // Jobs that wait until it has booted do so for as long as it may take.
+        // Jobs that wait for the node's reboot keep waiting, however long that takes.
         let boots = ctx.cluster().node(node).is_some_and(Node::is_rebooting);
         ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
         if !boots {

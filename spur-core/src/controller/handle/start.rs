@@ -1,4 +1,5 @@
-//! Start a job that the planner proposes, if what it planned with still holds; choose its very CPUs and devices.
+//! Start of a job that the planner proposes, if the premises of the plan still hold; chooses the very CPUs
+//! and devices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use crate::sched::licensed;
 use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
 
-/// What each job gets: one, or all components of a het job.
+/// The allocations of the job, or of all components of a het job.
 pub(super) struct Decision(Vec<Grant>);
 
-/// What one job gets.
+/// The allocation of one job.
 struct Grant {
     job: JobId,
     alloc: Arc<Alloc>,
-    /// Of an array that others wait beside in the same record: the task that gets one of its own.
+    /// The task that gets a record of its own; `None` if the record starts whole.
     split: Option<ArrayTaskId>,
 }
 
-/// Plans are made on a cluster that may be older than this one: a job may have been cancelled or changed, a node may
-/// have gone. Then the proposal is dropped and the next pass plans again.
+/// Checks a proposed start. The plan may be older than the cluster's state: the job may have been cancelled
+/// or changed, a node may have gone. Such a proposal is refused, and the next pass plans again.
 pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decision, Reject> {
     let mut taken = BTreeMap::new();
     let mut started = Vec::with_capacity(start.rest.len() + 1);
@@ -52,7 +53,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     let held = start.all().zip(&started);
     let held: Vec<_> =
         held.map(|(start, grant)| (start, cluster.amounts_held(&start.spec, &grant.alloc))).collect();
-    // A job for which others have left has counted since then, and no limit may stop it any more.
+    // Resources of a nominated job have counted since its preemption, so no limit may stop its start.
     let is_kept = |job: &JobId| cluster.job(*job).is_some_and(|job| job.nomination().is_some());
     if !jobs.iter().all(is_kept) {
         within_limits(cluster, now, held, &[])?;
@@ -60,7 +61,8 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     Ok(Decision(started))
 }
 
-/// Whether a proposal, of one job or all components of a het job, has the licenses it wants for all of its time.
+/// Refuses a proposal, of one job or of all components of a het job, unless its licenses are free for all of
+/// its time.
 pub(super) fn has_licenses(cluster: &Cluster, now: Time, start: &Start) -> Result<(), Reject> {
     let limit = |start: &Start| start.time_limit.unwrap_or(start.spec.time_limit);
     let all: Vec<licensed::Starter<'_>> =
@@ -71,8 +73,8 @@ pub(super) fn has_licenses(cluster: &Cluster, now: Time, start: &Start) -> Resul
     }
 }
 
-/// Whether the limits of associations and QOS let a proposal start, of one job or all components of a het job. Jobs of
-/// `displaced` are about to lose the nodes that are kept for them.
+/// Refuses a proposal that limits of associations or QOS stop. Jobs of `displaced` are about to lose their
+/// nominations and do not count.
 pub(super) fn within_limits(
     cluster: &Cluster,
     now: Time,
@@ -96,7 +98,8 @@ pub(super) fn within_limits(
     }
 }
 
-/// What one job gets beside those that start `together` with it, some of which have `taken` their part.
+/// The allocation of one job. `together` are the jobs that start with it; `taken` are the nodes after the
+/// earlier ones' starts.
 fn alloc(
     cluster: &Cluster,
     now: Time,
@@ -134,7 +137,7 @@ fn alloc(
     })
 }
 
-/// The job and the partition of a proposal that still makes sense, on nodes that can be used.
+/// The job and the partition of a proposal that is still valid, on available nodes.
 pub(super) fn proposed<'a>(
     cluster: &'a Cluster,
     now: Time,
@@ -207,7 +210,7 @@ pub(super) fn may_run<'a>(
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     usage::catch_up(ctx);
-    // The batch script is the first component's: when it is launched, the others have their nodes.
+    // The batch script belongs to the first component, so the others start before it is launched.
     for Grant { job: from, alloc, split } in decision.0.into_iter().rev() {
         let split = split.map(|task| Split { from, task });
         let job = if split.is_some() { ctx.cluster().next_job() } else { from };
@@ -226,8 +229,8 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// The lowest free CPUs, so that what stays free stays in one piece, and devices near them; `None` if there is not enough
-/// beside what is kept for others.
+/// Takes a job's part of a node: the lowest free CPUs, which keeps free ones together, and devices near them.
+/// `None` if the node lacks resources beside those reserved for other jobs.
 pub(in crate::controller) fn take(
     node: &Node,
     kept: &Kept,
@@ -260,7 +263,8 @@ pub(in crate::controller) fn take(
     Some(NodeAlloc { node: node.id, tasks: part.tasks, cpus, memory_mb, gres: gres.into_boxed_slice() })
 }
 
-/// CPUs for a part of a node: the lowest, unless with others more of its devices would be `near` and shall be.
+/// CPUs for a part of a shared node: the lowest ones, unless other CPUs have more of the part's devices near
+/// them and `near` is set.
 fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
     let threads = node.shape.threads_per_core.max(1);
     let looks = near && !node.shape.places.is_empty();
@@ -293,7 +297,7 @@ fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
     std::iter::once(lowest).chain(near).min_by_key(far)
 }
 
-/// Whether a part leaves what is kept for others.
+/// True if a part leaves enough for the jobs that have resources reserved.
 fn leaves(node: &Node, kept: &Kept, part: &StartPart) -> bool {
     let memory = part.memory_mb == 0 || part.memory_mb + kept.memory_mb <= node.free_memory_mb();
     let gres = |(entry, count): &(u16, u32)| {
@@ -303,8 +307,8 @@ fn leaves(node: &Node, kept: &Kept, part: &StartPart) -> bool {
     part.cpus + kept.cpus <= node.free_cpus().len() && memory && part.gres.iter().all(gres)
 }
 
-/// So many CPUs of cores that are free as a whole: a core's threads are never split between jobs. Those of a region, given
-/// by the numbers of cores, come before all others.
+/// CPUs of cores that are wholly free, at least `count` of them: a core's threads are never split between
+/// jobs. Cores of `region` come first. `None` if there are not enough.
 fn cores(free: &IdSet, count: u32, threads: u32, region: &IdSet) -> Option<IdSet> {
     if threads == 1 && region.is_empty() {
         return Some(free.lowest(count)).filter(|cpus| cpus.len() == count);

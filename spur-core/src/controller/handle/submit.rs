@@ -1,4 +1,4 @@
-//! Accept a job: everything that could never be honoured is refused here, with what would work.
+//! Submission of a job. A request that could never be honoured is refused, with the nearest one that works.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::text::memory::MemoryMb;
 use crate::text::nodes::NodeCount;
 use crate::text::time::{Time, TimeLimit};
 
-/// Components that a het job may have.
+/// Largest number of components of a het job.
 const MOST_COMPONENTS: usize = 128;
 
 pub(super) struct Decision {
-    /// The request; of a het job one for each component.
+    /// The request; for a het job one for each component.
     specs: Vec<Arc<JobSpec>>,
     warnings: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub(super) fn check(
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
-/// Each component is judged by itself, and then whether all of them could ever run at once.
+/// Judges each component by itself, and then all of them together.
 fn check_het(
     cluster: &Cluster,
     now: Time,
@@ -74,7 +74,7 @@ fn check_het(
         return Err(Reject::InvalidArray("a het job has no tasks; submit an array or a het job".to_owned()));
     }
     let (leader, requeue) = (cluster.next_job(), first.requeue);
-    // They start together, so one that is held holds all.
+    // Components start together, so a hold of one holds all.
     let hold = std::iter::once(&first).chain(&rest).any(|component| component.spec.hold);
     let (mut specs, mut warnings): (Vec<Arc<JobSpec>>, _) = (Vec::with_capacity(size), Vec::new());
     for (offset, mut component) in std::iter::once(first).chain(rest).enumerate() {
@@ -106,8 +106,8 @@ fn check_het(
     Ok(Decision { specs, warnings })
 }
 
-/// Whether the components of a het job could ever run at once; what its user should know if they could. Nothing where that is
-/// not decided yet.
+/// Judges if the components of a het job could ever run at once. Returns warnings for the user if they could;
+/// none while the answer is open.
 pub(super) fn together(
     cluster: &Cluster,
     feasibility: &Feasibility,
@@ -130,12 +130,12 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     }
     let mut records = tasks::part_ways(ctx, job, None);
     records.push(job);
-    // What it waits for may have failed already.
+    // The jobs that it waits for may have failed already.
     ending::end_hopeless(ctx, records, None);
     Reply::Submitted { job, warnings }
 }
 
-/// Fills in what the request leaves open; what its user should know of that.
+/// Fills in defaults of a request. Returns warnings for the user about them.
 fn resolve(
     cluster: &Cluster,
     now: Time,
@@ -144,7 +144,7 @@ fn resolve(
 ) -> Result<(JobSpec, Vec<String>), Reject> {
     let Submission { mut spec, time_limit, requeue, rest: _ } = submission;
     spec.owner = Arc::clone(&caller.owner);
-    // As with Slurm the job is taken all the same.
+    // As in Slurm, the job is accepted without the priority.
     let forbidden = spec.priority.take_if(|_| !caller.is_operator());
     let without_priority = forbidden.map(|_| {
         "only operators may set --priority, and it is left out; use --nice to lower your own job's".to_owned()
@@ -171,10 +171,10 @@ fn resolve(
     let qos = cluster.policy().qos_of(spec.qos.as_deref());
     spec.qos = qos.map(|qos| Arc::clone(&qos.name)).or(spec.qos);
     let wall = limits::most_time(cluster, &spec, &partitions);
-    // The cluster's own names, so that a million jobs do not hold a million copies of them.
+    // The job shares the cluster's own names, so that a million jobs do not hold a million copies of them.
     spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
     let mut limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));
-    // A deadline limits who says nothing of time: he has less the later he starts.
+    // A deadline limits the time of a job without a time limit; a later start then leaves less.
     let until = spec.deadline.filter(|deadline| time_limit.is_none() && *deadline > now);
     if let Some(until) =
         until.map(|deadline| TimeLimit::Seconds(deadline.since(now))).filter(|until| *until < limit)
@@ -221,7 +221,7 @@ pub(super) fn default_memory(partitions: &[&Partition]) -> Option<MemoryNeed> {
     by_cpu.map(MemoryNeed::PerCpu).or(by_node.map(MemoryNeed::PerNode))
 }
 
-/// A job whose nodes are booted has them for itself alone; what its user should know if nothing boots nodes.
+/// Makes a job with `--reboot` exclusive. Returns a warning if no program reboots nodes.
 fn boot_first(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
     if !spec.wants_reboot() {
         return None;
@@ -233,7 +233,8 @@ fn boot_first(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
     none.then(|| "--reboot has no effect: there is no [power] reboot_program on this cluster".to_owned())
 }
 
-/// As in Slurm, who wants more memory for each CPU than a partition gives has as many CPUs more.
+/// As in Slurm, a job with more memory per CPU than a partition allows gets more CPUs instead. Returns a
+/// warning for the user.
 pub(super) fn share_memory(shape: &mut Shape, partitions: &[&Partition]) -> Option<String> {
     let limit =
         |partition: &&Partition| Some((partition.config.max_mem_per_cpu?, Arc::clone(partition.name())));
@@ -259,7 +260,7 @@ pub(super) fn share_memory(shape: &mut Shape, partitions: &[&Partition]) -> Opti
     }
 }
 
-/// Whether there can be an array of these tasks.
+/// Refuses an array with too large an index, or without a batch script.
 fn array(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let Some(array) = &spec.array else { return Ok(()) };
     let size = cluster.policy().jobs.max_array_size;
@@ -276,10 +277,10 @@ fn array(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     Ok(())
 }
 
-/// A job that names its nodes and gives no count gets all of them, as with Slurm; one that gives its tasks gets besides
-/// those what the tasks need, not what would hold them thinly. A list with functions (`switch{}`) says
-/// where, not how many: such a job is counted like any other. One that has fewer tasks than nodes gets as many nodes as tasks,
-/// the first of those that it names, and its user is told.
+/// Sets the number of nodes of a job with a node list. As in Slurm, a list without a number means all its
+/// nodes. With a number of tasks, nodes are added until these fit. A list with functions (`switch{}`) does
+/// not count. A job with fewer tasks than nodes gets as many nodes as tasks, the first of its list, with a
+/// warning.
 fn count_nodes(spec: &mut JobSpec) -> Option<String> {
     let shape = &mut spec.shape;
     let named = shape.nodelist.as_ref().and_then(|list| list.as_plain()).map(|named| named.unique().sorted());
@@ -297,7 +298,7 @@ fn count_nodes(spec: &mut JobSpec) -> Option<String> {
         }
         return Some(format!("can't run {tasks} processes on {least} nodes, setting nnodes to {tasks}"));
     }
-    // Of more nodes than it may have it takes the first.
+    // Of a list with more nodes than the job may have, the first are taken.
     if let (Some(most), Some(named)) = (max.filter(|_| listed > max), &named) {
         let first = HostList::from_names(named.iter().take(most as usize));
         shape.nodelist = Some(Box::new(first.into()));
@@ -309,7 +310,7 @@ fn count_nodes(spec: &mut JobSpec) -> Option<String> {
     None
 }
 
-/// Whether the request, new or changed by `caller`, can be honoured; what its user should know if it can.
+/// Judges a new or changed request of `caller`. Returns warnings for the user.
 pub(super) fn judge(
     cluster: &Cluster,
     now: Time,
@@ -356,9 +357,9 @@ pub(super) fn judge(
     Ok(warnings)
 }
 
-/// Whether the cluster can hold a job, and what its user should know if it can. What only limits forbid that an administrator can
-/// raise waits for that, unless `enforce_part_limits` says otherwise of those of partitions. Nothing is said of a job where that
-/// is not decided yet.
+/// Judges if the cluster can ever hold a job. Returns warnings for the user, none while the answer is open. A
+/// job over a limit that an administrator may raise is accepted and waits; for limits of partitions, only if
+/// `enforce_part_limits` allows it.
 fn allowed(cluster: &Cluster, feasibility: &Feasibility, spec: &JobSpec) -> Result<Vec<String>, Reject> {
     let enforce = cluster.policy().jobs.enforce_part_limits;
     if enforce == EnforcePartLimits::All && spec.partitions.len() > 1 {
@@ -380,12 +381,12 @@ fn allowed(cluster: &Cluster, feasibility: &Feasibility, spec: &JobSpec) -> Resu
     }
 }
 
-/// Whether a job that waits for this reason is over a limit of its partition.
+/// True if a job with this reason waits for a limit of its partition.
 fn is_partitions(reason: Reason) -> bool {
     reason != Reason::QOSMaxWallDurationPerJobLimit
 }
 
-/// What is wrong with the job of `--gather-with`: it has no domain any more, or never had one.
+/// A warning if the job named by `--gather-with` does not exist or has ended.
 fn companion(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
     let id = spec.fabric.as_ref()?.gather_with?;
     let why = match cluster.job(id) {
@@ -396,7 +397,7 @@ fn companion(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
     Some(format!("--gather-with={id} has no effect: {why}"))
 }
 
-/// What only some components of a het job may ask for.
+/// Refuses options that only some components of a het job may have.
 fn het(spec: &JobSpec) -> Result<(), Reject> {
     let gathers = spec.fabric.as_ref().is_some_and(|fabric| fabric.het_gather.is_some());
     let problem = match &spec.het {
@@ -432,13 +433,13 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
     }
 }
 
-/// The partitions the request names.
+/// The partitions that the request names, or the refusal of one that does not exist.
 pub(super) fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partition>, Reject> {
     let find = |name: &Arc<str>| cluster.partition(name).ok_or_else(|| partition::unknown(cluster, name));
     spec.partitions.iter().map(find).collect()
 }
 
-/// Puts the alternates of partitions that take no jobs now in their places.
+/// Replaces partitions that accept no jobs by their alternates.
 fn stand_in(cluster: &Cluster, spec: &mut JobSpec) {
     let alternate = |name: &Arc<str>| -> Option<Arc<str>> {
         let partition = cluster.partition(name).filter(|partition| !partition.queues())?;
@@ -457,14 +458,15 @@ fn stand_in(cluster: &Cluster, spec: &mut JobSpec) {
     }
 }
 
-/// The longest that a job may run which is content with less: what its QOS allows and all of its partitions, of those that
-/// allow as much as it must have.
+/// The longest time limit of a job with `--time-min`: the least of its QOS's and its partitions' limits, of
+/// those that allow at least `least`.
 fn longest(partitions: &[&Partition], wall: TimeLimit, least: TimeLimit) -> TimeLimit {
     let most = partitions.iter().map(|partition| partition.config.max_time).chain([wall]);
     most.filter(|most| *most >= least).min().unwrap_or(TimeLimit::Unlimited)
 }
 
-/// The limit of a job that asks for none: the shortest default of its partitions, so that it fits all of them.
+/// The time limit of a job that requests none: the shortest default of its partitions, so that it fits all of
+/// them.
 pub(super) fn default_time(partitions: &[&Partition]) -> TimeLimit {
     let default = |partition: &&Partition| partition.config.default_time.unwrap_or(partition.config.max_time);
     partitions.iter().map(default).min().unwrap_or(TimeLimit::Unlimited)
@@ -507,8 +509,8 @@ fn admit(partition: &Partition, caller: &Caller, spec: &JobSpec) -> Result<(), R
     Ok(())
 }
 
-/// Takes from the dependency the jobs that neither the cluster nor accounting knows: what is said of them counts as fulfilled,
-/// as in Slurm, where scripts and tools rely on it. What the user should know of that.
+/// Removes jobs that neither the cluster nor accounting knows from the dependency. As in Slurm, a condition
+/// on them counts as satisfied. Returns a warning for the user.
 pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
     let gone = gone_of(spec);
     let is_known = |on: &DependencyJob<JobId>| {
@@ -533,7 +535,7 @@ pub(super) fn without_unknown(cluster: &Cluster, spec: &mut JobSpec) -> Option<S
     ))
 }
 
-/// Checks that there is what a dependency names, and that the jobs of its user do not wait for too much together.
+/// Refuses a dependency on jobs or tasks that do not exist, and too many terms for one user or one job.
 pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let Some(dependency) = spec.dependency.as_deref() else { return Ok(()) };
     let known = cluster.jobs().terms_of(spec.owner.uid);
@@ -566,13 +568,13 @@ pub(super) fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject
     Ok(())
 }
 
-/// The jobs and tasks of a dependency that had left memory when the dependency was given.
+/// The jobs and tasks of a dependency that had left memory when the dependency was made.
 fn gone_of(spec: &JobSpec) -> BTreeSet<(JobId, Option<ArrayTaskId>)> {
     let gone = spec.extra.iter().flat_map(|extra| &extra.gone);
     gone.map(|gone| (gone.job, gone.task)).collect()
 }
 
-/// The job or the task that a part of a dependency is about.
+/// The job, and the task if one is named, that an item of a dependency refers to.
 fn about(on: &DependencyJob<JobId>) -> (JobId, Option<ArrayTaskId>) {
     let task = match on.task {
         Some(TaskRef::One(task)) => Some(ArrayTaskId(task)),
@@ -581,7 +583,7 @@ fn about(on: &DependencyJob<JobId>) -> (JobId, Option<ArrayTaskId>) {
     (on.job, task)
 }
 
-/// Whether there is what a dependency names.
+/// Refuses an item of a dependency that refers to a job or task that does not exist.
 fn named(cluster: &Cluster, on: &DependencyJob<JobId>) -> Result<(), String> {
     let (jobs, id) = (cluster.jobs(), on.job);
     match (on.task, jobs.array(id)) {
@@ -597,7 +599,7 @@ fn named(cluster: &Cluster, on: &DependencyJob<JobId>) -> Result<(), String> {
     }
 }
 
-/// Whether every task has a counterpart in another array, where both are arrays.
+/// Refuses tasks without a counterpart in another array, if both are arrays.
 fn counterparts(cluster: &Cluster, spec: &JobSpec, other: JobId) -> Result<(), String> {
     let mut records = cluster.jobs().array(other).into_iter().flat_map(|array| array.records());
     let theirs = records.next().and_then(|id| cluster.job(id)?.spec.array.as_ref());

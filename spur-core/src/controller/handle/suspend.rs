@@ -1,6 +1,6 @@
-//! Suspend jobs, and let them go on: whole jobs, all components of a het job, all tasks of an array that run.
+//! Suspending and resuming of jobs, of all components of a het job, and of all running tasks of an array.
 //!
-//! A suspended job keeps memory and devices. It goes on when its CPUs are free, never beside others on the same ones.
+//! A suspended job keeps memory and devices. It resumes when its CPUs are free, and never shares them.
 
 use super::super::{Ctx, Reject, Reply, recall};
 use super::target::{Sorted, sort_whole};
@@ -10,10 +10,11 @@ use crate::model::caller::Caller;
 use crate::model::phase::{Phase, Suspended};
 use crate::text::jobid::JobRef;
 
-/// It can be done.
+/// The job can be suspended or resumed.
 pub(super) struct Doable;
 
-/// Suspending a job that is suspended already is nothing new, but for one that made way: it then waits for an operator.
+/// Decides on suspensions. Suspending a suspended job changes nothing, unless it was preempted: an operator
+/// must then resume it.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -57,7 +58,7 @@ pub(super) fn check_resume(
     }))
 }
 
-/// Whoever has to wait for CPUs is told so.
+/// Resumes jobs; for each job that still waits for CPUs, a warning says why.
 pub(super) fn enact_resume(ctx: &mut Ctx<'_>, decision: Sorted<Doable>) -> Reply {
     let mut recalled = Vec::new();
     for (target, Doable) in decision.doable {

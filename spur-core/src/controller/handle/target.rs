@@ -1,7 +1,7 @@
-//! What a request about jobs means: the records that are there for what was named, and what can be done to each.
+//! Targets of a request about jobs: the records that it names, and the result for each.
 //!
-//! `36` is a job, or an array with all its tasks; `36_3` and `36_[4-7]` are tasks of one. Tasks that wait together with
-//! others are split off when something is done to them alone.
+//! `36` is a job, or an array with all its tasks; `36_3` and `36_[4-7]` are tasks of an array. Tasks that
+//! share a record with others are split off when only they are changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,27 +14,27 @@ use crate::model::job::Job;
 use crate::text::array::TaskSet;
 use crate::text::jobid::{JobPart, JobRef};
 
-/// A record, or some of the tasks that wait in it.
+/// A record, or some of the tasks that wait in one.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     record: JobId,
-    /// Of an array's record: the tasks that are meant.
+    /// The tasks that are meant, for a record of an array.
     tasks: Option<TaskSet>,
 }
 
 impl Target {
-    /// Some of the tasks that wait in a record.
+    /// One task of a record, or the whole record without `task`.
     pub(super) fn task(record: JobId, task: Option<ArrayTaskId>) -> Self {
         Self { record, tasks: task.map(|task| TaskSet::from(task.0)) }
     }
 
-    /// Whether others stand in the same record.
+    /// True if the record stands for further tasks.
     pub(super) fn is_part(&self, cluster: &Cluster) -> bool {
         let part = cluster.job(self.record).and_then(|job| job.array.as_deref());
         self.tasks.as_ref().zip(part).is_some_and(|(tasks, part)| part.tasks != *tasks)
     }
 
-    /// The number of a record that stands for what is meant and nothing else: others are left behind.
+    /// The number of a record that stands for exactly this target; other tasks stay in the old record.
     pub(super) fn single_out(&self, ctx: &mut Ctx<'_>) -> JobId {
         let Some(tasks) = self.tasks.as_ref().filter(|_| self.is_part(ctx.cluster())) else {
             return self.record;
@@ -45,26 +45,26 @@ impl Target {
     }
 }
 
-/// What cannot be done, and why.
+/// Jobs that cannot be changed, with the reasons.
 pub(super) type Problems = Vec<(JobRef<JobId>, Reject)>;
 
-/// What can be done to each of several jobs, and what cannot.
+/// The results for several jobs.
 pub(super) struct Sorted<T> {
-    /// To be done, and to what.
+    /// Targets that can be changed, each with its decision.
     pub(super) doable: Vec<(Target, T)>,
-    /// Not to be done, and why.
+    /// Jobs that cannot be changed, with the reasons.
     pub(super) problems: Problems,
 }
 
 impl<T> Sorted<T> {
-    /// The answer to the request.
+    /// The reply to a request with these problems.
     pub(super) fn reply(problems: Problems) -> Reply {
         Reply::Jobs { problems, warnings: Vec::new() }
     }
 }
 
-/// Asks about each record by itself: a request about many does what it can. Of an array as a whole only those tasks
-/// count that it can be done to, unless there is none.
+/// Decides about each record separately, so that a request does what it can. For an array as a whole, tasks
+/// that cannot be changed are only reported if none can.
 pub(super) fn sort<T>(
     cluster: &Cluster,
     caller: &Caller,
@@ -109,8 +109,8 @@ pub(super) fn sort<T>(
     sorted
 }
 
-/// Like [`sort`], for what is done to whole het jobs only: to all components of those named by their leader. A component
-/// that is named without its leader is a problem of its own; what is wrong with a het job is said once.
+/// Like [`sort`], for changes of whole het jobs only. A leader stands for all components; a later component
+/// named without its leader is a problem. The problem of a het job is reported once.
 pub(super) fn sort_whole<T>(
     cluster: &Cluster,
     caller: &Caller,
@@ -125,8 +125,8 @@ pub(super) fn sort_whole<T>(
     sorted
 }
 
-/// What a request names, with all components of the het jobs that are named by their leader; and components that are
-/// named without it.
+/// The named jobs, with all components of het jobs named by their leader; and the components named without
+/// their leader, as problems.
 pub(super) fn components(cluster: &Cluster, named: &[JobRef<JobId>]) -> (Vec<JobRef<JobId>>, Problems) {
     let (mut all, mut problems) = (Vec::with_capacity(named.len()), Vec::new());
     let jobs: BTreeSet<JobId> = named.iter().map(|other| other.job).collect();
@@ -145,7 +145,7 @@ pub(super) fn components(cluster: &Cluster, named: &[JobRef<JobId>]) -> (Vec<Job
     (all, problems)
 }
 
-/// The tasks of an array's record that a reference means.
+/// The tasks of an array's record that a reference denotes; `None` for other jobs.
 fn tasks_of(job: &Job, reference: &JobRef<JobId>) -> Option<TaskSet> {
     let part = job.array.as_ref()?;
     match &reference.part {
@@ -154,7 +154,7 @@ fn tasks_of(job: &Job, reference: &JobRef<JobId>) -> Option<TaskSet> {
     }
 }
 
-/// What is meant of a record, less what the same request meant before; `None` if nothing is left of it.
+/// The target without tasks that the same request has named before; `None` if nothing is left.
 fn untaken(taken: &mut BTreeMap<JobId, TaskSet>, record: JobId, meant: Option<&TaskSet>) -> Option<Target> {
     let Some(meant) = meant else { return Some(Target { record, tasks: None }) };
     let before = taken.entry(record).or_default();
@@ -167,7 +167,7 @@ fn named_alone(job: &Job, tasks: Option<TaskSet>) -> JobRef<JobId> {
     JobRef { part: tasks.map(JobPart::Tasks).unwrap_or_default(), ..JobRef::whole(job.array_id()) }
 }
 
-/// That a task has ended says least of why nothing could be done to any.
+/// The more informative of two refusals; that a task has ended is the least informative.
 fn more_telling(one: Option<Reject>, other: Reject) -> Option<Reject> {
     match one {
         None | Some(Reject::AlreadyDone) => Some(other),

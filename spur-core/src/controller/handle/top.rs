@@ -1,6 +1,7 @@
-//! Put jobs that wait before all others of the same user, partition, account and QOS.
+//! `scontrol top`: moves pending jobs before all others of the same user, partition, account and QOS.
 //!
-//! What the jobs gain the others lose, by their nice values: the user as a whole stands where he stood.
+//! Nice values of these jobs fall by as much as those of the user's other jobs rise, so the user as a whole
+//! gains nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use crate::sched;
 use crate::text::jobid::JobRef;
 use crate::text::time::Time;
 
-/// Nice values stay within this, as Slurm's do.
+/// Largest absolute nice value, as in Slurm.
 const MOST_NICE: i64 = 2_147_483_645;
-/// A nice value with which no priority is at the bottom, where it does not tell how far below others are.
+/// A nice value at which no priority is cut off at its minimum, so that differences between priorities show.
 const LIFT: i32 = -1_000_000_000;
 
 pub(super) struct Decision {
@@ -27,14 +28,14 @@ pub(super) struct Decision {
     problems: Problems,
 }
 
-/// A job that waits, and its priority, which may be below 1 where it is too nice.
+/// A pending job with its priority before cut-off, which may be below 1.
 struct Ranked {
     target: Target,
     spec: Arc<JobSpec>,
     priority: i64,
 }
 
-/// Jobs that only stand before and behind each other.
+/// Jobs that are only moved in relation to each other: uid, partition, account and QOS.
 type Class = (u32, Arc<str>, Option<Arc<str>>, Option<Arc<str>>);
 
 pub(super) fn check(
@@ -79,7 +80,7 @@ pub(super) fn check(
     Ok(Decision { changes, problems })
 }
 
-/// The class of a job that waits and that nobody holds.
+/// The class of a job that is pending and not held.
 fn admit(job: &Job) -> Result<Class, Reject> {
     match &job.phase {
         Phase::Pending(pending) if pending.hold.is_some() => Err(Reject::Held),
@@ -109,10 +110,10 @@ fn priority(cluster: &Cluster, job: &Job, now: Time) -> i64 {
     i64::from(lifted) + i64::from(LIFT) - i64::from(job.spec.nice)
 }
 
-/// Puts some jobs before others: each of the first above the next one, and the last above all others, which together lose
-/// what these gain.
+/// Raises each of `tops` above the next, and the last above all others; the others together lose what these
+/// gain.
 fn raise(tops: Vec<Ranked>, others: Vec<Ranked>) -> Vec<(Target, Arc<JobSpec>)> {
-    // Nobody's counts for less than 1.
+    // Priorities below 1 count as 1.
     let mut floor = others.iter().map(|other| other.priority.max(1)).max().unwrap_or(i64::MIN);
     let (mut gained, mut changes) = (0, Vec::new());
     for top in tops.into_iter().rev() {
@@ -131,7 +132,7 @@ fn raise(tops: Vec<Ranked>, others: Vec<Ranked>) -> Vec<(Target, Arc<JobSpec>)> 
     changes
 }
 
-/// The request with so much more priority.
+/// The request with its priority raised by `by`.
 fn moved(spec: &JobSpec, by: i64) -> Arc<JobSpec> {
     let mut spec = spec.clone();
     match &mut spec.priority {

@@ -1,4 +1,4 @@
-//! Change what a job asks for. The changed request is judged like a new one.
+//! Changes of a job's request. The changed request is judged like a new one.
 
 use std::slice;
 use std::sync::Arc;
@@ -24,10 +24,11 @@ pub(super) struct Decision {
     by: Hold,
 }
 
-/// What becomes of one record.
+/// The change of one record.
 pub(super) struct Changed {
     spec: Arc<JobSpec>,
-    /// Setting a priority of 0 holds a job and any other releases it, as with Slurm.
+    /// True to hold the job, false to release it; `None` for neither. As in Slurm, priority 0 holds, any
+    /// other releases.
     hold: Option<bool>,
     /// The checkpoint that its user reports with the change, if any.
     checkpoint: Option<Checkpointed>,
@@ -73,7 +74,7 @@ pub(super) fn check(
     Ok(Decision { changes: shared(doable), problems, by })
 }
 
-/// What the changes make of the components of a het job that they are about.
+/// The changes of those components of a het job that they apply to.
 fn of_het_job(
     cluster: &Cluster,
     now: Time,
@@ -112,8 +113,8 @@ fn of_het_job(
     Ok(Decision { changes: made, problems: Vec::new(), by })
 }
 
-/// Who has the default memory of his partitions, and waits for others, has their default, as with Slurm; and the default limit,
-/// where the others do not allow it.
+/// As in Slurm, a job with its partitions' default memory that moves gets the default of the new ones. So
+/// does a default time limit that exceeds those of the new ones.
 fn defaults(cluster: &Cluster, job: &Job, spec: &mut JobSpec) {
     let of = |spec: &JobSpec| submit::partitions(cluster, spec).ok();
     let Some((before, after)) = of(&job.spec).zip(of(spec)) else { return };
@@ -130,7 +131,7 @@ fn defaults(cluster: &Cluster, job: &Job, spec: &mut JobSpec) {
     }
 }
 
-/// What the changes make of one record.
+/// The changed request of one record.
 fn changed(
     cluster: &Cluster,
     now: Time,
@@ -156,7 +157,7 @@ fn changed(
             if *priority == 0 {
                 continue;
             }
-            // As with Slurm: whoever raises priorities releases nobody.
+            // As in Slurm, a change of priority releases no job.
             if pending.is_some_and(|pending| pending.hold.is_some()) {
                 return Err(Reject::Held);
             }
@@ -188,7 +189,7 @@ fn changed(
     }
     if !caller.is_operator() {
         let longer = longer(spec.time_limit, job.spec.time_limit);
-        // As with Slurm: what its owner made nicer may be less so again.
+        // As in Slurm, an owner may undo an own raise of the nice value.
         let raised = spec.nice < job.spec.nice.min(0) || spec.priority > job.spec.priority;
         let released =
             hold == Some(false) && pending.and_then(|pending| pending.hold).is_some_and(Hold::is_operators);
@@ -236,7 +237,7 @@ fn checkpoint(now: Time, job: &Job, changes: &[JobChange]) -> Result<Option<Chec
     Ok(Some(if alone { Checkpointed::Only } else { Checkpointed::Also }))
 }
 
-/// Records what an operator sets: limits of it do not hold for the job.
+/// Records limits from which an operator's change exempts the job.
 fn exempt(spec: &mut JobSpec, changes: &[JobChange]) {
     for part in changes.iter().filter_map(JobChange::exempts) {
         let extra = spec.extra.get_or_insert_default();
@@ -246,7 +247,7 @@ fn exempt(spec: &mut JobSpec, changes: &[JobChange]) {
     }
 }
 
-/// Why a job may not have a dependency.
+/// The refusal of a dependency.
 fn refusal(found: Loop) -> Reject {
     match found {
         Loop::Circular => Reject::CircularDependency,
@@ -257,7 +258,7 @@ fn refusal(found: Loop) -> Reject {
     }
 }
 
-/// The limit with which a job that runs ends at that time.
+/// The time limit with which a running job ends at `end`.
 fn until(now: Time, job: &Job, end: Time) -> Result<TimeLimit, Reject> {
     if !matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
         return Err(Reject::NotRunning);
@@ -268,8 +269,8 @@ fn until(now: Time, job: &Job, end: Time) -> Result<TimeLimit, Reject> {
     Ok(TimeLimit::Seconds(job.phase.run_time(now) + end.since(now)))
 }
 
-/// The nice value with which a job that waits has a lower priority now, for its owner: a fixed one would stay where it is when
-/// that of others falls. `None` where there is nothing to lower: held jobs have none, and what an operator has set is fixed.
+/// The nice value that gives a pending job a lower priority for now. An owner's fixed priority would not fall
+/// with the others'. `None` if nothing is to be lowered: the job is held, or its priority is fixed.
 fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32> {
     let Phase::Pending(pending) = &job.phase else { return None };
     let is_weighed = cluster.policy().scheduler.order == Order::Multifactor;
@@ -282,7 +283,7 @@ fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32
     Some(job.spec.nice.saturating_add(i32::try_from(less).unwrap_or(i32::MAX)))
 }
 
-/// A job that gives its QOS up has the default again. One that runs has to be admitted by the new one like any other.
+/// Gives a job whose QOS was removed its default QOS, and checks that the QOS admits the job.
 fn requalify(cluster: &Cluster, caller: &Caller, spec: &mut JobSpec) -> Result<(), Reject> {
     account::fill_in(cluster, spec);
     account::check(cluster, spec)?;
@@ -293,7 +294,7 @@ fn requalify(cluster: &Cluster, caller: &Caller, spec: &mut JobSpec) -> Result<(
     qos::check(cluster, caller, spec)
 }
 
-/// Lets neighbours with the same request share it, as the tasks of an array do.
+/// Lets neighbouring records with equal requests share one, as array tasks do.
 fn shared(mut changes: Vec<(Target, Changed)>) -> Vec<(Target, Changed)> {
     let mut last: Option<Arc<JobSpec>> = None;
     for (_, changed) in &mut changes {
@@ -321,7 +322,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         ctx.emit(Event::JobUpdated { job, spec });
         match hold {
             Some(true) => ctx.emit(Event::JobHeld { job, by }),
-            // Whom nobody holds keeps the time that he has waited.
+            // A job that is not held keeps its waiting time.
             Some(false) if is_held(ctx.cluster(), job) => ctx.emit(Event::JobReleased { job }),
             Some(false) | None => {}
         }

@@ -1,4 +1,4 @@
-//! Drain, resume, down nodes; change weight, features and places.
+//! Changes of nodes: drain, resume, down, power, weight, features, devices and places.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) fn check(
         cluster.node_named(name).map(|node| node.id).ok_or_else(|| Reject::InvalidNodeName(name.to_string()))
     };
     let nodes = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    // Jobs know devices by their numbers, which others get.
+    // Jobs identify devices by ids, which a change of devices would give to others.
     let busy = nodes.iter().filter_map(|id| cluster.node(*id)).find(|node| !node.jobs.is_empty());
     if let Some(node) = busy.filter(|_| change.gres.is_some()) {
         return Err(Reject::NodesBusy(format!(
@@ -144,9 +144,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// Puts a node into service again; one that nothing is heard of is down until it is.
+/// Resumes a node; a silent one is down until it registers.
 fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
-    // One that is off is heard when it is needed.
+    // A node that is off registers when it is powered up.
     let silent = ctx.cluster().node(node).is_some_and(|node| node.is_silent() && !node.is_off());
     ctx.emit(Event::NodeResumed { node });
     if silent {

@@ -57,7 +57,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Puts a new account below another one.
+    /// Adds an account below another one.
     pub(super) fn put_account(&mut self, name: &Arc<str>, parent: &Arc<str>, set: &AccountSet) {
         let above = if **parent == *ROOT { name } else { parent };
         self.put(AccountChange::Account(Arc::new(Account {
@@ -142,7 +142,7 @@ impl Draft<'_> {
         Err(Reject::AccountsDenied(format!(" Problem adding users: {DENIED}")))
     }
 
-    /// Adds an association of a user unless there is one; returns whether it did.
+    /// Adds an association of a user unless it exists; returns true if it was added.
     pub(super) fn put_member(
         &mut self,
         user: &Arc<str>,
@@ -166,7 +166,7 @@ impl Draft<'_> {
         true
     }
 
-    /// Adds a user, or gives one who exists what is asked for; the first account is the default of a user without one.
+    /// Adds a user or updates an existing one. The first account becomes the default of a user without one.
     pub(super) fn put_user(&mut self, name: &Arc<str>, accounts: &[Arc<str>], add: &UserAdd) {
         let known = self.tree.user(name).map(|user| User::clone(user));
         let mut user = known.clone().unwrap_or_else(|| User { name: Arc::clone(name), ..User::default() });
@@ -183,7 +183,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Makes a user coordinator of an account.
+    /// Makes a user a coordinator of an account.
     fn put_coordinator(&mut self, user: &Arc<str>, account: &str) {
         let Some(known) = self.tree.account(account).filter(|known| !known.coordinators.contains(user))
         else {
@@ -269,7 +269,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Users and accounts that are named have to exist, and the caller to have a right to the accounts.
+    /// Refuses users and accounts that do not exist, and accounts that the caller may not change.
     pub(super) fn coordinators_exist(&self, which: &Which) -> Result<(), Reject> {
         let (users, accounts) = (&which.users, &which.accounts);
         if users.is_empty() {

@@ -1,4 +1,4 @@
-//! Delete accounts, users, QOS and coordinators. Nothing goes that has pending or running jobs.
+//! Deletion of accounts, users, QOS and coordinators. An entity with pending or running jobs is not deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Draft<'_> {
         self.drop_accounts(accounts.iter().map(|account| Arc::clone(&account.name)).collect())
     }
 
-    /// Deletes accounts with all that is below them, unless jobs of theirs wait or run.
+    /// Deletes accounts and everything below them; refuses if their jobs are pending or running.
     pub(super) fn drop_accounts(&mut self, named: Vec<Arc<str>>) -> Result<(), Reject> {
         let placed = named.iter().flat_map(|name| self.tree.walk_from(name));
         let mut associations: Vec<Arc<Association>> =
@@ -67,7 +67,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A user whose association with his default account is gone has none.
+    /// Removes a user's default account if the user has no association with it any more.
     fn lose_default(&mut self, name: &str) {
         let Some(user) = self.tree.user(name) else { return };
         let Some(default) = &user.default_account else { return };
@@ -102,7 +102,7 @@ impl Draft<'_> {
         if narrow { self.drop_members(&users, &members) } else { self.drop_users(&users) }
     }
 
-    /// Deletes users with all their associations, unless jobs of theirs wait or run.
+    /// Deletes users with all their associations; refuses if their jobs are pending or running.
     fn drop_users(&mut self, users: &[Arc<User>]) -> Result<(), Reject> {
         self.say(" Deleting users...");
         let names: BTreeSet<Arc<str>> = users.iter().map(|user| Arc::clone(&user.name)).collect();
@@ -127,7 +127,7 @@ impl Draft<'_> {
         self.put(AccountChange::UserDeleted(Arc::clone(name)));
     }
 
-    /// Deletes some associations of users, and users who have none left.
+    /// Deletes associations of users, and the users who then have none left.
     pub(super) fn drop_members(
         &mut self,
         users: &[Arc<User>],
@@ -206,7 +206,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Deletes QOS, also from the lists that name them: a QOS that gets such a name later is another one.
+    /// Deletes QOS and removes them from the lists that name them, so that a later QOS of the same name gets
+    /// no access from old lists.
     fn forget_qos(&mut self, names: &BTreeSet<Arc<str>>) {
         let everywhere = self.tree.walk();
         let associations: Vec<Association> = everywhere

@@ -1,4 +1,5 @@
-//! The sections `[[qos]]` of the configuration: taken over when the tree begins, and compared with afterwards.
+//! The `[[qos]]` sections of the configuration: taken over when the policy tree begins, and only compared
+//! afterwards.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::model::accounts::{
 };
 use crate::model::config::QosConfig;
 
-/// Begins the tree unless it has begun: the account and the user `root`, QOS `normal`, and those of the file.
+/// Begins the policy tree, unless it exists: account and user `root`, QOS `normal`, and the QOS of the file.
 pub(in super::super::super) fn begin(ctx: &mut Ctx<'_>, file: &[QosConfig]) -> Reply {
     if !ctx.cluster().accounts().has_begun() {
         ctx.emit(Event::AccountsChanged { by: ROOT.into(), changes: first(file) });
@@ -56,8 +57,8 @@ fn first(file: &[QosConfig]) -> Vec<AccountChange> {
     changes
 }
 
-/// What differs in `file` from the sections that the tree was compared with last: a sentence with the command that makes
-/// the change, for each.
+/// The differences between `file` and the sections last compared, one sentence each with the `sacctmgr`
+/// command for the change.
 pub(in super::super::super) fn compare(cluster: &Cluster, file: &[QosConfig]) -> Vec<String> {
     let tree = cluster.accounts();
     if !tree.has_begun() || tree.file_qos() == file {
@@ -83,7 +84,7 @@ pub(in super::super::super) fn compare(cluster: &Cluster, file: &[QosConfig]) ->
     found
 }
 
-/// The command that makes a QOS of the tree what a section says; `None` if it is that already.
+/// The command that makes a QOS of the tree equal to a section; `None` if it is equal already.
 fn command(tree: &Accounts, section: &QosConfig) -> Option<String> {
     let is = tree.qos_named(&section.name).map(|qos| qos.config());
     let verb = if is.is_some() { "modify" } else { "add" };

@@ -1,4 +1,5 @@
-//! Make the tree what lines of a dump say. What the lines do not name stays as it is.
+//! Loading of a dump: brings the policy tree in line with the lines of a file. Records that no line names
+//! stay unchanged.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ impl Draft<'_> {
         if !self.caller.is_administrator() {
             return Err(Reject::AccountsDenied(format!(" Problem with requests: {DENIED}")));
         }
-        // QOS may preempt QOS of later lines.
+        // A QOS may preempt QOS of later lines, so all names are created first.
         for (_, line) in lines {
             if let LoadLine::Qos { name, .. } = line {
                 self.put_bare_qos(name);
@@ -106,7 +107,8 @@ impl Draft<'_> {
                 }
             }
         }
-        // A user stands in the file before some of his accounts do; a default that is not his yet comes with its line.
+        // The line of a user may precede those of some of the user's accounts. A default account that the
+        // user is not in yet is set by its own line.
         let mut add = add.clone();
         let default = add.set.default_account.take();
         add.set.default_account =
@@ -115,7 +117,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds a QOS without settings, unless there is one of that name.
+    /// Adds a QOS without settings, unless one of that name exists.
     fn put_bare_qos(&mut self, name: &Arc<str>) {
         if self.tree.qos_named(name).is_some() {
             return;
@@ -140,7 +142,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Gives an association what a line says, and nothing else if it is `clean`.
+    /// Applies a line's settings to an association. With `clean`, all settings that the line does not name
+    /// are cleared.
     fn reload(&mut self, before: &Association, set: &AssociationSet, clean: bool, kind: &str) {
         let bare = Association {
             shares: Shares::default(),

@@ -1,4 +1,5 @@
-//! Add, change and delete accounts, users, associations, QOS and coordinators, and load a dump of them.
+//! Requests of `sacctmgr`: adding, changing and deleting accounts, users, associations, QOS and coordinators,
+//! and loading a dump.
 //!
 //! A request is worked out on a copy of the policy tree, which shares memory with it, step by step, and what comes of it is one list of changes. What
 //! is said of it is Slurm's `sacctmgr`'s. A client that has shown that to a user sends it with the request: if the same
@@ -26,7 +27,7 @@ use crate::text::memory::MemoryMb;
 use crate::text::time::TimeLimit;
 use crate::text::tres::TresKind;
 
-/// Entities that one request may name; a client asks for more in several requests.
+/// Number of entities that one request may name; a client splits larger requests.
 pub const MOST_AT_ONCE: usize = 1000;
 
 const DENIED: &str = "Access/permission denied";
@@ -36,7 +37,7 @@ pub(super) struct Decision {
     lines: Vec<String>,
 }
 
-/// Works out what a request changes. `shown` is what its user has agreed to, if anybody was asked.
+/// Determines the changes of a request. `shown` is the output that the user agreed to, if the user was asked.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,
@@ -60,7 +61,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, by: Arc<str>, decision: Decision) -> Repl
     Reply::AccountsChanged { lines: decision.lines }
 }
 
-/// What a request would say that it does now.
+/// The output of a request if it were made now.
 ///
 /// # Errors
 /// The refusal that the request would get.
@@ -123,12 +124,12 @@ impl Draft<'_> {
         &self.cluster.policy().cluster_name
     }
 
-    /// Whether the caller may change what is in an account and below it.
+    /// True if the caller may change an account and everything below it.
     fn may_change(&self, account: &str) -> bool {
         self.caller.is_operator() || self.tree.coordinates(&self.caller.owner.user, account)
     }
 
-    /// Names of QOS have to be those of some.
+    /// Refuses names that no QOS has.
     fn known_qos<'n>(&self, names: impl IntoIterator<Item = &'n Arc<str>>, key: &str) -> Result<(), Reject> {
         let mut unknown = names.into_iter().filter(|name| self.tree.qos_named(name).is_none());
         let Some(name) = unknown.next() else { return Ok(()) };
@@ -151,7 +152,7 @@ impl Draft<'_> {
         self.known_qos(set.default_qos.iter().flatten(), "defaultqos")
     }
 
-    /// An association with what is set.
+    /// An association with the given settings applied.
     fn changed(&self, before: &Association, set: &AssociationSet) -> Association {
         let mut made = before.clone();
         made.shares = set.shares.unwrap_or(made.shares);
@@ -168,7 +169,8 @@ impl Draft<'_> {
         made
     }
 
-    /// Access to QOS after a change. An empty list inherits again; what is added to an inherited list stays a difference.
+    /// Access to QOS after a change. An empty list makes it inherited; names added to inherited access are
+    /// kept as differences.
     fn access(&self, before: &QosAccess, change: &crate::model::accounts::ask::ListChange) -> QosAccess {
         use crate::model::accounts::ask::Sign;
         let own = |name: &Arc<str>| {
@@ -196,7 +198,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The default QOS of an association that was changed has to be one of those that its jobs may have.
+    /// Refuses a changed association whose default QOS is not one that its jobs may use.
     fn check_default_qos(&self) -> Result<(), Reject> {
         let mut without = Vec::new();
         for change in &self.changes {
@@ -226,7 +228,7 @@ impl Draft<'_> {
         line
     }
 
-    /// An association as Slurm lists those that it has modified.
+    /// An association as `sacctmgr` lists modified ones.
     fn modified(&self, association: &Association) -> String {
         let (cluster, account) = (self.name(), &association.account);
         match (&association.user, &association.parent) {
@@ -240,7 +242,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Pending and running jobs that keep something from being deleted.
+    /// Refuses a deletion while pending or running jobs use the entity.
     fn refuse_active(&self, uses: impl Fn(&Job) -> bool) -> Result<(), Reject> {
         let jobs = self.cluster.jobs();
         let active = jobs.active().chain(jobs.pending()).filter(|job| uses(job));
@@ -257,14 +259,14 @@ impl Draft<'_> {
         Err(Reject::Accounts(text))
     }
 
-    /// The account that a job counts for: the one that it names, or the default of its user.
+    /// The account that a job counts for: the one that it names, else its user's default.
     fn account_of(&self, job: &Job) -> Option<Arc<str>> {
         let default = || self.cluster.accounts().user(&job.spec.owner.user)?.default_account.clone();
         job.spec.account.clone().or_else(default)
     }
 }
 
-/// The names and values of what is set for associations, as `sacctmgr` lists settings.
+/// Names and values of the settings of an association, as `sacctmgr` lists them.
 fn settings(set: &AssociationSet, parent: Option<&str>) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&'static str, String)> = Vec::new();
     lines.extend(set.shares.map(|shares| ("Fairshare", shares.to_string())));
@@ -277,7 +279,7 @@ fn settings(set: &AssociationSet, parent: Option<&str>) -> Vec<(&'static str, St
     lines
 }
 
-/// The names and values of limits that are set, by name.
+/// Names and values of limits, sorted by name.
 fn limit_settings(limits: &[(LimitKind, LimitChange)]) -> Vec<(&'static str, String)> {
     let text = |kind: LimitKind, number: u64| match kind.unit() {
         Unit::Minutes => TimeLimit::Seconds(number.saturating_mul(60)).long(),
@@ -307,13 +309,13 @@ fn limit_settings(limits: &[(LimitKind, LimitChange)]) -> Vec<(&'static str, Str
     lines
 }
 
-/// Whether associations below inherit what is set.
+/// True if any of these settings is inherited by associations below.
 fn is_inherited(set: &AssociationSet) -> bool {
     let inherits = |(kind, _): &(LimitKind, _)| kind.inherits() && *kind != LimitKind::Priority;
     set.qos.is_some() || set.default_qos.is_some() || set.limits.iter().any(inherits)
 }
 
-/// Whether an association is one of those that are asked for; an empty condition fits all.
+/// True if an association meets the conditions; an empty condition is always met.
 fn fits(which: &Which, association: &Association) -> bool {
     let any = |set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>| {
         set.is_empty() || name.is_some_and(|name| set.contains(name))
@@ -324,7 +326,7 @@ fn fits(which: &Which, association: &Association) -> bool {
         && any(&which.users, association.user.as_ref())
 }
 
-/// The sum of what a QOS is, for comparisons without its number.
+/// True if two QOS are equal apart from their numbers.
 fn same_qos(one: &Qos, other: &Qos) -> bool {
     Qos { id: other.id, ..one.clone() } == *other
 }

@@ -1,4 +1,4 @@
-//! Change accounts, users, QOS and the association of the account `root`.
+//! Changes of accounts, users, QOS, and the association of the account `root`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Slurm's sentence on usage that is set to zero.
+    /// Adds Slurm's sentence about usage that is set to zero.
     fn say_reset(&mut self) {
         let line = format!("No cluster specified, resetting on local cluster {}", self.name());
         self.say(line);
@@ -102,7 +102,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Lists the associations below an account, which inherit from it.
+    /// Adds the associations below an account, which inherit from it, to the output.
     fn say_below(&mut self, account: &str, own: AssociationId) {
         let below = self.tree.walk_from(account);
         let below: Vec<String> = below
@@ -113,7 +113,7 @@ impl Draft<'_> {
         self.lines.extend(below);
     }
 
-    /// The accounts that fit conditions, in the order of their names.
+    /// The accounts that meet the conditions, by name.
     pub(super) fn matching_accounts(&self, which: &Which) -> Vec<Arc<Account>> {
         let any = |set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>| {
             set.is_empty() || name.is_some_and(|name| set.contains(name))
@@ -178,7 +178,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Administrator levels are for administrators, so that no operator raises his own.
+    /// Refuses changes that the caller may not make. Only administrators change administrator levels, so that
+    /// operators cannot raise their own.
     fn may_modify_users(
         &self,
         users: &[Arc<User>],
@@ -222,7 +223,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The users who fit conditions, in the order of their names.
+    /// The users who meet the conditions, by name.
     pub(super) fn matching_users(&self, which: &Which) -> Vec<Arc<User>> {
         let any = |set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>| {
             set.is_empty() || name.is_some_and(|name| set.contains(name))
@@ -300,7 +301,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The QOS that fit conditions, in the order in which they were added.
+    /// The QOS that meet the conditions, in the order in which they were added.
     pub(super) fn matching_qos(&self, which: &Which) -> Vec<Arc<Qos>> {
         let named = |qos: &Qos| {
             which.names.is_empty() || which.names.iter().any(|name| name.eq_ignore_ascii_case(&qos.name))
@@ -310,7 +311,7 @@ impl Draft<'_> {
         self.tree.qos().filter(|qos| !which.elsewhere && named(qos) && described(qos)).cloned().collect()
     }
 
-    /// A QOS with what is set. QOS never preempt each other in a circle.
+    /// A QOS with the given settings applied; refuses a circle of QOS that preempt each other.
     pub(super) fn changed_qos(&self, before: &Qos, set: &QosSet) -> Result<Qos, Reject> {
         let mut made = set.apply(before);
         if let Some(change) = &set.preempt {
@@ -327,7 +328,7 @@ impl Draft<'_> {
         Ok(made)
     }
 
-    /// Whether a QOS is another one, or preempts it, perhaps by way of others.
+    /// True if a QOS is `other`, or preempts it directly or through others.
     fn preempts(&self, one: &str, other: &str) -> bool {
         let (mut open, mut seen) = (vec![Arc::<str>::from(one)], BTreeSet::new());
         while let Some(next) = open.pop() {

@@ -49,12 +49,12 @@ impl World {
         self.change(user, read(text), None)
     }
 
-    /// What a user asks for works.
+    /// Makes a request that must succeed; returns its output.
     fn ok(&mut self, user: &str, text: &str) -> String {
         self.ask(user, text).unwrap_or_else(|refused| panic!("{text}: {refused}")).join("\n")
     }
 
-    /// What a user asks for is refused; nothing changes.
+    /// Makes a request that must be refused without any change; returns the refusal.
     fn no(&mut self, user: &str, text: &str) -> String {
         let before = self.0.seq();
         let refused = self.ask(user, text).expect_err(text).to_string();
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// `VERB ENTITY NAMES KEY=VALUE …`, with `where` and `set`.
+/// Reads a request of the form `VERB ENTITY NAMES KEY=VALUE …`, with `where` and `set`.
 fn read(text: &str) -> Ask {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (verb, entity) = (words[0], words[1]);

@@ -1,5 +1,5 @@
-//! Which of its job's devices a step has on each of its nodes: those that it asks for, beside other steps that ask; or, where
-//! it says nothing of devices, those that it sees.
+//! Devices of a step on each of its nodes. A step that requests devices gets them beside other such steps;
+//! any other step sees devices of its job.
 
 use super::super::super::Reject;
 use super::super::super::devices::choose;
@@ -11,22 +11,22 @@ use crate::model::node::{NodeGres, NodeShape, SHARD};
 use crate::model::step::StepSpec;
 use crate::text::gres::GresSpec;
 
-/// What a step has of a node besides devices.
+/// The tasks and CPUs of a step on a node.
 pub(super) struct OnNode<'a> {
     pub(super) candidate: &'a Candidate<'a>,
     pub(super) tasks: u32,
     pub(super) cpus: IdSet,
 }
 
-/// Whether a step says what devices it wants.
+/// True if a step requests devices.
 pub(super) fn are_asked_for(wish: &StepSpec) -> bool {
     wish.gres.is_some() || !wish.gpus.is_empty() || !wish.gpus_per_task.is_empty()
 }
 
-/// The devices of a step on each of its nodes; where there are none it sees all that its job has.
+/// The devices of a step on each of its nodes; a node with an empty list sees all devices of its job.
 ///
 /// # Errors
-/// Devices that the job has not, or that other steps have.
+/// A request for devices that the job does not have, or that other steps hold.
 pub(super) fn of_step(
     (job, alloc): (&Job, &Alloc),
     nodes: &[OnNode<'_>],
@@ -42,12 +42,13 @@ pub(super) fn of_step(
     match (of_job, given) {
         (None, given) => given,
         (Some(_), Ok(gpus)) => Ok(nodes.iter().zip(gpus).map(with_others).collect()),
-        // The job has not what it asked for on these nodes alone.
+        // The job does not have its requested devices on these nodes alone.
         (Some(_), Err(_)) => Ok(vec![Box::default(); nodes.len()]),
     }
 }
 
-/// What a step that says nothing of devices sees of nodes that its job has whole: GPUs as the job asked for them.
+/// The devices that a step without a request sees on nodes that its job has exclusively: GPUs as the job
+/// requested them.
 fn as_job(job: &Job) -> Option<StepSpec> {
     let shape = &job.spec.shape;
     let gres: Vec<GresSpec> = shape.gres.iter().filter(|spec| &*spec.name == "gpu").cloned().collect();
@@ -56,7 +57,7 @@ fn as_job(job: &Job) -> Option<StepSpec> {
     asks.then(|| StepSpec { gres: Some(gres), gpus, gpus_per_task, overlap: true, ..StepSpec::default() })
 }
 
-/// The GPUs that a step sees on a node, with all other devices that its job has there.
+/// The GPUs that a step sees on a node, with all devices of other kinds that its job has there.
 fn with_others((on_node, gpus): (&OnNode<'_>, Box<[GresAlloc]>)) -> Box<[GresAlloc]> {
     let Candidate { part, shape, .. } = *on_node.candidate;
     let entry = |own: &GresAlloc| shape.and_then(|shape| shape.gres.get(usize::from(own.entry)));
@@ -64,7 +65,7 @@ fn with_others((on_node, gpus): (&OnNode<'_>, Box<[GresAlloc]>)) -> Box<[GresAll
     gpus.iter().chain(others).cloned().collect()
 }
 
-/// Devices that the step asks for on a node, of those that steps that ask have left.
+/// The devices that the step requests on a node, out of those that other requests have left.
 fn devices(
     job: &Job,
     on_node: &OnNode<'_>,
@@ -77,7 +78,7 @@ fn devices(
     let mut taken: Vec<GresAlloc> = Vec::new();
     let near = (!job.spec.takes_any_devices()).then_some(cpus);
     let per_node = wish.gres.iter().flatten().chain(portion);
-    // Those of tasks are among those of the node.
+    // GPUs of tasks are taken from those of the node first.
     let per_task = wish.gpus_per_task.iter().map(|spec| {
         let of_node: u64 = per_node.clone().filter(|other| other.may_be(spec)).map(|other| other.count).sum();
         (spec, spec.count.saturating_mul((*tasks).into()).saturating_sub(of_node))
@@ -114,7 +115,7 @@ fn devices(
     Ok(taken.into())
 }
 
-/// Devices of the job on a node that no other step has asked for.
+/// Devices of the job on a node that no other step has requested.
 fn free_devices(job: &Job, part: &NodeAlloc, wish: &StepSpec) -> Vec<GresAlloc> {
     let mut free = part.gres.to_vec();
     let held = others(job, part).filter(|(step, _)| step.own_gres && !wish.overlap);
@@ -126,13 +127,14 @@ fn free_devices(job: &Job, part: &NodeAlloc, wish: &StepSpec) -> Vec<GresAlloc> 
     free
 }
 
-/// How many of these devices are what somebody asks for.
+/// Number of these devices that match a request.
 fn amount(spec: &GresSpec, devices: &[GresAlloc], shape: Option<&NodeShape>) -> u64 {
     let own = devices.iter().filter(|own| is_meant(spec, own, shape));
     own.map(|own| u64::from(own.ids.len() / per_device(shape, own))).sum()
 }
 
-/// What each node gets of devices that are asked for on all nodes together: as evenly as they are there, and one at least.
+/// Each node's portion of devices requested for all nodes together: as even as availability allows, at least
+/// one each.
 fn portions(job: &Job, nodes: &[OnNode<'_>], wish: &StepSpec) -> Result<Vec<Vec<GresSpec>>, Reject> {
     let mut portions = vec![Vec::new(); nodes.len()];
     let all: u64 = wish.gpus.iter().map(|spec| spec.count).sum();
@@ -161,7 +163,7 @@ fn portions(job: &Job, nodes: &[OnNode<'_>], wish: &StepSpec) -> Result<Vec<Vec<
     }
 }
 
-/// Whether devices that the job has are what somebody asks for.
+/// True if devices of the job match a request.
 fn is_meant(spec: &GresSpec, own: &GresAlloc, shape: Option<&NodeShape>) -> bool {
     shape.and_then(|shape| shape.gres.get(usize::from(own.entry))).is_some_and(|entry| {
         let name = if own.shards { SHARD } else { &entry.name };
@@ -169,14 +171,14 @@ fn is_meant(spec: &GresSpec, own: &GresAlloc, shape: Option<&NodeShape>) -> bool
     })
 }
 
-/// How many numbers of an entry one device has: all of them where it is a GPU that may be shared, and is not.
+/// Number of ids of an entry that make one device: all of them for a sharable GPU that is used whole.
 fn per_device(shape: Option<&NodeShape>, own: &GresAlloc) -> u32 {
     let at = usize::from(own.entry);
     let shared = shape.filter(|shape| shape.is_shared(at) && !own.shards);
     shared.map_or(1, |shape| shape.gres[at].count.max(1))
 }
 
-/// How many GPUs each task asks for.
+/// Number of GPUs that each task requests.
 pub(super) fn gpus_per_task(wish: &StepSpec) -> u32 {
     let gpus = wish.gpus_per_task.iter().filter(|spec| &*spec.name == "gpu");
     gpus.map(|spec| u32::try_from(spec.count).unwrap_or(u32::MAX)).sum()

@@ -1,51 +1,52 @@
-//! Whom a node obeys: the controllers of one history, and of these the one that reigns.
+//! The controllers that a node obeys: those of one history, and among them the one of the latest reign.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::HistoryId;
 
-/// Whom a node obeys; kept in its spool.
+/// The history and the reign that a node obeys; kept in its spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allegiance {
-    /// The history that the node belongs to; none before a controller has welcomed it.
+    /// The history of the node; `None` before a controller has accepted the node.
     pub history: Option<HistoryId>,
-    /// The latest reign within it.
+    /// The epoch of the latest reign in that history.
     pub epoch: u64,
-    /// What that reign's controller drew when it began.
+    /// The random number that the controller of that reign drew when it began.
     pub reign: u64,
 }
 
-/// Why somebody is not obeyed.
+/// The reason for which a node does not obey a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Disobedience {
-    /// It does not say which history it is of.
+    /// The controller names no history.
     #[error("names no history: it is of an earlier release, or no controller")]
     Nameless,
-    /// It is of another history.
+    /// The controller belongs to another history.
     #[error("is of history {theirs}, this node belongs to {ours}")]
     Foreign {
-        /// Its history.
+        /// The controller's history.
         theirs: HistoryId,
-        /// The node's.
+        /// The node's history.
         ours: HistoryId,
     },
-    /// Its reign is not the latest.
+    /// The controller's reign is not the latest.
     #[error("gives orders of reign {given}: this node obeys reign {known}")]
     Deposed {
-        /// Its reign.
+        /// The epoch of the controller.
         given: u64,
-        /// The latest.
+        /// The latest epoch that the node knows.
         known: u64,
     },
 }
 
 impl Allegiance {
-    /// Whom the node obeys once a controller has welcomed it; to be kept before anything else is done. A node that belongs to
-    /// one of the `ancestors` of a history belongs to that from then on, and its reigns are counted anew.
+    /// The allegiance of a node that a controller has accepted; it must be stored before anything else is
+    /// done. If the node's history is among `ancestors`, the node changes to the new history, whose epochs
+    /// are compared anew.
     ///
     /// # Errors
-    /// Why this controller is not obeyed; nothing has changed then.
+    /// The reason for which the node does not obey this controller; its allegiance stays as it is.
     pub fn welcomed(
         self,
         history: Option<HistoryId>,
@@ -66,10 +67,10 @@ impl Allegiance {
         Ok(Allegiance { history, epoch, reign })
     }
 
-    /// Whether the node carries out an order of the controller that has welcomed it.
+    /// Accepts an order of the controller that has accepted the node.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for which the order is not obeyed.
     pub fn obeys(self, history: Option<HistoryId>, epoch: u64) -> Result<(), Disobedience> {
         let theirs = history.ok_or(Disobedience::Nameless)?;
         match self.history {
@@ -98,7 +99,7 @@ mod tests {
             (own, Some(A), &[], 6, to(A, 6)),
             (own, Some(A), &[], 5, to(A, 5)),
             (own, Some(A), &[], 4, Err(Disobedience::Deposed { given: 4, known: 5 })),
-            // However high its epoch is.
+            // An epoch does not count across histories, however high it is.
             (own, Some(B), &[], u64::MAX, foreign),
             (own, Some(B), &[B], u64::MAX, foreign),
             (own, Some(B), &[A], 1, to(B, 1)),

@@ -1,48 +1,49 @@
-//! How long a step's credential is good: for its step, and for at most a minute before that starts.
+//! Validity of step credentials: at most a minute, and only before the step is launched.
 //!
-//! A step of an attempt that the node holds is launched once because the node knows it. What it does not know any more,
-//! because the attempt is over and forgotten, it remembers here for longer than any credential lasts. All times are the
-//! controller's, in milliseconds.
+//! While a node holds an attempt, it knows which steps were launched. Attempts that it has forgotten are
+//! remembered here for longer than any credential is valid. All times are the controller's, in milliseconds.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::Attempt;
 
-/// How long a credential allows a launch, in milliseconds.
+/// Milliseconds for which a credential allows a launch.
 pub const LIFETIME_MS: i64 = 60_000;
-/// How long ended attempts are remembered. More than a credential lasts: clocks are not read at the same moment.
+/// Milliseconds for which ended attempts are remembered: longer than a credential is valid, because clocks
+/// are not read at the same moment.
 const REMEMBERED_MS: i64 = 2 * LIFETIME_MS;
-/// Ended attempts that are remembered at most.
+/// Largest number of ended attempts that are remembered.
 const REMEMBERED: usize = 1 << 16;
 
-/// Why a credential allows no launch.
+/// The reason for which a credential allows no launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Expired {
-    /// It is too old.
+    /// The credential is older than its lifetime; the value is its age in milliseconds.
     #[error("the credential is {} s old; it is good for {} s", .0 / 1000, LIFETIME_MS / 1000)]
     Old(i64),
-    /// It was issued later than the node thinks it is.
+    /// The credential was issued in the future by the node's time; the value is the difference in
+    /// milliseconds.
     #[error("the credential is of {} s from now: the controller's clock was set back", .0 / 1000)]
     Early(i64),
-    /// The node cannot know whether it was used.
+    /// The node cannot know if the credential was used.
     #[error("the credential was issued before this node's daemon started, or before what it still remembers")]
     Forgotten,
-    /// Its job was over here after it was issued.
+    /// The attempt ended on the node after the credential was issued.
     #[error("job {} has ended on this node", .0.job)]
     Over(Attempt),
 }
 
-/// Attempts that have ended and are forgotten otherwise.
+/// Attempts that have ended and of which the node has no other record.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
     when: BTreeMap<Attempt, i64>,
     order: VecDeque<(i64, Attempt)>,
-    /// What ended earlier is not remembered.
+    /// Time up to which ends may have been forgotten.
     horizon: Option<i64>,
 }
 
 impl Ended {
-    /// An attempt is over and forgotten.
+    /// Remembers the end of an attempt.
     pub fn remember(&mut self, attempt: Attempt, now: i64) {
         self.when.insert(attempt, now);
         self.order.push_back((now, attempt));
@@ -58,11 +59,11 @@ impl Ended {
         }
     }
 
-    /// Whether a credential of this attempt, issued at some time, allows a launch now; `started` is when the node's daemon
-    /// did.
+    /// Accepts the credential of an attempt, issued at `issued`, for a launch now. `started` is the time at
+    /// which the node's daemon started.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for which the credential allows no launch.
     pub fn allows(&self, attempt: Attempt, issued: i64, now: i64, started: i64) -> Result<(), Expired> {
         let age = now.saturating_sub(issued);
         if age > LIFETIME_MS {
@@ -74,7 +75,7 @@ impl Ended {
         if issued < started || self.horizon.is_some_and(|horizon| issued <= horizon) {
             return Err(Expired::Forgotten);
         }
-        // The node may have been given back to the job since.
+        // The node may have got the same attempt again since.
         if self.when.get(&attempt).is_some_and(|over| issued <= *over) {
             return Err(Expired::Over(attempt));
         }

@@ -1,4 +1,4 @@
-//! One attempt on this node.
+//! The state of one attempt on the node.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{EpilogResult, Record, Report, StepEnd};
 use crate::id::StepId;
 use crate::text::exit::ExitCode;
 
-/// How far the prolog is.
+/// Progress of the prolog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Prolog {
     #[default]
@@ -16,7 +16,7 @@ pub(super) enum Prolog {
     Failed,
 }
 
-/// How far the epilog is; done with what it complained of.
+/// Progress of the epilog; `Done` has its error message, if it failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Epilog {
     #[default]
@@ -25,21 +25,21 @@ pub(super) enum Epilog {
     Done(Option<String>),
 }
 
-/// How far a step is.
+/// Progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// For the prolog, or until what was told to stop has stopped, or until its attempt goes on.
+    /// The step waits for the prolog, for steps that are being stopped, or for its attempt to resume.
     Waiting,
     Running,
     Ended,
 }
 
-/// What the node knows of an attempt.
+/// The state of an attempt on the node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     pub(super) prolog: Prolog,
     pub(super) steps: BTreeMap<StepId, Run>,
-    /// The job has no other node.
+    /// True if the job has no other node.
     pub(super) alone: bool,
     pub(super) terminated: bool,
     pub(super) epilog: Epilog,
@@ -69,7 +69,7 @@ impl Held {
         }
     }
 
-    /// What is to be kept.
+    /// The record of the attempt to store.
     pub(super) fn record(&self) -> Record {
         let epilog = match &self.epilog {
             Epilog::NotRun | Epilog::Running => None,
@@ -79,7 +79,7 @@ impl Held {
         Record { terminated: self.terminated, epilog }
     }
 
-    /// Nothing of it runs here, or waits to.
+    /// True if nothing of the attempt runs here or waits to run.
     pub(super) fn idle(&self) -> bool {
         self.steps.values().all(|run| *run == Run::Ended) && self.prolog != Prolog::Running
     }
@@ -97,7 +97,7 @@ impl Held {
     }
 }
 
-/// How the end of a step reads to the controller.
+/// The report of a step's end.
 pub(super) fn report(step: StepId, end: StepEnd) -> Report {
     let batch = step == StepId::BATCH;
     match end {

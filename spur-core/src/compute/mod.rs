@@ -1,15 +1,21 @@
-//! The pure half of spurd: what a node does about orders, and what it reports.
+//! The pure half of spurd: the effects of orders on a node, and its reports.
 //!
-//! [`Compute`] is told what happens ([`Input`]) and says what to do ([`Effect`]); its shell has the disk, the network
-//! and the processes. It promises: a step is spawned at most once; nothing is spawned for an attempt that was
-//! terminated; the prolog is over before the first step is spawned, the epilog starts after the last has ended; every
-//! end is reported until the report is acknowledged; that nothing is left is the last that is reported of an attempt.
-//! Nothing is spawned while anything that was told to stop has not stopped, nor for an attempt that is to be stopped:
-//! the CPUs of what is suspended are others' as soon as the controller says so, and orders come one after another.
-//! Carrying out an order twice is the same as once.
+//! [`Compute`] gets each [`Input`] and returns the [`Effect`]s to carry out; its shell has the disk, the
+//! network and the processes.
 //!
-//! A job that has this node alone is over here with its batch script, unless a step still runs: the node need not be
-//! told so, and what follows (epilog, `NodeDone`) begins at once.
+//! Promises:
+//!
+//! * A step is spawned at most once, and none for an attempt that was terminated.
+//! * The prolog has ended before the first step is spawned; the epilog starts after the last step has ended.
+//! * Every end is reported until the report is acknowledged. The last report of an attempt is that nothing is
+//!   left.
+//! * Nothing is spawned while a step that is being suspended has not stopped, nor for a suspended attempt.
+//!   The controller gives the CPUs of a suspended job to others at once, and its orders arrive in that
+//!   sequence.
+//! * Carrying out an order twice has the effect of once.
+//!
+//! A job without other nodes is over on this node when its batch script ends, unless a step still runs. The
+//! epilog and `NodeDone` then need no order of the controller.
 
 pub mod allegiance;
 pub mod credential;
@@ -27,122 +33,122 @@ use crate::model::step::StepNodeEnd;
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 
-/// What a node is told.
+/// An input of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The controller orders the batch script of an attempt to be run.
     Launch {
-        /// Which attempt.
+        /// The attempt to launch.
         attempt: Attempt,
-        /// The job has no other node.
+        /// True if the job has no other node.
         alone: bool,
     },
-    /// The batch script of an attempt cannot be run here, whoever orders it.
+    /// The batch script of an attempt cannot be run on this node.
     CannotLaunch {
-        /// Of which attempt.
+        /// The attempt that cannot be launched.
         attempt: Attempt,
-        /// Why, for people.
+        /// The reason, in words for administrators.
         message: String,
     },
-    /// A client, with the controller's credential, launches a step here.
+    /// A client with the controller's credential launches a step on this node.
     LaunchStep {
-        /// Which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which step.
+        /// The step to launch.
         step: StepId,
     },
-    /// The controller orders everything of an attempt to end: no new launches, TERM or KILL to what is left.
+    /// The controller orders the end of an attempt: no more launches, SIGTERM or SIGKILL to its processes.
     Terminate {
-        /// Which attempt.
+        /// The attempt to end.
         attempt: Attempt,
-        /// With KILL.
+        /// True for SIGKILL, false for SIGTERM.
         kill: bool,
     },
-    /// The controller orders everything of an attempt to stop, or to go on.
+    /// The controller orders an attempt to be suspended or resumed.
     Suspend {
-        /// Which attempt.
+        /// The attempt to suspend or resume.
         attempt: Attempt,
-        /// Whether to stop it.
+        /// True to suspend, false to resume.
         stop: bool,
     },
     /// The controller orders a signal to be sent.
     Signal {
-        /// To which attempt.
+        /// The attempt to signal.
         attempt: Attempt,
-        /// To this step only.
+        /// The step to signal; `None` for the whole attempt.
         step: Option<StepId>,
-        /// What.
+        /// The signal to send.
         signal: Signal,
-        /// To the batch script.
+        /// True if the batch script gets the signal.
         batch: bool,
-        /// To the steps.
+        /// True if the steps get the signal.
         steps: bool,
     },
-    /// These reports are durable.
+    /// The controller acknowledges reports that are durable.
     Acknowledge {
-        /// Their numbers.
+        /// The numbers of the reports.
         reports: Vec<u64>,
     },
-    /// The controller will not speak of the attempt again.
+    /// The controller does not need the attempt any more.
     Forget {
-        /// Which.
+        /// The attempt to forget.
         attempt: Attempt,
     },
-    /// The prolog of an attempt is over.
+    /// The prolog of an attempt has ended.
     PrologDone {
-        /// Which attempt's.
+        /// The attempt of the prolog.
         attempt: Attempt,
-        /// What was wrong, if it failed.
+        /// The error message if the prolog failed.
         error: Option<String>,
     },
-    /// The epilog of an attempt is over.
+    /// The epilog of an attempt has ended.
     EpilogDone {
-        /// Which attempt's.
+        /// The attempt of the epilog.
         attempt: Attempt,
-        /// What was wrong, if it failed.
+        /// The error message if the epilog failed.
         error: Option<String>,
     },
-    /// A step that was told to stop has stopped.
+    /// A step that is being suspended has stopped.
     StepStopped {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which.
+        /// The step that has stopped.
         step: StepId,
     },
-    /// A step is over.
+    /// A step has ended.
     StepEnded {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which.
+        /// The step that has ended.
         step: StepId,
-        /// How.
+        /// The manner of the end.
         end: StepEnd,
     },
 }
 
-/// How a step ended on this node.
+/// The end of a step on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEnd {
-    /// Its tasks ran.
+    /// The tasks of the step ran.
     Exited {
-        /// How.
+        /// Exit code and usage of the tasks.
         end: StepNodeEnd,
     },
-    /// Its tasks could not be started.
+    /// The tasks of the step could not be started.
     NotLaunched {
-        /// Why, for people.
+        /// The reason, in words for users.
         message: String,
-        /// The node is at fault, not the job.
+        /// True if the node is at fault, false if the job is.
         node_fault: bool,
-        /// What its exit code is taken for.
+        /// The exit code that the step gets.
         exit: ExitCode,
     },
-    /// There is no record of its end.
+    /// No record of the step's end exists.
     Lost,
 }
 
 impl StepEnd {
-    /// What the step's end counts as; the end that nobody knows counts as success, as in the reports of a batch script.
+    /// The exit code of the step. An unknown end counts as success, as in reports of a batch script.
     #[must_use]
     pub fn exit(&self) -> ExitCode {
         match self {
@@ -153,166 +159,168 @@ impl StepEnd {
     }
 }
 
-/// What the shell must do.
+/// An effect that the shell carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Keep this of an attempt, so that a returning spurd knows it; before anything that follows.
+    /// Stores the record of an attempt, so that a restarted spurd knows it; must be complete before the
+    /// effects that follow.
     Remember {
-        /// Which attempt.
+        /// The attempt of the record.
         attempt: Attempt,
-        /// What.
+        /// The record to store.
         record: Record,
     },
-    /// Run the prolog; answer with [`Input::PrologDone`].
+    /// Runs the prolog; the answer is [`Input::PrologDone`].
     RunProlog {
-        /// Which attempt's.
+        /// The attempt of the prolog.
         attempt: Attempt,
     },
-    /// Run the epilog; answer with [`Input::EpilogDone`].
+    /// Runs the epilog; the answer is [`Input::EpilogDone`].
     RunEpilog {
-        /// Which attempt's.
+        /// The attempt of the epilog.
         attempt: Attempt,
     },
-    /// Start a step; answer with [`Input::StepEnded`], whatever becomes of it.
+    /// Starts a step; the answer is [`Input::StepEnded`] in every case.
     Spawn {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which.
+        /// The step to start.
         step: StepId,
     },
-    /// Tell the client that its step is not launched.
+    /// Informs the client that its step is not launched.
     Refuse {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which step.
+        /// The step that is refused.
         step: StepId,
-        /// Why.
+        /// The reason, in words for users.
         reason: String,
     },
-    /// End a running step.
+    /// Ends a running step.
     TerminateStep {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which.
+        /// The step to end.
         step: StepId,
-        /// With KILL; otherwise with TERM.
+        /// True for SIGKILL, false for SIGTERM.
         kill: bool,
     },
-    /// Stop every process of a running step, those too that it is about to start, and answer with
-    /// [`Input::StepStopped`]; or let them go on.
+    /// Suspends all processes of a running step, including those that it is about to start, and answers with
+    /// [`Input::StepStopped`]; or resumes them.
     SuspendStep {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which step.
+        /// The step to suspend or resume.
         step: StepId,
-        /// Whether to stop it.
+        /// True to suspend, false to resume.
         stop: bool,
     },
-    /// Send a signal to a running step.
+    /// Sends a signal to a running step.
     SignalStep {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which step.
+        /// The step to signal.
         step: StepId,
-        /// What.
+        /// The signal to send.
         signal: Signal,
-        /// To what was started as a task only, not to its children.
+        /// True if only the tasks' own processes get the signal, not their children.
         tasks_only: bool,
     },
-    /// Tell the controller, now and after every reconnection, until it acknowledges.
+    /// Sends a report to the controller, again after each reconnection, until it is acknowledged.
     Report {
-        /// The report's number.
+        /// The number of the report.
         id: u64,
-        /// Of which attempt.
+        /// The attempt that the report is about.
         attempt: Attempt,
-        /// What.
+        /// The report to send.
         report: Report,
     },
-    /// The end of a step is acknowledged: its records may go, not the proof that it was launched.
+    /// The end of a step is acknowledged: its records may be deleted, but not the proof that it was launched.
     StepAcknowledged {
-        /// Of which attempt.
+        /// The attempt of the step.
         attempt: Attempt,
-        /// Which.
+        /// The step whose end is acknowledged.
         step: StepId,
     },
-    /// Every record of an attempt may go.
+    /// Deletes every record of an attempt.
     Forget {
-        /// Which.
+        /// The attempt to delete.
         attempt: Attempt,
-        /// The steps of it that were launched here.
+        /// The attempt's steps that were launched on this node.
         steps: Vec<StepId>,
     },
 }
 
-/// What is kept of an attempt beside its steps. That its prolog has passed follows from a step of it.
+/// The stored record of an attempt besides its steps. The existence of a step proves that the prolog passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// No more launches.
+    /// True if no more steps may be launched.
     pub terminated: bool,
-    /// The epilog is over; what was wrong with it, if anything.
+    /// The result of the epilog; `None` if it has not ended.
     pub epilog: Option<EpilogResult>,
 }
 
-/// How an epilog ended.
+/// The result of an epilog.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EpilogResult {
-    /// Well.
+    /// The epilog succeeded.
     Done,
-    /// With this complaint.
+    /// The epilog failed with this error message.
     Failed(String),
 }
 
-/// What a returning spurd found of an attempt.
+/// The records of an attempt that a restarted spurd finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Which.
+    /// The attempt of the records.
     pub attempt: Attempt,
-    /// What was kept of it.
+    /// The record of the attempt itself.
     pub record: Record,
-    /// Its steps: how they ended, or `None` if they live.
+    /// Steps of the attempt with their ends; `None` for steps that still run.
     pub steps: Vec<(StepId, Option<StepEnd>)>,
-    /// Its steps whose end was acknowledged.
+    /// Steps of the attempt whose ends were acknowledged.
     pub acknowledged: Vec<StepId>,
 }
 
 /// An attempt that the node has records of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldAttempt {
-    /// Which.
+    /// The attempt.
     pub attempt: Attempt,
-    /// Everything of it is over here.
+    /// True if the attempt is over on this node.
     pub done: bool,
 }
 
-/// Which programs of the site's are run around a job on this node.
+/// The site's programs that run around a job on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Site {
-    /// One before the first step.
+    /// True if there is a prolog, before the first step.
     pub prolog: bool,
-    /// One after the last.
+    /// True if there is an epilog, after the last step.
     pub epilog: bool,
 }
 
-/// Everything the node knows of the attempts it was given.
+/// The state of all attempts on the node.
 #[derive(Clone, Debug, Default)]
 pub struct Compute {
     site: Site,
     attempts: BTreeMap<Attempt, Held>,
-    /// Attempts that are stopped, whether or not anything of them is here. A returning node is told of them again.
+    /// Suspended attempts, also those without any process here. A node that registers gets these orders
+    /// again.
     suspended: BTreeSet<Attempt>,
-    /// Steps that were told to stop and have not said that they have.
+    /// Steps that are being suspended and have not stopped yet.
     stopping: BTreeSet<(Attempt, StepId)>,
     outstanding: BTreeMap<u64, (Attempt, Report)>,
     last_report: u64,
 }
 
 impl Compute {
-    /// A node that knows what its predecessor left, and what is to be done about that.
+    /// The state of a restarted node, and the effects that continue its work.
     ///
-    /// An attempt of which no step was spawned and whose end nobody ordered is one that was never given: the order for
-    /// it comes again.
+    /// An attempt without steps whose end was not ordered counts as never received: the order for it is
+    /// repeated.
     #[must_use]
     pub fn recover(site: Site, found: Vec<Recovered>) -> (Compute, Vec<Effect>) {
         let (mut compute, mut effects) = (Compute { site, ..Compute::default() }, Vec::new());
@@ -337,12 +345,12 @@ impl Compute {
         (compute, effects)
     }
 
-    /// Other programs of the site's are run from now on.
+    /// Sets the site's programs for later attempts.
     pub fn set_site(&mut self, site: Site) {
         self.site = site;
     }
 
-    /// Takes note of something and says what to do about it.
+    /// Handles one input; returns the effects to carry out, in order.
     pub fn handle(&mut self, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
         let out = &mut effects;
@@ -377,20 +385,20 @@ impl Compute {
         effects
     }
 
-    /// Whether a step was launched here, or is about to be.
+    /// True if a step was launched on this node or is about to be.
     #[must_use]
     pub fn knows(&self, attempt: Attempt, step: StepId) -> bool {
         self.attempts.get(&attempt).is_some_and(|held| held.steps.contains_key(&step))
     }
 
-    /// The attempts there are records of, for the registration.
+    /// The attempts with records, for the registration.
     pub fn held(&self) -> impl Iterator<Item = HeldAttempt> {
         self.attempts
             .iter()
             .map(|(&attempt, held)| HeldAttempt { attempt, done: matches!(held.epilog, Epilog::Done(_)) })
     }
 
-    /// The reports that nobody has acknowledged, oldest first.
+    /// The reports that have not been acknowledged, oldest first.
     pub fn outstanding(&self) -> impl Iterator<Item = (u64, Attempt, &Report)> {
         self.outstanding.iter().map(|(&id, (attempt, report))| (id, *attempt, report))
     }
@@ -461,7 +469,7 @@ impl Compute {
         self.finish(attempt, out);
     }
 
-    /// Spawns what waits of an attempt, unless something keeps it waiting still.
+    /// Spawns the waiting steps of an attempt, unless they have to go on waiting.
     fn spawn(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
         if !self.stopping.is_empty() || self.suspended.contains(&attempt) {
             return;
@@ -475,7 +483,7 @@ impl Compute {
         }
     }
 
-    /// A step does not run any more; once that is so of all that were told to stop, others may.
+    /// Records that a step does not run any more. Once no step is being stopped, waiting ones are spawned.
     fn stopped(&mut self, attempt: Attempt, step: StepId, out: &mut Vec<Effect>) {
         if self.stopping.remove(&(attempt, step)) {
             self.spawn_all(out);
@@ -511,7 +519,7 @@ impl Compute {
         self.suspended.remove(&attempt);
         let held = self.attempts.entry(attempt).or_default();
         let news = !std::mem::replace(&mut held.terminated, true);
-        // What is over in this moment is kept as such.
+        // An attempt that ends in this very call is stored with its epilog.
         if news && (self.site.epilog || !held.idle()) {
             out.push(Effect::Remember { attempt, record: held.record() });
         }
@@ -522,7 +530,7 @@ impl Compute {
         }
         out.extend(held.running().map(|step| Effect::TerminateStep { attempt, step, kill }));
         if let Epilog::Done(error) = &held.epilog {
-            // Asked again: the report was lost with whoever had it.
+            // The controller asks again, so the report may be lost.
             let report = Report::NodeDone { epilog_error: error.clone() };
             if !self.outstanding.values().any(|(known, said)| *known == attempt && said.is_last()) {
                 self.report(attempt, report, out);
@@ -554,7 +562,7 @@ impl Compute {
         let over = step == StepId::BATCH && held.alone && !held.terminated && held.idle();
         let mut report = held::report(step, end);
         match &mut report {
-            // A node that is at fault is to be told what becomes of the job.
+            // A faulty node must wait for the controller's decision about the job.
             Report::BatchEnded { done, .. } if over => {
                 held.terminated = true;
                 if !self.site.epilog {
@@ -568,7 +576,8 @@ impl Compute {
         self.finish(attempt, out);
     }
 
-    /// Starts the epilog once there is nothing else left of a terminated attempt; without one the attempt is over.
+    /// Starts the epilog of a terminated attempt with nothing left; without an epilog program, ends the
+    /// attempt.
     fn finish(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
         let Some(held) = self.attempts.get_mut(&attempt) else { return };
         if !(held.terminated && held.idle() && held.epilog == Epilog::NotRun) {
@@ -611,7 +620,8 @@ impl Compute {
     fn forget(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
         self.suspended.remove(&attempt);
         let Some(held) = self.attempts.get(&attempt) else { return };
-        // What lives is not forgotten: it would run on unseen. The next registration tells of it.
+        // An attempt with running steps is kept, or they would run on unseen. The next registration reports
+        // it.
         if held.running().next().is_none() {
             let steps = held.steps.keys().copied().collect();
             self.attempts.remove(&attempt);

@@ -1,4 +1,4 @@
-//! What a node does, order by order.
+//! Tests of a node's effects, order by order.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn both() -> Compute {
     Compute::recover(Site { prolog: true, epilog: true }, Vec::new()).0
 }
 
-/// A job that has other nodes too.
+/// The launch of a job that has other nodes, too.
 fn launch() -> Input {
     Input::Launch { attempt: ATTEMPT, alone: false }
 }
@@ -27,7 +27,7 @@ fn ended(step: StepId) -> Input {
     Input::StepEnded { attempt: ATTEMPT, step, end }
 }
 
-/// What is done about several inputs, without what is only remembered.
+/// The effects of several inputs, without those that only store records.
 fn after(compute: &mut Compute, inputs: impl IntoIterator<Item = Input>) -> Vec<Effect> {
     let effects = inputs.into_iter().flat_map(|input| compute.handle(input));
     effects.filter(|effect| !matches!(effect, Effect::Remember { .. })).collect()
@@ -90,7 +90,7 @@ fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
     let suspend = |stop| Input::Suspend { attempt, stop };
     let suspended = |step, stop| Effect::SuspendStep { attempt, step, stop };
     let spawned = |step| Effect::Spawn { attempt, step };
-    // Told before anything is here, and while the prolog runs.
+    // The order comes before anything is here, and while the prolog runs.
     assert_eq!(after(&mut compute, [suspend(true)]), []);
     assert_eq!(compute.held().count(), 0, "an attempt of which nothing is here is not held");
     assert_eq!(after(&mut compute, [launch()]), [Effect::RunProlog { attempt }]);
@@ -102,7 +102,7 @@ fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
     }
     let next = after(&mut compute, [Input::LaunchStep { attempt, step: StepId(1) }]);
     assert_eq!(next, [spawned(StepId(1))]);
-    // What is ended is not stopped any more.
+    // An attempt that is ended is not suspended any more.
     after(&mut compute, [suspend(true), Input::Terminate { attempt, kill: true }]);
     assert_eq!(after(&mut compute, [suspend(true)]), []);
 }
@@ -120,7 +120,7 @@ fn nothing_is_spawned_before_all_have_stopped() {
     assert!(compute.knows(other, StepId::BATCH));
     assert_eq!(after(&mut compute, [stopped(ZERO), stopped(ZERO)]), []);
     assert_eq!(after(&mut compute, [stopped(StepId::BATCH)]), spawned);
-    // What ends instead, or goes on after all, stands in nobody's way.
+    // A step that ends, or resumes after all, does not hold up others.
     for last in [ended(StepId::BATCH), Input::Suspend { attempt, stop: false }] {
         let (mut compute, _) = (Compute::default(), ());
         after(&mut compute, [launch(attempt)]);
@@ -128,7 +128,7 @@ fn nothing_is_spawned_before_all_have_stopped() {
         let then = after(&mut compute, [last]);
         assert!(then.ends_with(&spawned), "{then:?}");
     }
-    // Who is ended while he waits is not spawned.
+    // A waiting step whose attempt is ended is not spawned.
     let mut compute = Compute::default();
     after(&mut compute, [launch(attempt)]);
     after(&mut compute, orders);
@@ -144,7 +144,7 @@ fn a_job_that_has_the_node_alone_is_over_with_its_script() {
         |done| report(1, Report::BatchEnded { end: ExitCode::exited(3).into(), lost: false, done });
     let forgotten = Effect::Forget { attempt, steps: vec![StepId::BATCH] };
 
-    // Nothing of the site's to run: one order down, one report up, one answer.
+    // Without programs of the site: one order down, one report up, one answer.
     let mut compute = Compute::default();
     let launched = compute.handle(Input::Launch { attempt, alone: true });
     assert_eq!(launched, [Effect::Spawn { attempt, step: StepId::BATCH }], "not even a record");
@@ -155,7 +155,7 @@ fn a_job_that_has_the_node_alone_is_over_with_its_script() {
     assert_eq!(compute.handle(Input::Forget { attempt }), [forgotten]);
     assert_eq!((compute.held().count(), compute.outstanding().count()), (0, 0));
 
-    // With an epilog the end of the script is told before that is run.
+    // With an epilog, the end of the script is reported before the epilog runs.
     let mut compute = both();
     after(&mut compute, [Input::Launch { attempt, alone: true }, prolog_done()]);
     let effects = after(&mut compute, [ended(StepId::BATCH)]);
@@ -199,7 +199,7 @@ fn nothing_starts_once_an_attempt_is_terminated() {
     let mut compute = both();
     let effects = after(&mut compute, [launch(), Input::Terminate { attempt, kill: true }]);
     assert!(matches!(effects[..], [Effect::RunProlog { .. }, Effect::Refuse { .. }]), "{effects:?}");
-    // The prolog is not cut off; the epilog follows it.
+    // The prolog is not interrupted; the epilog follows it.
     assert_eq!(after(&mut compute, [prolog_done()]), [Effect::RunEpilog { attempt }]);
     let effects = after(&mut compute, [Input::LaunchStep { attempt, step: ZERO }]);
     assert!(matches!(effects[..], [Effect::Refuse { .. }]), "{effects:?}");
@@ -234,7 +234,8 @@ fn signals_reach_whom_they_are_meant_for() {
     let mut compute = both();
     after(&mut compute, [launch(), prolog_done(), Input::LaunchStep { attempt, step: ZERO }]);
     let signal = Signal::new(10).unwrap();
-    // (step, batch, steps) and who gets it: the step and whether only what was started as a task.
+    // Columns: step, batch and steps of the order; then the steps that get the signal, and if only tasks get
+    // it.
     let cases = [
         ((None, true, false), vec![(StepId::BATCH, true)]),
         ((None, false, true), vec![(ZERO, false)]),
@@ -290,8 +291,8 @@ fn any_input() -> impl Strategy<Value = Input> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: a step is spawned once, after the prolog, and never once terminated; that
-    /// nothing is left is said when nothing runs, after the epilog.
+    /// In every order of inputs, a step is spawned once, after the prolog, and never once terminated. That
+    /// nothing is left is reported when nothing runs, after the epilog.
     #[test]
     fn promises_hold_in_every_order(
         inputs in prop::collection::vec(any_input(), 0..40),

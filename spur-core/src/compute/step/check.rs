@@ -1,14 +1,14 @@
-//! A checker of traces: it knows the promises of [`super`], not how [`Step`] keeps them.
+//! A checker of traces. It knows the promises of [`super`], not how [`Step`] keeps them.
 
 use super::*;
 
-/// What a trace has shown until now.
+/// The state that follows from a trace so far.
 #[derive(Clone, Debug)]
 pub(super) struct Checker {
     plan: Plan,
     limit_at: Option<u64>,
     is_ready: bool,
-    /// Whether anything but the end of its tasks has ended the step.
+    /// True if anything but the end of its tasks has ended the step.
     is_told: bool,
     /// The earliest time at which KILL may be sent.
     kill_at: Option<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Checker {
     pub(super) has_exited: bool,
 }
 
-/// What a trace has shown of a task.
+/// The state of a task that follows from a trace.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     is_launched: bool,
@@ -64,7 +64,7 @@ impl Checker {
         self.tasks.iter().all(|task| task.exits > 0 && !task.is_alive && !task.epilog)
     }
 
-    /// Children that were started and not yet waited for.
+    /// Number of children that were started and not yet waited for.
     fn children(&self) -> usize {
         let alive = |task: &Seen| usize::from(task.is_alive) + usize::from(task.epilog);
         self.tasks.iter().map(alive).sum::<usize>() + self.helpers + usize::from(self.has_server)
@@ -78,7 +78,7 @@ impl Checker {
         self.tasks.get(task).is_some_and(|task| task.is_alive)
     }
 
-    /// Takes note of an input, of what was done about it and of the step after that.
+    /// Checks an input with its effects and the step afterwards.
     ///
     /// # Errors
     /// The promise that is broken.
@@ -139,7 +139,7 @@ impl Checker {
         Ok(())
     }
 
-    /// What an input makes true by itself.
+    /// Applies an input to the state of the checker.
     fn take(&mut self, now: Now, input: &Input) {
         let at = now.steady_ms;
         let mut is_told = false;

@@ -1,4 +1,4 @@
-//! How the tasks of a step end on one node, and what is kept of the step.
+//! The end of a step's tasks on one node, and the record of the step.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,19 +15,19 @@ pub struct TaskExit {
     pub global: u32,
     /// The exit code and the signal with which the task counts.
     pub status: ExitCode,
-    /// Whether the task left a core dump.
+    /// True if the task left a core dump.
     pub core_dumped: bool,
     /// The time of the end, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// Why a step's tasks could not be started.
+/// The reason for which a step's tasks could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchFailure {
     /// The part of the start that failed.
     pub stage: LaunchStage,
-    /// The reason, for people.
+    /// The reason, in words for users.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ impl LaunchFailure {
         }
     }
 
-    /// Whether the node is at fault, not the job.
+    /// True if the node is at fault, false if the job is.
     #[must_use]
     pub fn is_node_fault(&self) -> bool {
         matches!(self.stage, LaunchStage::Spool | LaunchStage::Confinement | LaunchStage::Fork)
@@ -52,37 +52,37 @@ impl LaunchFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchStage {
-    /// The order itself.
+    /// The order was not usable.
     Order,
-    /// The attempt's directory.
+    /// The attempt's directory could not be used.
     Spool,
-    /// The control group.
+    /// The control group could not be set up.
     Confinement,
-    /// The change from root to the user.
+    /// The change from root to the user failed.
     Identity,
-    /// The standard files.
+    /// The standard files could not be opened.
     StandardFiles,
-    /// Limits and CPU binding.
+    /// Limits or CPU binding could not be set.
     Limits,
-    /// The task prolog.
+    /// The task prolog failed.
     TaskProlog,
-    /// The server for MPI programs.
+    /// The server for MPI programs failed.
     Mpi,
-    /// The making of a process.
+    /// A process could not be created.
     Fork,
 }
 
-/// The facts that are kept of a step that has ended.
+/// The record of a step that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The time at which every task ran its program, in milliseconds since the Unix epoch; `None` if that never was so.
+    /// Milliseconds since the Unix epoch at which every task ran its program; `None` if that never happened.
     pub started_ms: Option<u64>,
-    /// The time at which the last process of the step was gone, in milliseconds since the Unix epoch.
+    /// Milliseconds since the Unix epoch at which the last process of the step was gone.
     pub ended_ms: u64,
     /// The end of every task, in the order of their local ids.
     pub tasks: Vec<TaskExit>,
-    /// The reason why tasks could not be started, if that is why the step ended.
+    /// The reason for which tasks could not be started, if this ended the step.
     pub failure: Option<LaunchFailure>,
-    /// Whether the step used more memory than it may.
+    /// True if the step used more memory than allowed.
     pub out_of_memory: bool,
 }

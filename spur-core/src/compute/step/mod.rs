@@ -1,17 +1,18 @@
 //! The life of a step on one node, without a clock, a disk or a process.
 //!
-//! `Starting → Running → Ending → Draining`: a step may skip a state, and never goes back. The shell delivers what
-//! happens as an [`Input`] with its time, and carries out each [`Effect`] in order. The streams of tasks, the servers for
-//! MPI programs, the memory meter and the processes themselves are the shell's.
+//! `Starting → Running → Ending → Draining`: a step may skip a state, and never goes back. The shell passes
+//! each [`Input`] with its time, and carries out the returned [`Effect`]s in order. The shell owns the
+//! streams of tasks, the servers for MPI programs, the memory meter and the processes.
 //!
-//! The promises, which `check` holds every trace to:
+//! Promises, which `check` verifies for every trace:
 //!
 //! * No task starts once the step is ending. A suspended step starts no task and is resumed before TERM.
-//! * TERM is sent at most once. KILL is not sent before its time, which the end of the last task brings forward to that
-//!   moment; from then on KILL is sent whenever a process is left.
-//! * The record has the end of every task when subscribers hear of the step's end, and every child has been waited for.
-//! * The shell exits only when the record is on disk or the end was acknowledged. Until then an input changes nothing of
-//!   the record.
+//! * TERM is sent at most once. KILL is not sent before its time, which the end of the last task brings
+//!   forward to that moment; from then on KILL is sent whenever a process is left.
+//! * When subscribers are informed of the step's end, the record has the end of every task, and every child
+//!   has been waited for.
+//! * The shell exits only when the record is on disk or the end was acknowledged. Until then inputs do not
+//!   change the record.
 
 #[cfg(test)]
 mod check;
@@ -25,13 +26,13 @@ pub use self::words::{Cause, Effect, Epilog, Input, News, Notice, Now, Outcome, 
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 
-/// How long the processes of a step have between TERM and KILL when the step's own time limit is over, in milliseconds.
+/// Milliseconds between TERM and KILL for a step whose own time limit is over.
 pub const AFTER_LIMIT_MS: u64 = 30_000;
-/// How long a helper process may take, in milliseconds: it may write to a pipe that nobody reads.
+/// Milliseconds that a helper process may take: it may write to a pipe that nobody reads.
 pub const HELPER_MS: u64 = 5_000;
-/// The largest number of helper processes at which another notice of spurd's is still written.
+/// Largest number of helper processes at which another notice is still written.
 pub const MOST_HELPERS: usize = 16;
-/// How long the shell waits before it tries again to write a record that the disk refused, in milliseconds.
+/// Milliseconds before the shell tries again to write a record that the disk refused.
 pub const WRITE_AGAIN_MS: u64 = 1_000;
 
 /// A step on one node.
@@ -42,12 +43,12 @@ pub struct Step {
     tasks: Vec<Task>,
     server: Server,
     helpers: Helpers,
-    /// The time at which the step's own limit ends the step, on the steady clock.
+    /// Time on the steady clock at which the step's own limit ends the step.
     limit_at: Option<u64>,
     started_ms: Option<u64>,
     failure: Option<LaunchFailure>,
     out_of_memory: bool,
-    /// Whether tasks on other nodes may still need the server for MPI programs of this node.
+    /// True if tasks on other nodes may still need this node's server for MPI programs.
     needed_by_others: bool,
 }
 
@@ -57,13 +58,13 @@ enum Life {
     Starting { next: usize, gate: Gate, is_suspended: bool },
     /// Every task was launched.
     Running { is_suspended: bool },
-    /// KILL is sent at `kill_at`; never if that is `None`.
+    /// KILL is sent at `kill_at`; `None` for never.
     Ending { cause: Cause, kill_at: Option<u64>, is_killed: bool },
     /// No process is left. The shell stays for readers until `leave_at`.
     Draining { record: Record, cause: Cause, disk: Disk, leave_at: u64 },
 }
 
-/// Whether tasks may be launched.
+/// The gate that tasks wait at before they are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
     /// The shell is not ready.
@@ -73,7 +74,7 @@ enum Gate {
     Open,
 }
 
-/// The record on its way to the disk.
+/// Progress of the record's way to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disk {
     Writing,
@@ -84,7 +85,7 @@ enum Disk {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Task {
     Waiting,
-    /// The task's process has not yet said whether it runs the program.
+    /// The task's process has not yet reported if it runs the program.
     Launching,
     Running,
     /// The task's process could not become the program, and has not ended yet.
@@ -112,11 +113,11 @@ impl Task {
 enum Server {
     Absent,
     Present,
-    /// The server was told to end, and is one of the helpers.
+    /// The server was ordered to end, and counts as a helper.
     Leaving,
 }
 
-/// Processes of the shell's own that are about to end.
+/// Helper processes of the shell, which are about to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Helpers {
     count: usize,
@@ -124,7 +125,7 @@ struct Helpers {
 }
 
 impl Step {
-    /// A step that nothing was started of. Its time limit begins `now`.
+    /// A step without any started task. Its time limit begins `now`.
     #[must_use]
     pub fn new(plan: Plan, now: Now) -> Step {
         Step {
@@ -141,7 +142,7 @@ impl Step {
         }
     }
 
-    /// Takes note of an input, and returns what the shell must do, in order.
+    /// Handles an input; returns the effects to carry out, in order.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
         let out = &mut effects;
@@ -204,7 +205,8 @@ impl Step {
         effects
     }
 
-    /// The time on the steady clock at which [`Input::Time`] is due, if nothing happens before.
+    /// Time on the steady clock at which [`Input::Time`] is due, unless another input comes before; `None`
+    /// for never.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let life = match &self.life {
@@ -228,7 +230,7 @@ impl Step {
         epilogs.chain(life).chain(self.helpers.kill_at).min()
     }
 
-    /// The facts that are kept, once no process is left.
+    /// The record of the step; `None` while processes are left.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         match &self.life {
@@ -237,25 +239,25 @@ impl Step {
         }
     }
 
-    /// The time at which every task ran its program, in milliseconds since the Unix epoch.
+    /// Milliseconds since the Unix epoch at which every task ran its program; `None` before that.
     #[must_use]
     pub fn started_ms(&self) -> Option<u64> {
         self.started_ms
     }
 
-    /// The end of the task with this local id.
+    /// The end of the task with this local id; `None` before it has ended.
     #[must_use]
     pub fn exit(&self, task: usize) -> Option<TaskExit> {
         self.tasks.get(task).and_then(Task::exit)
     }
 
-    /// Whether every task has ended. Epilogs may still run.
+    /// True if every task has ended. Epilogs may still run.
     #[must_use]
     pub fn have_tasks_ended(&self) -> bool {
         self.tasks.iter().all(|task| task.exit().is_some())
     }
 
-    /// Whether anything but the end of its own tasks ends or has ended the step.
+    /// True if anything but the end of its own tasks ends or has ended the step.
     #[must_use]
     pub fn is_told_to_end(&self) -> bool {
         match self.life {
@@ -264,19 +266,20 @@ impl Step {
         }
     }
 
-    /// Whether the step was seen to use more memory than it may.
+    /// True if the step was found to use more memory than allowed.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         self.out_of_memory
     }
 
-    /// Whether tasks may still be launched.
+    /// True if tasks may still be launched.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         matches!(self.life, Life::Starting { .. })
     }
 
-    /// Whether the shell is to look for processes of the step, and to answer with [`Input::Left`] or [`Input::Emptied`].
+    /// True if the shell must look for processes of the step, and answer with [`Input::Left`] or
+    /// [`Input::Emptied`].
     #[must_use]
     pub fn asks_for_processes(&self) -> bool {
         matches!(self.life, Life::Ending { .. })
@@ -289,7 +292,7 @@ impl Step {
         self.tasks.iter().all(|task| matches!(task, Task::Over(_)))
     }
 
-    /// Whether tasks on other nodes keep this part of the step alive.
+    /// True if tasks on other nodes keep this part of the step alive.
     fn is_needed(&self) -> bool {
         self.needed_by_others && !self.is_told_to_end()
     }
@@ -332,7 +335,7 @@ impl Step {
         }
     }
 
-    /// The first failure is the one that the record names.
+    /// Ends the step because of a failure. The record names the first failure.
     fn fail(&mut self, failure: LaunchFailure, now: Now, out: &mut Vec<Effect>) {
         self.failure.get_or_insert(failure);
         self.end(Cause::NotLaunched, Some(0), now, out);
@@ -349,7 +352,7 @@ impl Step {
         let failure = self.failure.as_ref().filter(|_| has_failed);
         let mut status = failure.map_or(own, LaunchFailure::status);
         if self.out_of_memory {
-            // As with Slurm: once memory has run out, whatever the tasks that are left end with.
+            // As in Slurm, tasks that end after memory ran out get this status, whatever their own.
             status = ExitCode::OUT_OF_MEMORY;
         }
         let exit = TaskExit { global: self.plan.ranks[task], status, core_dumped, at_ms: now.unix_ms };
@@ -366,7 +369,7 @@ impl Step {
         self.start_epilog(task, exit, number + 1, now, out);
     }
 
-    /// Starts the epilog of this number, if there is one.
+    /// Starts the task's epilog of this number, if there is one.
     fn start_epilog(&mut self, task: usize, exit: TaskExit, number: usize, now: Now, out: &mut Vec<Effect>) {
         let Some(epilog) = self.plan.epilogs.get(number) else { return };
         let kill_at = epilog.limit_ms.and_then(|limit| now.steady_ms.checked_add(limit));
@@ -400,7 +403,7 @@ impl Step {
         else {
             return out.push(Effect::Signal { signal, tasks_only });
         };
-        // A suspended step goes on only when its suspension ends.
+        // A suspended step resumes only when its suspension ends.
         if signal != i32::from(Signal::CONT.number()) {
             out.push(Effect::Signal { signal, tasks_only });
         }
@@ -420,8 +423,8 @@ impl Step {
         self.end(Cause::Terminated, kill_wait_ms, now, out);
     }
 
-    /// Ends the step, with TERM first if there is time for that: KILL follows `wait_ms` later, or, without that, when a later
-    /// order says so. An order to a step that is ending brings KILL forward at most.
+    /// Ends the step. If there is time, TERM comes first; KILL follows after `wait_ms`, or, with `None`, by a
+    /// later order. An order to a step that is ending can only bring KILL forward.
     fn end(&mut self, cause: Cause, wait_ms: Option<u64>, now: Now, out: &mut Vec<Effect>) {
         let at = wait_ms.and_then(|wait| now.steady_ms.checked_add(wait));
         let has_time = wait_ms != Some(0);
@@ -456,7 +459,8 @@ impl Step {
         }
     }
 
-    /// Gives up the tasks that were not launched. Subscribers hear once of a failed launch, not of each task's end.
+    /// Gives up the tasks that were not launched. Subscribers are informed of a failed launch as a whole, not
+    /// of each task's end.
     fn give_up_launches(&mut self, now: Now, out: &mut Vec<Effect>) {
         let status = self.failure.as_ref().map_or(ExitCode::signaled(9), LaunchFailure::status);
         let waiting = self.tasks.iter_mut().enumerate().filter(|(_, task)| **task == Task::Waiting);
@@ -495,7 +499,7 @@ impl Step {
         }
     }
 
-    /// Goes on as far as the tasks allow: launches the next ones, or ends the step with the last.
+    /// Continues as far as the tasks allow: launches the next ones, or ends the step with the last.
     fn go_on(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.launch(now, out);
         if !self.are_tasks_over() {
@@ -553,7 +557,8 @@ impl Step {
         self.life = Life::Draining { record, cause, disk: Disk::Writing, leave_at };
     }
 
-    /// What may still happen to a step that has ended: its record is written, and readers take what is left.
+    /// Handles an input after the step has ended: its record is written, and readers take the remaining
+    /// output.
     fn drain(&mut self, now: Now, input: &Input, out: &mut Vec<Effect>) {
         let Life::Draining { disk, leave_at, .. } = &mut self.life else { return };
         match input {
@@ -565,7 +570,7 @@ impl Step {
                 *disk = Disk::Writing;
                 out.push(Effect::WriteRecord { is_first: false });
             }
-            // A reader was what the step waited for.
+            // The step waited for a reader.
             Input::Attached { patience_ms } => *leave_at = now.steady_ms.saturating_add(*patience_ms),
             _ => {}
         }

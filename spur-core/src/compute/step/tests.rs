@@ -17,7 +17,7 @@ struct World {
     epilogs: Vec<bool>,
     helpers: usize,
     server: ServerProcess,
-    /// Whether a process is left that no task waits for.
+    /// True if a process is left that is no task.
     has_stray: bool,
     is_disk_full: bool,
     fault: Option<Fault>,
@@ -60,7 +60,8 @@ const FAULTS: [(Fault, &str); 6] = [
     (Fault::ChildNotWaitedFor, "every child is waited for"),
 ];
 
-/// The plans that steps are tried with: one task; two with epilogs and a limit; a server; several at once that end together.
+/// Plans of steps for the tests: one task; two with epilogs and a limit; a server; several tasks launched at
+/// once that end together.
 fn plans() -> Vec<Plan> {
     let plan = |ranks: &[u32]| Plan { ranks: ranks.to_vec(), launched_together: 1, ..Plan::default() };
     let epilogs = vec![Epilog { limit_ms: Some(5000) }, Epilog { limit_ms: None }];
@@ -97,7 +98,7 @@ impl World {
         }
     }
 
-    /// What may happen next: what the processes do first, then what people and spurd order.
+    /// The inputs that are possible next: those of processes first, then those of people and spurd.
     fn possible(&self) -> Vec<Input> {
         let mut inputs = self.natural();
         inputs.extend([
@@ -119,7 +120,7 @@ impl World {
         inputs
     }
 
-    /// What happens without anybody's order.
+    /// The inputs that happen without an order.
     fn natural(&self) -> Vec<Input> {
         let mut inputs = Vec::new();
         for (task, process) in self.tasks.iter().enumerate() {
@@ -155,7 +156,7 @@ impl World {
         inputs
     }
 
-    /// Delivers an input, and what the shell says at once about its effects.
+    /// Passes an input, then the shell's immediate answers to its effects.
     fn deliver(&mut self, input: Input) -> Result<Vec<Effect>, String> {
         let mut all = Vec::new();
         let mut inputs = std::collections::VecDeque::from([input]);
@@ -211,7 +212,7 @@ impl World {
         None
     }
 
-    /// Puts the world's fault into the effects, where there is an occasion for it.
+    /// Puts the world's fault into the effects, where possible.
     fn corrupt(&self, input: &Input, effects: &mut Vec<Effect>) {
         let waiting = self.tasks.len() - 1;
         match (self.fault, input) {
@@ -229,14 +230,14 @@ impl World {
                 effects.push(Effect::Exit);
             }
             (Some(Fault::ChildNotWaitedFor), Input::TaskEnded { .. }) => {
-                // The machine would go on as if the last child had ended.
+                // The state machine would continue as if the last child had ended.
                 effects.push(Effect::Tell(News::Ended));
             }
             _ => {}
         }
     }
 
-    /// Lets everything that lives end by itself; the step has to end, too, and its shell.
+    /// Lets everything that lives end by itself; then the step and its shell must end.
     fn wind_up(&mut self) -> Result<(), String> {
         self.is_disk_full = false;
         self.deliver(Input::Needed { by_others: false })?;
@@ -259,8 +260,8 @@ impl World {
     }
 }
 
-/// Tries every order of up to six of the inputs that are possible, each followed by the end of everything. Orders that lead
-/// to the same state go on as one; returns how many states there were.
+/// Tries every sequence of up to six possible inputs, each followed by the end of everything. Sequences that
+/// lead to the same state are continued once. Returns the number of states.
 fn every_order(plan: Plan) -> usize {
     let (mut known, mut front) = (BTreeSet::new(), vec![World::new(plan, None)]);
     for _ in 0..6 {
@@ -288,7 +289,7 @@ fn every_order_of_up_to_six_inputs_keeps_the_promises() {
     }
 }
 
-/// A random life: the broken promise, if one is broken.
+/// Runs a random life; returns the broken promise, if any.
 fn live(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let mut chance = Chance::new(seed);
     let plans = plans();

@@ -1,4 +1,4 @@
-//! What a step is told, and what it has its shell do.
+//! Inputs and effects of a step.
 
 use super::{LaunchFailure, TaskExit};
 use crate::text::exit::ExitCode;
@@ -12,7 +12,7 @@ pub struct Now {
     pub unix_ms: u64,
 }
 
-/// What is fixed of a step when it begins.
+/// The constants of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The tasks' ranks in the step, in the order of their local ids.
@@ -21,47 +21,47 @@ pub struct Plan {
     pub epilogs: Vec<Epilog>,
     /// The largest number of tasks between fork and exec; at least 1.
     pub launched_together: usize,
-    /// Whether a process of its own serves MPI programs. Tasks wait for [`Input::Served`] then.
+    /// True if a process of its own serves MPI programs. Tasks then wait for [`Input::Served`].
     pub has_server: bool,
-    /// The step's own time limit, in milliseconds; `None` if only its job's counts.
+    /// The step's own time limit in milliseconds; `None` if only the job's limit counts.
     pub time_limit_ms: Option<u64>,
-    /// Whether the step is killed when memory has run out.
+    /// True if the step is killed when memory runs out.
     pub ends_out_of_memory: bool,
 }
 
 /// A program that runs after each task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epilog {
-    /// The time after which the program is killed, in milliseconds; `None` if it may run as long as it likes.
+    /// Milliseconds after which the program is killed; `None` for no limit.
     pub limit_ms: Option<u64>,
 }
 
-/// Why a step ends. The first cause stays, unless it is [`Cause::Finished`].
+/// The cause of a step's end. The first cause stays, unless it is [`Cause::Finished`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// All tasks have ended.
     Finished,
     /// The controller or a user ordered the end.
     Terminated,
-    /// The step's own time limit is over.
+    /// The step's own time limit expired.
     TimeLimit,
     /// Memory has run out.
     OutOfMemory,
     /// A task could not be started.
     NotLaunched,
-    /// The MPI programs cannot go on.
+    /// The MPI programs cannot continue.
     Aborted,
 }
 
-/// What happens to a step. An input that does not fit the state changes nothing.
+/// An input of a step. One that does not fit the state changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The shell is ready to start tasks.
     Begin,
     /// The process that serves MPI programs is ready for tasks.
     Served,
-    /// The process that serves MPI programs has ended, or could not be made. After [`Effect::EndServer`] the shell says
-    /// [`Input::HelperEnded`] instead.
+    /// The process that serves MPI programs has ended, or could not be created. After [`Effect::EndServer`]
+    /// the shell sends [`Input::HelperEnded`] instead.
     ServerEnded {
         /// The reason, which counts while tasks wait for the server.
         failure: LaunchFailure,
@@ -85,7 +85,7 @@ pub enum Input {
         /// The reason.
         failure: LaunchFailure,
     },
-    /// Something that all tasks need cannot be had.
+    /// A resource that all tasks need is unavailable.
     Failed {
         /// The reason.
         failure: LaunchFailure,
@@ -96,7 +96,7 @@ pub enum Input {
         task: usize,
         /// The status of the process.
         status: ExitCode,
-        /// Whether the process left a core dump.
+        /// True if the process left a core dump.
         core_dumped: bool,
     },
     /// A task's epilog has ended and was waited for, or could not be started.
@@ -108,42 +108,44 @@ pub enum Input {
     HelperStarted,
     /// A helper process has ended and was waited for.
     HelperEnded,
-    /// Whether tasks on other nodes may still need this node's server has changed.
+    /// The need of tasks on other nodes for this node's server has changed.
     Needed {
-        /// Whether they may.
+        /// True if tasks on other nodes may still need the server.
         by_others: bool,
     },
-    /// The step was seen to have used more memory than it may.
+    /// The step was found to use more memory than allowed.
     OverMemory,
-    /// Processes of the step are left; the answer to [`Step::asks_for_processes`](super::Step::asks_for_processes).
+    /// Processes of the step are left; the answer to
+    /// [`Step::asks_for_processes`](super::Step::asks_for_processes).
     Left,
-    /// No process of the step is left; the answer to [`Step::asks_for_processes`](super::Step::asks_for_processes).
+    /// No process of the step is left; the answer to
+    /// [`Step::asks_for_processes`](super::Step::asks_for_processes).
     Emptied {
-        /// How long readers may take with the output that is left, in milliseconds.
+        /// Milliseconds that readers may take for the remaining output.
         patience_ms: u64,
     },
-    /// The controller orders the step to stand still, or to go on.
+    /// The controller orders the step to be suspended or resumed.
     Suspend {
-        /// Whether the step is to stand still.
+        /// True to suspend, false to resume.
         stop: bool,
     },
     /// The controller or a user sends a signal.
     Signal {
         /// The signal's number.
         signal: i32,
-        /// Whether only the tasks' own processes get the signal.
+        /// True if only the tasks' own processes get the signal.
         tasks_only: bool,
     },
     /// The controller or a user orders the end of the step.
     Terminate {
-        /// The time between TERM and KILL, in milliseconds; 0 kills at once, `None` leaves KILL to a later order.
+        /// Milliseconds between TERM and KILL; 0 kills at once, `None` leaves KILL to a later order.
         kill_wait_ms: Option<u64>,
-        /// A line for the step's standard error, written unless the step was told to end before.
+        /// A line for the step's standard error, written unless the end was ordered before.
         notice: Option<String>,
     },
-    /// The MPI programs cannot go on.
+    /// The MPI programs cannot continue.
     Abort {
-        /// The reason, for people.
+        /// The reason, in words for users.
         message: String,
     },
     /// A line for the step's standard error.
@@ -153,7 +155,7 @@ pub enum Input {
     },
     /// Another reader has taken over the step's streams.
     Attached {
-        /// How long readers may take with the output that is left, in milliseconds.
+        /// Milliseconds that readers may take for the remaining output.
         patience_ms: u64,
     },
     /// The disk's answer to [`Effect::WriteRecord`].
@@ -161,108 +163,111 @@ pub enum Input {
         /// The answer.
         outcome: Outcome,
     },
-    /// Every reader has all output, and every subscriber all events. Counts for this moment only.
+    /// Every reader has all output, and every subscriber all events, at this moment.
     ReaderGone,
     /// The time of [`Step::due`](super::Step::due) has come.
     Time,
 }
 
-/// What became of the record.
+/// The fate of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The record is on disk.
     Written,
-    /// The attempt's directory is gone: the controller knows of the end, and nobody will look for a record.
+    /// The attempt's directory is gone: the controller knows of the end and needs no record.
     Acknowledged,
-    /// The disk did not take the record.
+    /// The disk refused the record.
     Refused,
 }
 
-/// What the shell must do.
+/// An effect that the shell carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Start the process that serves MPI programs; answer with [`Input::Served`] or [`Input::ServerEnded`].
+    /// Starts the process that serves MPI programs; the answer is [`Input::Served`] or
+    /// [`Input::ServerEnded`].
     StartServer,
-    /// Fork a task's process; answer with [`Input::Launched`], [`Input::NotLaunched`] or [`Input::NotForked`].
+    /// Forks a task's process; the answer is [`Input::Launched`], [`Input::NotLaunched`] or
+    /// [`Input::NotForked`].
     Launch {
         /// The task's local id.
         task: usize,
     },
-    /// A task will not be launched; its streams end.
+    /// Ends the streams of a task that will not be launched.
     GiveUp {
         /// The task's local id.
         task: usize,
     },
-    /// Start a task's epilog; answer with [`Input::EpilogEnded`].
+    /// Starts a task's epilog; the answer is [`Input::EpilogEnded`].
     StartEpilog {
         /// The task's local id.
         task: usize,
         /// The epilog's number in [`Plan::epilogs`].
         number: usize,
     },
-    /// Kill a task's epilog and what it has started in its session.
+    /// Kills a task's epilog and the other processes of its session.
     KillEpilog {
         /// The task's local id.
         task: usize,
     },
-    /// Stop every process of the step.
+    /// Suspends every process of the step.
     Freeze,
-    /// Let every process of the step go on.
+    /// Resumes every process of the step.
     Resume,
-    /// Send TERM and CONT to every process of the step.
+    /// Sends TERM and CONT to every process of the step.
     Term,
-    /// Send KILL to every process of the step.
+    /// Sends KILL to every process of the step.
     Kill,
-    /// Send a signal.
+    /// Sends a signal to processes of the step.
     Signal {
         /// The signal's number.
         signal: i32,
-        /// Whether only the tasks' own processes get the signal.
+        /// True if only the tasks' own processes get the signal.
         tasks_only: bool,
     },
-    /// Write a line to the step's standard error; answer with [`Input::HelperStarted`] if a process does that.
+    /// Writes a line to the step's standard error; the answer is [`Input::HelperStarted`] if a process does
+    /// that.
     Notice(Notice),
-    /// Tell everybody who has subscribed.
+    /// Informs all subscribers.
     Tell(News),
-    /// Tell the process that serves MPI programs to end. It is a helper from now on.
+    /// Orders the process that serves MPI programs to end. It counts as a helper from here on.
     EndServer,
-    /// Kill the helper processes.
+    /// Kills the helper processes.
     KillHelpers,
-    /// Write the record to the disk; answer with [`Input::Recorded`].
+    /// Writes the record to the disk; the answer is [`Input::Recorded`].
     WriteRecord {
-        /// Whether this is the first try.
+        /// True for the first try.
         is_first: bool,
     },
-    /// Nothing needs the shell any more.
+    /// Ends the shell: nothing needs it any more.
     Exit,
 }
 
 /// A line for the step's standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// These words.
+    /// The line has this text.
     Text(String),
-    /// The step is cancelled because of its own time limit.
+    /// The step is cancelled by its own time limit.
     TimeLimit,
-    /// Memory has run out.
+    /// Memory ran out.
     OutOfMemory,
 }
 
-/// What subscribers hear.
+/// An event for subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Every task runs its program.
     Started {
-        /// The time, in milliseconds since the Unix epoch.
+        /// Milliseconds since the Unix epoch at which the last of them started.
         at_ms: u64,
     },
     /// A task has ended.
     TaskEnded(TaskExit),
-    /// The step is being ended before its time.
+    /// The step is ended before its time.
     Cancelled,
-    /// The MPI programs cannot go on: the step ends on all nodes.
+    /// The MPI programs cannot continue: the step ends on all nodes.
     Aborted {
-        /// The reason, for people.
+        /// The reason, in words for users.
         message: String,
     },
     /// The step has ended, and its record is complete.

@@ -1,4 +1,4 @@
-//! What a started job holds: nodes in rank order, and on each the very CPUs and devices.
+//! Allocations: the nodes of a started job in rank order, with the very CPUs and devices on each.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,92 +11,93 @@ use super::idset::IdSet;
 use crate::id::NodeId;
 use crate::text::time::TimeLimit;
 
-/// The resources of one attempt of a job. Results only: replay takes them as they are.
+/// The resources of one attempt of a job. Replay takes them as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alloc {
-    /// Partition the job was started in, one of those it asked for.
+    /// The partition in which the job was started, one of those requested.
     pub partition: Arc<str>,
-    /// The reservation it was started in, if it was.
+    /// The reservation in which the job was started, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<Arc<str>>,
-    /// The time limit it was started with, if that is lower than what it asked for (`--time-min`).
+    /// The time limit of the start, if lower than the requested one (`--time-min`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<TimeLimit>,
-    /// The association and the QOS that the job counts for. Nothing in entries that do not say so.
+    /// The association and the QOS that the job counts for. Empty in old entries without this field.
     #[serde(default, skip_serializing_if = "Charged::is_nothing")]
     pub charged: Charged,
-    /// What each second of the job is charged, in 2^-32; `None`, as in entries that do not say so: its CPUs.
+    /// The billing per second, in units of 2^-32. `None`, as in old entries without this field, for the
+    /// number of CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<Rate>,
     /// The nodes in rank order, which is fabric order.
     pub nodes: Parts,
-    /// Whether nobody else may use these nodes meanwhile.
+    /// True if no other job may use these nodes at the same time.
     #[serde(default)]
     pub exclusive: bool,
-    /// How it was chosen.
+    /// The reason for the choice of nodes.
     #[serde(default)]
     pub why: Why,
-    /// Nodes that failed, and that no other has taken the place of (`--no-kill`); by rank.
+    /// Nodes that failed and have not been replaced (`--no-kill`), by rank.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub lost: Box<[LostNode]>,
 }
 
-/// What is held on several nodes: a list in rank order, in which a node is found without a walk.
+/// The parts on several nodes: a list in rank order with an index by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     by_rank: Box<[NodeAlloc]>,
-    /// Ranks in the order of the nodes' numbers; none where that is the order of ranks, as it mostly is.
+    /// Ranks in the order of node numbers; empty if ranks have that order already, as they mostly do.
     by_node: Box<[u32]>,
 }
 
 /// A node that failed while its job went on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostNode {
-    /// Where it stood among the nodes that the job was given.
+    /// The rank of the node in the original allocation.
     pub rank: u32,
-    /// What the job held there.
+    /// The resources that the job held on the node.
     pub part: NodeAlloc,
 }
 
-/// A node that takes the place of one that failed.
+/// The replacement of a failed node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
     /// The node that failed.
     pub lost: NodeId,
-    /// What the job holds instead.
+    /// The resources that the job holds on the new node.
     pub part: NodeAlloc,
 }
 
-/// What is held on one node.
+/// The resources that a job holds on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAlloc {
     /// The node.
     pub node: NodeId,
-    /// Tasks the job's default step starts here.
+    /// Number of tasks of the job's default step on this node.
     pub tasks: u32,
-    /// CPUs by their number on the node.
+    /// CPUs by their id on the node.
     pub cpus: IdSet,
-    /// Memory in MiB; 0 when memory is not counted for the job.
+    /// Memory in MiB; 0 if memory is not counted for the job.
     #[serde(default)]
     pub memory_mb: u64,
-    /// Devices.
+    /// Devices that the job holds on the node.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub gres: Box<[GresAlloc]>,
 }
 
-/// What is proposed on one node: counts. Which CPUs and devices is decided when it starts.
+/// Counts that are proposed for one node. The CPUs and devices themselves are chosen at the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartPart {
     /// The node.
     pub node: NodeId,
-    /// Tasks of the default step.
+    /// Number of tasks of the default step.
     pub tasks: u32,
-    /// CPUs, whole cores.
+    /// Number of CPUs, in whole cores.
     pub cpus: u32,
-    /// Memory, MiB; 0 when it is not counted for the job.
+    /// Memory in MiB; 0 if memory is not counted for the job.
     #[serde(default)]
     pub memory_mb: u64,
-    /// Devices: index into the node's `gres`, and how many.
+    /// Number of devices, by index into the node's `gres`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gres: Vec<(u16, u32)>,
 }
@@ -104,45 +105,45 @@ pub struct StartPart {
 /// Devices of one kind on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GresAlloc {
-    /// Which of the node's [`gres`](super::node::NodeShape::gres) entries.
+    /// Index into the node's [`gres`](super::node::NodeShape::gres).
     pub entry: u16,
-    /// The devices by their number within that entry.
+    /// Devices by their id within that entry.
     pub ids: IdSet,
-    /// Whether they are shards of a GPU, which others may have shards of, too.
+    /// True if the devices are shards of a GPU, of which other jobs may have further shards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shards: bool,
 }
 
-/// Why a job got the nodes it got: recorded with its start.
+/// The reason for the choice of nodes, recorded with the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
-    /// One sentence for people.
+    /// A sentence for users.
     pub sentence: String,
-    /// Domains touched, for every named layer from `node` upwards.
+    /// Number of domains that the nodes touch, by layer name, from `node` upwards.
     #[serde(default)]
     pub spans: Vec<(Arc<str>, u32)>,
-    /// Whether the search was exhaustive where it had to search.
+    /// True if the search was exhaustive, or none was needed.
     #[serde(default)]
     pub exact: bool,
-    /// Whether it started ahead of a job of higher priority.
+    /// True if the job started ahead of one with higher priority.
     #[serde(default)]
     pub backfilled: bool,
-    /// What the job counted for when it was started, as `squeue %Q` prints it.
+    /// The priority of the job at its start, which `squeue %Q` prints.
     #[serde(default)]
     pub priority: u32,
-    /// What the job had asked for and had waived after waiting long enough.
+    /// Requested constraints that were relaxed after the job had waited long enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relaxed: Vec<String>,
 }
 
 impl Alloc {
-    /// What is held on `node`, if anything.
+    /// The resources on `node`; `None` if the allocation does not include it.
     #[must_use]
     pub fn on(&self, node: NodeId) -> Option<&NodeAlloc> {
         self.nodes.rank_of(node).map(|rank| &self.nodes[rank])
     }
 
-    /// The same without a node that failed; `None` if that is not one of its nodes.
+    /// The allocation without a node that failed; `None` if the node is not in it.
     #[must_use]
     pub fn without(&self, node: NodeId) -> Option<Self> {
         let at = self.nodes.rank_of(node)?;
@@ -155,12 +156,12 @@ impl Alloc {
         Some(Self { nodes: nodes.into(), lost: lost.into(), ..self.clone() })
     }
 
-    /// The same with another node in the place of one that failed: at its rank, so that no other changes its own. `None` if
-    /// that node is not missing.
+    /// The allocation with a node in place of a failed one, at its rank, so that no other node changes its
+    /// rank. `None` if that node is not missing.
     #[must_use]
     pub fn with(&self, replacement: &Replacement) -> Option<Self> {
         let found = self.lost.iter().position(|lost| lost.part.node == replacement.lost)?;
-        // Those before it that are lost have no place among the nodes.
+        // Lost nodes before this one have no place in the list.
         let at = self.lost[found].rank as usize - found;
         let (mut nodes, mut lost) = (self.nodes.to_vec(), self.lost.to_vec());
         lost.remove(found);
@@ -168,25 +169,25 @@ impl Alloc {
         Some(Self { nodes: nodes.into(), lost: lost.into(), ..self.clone() })
     }
 
-    /// The node that runs the batch script: the first.
+    /// The node that runs the batch script: the first one.
     #[must_use]
     pub fn batch_node(&self) -> Option<NodeId> {
         self.nodes.first().map(|part| part.node)
     }
 
-    /// CPUs held on all nodes together.
+    /// Number of CPUs on all nodes together.
     #[must_use]
     pub fn cpus(&self) -> u64 {
         self.nodes.iter().map(|part| u64::from(part.cpus.len())).sum()
     }
 
-    /// What each second of the job is charged.
+    /// The billing of the job per second.
     #[must_use]
     pub fn billed(&self) -> Rate {
         self.billing.unwrap_or_else(|| Rate::whole(self.cpus()))
     }
 
-    /// Tasks of the default step on all nodes together.
+    /// Number of tasks of the default step on all nodes together.
     #[must_use]
     pub fn tasks(&self) -> u64 {
         self.nodes.iter().map(|part| u64::from(part.tasks)).sum()
@@ -194,7 +195,7 @@ impl Alloc {
 }
 
 impl Parts {
-    /// Where a node stands among those that are left.
+    /// Position of a node in the list.
     fn rank_of(&self, node: NodeId) -> Option<usize> {
         if self.by_node.is_empty() {
             return self.by_rank.binary_search_by_key(&node, |part| part.node).ok();

@@ -1,18 +1,18 @@
-//! What ties a record to a job array.
+//! The relation of a record to its job array.
 //!
-//! The tasks of an array that wait are one record, which costs what a job costs however many they are. A task becomes a
-//! record of its own when it starts, or when something happens to it and not to the others.
+//! Pending tasks of an array share one record, which costs as much as one job, however many they are. A task
+//! gets a record of its own when it starts, or when it is changed without the others.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::JobId;
 use crate::text::array::TaskSet;
 
-/// A record's place in its array.
+/// The tasks of an array for which a record stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayPart {
-    /// The array's number: that of the record that was submitted.
+    /// The number of the array: that of the submitted record.
     pub id: JobId,
-    /// The tasks that the record stands for: at least one, and only one as soon as it has started.
+    /// The tasks of the record: at least one, and exactly one once it has started.
     pub tasks: TaskSet,
 }

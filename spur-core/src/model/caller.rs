@@ -1,4 +1,4 @@
-//! Who asks.
+//! The identity and privileges of the sender of a request.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::accounts::AdminLevel;
 
-/// A user as the submit host knows them; resolved there, so that the controller never asks a directory service.
+/// A user as the submitting host knows them. Names are resolved there, so that the controller never needs a
+/// directory service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// Numeric user id.
@@ -19,41 +20,40 @@ pub struct Owner {
     pub group: Arc<str>,
 }
 
-/// Somebody whose identity has been proved, and what it is worth here.
+/// An authenticated sender of requests, with privileges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Who it is.
+    /// The user.
     pub owner: Arc<Owner>,
-    /// The groups that the user is in beside the primary one, by name, as the daemon of the user's host has said.
+    /// Names of the user's groups besides the primary one, as reported by the daemon of the user's host.
     pub groups: Arc<[Arc<str>]>,
-    /// Whether the caller is root or the user that the controller runs as, who are administrators whatever the policy
-    /// tree says.
+    /// True for root and the user of the controller, who are administrators whatever the policy tree says.
     pub owns_cluster: bool,
-    /// The caller's privileges; of another user those that the policy tree gave him when it was asked last.
+    /// The administrator level. For other users, that of the policy tree when it was last asked.
     pub level: AdminLevel,
 }
 
 impl Caller {
-    /// A caller whom the policy tree has not been asked about.
+    /// A caller with the level that follows from `administrator` alone, without the policy tree.
     #[must_use]
     pub fn new(owner: Arc<Owner>, groups: Arc<[Arc<str>]>, administrator: bool) -> Self {
         let level = if administrator { AdminLevel::Administrator } else { AdminLevel::None };
         Self { owner, groups, owns_cluster: administrator, level }
     }
 
-    /// Whether the caller may act on everything that is of other users.
+    /// True if the caller may change what belongs to other users.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         self.level >= AdminLevel::Operator
     }
 
-    /// Whether the caller may do everything.
+    /// True if the caller may do everything.
     #[must_use]
     pub fn is_administrator(&self) -> bool {
         self.level == AdminLevel::Administrator
     }
 
-    /// Whether the caller is in one of these groups, or is an administrator.
+    /// True if the caller is in one of these groups, or is an administrator.
     #[must_use]
     pub fn is_in_any(&self, groups: &[Arc<str>]) -> bool {
         self.is_administrator()
@@ -61,7 +61,7 @@ impl Caller {
             || self.groups.iter().any(|own| groups.contains(own))
     }
 
-    /// Whether the caller may change what `owner` owns.
+    /// True if the caller may change what `owner` owns.
     #[must_use]
     pub fn may_change(&self, owner: &Owner) -> bool {
         self.is_operator() || self.owner.uid == owner.uid

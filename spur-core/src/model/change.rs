@@ -1,4 +1,4 @@
-//! What `scontrol update JobId=…` may change, key by key.
+//! Changes that `scontrol update JobId=…` makes, key by key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,104 +18,104 @@ use crate::text::nearest;
 use crate::text::nodes::NodeCount;
 use crate::text::time::{Time, TimeLimit};
 
-/// One changed key.
+/// A change of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobChange {
-    /// `TimeLimit=`
+    /// The time limit (`TimeLimit=`).
     TimeLimit(TimeLimit),
-    /// `TimeLimit=+MINUTES`, `TimeLimit=-MINUTES`, in seconds.
+    /// `TimeLimit=+MINUTES`, `TimeLimit=-MINUTES`: the difference in seconds.
     TimeLimitBy(i64),
-    /// `TimeMin=`
+    /// The least time limit (`TimeMin=`).
     TimeMin(Option<TimeLimit>),
-    /// `Partition=`
+    /// The partitions (`Partition=`).
     Partition(Box<[Arc<str>]>),
-    /// `NumNodes=`
+    /// The number of nodes (`NumNodes=`).
     Nodes(NodeCount),
-    /// `NumTasks=`
+    /// The number of tasks (`NumTasks=`).
     Tasks(u32),
-    /// `CPUs/Task=`
+    /// CPUs per task (`CPUs/Task=`).
     CpusPerTask(u32),
-    /// `MinMemoryNode=`, `MinMemoryCPU=`
+    /// `MinMemoryNode=`, `MinMemoryCPU=`.
     Memory(MemoryNeed),
-    /// `MinCPUsNode=`
+    /// The least number of CPUs per node (`MinCPUsNode=`).
     MinCpus(u32),
-    /// `MinTmpDiskNode=`, MiB
+    /// `MinTmpDiskNode=`, in MiB.
     TmpDisk(u64),
-    /// `Gres=`, `TresPerNode=`
+    /// `Gres=`, `TresPerNode=`.
     Gres(Vec<GresSpec>),
-    /// `Licenses=`
+    /// Licenses with their counts (`Licenses=`).
     Licenses(Vec<(Box<str>, u32)>),
-    /// `OverSubscribe=`, `Shared=`
+    /// `OverSubscribe=`, `Shared=`.
     Sharing(Sharing),
-    /// `Contiguous=`
+    /// True for consecutive nodes (`Contiguous=`).
     Contiguous(bool),
-    /// `Wait-for-Switch=`: when the number of switches relaxes.
+    /// `Wait-for-Switch=`: time after which the limit on switches is relaxed.
     SwitchWait(TimeLimit),
-    /// `Priority=`
+    /// The priority; 0 holds the job (`Priority=`).
     Priority(u32),
-    /// `Nice=`
+    /// The nice value (`Nice=`).
     Nice(i32),
-    /// `JobName=`
+    /// The name of the job (`JobName=`).
     Name(Arc<str>),
-    /// `Comment=`
+    /// The user's comment (`Comment=`).
     Comment(Option<Box<str>>),
-    /// `Account=`
+    /// The account (`Account=`).
     Account(Option<Arc<str>>),
-    /// `QOS=`
+    /// The QOS (`QOS=`).
     Qos(Option<Arc<str>>),
-    /// `Requeue=`
+    /// True if the job may be requeued (`Requeue=`).
     Requeue(bool),
-    /// `Dependency=`
+    /// The dependency (`Dependency=`).
     Dependency(Option<Box<Dependency<JobId>>>),
-    /// Beside `Dependency=`: those of its jobs that have left memory.
+    /// An addition to `Dependency=`: those of its jobs that have left memory.
     Gone(Vec<Gone>),
-    /// `StartTime=`
+    /// The earliest start time (`StartTime=`).
     Begin(Option<Time>),
-    /// `Deadline=`
+    /// The deadline (`Deadline=`).
     Deadline(Option<Time>),
-    /// `Features=`
+    /// The required features (`Features=`).
     Features(Option<Box<FeatureExpr>>),
-    /// `ReqNodeList=`
+    /// The required nodes (`ReqNodeList=`).
     Nodelist(Option<Box<HostExpr>>),
-    /// `ExcNodeList=`
+    /// The excluded nodes (`ExcNodeList=`).
     Exclude(Option<Box<HostExpr>>),
-    /// `Switches=`
+    /// The largest number of switches (`Switches=`).
     Switches(Option<Switches>),
-    /// `SpreadSegments=`
+    /// True if no two segments may share a base block (`SpreadSegments=`).
     SpreadSegments(bool),
-    /// `ConsolidateSegments=`
+    /// True if the block rule holds for the whole job, too (`ConsolidateSegments=`).
     ConsolidateSegments(bool),
-    /// `SegmentSize=`
+    /// The number of nodes in a segment (`SegmentSize=`).
     Segment(Option<u32>),
-    /// `Gather=`
+    /// The gather list: limits on the domains that the job touches (`Gather=`).
     Gather(Option<Gather>),
-    /// `ReservationName=`
+    /// The reservations (`ReservationName=`).
     Reservation(Option<Box<str>>),
-    /// `ArrayTaskThrottle=`; 0 is no limit.
+    /// `ArrayTaskThrottle=`; 0 for no limit.
     ArrayTaskThrottle(u32),
-    /// `TasksPerNode=`
+    /// The number of tasks per node (`TasksPerNode=`).
     TasksPerNode(u32),
-    /// `ReqSockets=`, `ReqCores=`, `ReqThreads=`: of each node, socket and core.
+    /// `ReqSockets=`, `ReqCores=`, `ReqThreads=`: number per node, socket and core.
     Cores(CorePart, u32),
-    /// `NumCPUs=`, `ReqProcs=`: of the whole job, shared out among its tasks
+    /// `NumCPUs=`, `ReqProcs=`: number for the whole job, divided among its tasks.
     Cpus(u32),
-    /// `Prefer=`: features, or a domain
+    /// `Prefer=`: features or a domain.
     Prefer(Option<Arc<FeatureExpr>>),
-    /// `EndTime=` of a job that runs: its limit is what that leaves.
+    /// `EndTime=` of a running job, which sets its time limit.
     End(Time),
-    /// `MailType=`, checked
+    /// `MailType=`, validated.
     MailType(Box<str>),
-    /// `MailUser=`
+    /// The recipient of mail (`MailUser=`).
     MailUser(Box<str>),
-    /// `WCKey=`
+    /// The workload characterization key (`WCKey=`).
     WcKey(Option<Box<str>>),
-    /// `AdminComment=`; operators only
+    /// `AdminComment=`, for operators only.
     AdminComment(Option<Box<str>>),
-    /// `Extra=`
+    /// The text for other programs (`Extra=`).
     Text(Option<Box<str>>),
-    /// `WorkDir=`
+    /// The working directory of the batch script (`WorkDir=`).
     WorkDir(Box<str>),
-    /// `StdIn=`, `StdOut=`, `StdErr=`
+    /// `StdIn=`, `StdOut=`, `StdErr=`.
     File(Stream, Option<Box<str>>),
     /// `LastCheckpoint=now`: a later attempt can go on from where the job is now.
     Checkpoint,
@@ -123,18 +123,18 @@ pub enum JobChange {
     Nothing,
 }
 
-/// A part of a node that a job asks for so many of.
+/// A part of a node whose number a job can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorePart {
-    /// On each node.
+    /// Sockets on each node.
     Sockets,
-    /// On each socket.
+    /// Cores on each socket.
     Cores,
-    /// On each core.
+    /// Threads on each core.
     Threads,
 }
 
-/// What a batch script reads and writes.
+/// A standard stream of a batch script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard input.
@@ -145,48 +145,48 @@ pub enum Stream {
     Error,
 }
 
-/// Which components of a het job a change is about.
+/// The components of a het job that a change applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All of them: it is named by the first, and by no other.
+    /// All components; the change must name the first one.
     Whole,
-    /// All of them if it is named by the first, otherwise the one that is named.
+    /// All components if the first one is named, else the named one.
     AllOrOne,
-    /// The one that is named.
+    /// The named component.
     One,
 }
 
-/// Why a key and value are no change.
+/// The reason for which a key and value are no change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// Nothing of this name can be changed.
+    /// The key is unknown.
     #[error("Update of this parameter is not supported: {key}{}", suggestion(key))]
     UnknownKey {
-        /// What was written.
+        /// The key as written.
         key: String,
     },
-    /// Slurm has it, and Spur has nothing for it.
+    /// Slurm has the key, but Spur has nothing for it.
     #[error("Requested operation not supported on this system: {key}")]
     Unsupported {
-        /// What was written.
+        /// The key as written.
         key: String,
     },
-    /// The value is longer than what is kept of it.
+    /// The value is too long.
     #[error("{key}: {error}")]
     TooLong {
         /// The key.
         key: String,
-        /// How long it is, and may be.
+        /// The length of the value, and the largest one.
         error: TooLong,
     },
-    /// The value makes no sense for the key.
+    /// The value does not fit the key.
     #[error("{key}={value}: {problem}")]
     BadValue {
         /// The key.
         key: String,
         /// The value.
         value: String,
-        /// What is wrong.
+        /// The problem, in words for users.
         problem: String,
     },
 }
@@ -259,11 +259,11 @@ const KEYS: [&str; 64] = [
     "WorkDir",
 ];
 
-/// Keys that Slurm has and that stand for nothing here.
+/// Keys that Slurm has and Spur does not support.
 pub const UNSUPPORTED: [&str; 5] =
     ["BurstBuffer", "ClusterFeatures", "Clusters", "ResetAccrueTime", "SiteFactor"];
 
-/// Keys that can be changed, with Slurm's spelling.
+/// Keys that can be changed, in Slurm's spelling.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.into_iter()
 }
@@ -273,7 +273,7 @@ fn suggestion(key: &str) -> String {
 }
 
 impl JobChange {
-    /// The part of the request that the change is about, if an operator exempts the job from limits of that by setting it.
+    /// The kind of limits from which an operator exempts the job by this change; `None` if there is none.
     #[must_use]
     pub fn exempts(&self) -> Option<Exempt> {
         match self {
@@ -291,7 +291,8 @@ impl JobChange {
         }
     }
 
-    /// Reads one `Key=Value` of `scontrol update`. Times are seconds since the epoch; an empty value clears.
+    /// Reads one `Key=Value` of `scontrol update`. Times are seconds since the Unix epoch; an empty value
+    /// clears.
     ///
     /// # Errors
     /// An unknown key, with the nearest known one, or a value that does not fit it.
@@ -317,7 +318,7 @@ impl JobChange {
         })
     }
 
-    /// Whether a running job can still be changed so.
+    /// True if the change is possible for a running job.
     #[must_use]
     pub fn fits_running(&self) -> bool {
         matches!(
@@ -343,7 +344,7 @@ impl JobChange {
         )
     }
 
-    /// Which components of a het job it is about, if one of them is named.
+    /// The components of a het job that the change applies to, if one of them is named.
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
@@ -400,7 +401,8 @@ impl JobChange {
         }
     }
 
-    /// Makes the change. What `EndTime=` makes of the limit depends on what the job has run.
+    /// Applies the change to a request. `EndTime=` has no effect here, as the time limit depends on the run
+    /// time.
     pub fn make(&self, spec: &mut JobSpec) {
         match self.clone() {
             JobChange::Cpus(cpus) => {
@@ -472,7 +474,7 @@ impl JobChange {
         }
     }
 
-    /// The same for what a job asks of the fabric.
+    /// Applies a change that concerns the fabric.
     fn make_fabric(&self, fabric: &mut FabricAsk) {
         match self.clone() {
             JobChange::Contiguous(contiguous) => fabric.contiguous = contiguous,
@@ -491,7 +493,7 @@ impl JobChange {
         }
     }
 
-    /// The same for what does not bear on where and when it runs.
+    /// Applies a change that does not influence where and when the job runs.
     fn make_beside(&self, spec: &mut JobSpec) {
         let extra = spec.extra.get_or_insert_default();
         match self.clone() {
@@ -539,7 +541,7 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
             false => Sharing::Exclusive,
         }),
         "Contiguous" => JobChange::Contiguous(flag(value)?),
-        // Seconds, unlike in --switches.
+        // Here a plain number is seconds; in --switches it is minutes.
         "Wait-for-Switch" => JobChange::SwitchWait(match value.parse() {
             Ok(seconds) => TimeLimit::Seconds(seconds),
             Err(_) => read(value)?,
@@ -568,7 +570,7 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
     })
 }
 
-/// The keys that are written less often.
+/// Reads the less frequent keys.
 fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
     let set = !value.is_empty();
     let text = || set.then(|| Box::from(value));
@@ -603,7 +605,7 @@ fn parse_more(key: &str, value: &str) -> Result<JobChange, String> {
         "DelayBoot" => JobChange::Nothing,
         "Reboot" if !flag(value)? => JobChange::Nothing,
         "Reboot" => return Err("nodes are not booted by jobs".to_owned()),
-        // As Slurm where AllowSpecResourcesUsage is not set.
+        // As in Slurm without AllowSpecResourcesUsage.
         "CoreSpec" | "ThreadSpec" => return Err("Access/permission denied".to_owned()),
         "NumCPUs" | "ReqProcs" => JobChange::Cpus(read::<NodeCount>(value)?.min),
         _ => return Err("must not be empty".to_owned()),
@@ -626,7 +628,7 @@ fn memory(value: &str) -> Result<u64, String> {
     read::<crate::text::memory::MemoryMb>(value).and_then(|memory| crate::text::memory::check(memory.0))
 }
 
-/// Devices as `--gres` has them, and as `scontrol` shows them (`gres:gpu:2`, `gres/gpu:2`).
+/// Reads devices in the format of `--gres` or of `scontrol` (`gres:gpu:2`, `gres/gpu:2`).
 fn gres(value: &str) -> Result<Vec<GresSpec>, String> {
     let bare = |item: &str| {
         let bare = item.strip_prefix("gres:").or_else(|| item.strip_prefix("gres/"));
@@ -636,10 +638,10 @@ fn gres(value: &str) -> Result<Vec<GresSpec>, String> {
     optional::<GresList>(&list).map(|list| list.map_or_else(Vec::new, |list| list.0))
 }
 
-/// `NAME[:COUNT],…`; what is said of one name again comes on top.
+/// Reads `NAME[:COUNT],…`; counts of the same name are added up.
 ///
 /// # Errors
-/// The first item that is none.
+/// The first item that is not in this format.
 pub fn licenses(written: &str) -> Result<Vec<(Box<str>, u32)>, String> {
     let mut licenses: Vec<(Box<str>, u32)> = Vec::new();
     let mut places = BTreeMap::new();

@@ -1,8 +1,9 @@
-//! The cluster's own clock, by which entries are dated and durations counted, and how far the wall's clock is from it.
+//! The cluster's clock, which dates entries and counts durations, and its offset from the wall clock.
 //!
-//! The own clock goes on with the kernel's clock since boot, whatever is set on the wall. Over a restart of the controller
-//! it goes on by the same clock; over one of its host, for which there is no such clock, by the wall's, but never back.
-//! Times that people write and read are the wall's: [`Clock::own`] and [`Clock::wall`] lead from one to the other.
+//! The clock advances with the kernel's clock since boot, whatever is done to the wall clock. It continues so
+//! after a restart of the controller. After a reboot or on another host it continues by the wall clock, but
+//! never goes back. Times that people write and read are wall-clock times: [`Clock::own`] and [`Clock::wall`]
+//! convert them.
 
 use std::sync::Arc;
 
@@ -10,54 +11,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::time::Time;
 
-/// How far the wall's clock may be from where it is known to be before that is news, milliseconds: seconds are what is
-/// counted in.
+/// Milliseconds by which the wall clock may deviate from its known offset before the offset is updated.
+/// Offsets are whole seconds.
 const SLACK_MS: i64 = 1_000;
 
-/// See the module.
+/// The cluster's clock; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
-    /// How far the wall's clock is ahead of the own one, seconds.
+    /// Seconds by which the wall clock is ahead of the cluster's clock.
     pub ahead: i64,
-    /// The boot of the controller's host by which the own clock goes on.
+    /// The boot id of the controller's host, by whose clock since boot the cluster's clock advances.
     pub boot: Arc<str>,
-    /// What it shows beyond the milliseconds since that boot.
+    /// Milliseconds to add to the time since that boot.
     pub base_ms: i64,
 }
 
-/// What a host's clocks show.
+/// The readings of a host's clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Which boot of the host it is.
+    /// The boot id of the host.
     pub boot: Arc<str>,
-    /// Milliseconds since then.
+    /// Milliseconds since that boot.
     pub since_boot_ms: i64,
-    /// Milliseconds since 1970, as somebody has set them.
+    /// Milliseconds since the Unix epoch by the host's wall clock.
     pub wall_ms: i64,
 }
 
 impl Clock {
-    /// What the own clock shows, in milliseconds.
+    /// The cluster's time in milliseconds, from the milliseconds since boot.
     #[must_use]
     pub fn own_ms(&self, since_boot_ms: i64) -> i64 {
         since_boot_ms.saturating_add(self.base_ms)
     }
 
-    /// A time of the own clock as the wall's clock has it.
+    /// The wall-clock time of a time of the cluster's clock.
     #[must_use]
     pub fn wall(&self, own: Time) -> Time {
         Time(own.0.saturating_add(self.ahead))
     }
 
-    /// What people mean by a time.
+    /// The time of the cluster's clock for a wall-clock time.
     #[must_use]
     pub fn own(&self, wall: Time) -> Time {
         Time(wall.0.saturating_sub(self.ahead))
     }
 
-    /// The clock of a controller that starts, on a journal whose last entry is of `last`. The time without a controller
-    /// counts like any other.
+    /// The clock of a controller that starts on a journal with its last entry at `last`. Time without a
+    /// controller counts.
     #[must_use]
     pub fn resumed(&self, last: Time, shown: &Shown) -> Clock {
         let last_ms = last.0.saturating_mul(1_000);
@@ -72,8 +73,8 @@ impl Clock {
         resumed.corrected(shown).unwrap_or(resumed)
     }
 
-    /// The clock of a controller that takes over from another host, where the own clock shows `own_ms` now, on a journal
-    /// whose last entry is of `last`. The own clock never goes back.
+    /// The clock of a controller that takes over from another host, at the cluster's time `own_ms`, on a
+    /// journal with its last entry at `last`. The clock never goes back.
     #[must_use]
     pub fn continued(&self, last: Time, own_ms: i64, shown: &Shown) -> Clock {
         let own_ms = own_ms.max(last.0.saturating_mul(1_000));
@@ -82,7 +83,7 @@ impl Clock {
         continued.corrected(shown).unwrap_or(continued)
     }
 
-    /// The same clock after somebody has set the wall's, if somebody has.
+    /// The clock with a new offset, if the wall clock has been set; `None` if it has not.
     #[must_use]
     pub fn corrected(&self, shown: &Shown) -> Option<Clock> {
         let ahead_ms = shown.wall_ms.saturating_sub(self.own_ms(shown.since_boot_ms));
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn a_restart_goes_on_with_the_same_boot_and_counts_the_time_between() {
         let clock = Clock::default().resumed(Time(0), &shown("a", 0, 9 * HOUR));
-        // Two hours back on the wall, a minute later.
+        // Two hours back on the wall clock, a minute later.
         let resumed = clock.resumed(Time(9 * 3600 + 10), &shown("a", 60_000, 7 * HOUR + 60_000));
         assert_eq!((resumed.own_ms(60_000), resumed.ahead), (9 * HOUR + 60_000, -7_200));
     }
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!((later.own_ms(500), later.ahead), (9 * HOUR + 70_000, 0));
         let earlier = clock.resumed(last, &shown("b", 500, 7 * HOUR));
         assert_eq!((earlier.own_ms(500), earlier.ahead), (9 * HOUR + 10_000, -7_210));
-        // A machine that was set back to an earlier state has the boot, and less time since.
+        // A machine restored to an earlier state has the same boot id, and less time since boot.
         let set_back = clock.resumed(last, &shown("a", 2_000, 9 * HOUR + 20_000));
         assert_eq!((set_back.own_ms(2_000), set_back.ahead), (9 * HOUR + 20_000, 0));
     }
@@ -147,7 +148,7 @@ mod tests {
     fn a_taker_goes_on_whatever_its_own_host_says() {
         let clock = Clock::default().resumed(Time(0), &shown("a", 0, 9 * HOUR));
         let last = Time(9 * 3600 + 10);
-        // The taker's wall clock is an hour ahead, and nothing ages by that.
+        // The new controller's wall clock is an hour ahead, which ages nothing.
         let taken = clock.continued(last, 9 * HOUR + 14_000, &shown("b", 77_000, 10 * HOUR + 14_000));
         assert_eq!((taken.own_ms(77_000), taken.ahead), (9 * HOUR + 14_000, 3_600));
         let not_back = clock.continued(last, 9 * HOUR, &shown("b", 77_000, 9 * HOUR));
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_journal_of_before_that_was_ahead_goes_on_at_once() {
-        // Its last entry is two hours ahead of the wall.
+        // The last entry is two hours ahead of the wall clock.
         let clock = Clock::default().resumed(Time(9 * 3600), &shown("a", 1_000, 7 * HOUR));
         assert_eq!((clock.own_ms(1_000), clock.ahead), (9 * HOUR, -7_200));
         assert_eq!(clock.own_ms(61_000), 9 * HOUR + 60_000);

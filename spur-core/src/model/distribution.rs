@@ -1,11 +1,11 @@
-//! `--distribution`: how the tasks of a step are dealt to nodes, sockets and cores, as users write it and as Slurm names it.
+//! `--distribution`: the distribution of a step's tasks over nodes, sockets and cores.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How ranks are dealt to nodes (`-m`).
+/// The distribution of ranks over nodes (`-m`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Distribution {
     /// Neighbouring ranks share a node.
@@ -13,23 +13,23 @@ pub enum Distribution {
     Block,
     /// Neighbouring ranks are on neighbouring nodes.
     Cyclic,
-    /// So many neighbouring ranks share a node, and the next as many are on the next one.
+    /// This number of neighbouring ranks share a node, and the next ones are on the next node.
     Plane(u32),
-    /// As block, but one node is filled before the next.
+    /// Like `Block`, but each node is filled before the next.
     Pack,
     /// The user names a node for each rank.
     Arbitrary,
 }
 
-/// How the tasks of a node are dealt to its sockets, or those of a socket to its cores.
+/// The distribution of a node's tasks over its sockets, or of a socket's tasks over its cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Within {
-    /// One after the other, each filled before the next.
+    /// One socket or core is filled before the next.
     #[default]
     Block,
-    /// One task to each in turn.
+    /// One task for each socket or core in turn.
     Cyclic,
-    /// One CPU of each task to each in turn.
+    /// One CPU of each task for each socket or core in turn.
     FullyCyclic,
 }
 
@@ -62,21 +62,21 @@ impl FromStr for Within {
     }
 }
 
-/// All that `--distribution` says; what is left out is the default.
+/// The parts of `--distribution`; `None` for the default of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distributions {
-    /// Over nodes.
+    /// The distribution over nodes.
     pub nodes: Option<Distribution>,
-    /// Over the sockets of each node.
+    /// The distribution over the sockets of each node.
     pub sockets: Option<Within>,
-    /// Over the cores of each socket.
+    /// The distribution over the cores of each socket.
     pub cores: Option<Within>,
-    /// `Pack`, or else `NoPack`.
+    /// True for `Pack`, false for `NoPack`.
     pub packs: Option<bool>,
 }
 
 impl Distributions {
-    /// Over nodes, where blocks that pack are a way of their own.
+    /// The distribution over nodes, in which `Block` with `Pack` is a kind of its own.
     #[must_use]
     pub fn over_nodes(&self) -> Option<Distribution> {
         match self.nodes {
@@ -85,8 +85,8 @@ impl Distributions {
         }
     }
 
-    /// Its name in Slurm's accounting, for so many tasks that may have so many nodes. Where nobody has said anything of nodes,
-    /// tasks that are no more than these are dealt in turn.
+    /// The name in Slurm's accounting, for a step with this number of tasks and of possible nodes. By default
+    /// tasks are distributed cyclically if there are at most as many as nodes.
     #[must_use]
     pub fn name(&self, tasks: u64, nodes: usize) -> String {
         let in_turn = tasks <= nodes as u64;
@@ -108,7 +108,7 @@ impl Distributions {
     }
 }
 
-/// What is no distribution.
+/// A text that is not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no distribution; write block, cyclic, plane=SIZE, arbitrary or *, then :block, :cyclic or :fcyclic"
@@ -118,7 +118,7 @@ pub struct UnknownDistribution(pub String);
 impl FromStr for Distributions {
     type Err = UnknownDistribution;
 
-    /// Reads `NODES[:SOCKETS[:CORES]][,Pack|,NoPack]`; of each level `*` is the default.
+    /// Reads `NODES[:SOCKETS[:CORES]][,Pack|,NoPack]`; `*` is the default of a level.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || UnknownDistribution(text.to_owned());
         let lower = text.to_ascii_lowercase();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_slurm() {
-        // What is asked for, by so many tasks on two nodes, and how Slurm 22.05 calls it.
+        // Columns: the request, the number of tasks on two nodes, and the name in Slurm 22.05.
         let cases = [
             ("", 4, "Block"),
             ("", 2, "Cyclic"),

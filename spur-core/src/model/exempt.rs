@@ -1,11 +1,11 @@
-//! What an operator has set for a job, and which limits the job is exempt from for that.
+//! Exemptions from limits for parts of a request that an operator has set.
 
 use serde::{Deserialize, Serialize};
 
 use super::accounts::LimitKind;
 use crate::text::tres::TresKind;
 
-/// A part of a request that an operator has set: limits of it do not hold for the job, as in Slurm.
+/// A part of a request that an operator has set. As in Slurm, limits on this part do not apply to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exempt {
     /// The time limit.
@@ -16,14 +16,14 @@ pub enum Exempt {
     Cpus,
     /// The memory.
     Memory,
-    /// Devices.
+    /// The number of devices.
     Gres,
-    /// Licences.
+    /// The number of licences.
     Licenses,
 }
 
 impl Exempt {
-    /// Whether a limit does not hold for the job.
+    /// True if this exemption lifts a limit for the job.
     #[must_use]
     pub fn lifts(self, kind: LimitKind, tres: Option<&TresKind>) -> bool {
         match (self, tres) {

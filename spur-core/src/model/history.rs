@@ -1,8 +1,8 @@
-//! Which journal a controller has, and whether it is the latest copy of it.
+//! Histories: the identity of a controller's journal, and the evidence that it is an old copy.
 //!
-//! A journal has a history: a random name. Whoever copies the journal copies the name; whoever goes on from an old copy
-//! begins a history of its own, whose ancestor the old one is. A node belongs to one history and tells how far into it
-//! it has been led.
+//! A journal has a history, named by a random number. A copy of the journal has the same history; a
+//! controller that continues from an old copy begins a new history with the old one as an ancestor. A node
+//! belongs to one history and reports the latest state of it that it has seen.
 
 use std::sync::Arc;
 
@@ -14,35 +14,35 @@ use crate::text::time::Time;
 /// The history of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// Its name.
+    /// The name of the history.
     pub id: HistoryId,
-    /// The histories that it goes on from, the latest first; nodes of these may be led by it.
+    /// The histories that this one continues, the latest first; their nodes are accepted.
     #[serde(default)]
     pub ancestors: Vec<HistoryId>,
 }
 
-/// How far a node has been led.
+/// The latest state of the journal that a node has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The history that it belongs to, if any controller has led it yet.
+    /// The history of the node; `None` if no controller has accepted it.
     pub history: Option<HistoryId>,
-    /// The latest reign within that.
+    /// The latest epoch in that history.
     pub epoch: u64,
-    /// What that reign's controller drew when it began; 0 if the node has not heard.
+    /// The random number of that reign; 0 if the node does not know it.
     pub reign: u64,
-    /// The latest entry of the journal that the node has been told of.
+    /// The latest journal entry that the node has been told of.
     pub seq: u64,
-    /// The largest job number.
+    /// The largest job number that the node has seen.
     pub last_job: JobId,
 }
 
-/// Why a controller takes its own journal for an old copy.
+/// The evidence that the controller's journal is an old copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// For people.
+    /// The evidence, in words for administrators.
     pub why: Arc<str>,
-    /// Since when.
+    /// Time at which it was found.
     pub since: Time,
-    /// The largest job number that anybody is known to have seen.
+    /// The largest job number that any node or the accounting is known to have seen.
     pub last_job: JobId,
 }

@@ -1,7 +1,8 @@
-//! A small set of small numbers: the CPUs or GPUs of one node that something holds.
+//! Sets of small numbers: CPUs or devices of one node.
 //!
-//! Stored inline up to number 63, because most allocations are, and otherwise as runs of neighbours, of which there are
-//! few: the lowest free numbers are taken first. Written as Slurm writes CPU lists (`0-3,8`).
+//! Numbers up to 63, the most frequent case, are stored inline as bits; other sets as runs of consecutive
+//! numbers. There are few runs, as the lowest free numbers are taken first. Text is in Slurm's format of CPU
+//! lists (`0-3,8`).
 
 use std::fmt;
 use std::iter;
@@ -10,9 +11,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use smallvec::SmallVec;
 
-/// Numbers that are stored inline.
+/// Number of ids that are stored inline.
 const WORD: u32 = u64::BITS;
-/// The largest number a set may hold; more than any node has of anything, and enough for a whole machine that a
+/// The largest number in a set: more than any node has of anything, and enough for a whole machine that a
 /// simulation counts as one node.
 pub const MAX_ID: u32 = 1_048_575;
 
@@ -22,22 +23,22 @@ pub struct IdSet(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
-    /// Numbers 0 to 63, a bit each.
+    /// Numbers 0 to 63, one bit each.
     Word(u64),
-    /// Runs in rising order, with a gap between any two; there are numbers above 63.
+    /// Runs in ascending order with gaps between them; the largest number is above 63.
     Runs(Box<[Run]>),
 }
 
-/// Numbers next to each other.
+/// A run of consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     from: u32,
-    /// The first number behind it.
+    /// The first number after the run.
     to: u32,
 }
 
 impl Run {
-    /// One number.
+    /// The run of one number.
     fn of(id: u32) -> Self {
         Self { from: id, to: id + 1 }
     }
@@ -47,12 +48,12 @@ impl Run {
     }
 }
 
-/// The bits of a word from one on; none from 64 on.
+/// A word with all bits from `bit` on; 0 for 64 and above.
 fn bits_from(bit: u32) -> u64 {
     u64::MAX.checked_shl(bit).unwrap_or(0)
 }
 
-/// The runs of a word's bits.
+/// The runs of bits in a word.
 fn runs_of(word: u64) -> impl Iterator<Item = Run> {
     let mut rest = word;
     iter::from_fn(move || {
@@ -65,13 +66,13 @@ fn runs_of(word: u64) -> impl Iterator<Item = Run> {
     })
 }
 
-/// Why a text is not a set of numbers.
+/// A text that is not a set of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a list of numbers such as 0-3,8 (each at most {MAX_ID})")]
 pub struct IdSetError(String);
 
 impl IdSet {
-    /// The set with nothing in it.
+    /// The empty set.
     pub const EMPTY: IdSet = IdSet(Form::Word(0));
 
     /// All numbers below `count`.
@@ -80,7 +81,7 @@ impl IdSet {
         Self::EMPTY.lowest_outside(count, count)
     }
 
-    /// The runs of the set, in rising order.
+    /// The runs of the set, in ascending order.
     fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         let (word, runs): (u64, &[Run]) = match &self.0 {
             Form::Word(word) => (*word, &[]),
@@ -89,7 +90,7 @@ impl IdSet {
         runs_of(word).chain(runs.iter().copied())
     }
 
-    /// The set of these runs, none of which begins before the one before it.
+    /// The set of these runs, which are sorted by their beginning and may overlap.
     fn from_runs(runs: impl IntoIterator<Item = Run>) -> Self {
         let mut all: SmallVec<[Run; 16]> = SmallVec::new();
         for run in runs.into_iter().filter(|run| !run.is_empty()) {
@@ -104,7 +105,7 @@ impl IdSet {
         IdSet(Form::Word(all.iter().fold(0, |word, run| word | (bits_from(run.from) & !bits_from(run.to)))))
     }
 
-    /// How many numbers are in the set.
+    /// Number of elements.
     #[must_use]
     pub fn len(&self) -> u32 {
         match &self.0 {
@@ -113,13 +114,13 @@ impl IdSet {
         }
     }
 
-    /// Whether nothing is in the set.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == Form::Word(0)
     }
 
-    /// Whether `id` is in the set.
+    /// True if `id` is in the set.
     #[must_use]
     pub fn contains(&self, id: u32) -> bool {
         match &self.0 {
@@ -131,18 +132,18 @@ impl IdSet {
         }
     }
 
-    /// The numbers, in rising order.
+    /// The numbers, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.runs().flat_map(|run| run.from..run.to)
     }
 
-    /// The smallest `count` numbers of the set; fewer if there are not as many.
+    /// The smallest `count` numbers of the set; fewer if there are not enough.
     #[must_use]
     pub fn lowest(&self, count: u32) -> Self {
         Self::lowest_of(self.runs(), count)
     }
 
-    /// The smallest `count` numbers below `limit` that are not in the set; fewer if there are not as many.
+    /// The smallest `count` numbers below `limit` that are not in the set; fewer if there are not enough.
     #[must_use]
     pub fn lowest_outside(&self, limit: u32, count: u32) -> Self {
         let limit = limit.min(MAX_ID + 1);
@@ -155,7 +156,7 @@ impl IdSet {
         Self::lowest_of(gaps.filter(|gap| !gap.is_empty()), count)
     }
 
-    /// The smallest numbers of some runs.
+    /// The smallest `count` numbers of some runs.
     fn lowest_of(runs: impl Iterator<Item = Run>, count: u32) -> Self {
         let mut left = count;
         Self::from_runs(runs.map_while(|run| {
@@ -165,17 +166,17 @@ impl IdSet {
         }))
     }
 
-    /// Adds what is in another set.
+    /// Adds the numbers of another set.
     pub fn insert_all(&mut self, other: &Self) {
         *self = self.union(other);
     }
 
-    /// Takes out what is in another set.
+    /// Removes the numbers of another set.
     pub fn remove_all(&mut self, other: &Self) {
         *self = self.difference(other);
     }
 
-    /// What is in either.
+    /// The union of two sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if let (Form::Word(mine), Form::Word(theirs)) = (&self.0, &other.0) {
@@ -189,7 +190,7 @@ impl IdSet {
         }))
     }
 
-    /// What is in this one and not in `other`.
+    /// The numbers that are in this set but not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         if let (Form::Word(mine), Form::Word(theirs)) = (&self.0, &other.0) {
@@ -200,7 +201,7 @@ impl IdSet {
         Self::from_runs(iter::from_fn(|| {
             let run = rest?;
             while theirs.next_if(|less| less.to <= run.from).is_some() {}
-            // What comes before the next that is taken out; behind that the run goes on.
+            // The part before the next removed run; the run continues after that.
             let to = theirs.peek().map_or(run.to, |less| less.from.clamp(run.from, run.to));
             let next = theirs.peek().map_or(run.to, |less| less.to);
             rest = if next < run.to { Some(Run { from: next, ..run }) } else { mine.next() };
@@ -208,13 +209,13 @@ impl IdSet {
         }))
     }
 
-    /// Whether no number is in both.
+    /// True if no number is in both sets.
     #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
         self.difference(other) == *self
     }
 
-    /// Whether every number of this set is in `other`.
+    /// True if every number of this set is in `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.difference(other).is_empty()
@@ -228,7 +229,7 @@ impl Default for IdSet {
 }
 
 impl FromIterator<u32> for IdSet {
-    /// Numbers above [`MAX_ID`] are not representable and left out; no node has as many of anything.
+    /// Collects numbers into a set. Numbers above [`MAX_ID`] cannot be stored and are dropped.
     fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
         let mut ids: Vec<u32> = ids.into_iter().filter(|id| *id <= MAX_ID).collect();
         ids.sort_unstable();
@@ -306,7 +307,7 @@ mod tests {
             prop::collection::btree_set(0u32..200, 0..40),
             prop::collection::btree_set(150u32..300, 0..40),
             prop::collection::btree_set(0u32..4_000, 0..400),
-            // All but some.
+            // All numbers but some.
             (0u32..3_000, 1u32..2_500, 2u32..90)
                 .prop_map(|(first, many, skip)| (first..first + many).filter(|id| id % skip > 0).collect()),
         ]

@@ -1,4 +1,4 @@
-//! What a job is: the request, and its record.
+//! Jobs: the request of a user, and the record of a job.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,73 +28,74 @@ use crate::text::pattern::{FilePattern, PatternContext};
 use crate::text::signal::WarnSignal;
 use crate::text::time::{Time, TimeLimit};
 
-/// Everything a user asked for, resolved at submission. Shared by the controller's threads and never changed: an
-/// update makes a new one. Rarely used parts are boxed, because a site may have a million of these.
+/// The request of a job, resolved at submission. It is shared by the controller's threads and never modified:
+/// a change makes a new one. Rarely used parts are boxed, because a site may have a million requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// `--job-name`.
+    /// `--job-name`: the name of the job.
     pub name: Arc<str>,
-    /// Who submitted it.
+    /// The user who submitted the job.
     pub owner: Arc<Owner>,
-    /// `--account`.
+    /// `--account`: the account; `None` if none is named.
     #[serde(default)]
     pub account: Option<Arc<str>>,
-    /// `--qos`.
+    /// `--qos`: the QOS; `None` if none is named.
     #[serde(default)]
     pub qos: Option<Arc<str>>,
-    /// `--partition`: acceptable partitions, at least one; the default is filled in at submission.
+    /// `--partition`: the partitions in which the job may run, at least one; the default is filled in at
+    /// submission.
     pub partitions: Box<[Arc<str>]>,
-    /// Nodes, tasks, CPUs, memory, devices.
+    /// Nodes, tasks, CPUs, memory and devices.
     #[serde(default)]
     pub shape: Shape,
-    /// What it asks of the fabric.
+    /// Constraints on the fabric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Box<FabricAsk>>,
-    /// `--time`, the partition's default filled in.
+    /// `--time`: the time limit, with the partition's default filled in.
     pub time_limit: TimeLimit,
-    /// `--time-min`.
+    /// `--time-min`: the least time limit that the job accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_min: Option<TimeLimit>,
-    /// `--begin`.
+    /// `--begin`: the earliest start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<Time>,
-    /// `--deadline`.
+    /// `--deadline`: the time by which the job must have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// `--hold`.
+    /// `--hold`: true if the job is submitted in held state.
     #[serde(default)]
     pub hold: bool,
-    /// `--priority`, or what an operator set.
+    /// `--priority`: a fixed priority, also one that an operator has set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
-    /// `--nice`: subtracted from the priority.
+    /// `--nice`: a number subtracted from the priority.
     #[serde(default)]
     pub nice: i32,
-    /// `--dependency`, as asked.
+    /// `--dependency`: the dependency as requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<Box<Dependency<JobId>>>,
-    /// `--array`.
+    /// `--array`: the tasks of a job array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Box<ArraySpec>>,
-    /// Whether it may be started again after a failure that is not its own.
+    /// True if the job may be requeued.
     #[serde(default)]
     pub requeue: bool,
-    /// What the first node runs; `None` for an allocation that a command holds.
+    /// The batch script; `None` for an allocation that a command holds.
     #[serde(default)]
     pub batch: Option<Box<Batch>>,
     /// The command that holds an allocation without a batch script; `None` for a batch job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<Box<Client>>,
-    /// The rest.
+    /// Rarely used options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Box<Extra>>,
-    /// Which component of which het job it is; `None` for a job by itself.
+    /// The position in a het job; `None` for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub het: Option<Box<HetPart>>,
 }
 
 impl JobSpec {
-    /// A request for so much and nothing else, without a limit of time, partition or script: where others begin.
+    /// A request for `shape` without a time limit, partition or script, as a base for others.
     #[must_use]
     pub fn plain(name: Arc<str>, owner: Arc<Owner>, shape: Shape) -> Self {
         Self {
@@ -123,15 +124,16 @@ impl JobSpec {
     }
 }
 
-/// A place in a het job. Its components are jobs with numbers one after another that start together or not at all, and
-/// end together; the first one, the *leader*, has the batch script, and its number is that of the whole.
+/// The position of a component in a het job. Its components have consecutive numbers, start together or not
+/// at all, and end together. The first one, the leader, has the batch script, and its number is that of the
+/// het job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HetPart {
-    /// The first component.
+    /// The number of the first component.
     pub leader: JobId,
-    /// How many components come before this one.
+    /// Number of components before this one.
     pub offset: u32,
-    /// How many components there are.
+    /// Number of components.
     pub size: u32,
 }
 
@@ -144,20 +146,20 @@ impl HetPart {
 }
 
 impl JobSpec {
-    /// Whether both are components of one het job.
+    /// True if both are components of the same het job.
     #[must_use]
     pub fn is_component_with(&self, other: &JobSpec) -> bool {
         let leader = |spec: &JobSpec| spec.het.as_ref().map(|het| het.leader);
         self.het.is_some() && leader(self) == leader(other)
     }
 
-    /// Whether a command must hold the job, or it ends.
+    /// True if the job ends when no command holds it.
     #[must_use]
     pub fn needs_client(&self) -> bool {
         self.client.as_ref().is_some_and(|client| !client.no_shell) && !self.is_follower()
     }
 
-    /// The least time that will do.
+    /// The least time limit that the job accepts.
     #[must_use]
     pub fn least_time(&self) -> TimeLimit {
         self.time_min.unwrap_or(self.time_limit)
@@ -168,32 +170,32 @@ impl JobSpec {
         self.extra.iter().flat_map(|extra| &extra.exempt).copied()
     }
 
-    /// The option that gives it.
+    /// The option that sets the least time limit.
     #[must_use]
     pub fn least_time_option(&self) -> &'static str {
         if self.time_min.is_some() { "--time-min" } else { "-t" }
     }
 
-    /// Whether it is a component of a het job behind the first one.
+    /// True for a component of a het job after the first.
     #[must_use]
     pub fn is_follower(&self) -> bool {
         self.het.as_ref().is_some_and(|het| het.offset > 0)
     }
 }
 
-/// Nodes, tasks and what each needs.
+/// Nodes, tasks, and the resources of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shape {
-    /// `-N`; `None` when only tasks were given.
+    /// `-N`: the number of nodes; `None` if only tasks are given.
     pub nodes: Option<NodeCount>,
-    /// `-n`.
+    /// `-n`: the number of tasks.
     pub tasks: Option<u32>,
-    /// `--ntasks-per-node`.
+    /// `--ntasks-per-node`: the number of tasks per node.
     pub tasks_per_node: Option<u32>,
-    /// `-c`; one where not given.
+    /// `-c`: CPUs per task; 1 if not given.
     pub cpus_per_task: Option<u32>,
-    /// The tasks that start in a job with `--overcommit`, of which each node gives what one needs.
+    /// `-n` of a job with `--overcommit`: the tasks that start, although each node only gives CPUs for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overcommit_tasks: Option<u32>,
     /// `--use-min-nodes`: of a range of nodes the job gets as few as its tasks need.
@@ -201,37 +203,38 @@ pub struct Shape {
     pub use_min_nodes: bool,
     /// `--mem`, `--mem-per-cpu`, or the partition's default.
     pub memory: Option<MemoryNeed>,
-    /// `--tmp`, MiB on each node.
+    /// `--tmp`: temporary disk per node in MiB.
     pub tmp_disk_mb: u64,
-    /// `--mincpus`: CPUs a node must have at least.
+    /// `--mincpus`: the least number of CPUs of a node.
     pub min_cpus: u32,
-    /// `--gres`, `--gpus-per-node`: devices on each node.
+    /// `--gres`, `--gpus-per-node`: devices per node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gres: Vec<GresSpec>,
     /// `--gpus`: devices of the whole job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GresSpec>,
-    /// `--gpus-per-task`.
+    /// `--gpus-per-task`: devices per task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus_per_task: Vec<GresSpec>,
-    /// `--constraint`.
+    /// `--constraint`: required features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Box<FeatureExpr>>,
-    /// `-w`.
+    /// `-w`: required nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelist: Option<Box<HostExpr>>,
-    /// `-x`.
+    /// `-x`: excluded nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<Box<HostExpr>>,
-    /// `--exclusive`, `--oversubscribe`.
+    /// `--exclusive`, `--oversubscribe`: the way in which nodes are shared.
     pub sharing: Sharing,
-    /// `-B`, `--threads-per-core` and their kin.
+    /// `-B`, `--threads-per-core` and related options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<Box<CoreAsk>>,
 }
 
 impl Shape {
-    /// The fewest and the most nodes that it names, no more than it has tasks; `None` if it names no number.
+    /// The smallest and the largest number of nodes that the request names, limited to the number of tasks;
+    /// `None` if it names none.
     #[must_use]
     pub fn node_range(&self) -> Option<(u32, Option<u32>)> {
         let count = self.nodes.as_ref()?;
@@ -239,7 +242,7 @@ impl Shape {
         Some((count.min.min(most), count.max.map(|max| max.min(most))))
     }
 
-    /// Whether it says how many tasks there are.
+    /// True if the request determines the number of tasks.
     #[must_use]
     pub fn names_tasks(&self) -> bool {
         self.tasks.or(self.tasks_per_node).or(self.overcommit_tasks).is_some()
@@ -252,41 +255,41 @@ impl Shape {
         *named = Some(tasks);
     }
 
-    /// Whether it asks for shards of GPUs.
+    /// True if the job requests shards of GPUs.
     #[must_use]
     pub fn gets_shards(&self) -> bool {
         self.gres.iter().chain(&self.gpus_per_task).any(|spec| spec.name == SHARD && spec.count > 0)
     }
 
-    /// `--mem-per-gpu`, MiB.
+    /// `--mem-per-gpu`: memory per GPU in MiB.
     #[must_use]
     pub fn memory_per_gpu(&self) -> Option<u64> {
         self.cores.as_ref().and_then(|cores| cores.memory_per_gpu)
     }
 }
 
-/// What a job asks of sockets, cores and threads, and what each GPU brings along.
+/// Requests about sockets, cores and threads, and resources per GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CoreAsk {
-    /// `--sockets-per-node`: sockets that a node must have at least.
+    /// `--sockets-per-node`: the least number of sockets of a node.
     pub sockets_per_node: Option<u32>,
-    /// `--cores-per-socket`: cores that each socket must have at least.
+    /// `--cores-per-socket`: the least number of cores of a socket.
     pub cores_per_socket: Option<u32>,
-    /// `--threads-per-core`: threads that each core must have at least, and that the job uses at most.
+    /// `--threads-per-core`: the least number of threads of a core, and the largest number that the job uses.
     pub threads_per_core: Option<u32>,
-    /// `--ntasks-per-core`: most tasks on one core.
+    /// `--ntasks-per-core`: the largest number of tasks on one core.
     pub tasks_per_core: Option<u32>,
-    /// `--ntasks-per-socket`: most tasks on a node for each of its sockets.
+    /// `--ntasks-per-socket`: the largest number of tasks on a node for each of its sockets.
     pub tasks_per_socket: Option<u32>,
-    /// `--cpus-per-gpu`.
+    /// `--cpus-per-gpu`: CPUs per GPU.
     pub cpus_per_gpu: Option<u32>,
-    /// `--mem-per-gpu`, MiB.
+    /// `--mem-per-gpu`: memory per GPU in MiB.
     pub memory_per_gpu: Option<u64>,
 }
 
 impl CoreAsk {
-    /// Whether a node of that shape has what is asked for.
+    /// True if a node of this shape has the requested sockets, cores and threads.
     #[must_use]
     pub fn suits(&self, shape: &NodeShape) -> bool {
         let has = |asked: Option<u32>, there: u32| asked.is_none_or(|asked| asked <= there.max(1));
@@ -295,14 +298,14 @@ impl CoreAsk {
             && has(self.threads_per_core, shape.threads_per_core)
     }
 
-    /// Cores that so many CPUs and tasks take on a node of that shape.
+    /// Number of cores that this number of CPUs and tasks takes on a node of this shape.
     #[must_use]
     pub fn cores(&self, shape: &NodeShape, cpus: u64, tasks: u64) -> u64 {
         let by_tasks = self.tasks_per_core.map_or(0, |most| tasks.div_ceil(u64::from(most.max(1))));
         cpus.div_ceil(u64::from(self.threads(shape))).max(by_tasks)
     }
 
-    /// Threads of each core that the job uses.
+    /// Number of threads of each core that the job uses.
     #[must_use]
     pub fn threads(&self, shape: &NodeShape) -> u32 {
         let there = shape.threads_per_core.max(1);
@@ -310,100 +313,102 @@ impl CoreAsk {
     }
 }
 
-/// Memory asked for, MiB.
+/// Requested memory in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryNeed {
-    /// `--mem`; 0 asks for all of each node's.
+    /// `--mem`: memory per node; 0 for all of each node's.
     PerNode(u64),
-    /// `--mem-per-cpu`.
+    /// `--mem-per-cpu`: memory per CPU.
     PerCpu(u64),
 }
 
-/// Whether nodes may be shared with other jobs.
+/// The way in which nodes are shared with other jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sharing {
-    /// As the partition says.
+    /// The partition decides.
     #[default]
     Partition,
-    /// `--oversubscribe`: by cores.
+    /// `--oversubscribe`: nodes are shared by cores.
     Shared,
-    /// `--exclusive`: whole nodes.
+    /// `--exclusive`: the job gets whole nodes.
     Exclusive,
-    /// `--exclusive=topo`: whole leaves or base blocks.
+    /// `--exclusive=topo`: the job gets whole leaves or base blocks.
     Topo,
 }
 
-/// What a job asks of the fabric (`sbatch --topology` and its kin).
+/// Constraints on the fabric (`sbatch --topology` and related options).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FabricAsk {
-    /// `--topology=tree|block|none|NAME`.
+    /// `--topology=tree|block|none|NAME`: the topology.
     pub topology: Option<Arc<str>>,
-    /// `--gather`.
+    /// `--gather`: limits on the domains that the job touches.
     pub gather: Option<Gather>,
-    /// `--switches`.
+    /// `--switches`: the largest number of leaf switches.
     pub switches: Option<Switches>,
-    /// `--segment`, nodes.
+    /// `--segment`: the number of nodes in a segment.
     pub segment: Option<u32>,
-    /// `--spread-segments`.
+    /// `--spread-segments`: true if no two segments may share a base block.
     pub spread_segments: bool,
-    /// `--consolidate-segments`.
+    /// `--consolidate-segments`: true if the block rule holds for the whole job, too.
     pub consolidate_segments: bool,
-    /// `--contiguous`.
+    /// `--contiguous`: true for consecutive nodes.
     pub contiguous: bool,
-    /// `--placement`.
+    /// `--placement`: the objective of the placement.
     pub placement: Option<Placement>,
-    /// `--prefer`: features, or a domain.
+    /// `--prefer`: preferred features, or a preferred domain.
     #[serde(deserialize_with = "wish")]
     pub prefer: Option<Arc<FeatureExpr>>,
-    /// `--network`.
+    /// `--network`: requirements on links.
     pub network: Option<NetworkNeed>,
-    /// `--het-gather`.
+    /// `--het-gather`: limits on the domains that all components touch together.
     pub het_gather: Option<HetGather>,
-    /// `--gather-with`.
+    /// `--gather-with`: the job in whose domain this one is placed.
     pub gather_with: Option<JobId>,
 }
 
-/// What cannot be read was taken by releases that knew only domains, and had no effect.
+/// Reads a preference. Text that cannot be read comes from releases that knew only domains, where it had no
+/// effect.
 fn wish<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<FeatureExpr>>, D::Error> {
     let written = Option::<String>::deserialize(deserializer)?;
     Ok(written.and_then(|written| written.parse().ok()).map(Arc::new))
 }
 
-/// What the first node of a batch job runs.
+/// The batch script of a job, with its environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The script.
+    /// The blob of the script.
     pub script: BlobId,
-    /// Its environment, `NAME=VALUE` separated by NUL.
+    /// The blob of the environment: `NAME=VALUE` separated by NUL.
     pub environment: BlobId,
-    /// How long both are, in bytes; 0 where that was not noted.
+    /// Length of both in bytes; 0 if unknown.
     #[serde(default)]
     pub bytes: u32,
-    /// Arguments after the script's name.
+    /// The arguments of the script.
     #[serde(default)]
     pub args: Box<[Box<str>]>,
-    /// What `scontrol show job` calls Command: the script's path, or empty for `--wrap`.
+    /// The Command of `scontrol show job`: the path of the script, or empty for `--wrap`.
     #[serde(default)]
     pub command: Box<str>,
-    /// Working directory.
+    /// The working directory.
     pub work_dir: Box<str>,
-    /// `--input`, a pattern; `/dev/null` if not given.
+    /// `--input`: a pattern; `None` for `/dev/null`.
     #[serde(default)]
     pub stdin: Option<Box<str>>,
-    /// `--output`, a pattern.
+    /// `--output`: a pattern; `None` for Slurm's default.
     #[serde(default)]
     pub stdout: Option<Box<str>>,
-    /// `--error`, a pattern; joins the output if not given.
+    /// `--error`: a pattern; `None` to join the output.
     #[serde(default)]
     pub stderr: Option<Box<str>>,
-    /// `--open-mode=append`; `None` leaves it to the daemon: truncate, but append after a requeue.
+    /// True for `--open-mode=append`, false for `truncate`. `None` leaves this to the daemon: append after a
+    /// requeue, else truncate.
     #[serde(default)]
     pub append: Option<bool>,
-    /// File mode creation mask.
+    /// The file mode creation mask.
     #[serde(default)]
     pub umask: u32,
-    /// Soft limits to carry over, as (name, value); `u64::MAX` is unlimited.
+    /// Soft resource limits of the submitting shell, as name and value; `u64::MAX` is unlimited.
     #[serde(default)]
     pub limits: Box<[(Box<str>, u64)]>,
     /// Whether `--propagate` named them.
@@ -412,14 +417,14 @@ pub struct Batch {
     /// `--acctg-freq`: seconds between two looks at what the script uses; 0: nobody looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_seconds: Option<u32>,
-    /// `--oom-kill-step`: whether everything of the script's step ends when one of its processes was killed for lack of
+    /// `--oom-kill-step`: true if the whole script ends when one of its processes was killed for lack of
     /// memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kill_step: Option<bool>,
 }
 
 impl Batch {
-    /// A script and its environment in `/`, and nothing else: where others begin.
+    /// A script with its environment in `/`, as a base for others.
     #[must_use]
     pub fn plain(script: BlobId, environment: BlobId) -> Self {
         Self {
@@ -442,131 +447,132 @@ impl Batch {
     }
 }
 
-/// The command that asked for an allocation without a batch script: `srun` or `salloc`. The job ends when the command says
-/// so, or when nothing has been heard of it for `[controller] inactive_limit`.
+/// The command that holds an allocation without a batch script: `srun` or `salloc`. The job ends when the
+/// command says so, or has been silent for `[controller] inactive_limit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Client {
-    /// What `scontrol show job` calls Command: the program that runs in the allocation.
+    /// The Command of `scontrol show job`: the program that runs in the allocation.
     pub command: Box<str>,
-    /// The directory in which it was called.
+    /// The directory in which the command was called.
     pub work_dir: Box<str>,
-    /// `salloc --no-shell`: nobody holds the allocation, which ends by its limit or when it is cancelled.
+    /// `salloc --no-shell`: true if no command holds the allocation, which ends at its limit or when
+    /// cancelled.
     pub no_shell: bool,
 }
 
-/// Options few jobs use.
+/// Rarely used options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Extra {
-    /// `--comment`.
+    /// `--comment`: the user's comment.
     pub comment: Option<Box<str>>,
-    /// `--wckey`.
+    /// `--wckey`: the workload characterization key.
     pub wckey: Option<Box<str>>,
     /// `--extra`: text for other programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Box<str>>,
-    /// What an operator says of it.
+    /// The comment of an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_comment: Option<Box<str>>,
-    /// `--licenses`, name and count.
+    /// `--licenses`: names and counts.
     pub licenses: Vec<(Box<str>, u32)>,
-    /// `--reservation`: names with commas between.
+    /// `--reservation`: names separated by commas.
     pub reservation: Option<Box<str>>,
-    /// `--no-kill`.
+    /// `--no-kill`: true if the job goes on when a node fails.
     pub no_kill: bool,
-    /// `--no-preempt`: it never makes way for others.
+    /// `--no-preempt`: true if the job is never a victim of preemption.
     pub no_preempt: bool,
-    /// `--kill-on-invalid-dep`.
+    /// `--kill-on-invalid-dep`: true if the job ends when its dependency can no longer be satisfied.
     pub kill_on_invalid_dep: Option<bool>,
-    /// `--signal`.
+    /// `--signal`: a signal ahead of the time limit.
     pub signal: Option<WarnSignal>,
-    /// The host `sbatch` ran on.
+    /// The host on which the job was submitted.
     pub submit_host: Box<str>,
     /// `--mail-type` and `--mail-user`, as written.
     pub mail: Option<(Box<str>, Box<str>)>,
-    /// The command line by which it was submitted.
+    /// The command line of the submission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit_line: Option<Box<str>>,
-    /// Of the jobs that `--dependency` names, those that had left memory when it was given.
+    /// Jobs of `--dependency` that had left memory when it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<Gone>,
-    /// `--reboot`: its nodes are booted before it starts.
+    /// `--reboot`: true if its nodes are rebooted before it starts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reboot: bool,
-    /// `--gres-flags=disable-binding`: devices are chosen without a look at which CPUs they are near.
+    /// `--gres-flags=disable-binding`: true if devices need not be near the CPUs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gres_anywhere: bool,
-    /// The parts of the request that an operator has set, and limits of which do not hold for the job.
+    /// The parts of the request that an operator has set and whose limits do not apply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<Exempt>,
 }
 
-/// One job, and what became of it so far.
+/// The record of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number.
+    /// The number of the job.
     pub id: JobId,
-    /// What was asked for.
+    /// The request.
     pub spec: Arc<JobSpec>,
-    /// The array it belongs to, and what it is there.
+    /// The array and its tasks for which the record stands; `None` for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Box<ArrayPart>>,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: Time,
-    /// How often it has been requeued.
+    /// Number of requeues.
     #[serde(default)]
     pub restarts: u32,
-    /// What is left of its dependency; `None` when nothing is.
+    /// The open terms of its dependency; `None` if there are none.
     #[serde(default)]
     pub waits_for: Option<Box<Waits>>,
-    /// Whether `waits_for` can no longer be satisfied.
+    /// True if `waits_for` can no longer be satisfied.
     #[serde(default)]
     pub never: bool,
-    /// Where it stands.
+    /// The phase of the job's life.
     pub phase: Phase,
-    /// When it became eligible, of a job that waits no more; a waiting one has it in its phase.
+    /// Time at which the job became eligible, once it is not pending any more; until then the phase has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was_eligible: Option<Time>,
-    /// The start promised to it when it was first at the head of the queue.
+    /// The start promised when the job first was at the head of the queue.
     #[serde(default)]
     pub promised: Option<Time>,
-    /// Steps that have not ended, in order of creation.
+    /// Steps that have not ended, in the order of creation.
     #[serde(default)]
     pub steps: Vec<Arc<Step>>,
-    /// The number the next step gets.
+    /// The number of the next step.
     #[serde(default)]
     pub next_step: StepId,
     /// The highest exit code of its ended steps.
     #[serde(default)]
     pub derived_exit: crate::text::exit::ExitCode,
-    /// The time limit it asked for, while it runs with a lower one; it asks for that again if it is requeued.
+    /// The requested time limit, while the job runs with a lower one; a requeue restores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_limit: Option<TimeLimit>,
-    /// How the batch script of the attempt ended, once that is known.
+    /// The end of the attempt's batch script, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_end: Option<Box<BatchEnd>>,
-    /// What the attempt still waits for before anything of it is launched.
+    /// Conditions that must be met before anything of the attempt is launched.
     #[serde(default, skip_serializing_if = "Configuring::is_done")]
     pub configuring: Configuring,
-    /// Whether the controller's epilog of the attempt has not ended; the job is not over before it has.
+    /// True until the controller's epilog of the attempt has ended; the job is not finished before that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub epilog: bool,
 }
 
-/// What an attempt that has its resources waits for.
+/// Conditions that a started attempt waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Configuring {
-    /// The end of the controller's prolog.
+    /// True while the controller's prolog runs.
     pub prolog: bool,
-    /// Nodes that are off, or on their way up.
+    /// Nodes that are off or powering up.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub nodes: BTreeSet<NodeId>,
 }
 
 impl Configuring {
-    /// Whether there is nothing to wait for.
+    /// True if there is nothing to wait for.
     #[must_use]
     pub fn is_done(&self) -> bool {
         *self == Self::default()
@@ -576,27 +582,27 @@ impl Configuring {
 /// The end of a batch script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchEnd {
-    /// When it was heard of.
+    /// Time at which the controller heard of the end.
     pub at: Time,
-    /// How.
+    /// The exit code and usage of the script.
     #[serde(flatten)]
     pub end: StepNodeEnd,
 }
 
 impl JobSpec {
-    /// Whether its nodes are booted before it starts.
+    /// True if the nodes of the job are rebooted before it starts.
     #[must_use]
     pub fn wants_reboot(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.reboot)
     }
 
-    /// Whether devices are chosen for it without a look at which CPUs they are near.
+    /// True if devices of the job need not be near its CPUs.
     #[must_use]
     pub fn takes_any_devices(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.gres_anywhere)
     }
 
-    /// The reservations that are asked for, the first first.
+    /// The requested reservations, in order.
     pub fn reservations(&self) -> impl Iterator<Item = &str> {
         let asked = self.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
         asked.into_iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty())
@@ -604,8 +610,8 @@ impl JobSpec {
 }
 
 impl Job {
-    /// The reason for which a pending job waits whatever nodes are free: a hold, a dependency or its begin time. `None` if
-    /// there is none of these, or the job is not pending.
+    /// The reason for which a pending job waits whatever nodes are free: a hold, a dependency or its begin
+    /// time. `None` if there is none of these, or the job is not pending.
     #[must_use]
     pub fn waits_because(&self, now: Time) -> Option<Reason> {
         let Phase::Pending(pending) = &self.phase else { return None };
@@ -618,7 +624,7 @@ impl Job {
         }
     }
 
-    /// Slurm's long and short names of its state.
+    /// Slurm's long and short name of the job's state.
     #[must_use]
     pub fn state_names(&self) -> (&'static str, &'static str) {
         match &self.phase {
@@ -627,20 +633,20 @@ impl Job {
         }
     }
 
-    /// The file that its batch script reads.
+    /// The input file of the batch script.
     #[must_use]
     pub fn input_path(&self, batch: &Batch) -> String {
         self.file_path(batch, batch.stdin.as_deref().unwrap_or("/dev/null"))
     }
 
-    /// The file of its batch script's standard output; Slurm's default without a pattern.
+    /// The output file of the batch script; Slurm's default without a pattern.
     #[must_use]
     pub fn output_path(&self, batch: &Batch) -> String {
         let default = if self.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
         self.file_path(batch, batch.stdout.as_deref().unwrap_or(default))
     }
 
-    /// The file of its batch script's standard error.
+    /// The file of the batch script's standard error.
     #[must_use]
     pub fn error_path(&self, batch: &Batch) -> String {
         match batch.stderr.as_deref() {
@@ -649,7 +655,8 @@ impl Job {
         }
     }
 
-    /// A file of a batch job, as far as it is known outside its nodes: a node's name stays `%N`, as with Slurm.
+    /// A file of a batch job as far as it is known outside its nodes. As in Slurm, `%N` stays for the name of
+    /// the node.
     fn file_path(&self, batch: &Batch, pattern: &str) -> String {
         let context = PatternContext {
             job: self.id.0,
@@ -675,32 +682,33 @@ impl Job {
         Attempt { job: self.id, restart: self.restarts }
     }
 
-    /// The number of the array it belongs to; of a job that belongs to none, its own.
+    /// The number of the job's array; the job's own number outside arrays.
     #[must_use]
     pub fn array_id(&self) -> JobId {
         self.array.as_ref().map_or(self.id, |part| part.id)
     }
 
-    /// The one task of an array that it stands for.
+    /// The task that the record stands for; `None` if it stands for several or is no array task.
     #[must_use]
     pub fn task(&self) -> Option<ArrayTaskId> {
         self.array.as_ref().and_then(|part| part.tasks.only()).map(ArrayTaskId)
     }
 
-    /// How many tasks of an array it stands for; 1 for a job that belongs to none.
+    /// Number of array tasks that the record stands for; 1 outside arrays.
     #[must_use]
     pub fn task_count(&self) -> usize {
         self.array.as_ref().map_or(1, |part| part.tasks.len())
     }
 
-    /// How people name it: `36`, `36_3`, `36_[4-7]`.
+    /// The reference by which users name the record: `36`, `36_3`, `36_[4-7]`.
     #[must_use]
     pub fn reference(&self) -> JobRef<JobId> {
         let tasks = self.array.as_ref().map(|part| JobPart::Tasks(part.tasks.clone()));
         JobRef { job: self.array_id(), part: tasks.unwrap_or_default(), step: None }
     }
 
-    /// Whether it is of an array of which it was cancelled alone before it started: as in Slurm, only accounting shows it.
+    /// True for tasks of an array that were cancelled apart from the others before they started. As in Slurm,
+    /// only accounting shows them.
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
         let Phase::Ended(ended) = &self.phase else { return false };
@@ -718,7 +726,7 @@ impl Job {
         }
     }
 
-    /// The time after which it can no longer end before its `--deadline`.
+    /// The latest start with which the job ends before its `--deadline`; `None` without a deadline.
     #[must_use]
     pub fn latest_start(&self) -> Option<Time> {
         let shortest = self.spec.least_time().seconds().unwrap_or(0);
@@ -726,8 +734,8 @@ impl Job {
         Some(Time(deadline.0.saturating_sub(i64::try_from(shortest).unwrap_or(i64::MAX))))
     }
 
-    /// When it has to end, having started at `started`: at its limit, for which the time that it was suspended does not
-    /// count, or with the reservation that it runs in. While it is suspended its limit does not come nearer.
+    /// Time at which the job must end if it started at `started`: at its limit, not counting time in
+    /// suspension, or with its reservation. The limit of a suspended job does not come nearer.
     #[must_use]
     pub fn ends_at(&self, started: Time) -> Time {
         let limit = self.spec.time_limit.end(started);
@@ -741,7 +749,7 @@ impl Job {
         }
     }
 
-    /// How much longer a started job may run: its limit without what it has run.
+    /// Time left to a started job: its limit less its run time.
     #[must_use]
     pub fn remaining(&self, now: Time) -> TimeLimit {
         match self.spec.time_limit.seconds() {
@@ -750,7 +758,7 @@ impl Job {
         }
     }
 
-    /// When the signal of `--signal` is due, had it started at `started`.
+    /// Time at which the signal of `--signal` is due if the job started at `started`.
     #[must_use]
     pub fn warn_at(&self, started: Time) -> Option<Time> {
         let warn = self.spec.extra.as_ref()?.signal.as_ref()?;
@@ -758,7 +766,8 @@ impl Job {
         (!end.is_never()).then(|| started.max(Time(end.0 - i64::from(warn.seconds))))
     }
 
-    /// When its user is told next how much of its time limit a running job has used, and at how many percent of it.
+    /// Time of the next mail about the used part of a running job's time limit, with its percentage; `None`
+    /// if no more is wanted.
     #[must_use]
     pub fn tells_at(&self) -> Option<(Time, u8)> {
         let (types, _) = self.spec.extra.as_ref()?.mail.as_ref()?;
@@ -771,7 +780,7 @@ impl Job {
         Some(((*started).max(Time(end.0.saturating_sub(left))), percent))
     }
 
-    /// When nothing but resources kept it waiting any more, if that came.
+    /// Time from which only resources kept the job waiting; `None` if that never was so.
     #[must_use]
     pub fn eligible(&self) -> Option<Time> {
         match &self.phase {
@@ -782,7 +791,8 @@ impl Job {
         }
     }
 
-    /// Whether it may be considered by the planner at `now`: pending, not held, nothing to wait for.
+    /// True if the planner may consider the job at `now`: it is pending, not held, and has nothing to wait
+    /// for.
     #[must_use]
     pub fn eligible_at(&self, now: Time) -> bool {
         match &self.phase {

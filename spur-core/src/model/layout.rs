@@ -1,22 +1,22 @@
-//! Which task of a step runs on which node: the one place that numbers tasks.
+//! The distribution of a step's tasks over nodes: the one place that numbers tasks.
 //!
-//! Nodes are given in rank order, each with the room that it has; what comes out are the ranks of each node. The rules
-//! are those of Slurm's `--distribution` (src/common/slurm_step_layout.c): tasks are dealt in rounds, one to each node
-//! that has room left.
+//! Nodes are given in rank order, each with the number of tasks that it can take; the result is the ranks of
+//! each node. The rules are those of Slurm's `--distribution` (src/common/slurm_step_layout.c): tasks are
+//! dealt in rounds, one to each node that can take more.
 
 use super::distribution::Distribution;
 use super::idset::IdSet;
 
-/// The room of one node.
+/// The number of tasks that one node can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// So many tasks are its own: it gets these before any node gets more.
+    /// Number of tasks that the node gets before any node gets more than its own.
     pub own: u32,
-    /// So many can run there at most.
+    /// The largest number of tasks on the node.
     pub most: u32,
 }
 
-/// The ranks of each node for `tasks` tasks; `None` if there is not room enough. With `overcommit` there always is, if
+/// The ranks of each node for `tasks` tasks; `None` if they do not fit. With `overcommit` they always fit, if
 /// there is a node. Every node gets a task, if there are enough.
 #[must_use]
 pub fn ranks(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Option<Vec<IdSet>> {
@@ -32,22 +32,22 @@ pub fn ranks(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) ->
     Some(by_node(rooms.len(), &order))
 }
 
-/// How many of `tasks` tasks each node gets, of which it can run so many at most, when they are dealt evenly; `None` if there
-/// is not room enough.
+/// Number of tasks of each node when `tasks` are distributed evenly, at most `most` per node; `None` if they
+/// do not fit.
 #[must_use]
 pub fn evenly(most: impl IntoIterator<Item = u32>, tasks: u32) -> Option<Vec<u32>> {
     let rooms: Vec<Room> = most.into_iter().map(|most| Room { own: most, most }).collect();
     deal(&rooms, tasks, Distribution::Block, false).map(|dealt| counts(rooms.len(), &dealt))
 }
 
-/// How often each of `nodes` nodes was dealt a task.
+/// Number of tasks that each of `nodes` nodes was dealt.
 fn counts(nodes: usize, dealt: &[usize]) -> Vec<u32> {
     let mut counts = vec![0; nodes];
     dealt.iter().for_each(|&node| counts[node] += 1);
     counts
 }
 
-/// The ranks of each of `nodes` nodes, where `order` has the node of each rank.
+/// The ranks of each of `nodes` nodes; `order` has the node of each rank.
 #[must_use]
 pub fn by_node(nodes: usize, order: &[usize]) -> Vec<IdSet> {
     let mut ranks = vec![Vec::new(); nodes];
@@ -57,12 +57,13 @@ pub fn by_node(nodes: usize, order: &[usize]) -> Vec<IdSet> {
     ranks.into_iter().map(IdSet::from_iter).collect()
 }
 
-/// The node of each task in the order in which they are dealt.
+/// The node of each task, in the order of dealing.
 fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Option<Vec<usize>> {
     let mut given = vec![0_u32; rooms.len()];
     let mut dealt = Vec::new();
     let mut left = tasks;
-    // Up to what is its own, then up to what there is, then beyond. Planes are laid without regard to what is whose.
+    // Nodes are filled up to their own number, then to their largest number, then beyond. Planes ignore own
+    // numbers.
     let own = |node: usize| match how {
         Distribution::Plane(_) => rooms[node].most,
         _ => rooms[node].own.min(rooms[node].most),
@@ -72,7 +73,7 @@ fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Opti
     for cap in caps {
         while left > 0 {
             let before = left;
-            // Nodes behind one that have none yet are to have one, too.
+            // Later nodes without a task must get one, too.
             let mut later = given.iter().fold(0, |later, given| later + u32::from(*given == 0));
             for (node, given) in given.iter_mut().enumerate() {
                 later -= u32::from(*given == 0);
@@ -97,7 +98,7 @@ fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Opti
     (left == 0).then_some(dealt)
 }
 
-/// The node of each rank, in blocks of `size` round the nodes, until every node has its count.
+/// The node of each rank, in blocks of `size` round the nodes, until every node has its number.
 fn planes(mut counts: Vec<u32>, size: u32) -> Vec<usize> {
     let mut order = Vec::new();
     while counts.iter().any(|&count| count > 0) {
@@ -110,8 +111,8 @@ fn planes(mut counts: Vec<u32>, size: u32) -> Vec<usize> {
     order
 }
 
-/// `PMI_process_mapping`: which ranks share a node, as MPICH reads it: `(vector,(FIRST_NODE,NODES,RANKS_EACH),...)`,
-/// without blanks.
+/// The value of `PMI_process_mapping` in MPICH's format, which lists the ranks of each node:
+/// `(vector,(FIRST_NODE,NODES,RANKS_EACH),...)`, without blanks.
 #[must_use]
 pub fn process_mapping<'a>(nodes: impl IntoIterator<Item = &'a IdSet>) -> String {
     let mut order: Vec<(u32, u32)> =

@@ -1,6 +1,6 @@
-//! Nouns and small questions about them: what a job is, what a node has, what a caller may claim.
+//! The nouns: jobs, nodes, fabrics, configuration, callers, with simple questions about them.
 //!
-//! Nothing here knows what is true right now (that is `cluster`) or decides anything (`controller`, `sched`).
+//! The state of a cluster is in `cluster`; decisions are in `controller` and `sched`.
 
 pub mod accounts;
 pub mod alloc;

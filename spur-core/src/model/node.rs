@@ -1,4 +1,4 @@
-//! What a node is made of and how it is doing.
+//! Nodes: their resources and their state.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use super::idset::IdSet;
 use crate::id::Attempt;
 use crate::text::time::Time;
 
-/// What a node has, as its configuration or its own inventory says.
+/// The resources of a node, as configured or as found by its daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeShape {
-    /// Sockets.
+    /// Number of sockets.
     pub sockets: u32,
-    /// Cores in each socket.
+    /// Number of cores in each socket.
     pub cores_per_socket: u32,
-    /// Hardware threads in each core.
+    /// Number of hardware threads in each core.
     pub threads_per_core: u32,
-    /// Schedulable CPUs: hardware threads.
+    /// Number of schedulable CPUs, which are hardware threads.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mb: u64,
@@ -27,33 +27,34 @@ pub struct NodeShape {
     pub tmp_disk_mb: u64,
     /// Devices: one entry for each name and type.
     pub gres: Vec<NodeGres>,
-    /// Whether jobs may share its GPUs. Then each GPU has an entry of its own, which counts its shards: who has all of them
-    /// has the GPU whole.
+    /// True if jobs may share the GPUs. Each GPU then has an entry of its own that counts its shards; a job
+    /// with all of them has the whole GPU.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared_gpus: bool,
-    /// What `--constraint` may ask for, besides the names of the node's domains.
+    /// Features for `--constraint`, besides the names of the node's domains.
     pub features: Vec<Arc<str>>,
-    /// Where devices lie, as the node itself says: those of one name and type in the order of their numbers. None of the
-    /// names of which nothing is known.
+    /// Locations of devices, as the node reports them: those of one name and type in the order of their ids.
+    /// Names without a report have none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<DevicePlace>,
 }
 
 impl NodeShape {
-    /// Its GPUs, of whatever type.
+    /// Number of GPUs, of all types.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         let gpus = self.gres.iter().filter(|gres| gres.is_gpu());
         gpus.map(|gres| if self.shared_gpus { 1 } else { gres.count }).sum()
     }
 
-    /// Whether an entry is one GPU that jobs may share.
+    /// True if an entry is one GPU that jobs may share.
     #[must_use]
     pub fn is_shared(&self, entry: usize) -> bool {
         self.shared_gpus && self.gres.get(entry).is_some_and(NodeGres::is_gpu)
     }
 
-    /// How many entries of the same name and type stand before an entry: of GPUs that may be shared its number among those.
+    /// Number of earlier entries of the same name and type. For a sharable GPU this is its number among GPUs
+    /// of its type.
     #[must_use]
     pub fn alike_before(&self, entry: usize) -> usize {
         let (before, rest) = self.gres.split_at(entry.min(self.gres.len()));
@@ -63,7 +64,7 @@ impl NodeShape {
         rest.first().map_or(0, alike)
     }
 
-    /// Gives each GPU its shards, if there are any among the devices: as many as the others, or one more.
+    /// Divides the shards among the GPUs, if there are any: equally, or with a difference of one.
     pub fn share_gpus(&mut self) {
         let Some(at) = self.gres.iter().position(|gres| *gres.name == *SHARD) else { return };
         let (gpus, shards) = (self.gpus(), self.gres[at].count);
@@ -87,7 +88,7 @@ impl NodeShape {
         self.shared_gpus = true;
     }
 
-    /// What people call somebody's devices of an entry.
+    /// The devices of one entry that a job holds, under the names that users know.
     #[must_use]
     pub fn called(&self, held: &GresAlloc) -> Option<Called<'_>> {
         let at = usize::from(held.entry);
@@ -105,7 +106,7 @@ impl NodeShape {
         })
     }
 
-    /// Its devices as people write them: one of each name and type, with their count.
+    /// The devices as users write them: one entry for each name and type, with its count.
     #[must_use]
     pub fn listed(&self) -> Vec<NodeGres> {
         let mut listed: Vec<NodeGres> = Vec::with_capacity(self.gres.len());
@@ -126,10 +127,10 @@ impl NodeShape {
     }
 }
 
-/// What is wrong with the shards among a node's devices, if anything.
+/// Checks the shards among a node's devices.
 ///
 /// # Errors
-/// For people: shards without GPUs, or of a type, or fewer than GPUs.
+/// A message if there are shards without GPUs, with a type, or fewer than GPUs.
 pub fn check_shards(gres: &[NodeGres]) -> Result<(), String> {
     let gpus: u32 = gres.iter().filter(|gres| gres.is_gpu()).map(|gres| gres.count).sum();
     match gres.iter().find(|gres| *gres.name == *SHARD) {
@@ -145,236 +146,237 @@ pub fn check_shards(gres: &[NodeGres]) -> Result<(), String> {
     }
 }
 
-/// What a part of a GPU is called that several jobs may share.
+/// The name of a part of a GPU that several jobs may share.
 pub const SHARD: &str = "shard";
 
-/// Devices as people call them.
+/// Devices under the names that users know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called<'a> {
-    /// Such as `gpu`, or `shard`.
+    /// The name, such as `gpu` or `shard`.
     pub name: &'a str,
-    /// Such as `mi300x`; may be empty.
+    /// The type, such as `mi300x`; may be empty.
     pub kind: &'a str,
-    /// How many.
+    /// Number of devices.
     pub count: u32,
-    /// Their numbers among all of their name on the node; of shards that of their GPU.
+    /// The devices by number among all of that name on the node; for shards, the number of the GPU.
     pub ids: IdSet,
 }
 
-/// Where one device of a node lies.
+/// The location of one device of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DevicePlace {
-    /// Such as `gpu`.
+    /// The name, such as `gpu`.
     pub name: Arc<str>,
-    /// Its type; may be empty.
+    /// The type; may be empty.
     pub kind: Arc<str>,
-    /// The node's cores that are near, numbered socket by socket; none: all are alike.
+    /// The node's cores near the device, numbered socket by socket; empty if all are equally near.
     pub cores: IdSet,
-    /// How many links it has to each device of its name, in their order; 0 to itself, and to those that the list is too
-    /// short for.
+    /// Number of links to each device of its name, in their order; 0 to itself, and to those beyond the end
+    /// of the list.
     pub links: Vec<u32>,
 }
 
 /// Devices of one name and type on a node, numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeGres {
-    /// Such as `gpu`.
+    /// The name, such as `gpu`.
     pub name: Arc<str>,
-    /// Such as `mi300x`; empty when there is one nameless type.
+    /// The type, such as `mi300x`; empty for the only, nameless type.
     #[serde(default)]
     pub kind: Arc<str>,
-    /// How many.
+    /// Number of devices.
     pub count: u32,
 }
 
 impl NodeGres {
-    /// Whether these are GPUs.
+    /// True if these are GPUs.
     #[must_use]
     pub fn is_gpu(&self) -> bool {
         *self.name == *"gpu"
     }
 }
 
-/// What a node said of itself when it registered.
+/// The data with which a node registers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
-    /// What it found.
+    /// The resources that the daemon found.
     pub shape: NodeShape,
-    /// The kernel's boot id: changes with every boot.
+    /// The kernel's boot id, which changes with every boot.
     pub boot_id: Arc<str>,
-    /// Changes when the node's spool is new, so that lost records are noticed.
+    /// A random id of the node's spool. A new spool has another one, so that lost records are noticed.
     pub spool_id: Arc<str>,
-    /// `host:port` of the node's own service, for clients.
+    /// The `host:port` of the node's own service, for clients.
     pub address: Arc<str>,
     /// The host's name, which may differ from the node's.
     pub hostname: Arc<str>,
-    /// Release of the daemon.
+    /// The release of the daemon.
     pub version: Arc<str>,
-    /// Architecture and system, such as `x86_64` and `Linux 6.1`.
+    /// The architecture, such as `x86_64`.
     pub arch: Arc<str>,
-    /// See `arch`.
+    /// The operating system, such as `Linux 6.1`.
     pub os: Arc<str>,
-    /// When the host booted.
+    /// Time at which the host booted.
     pub booted: Time,
-    /// When the daemon started.
+    /// Time at which the daemon started.
     pub started: Time,
-    /// The address on the network that it connected from.
+    /// The network address from which the daemon connected.
     #[serde(default)]
     pub peer: Arc<str>,
-    /// What holds steps together there and what limits what, such as `kill:cgroup/v2,memory:cgroup/v1`.
+    /// The means by which the node contains steps and limits them, such as `kill:cgroup/v2,memory:cgroup/v1`.
     #[serde(default)]
     pub containment: Arc<str>,
-    /// What keeps it from taking work, such as a spool that is full; empty if nothing does.
+    /// The fault that keeps the node from taking work, such as a full spool; empty if there is none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub fault: Arc<str>,
 }
 
 impl Registration {
-    /// Whether another daemon than the one of `before` speaks for the node: with another spool, or on another host.
+    /// True if the registration is from another daemon than `before`: with another spool, or on another host.
     #[must_use]
     pub fn is_another(&self, before: &Registration) -> bool {
         self.spool_id != before.spool_id || self.is_called_otherwise(before)
     }
 
-    /// Whether the daemon is on another host than the one of `before`, of which it therefore knows nothing. One with the same
-    /// spool under the same boot is on the same host, whatever that calls itself.
+    /// True if the daemon is on another host than that of `before`, of which it therefore knows nothing. The
+    /// same spool with the same boot id is on the same host, whatever its name.
     #[must_use]
     pub fn is_elsewhere(&self, before: &Registration) -> bool {
         let is_same = self.spool_id == before.spool_id && self.boot_id == before.boot_id;
         self.is_called_otherwise(before) && !is_same
     }
 
-    /// Whether its host has another name, or another address on the network where both are known.
+    /// True if the host has another name, or another network address where both are known.
     fn is_called_otherwise(&self, before: &Registration) -> bool {
         let peers_known = !before.peer.is_empty() && !self.peer.is_empty();
         self.hostname != before.hostname || (peers_known && self.peer != before.peer)
     }
 }
 
-/// The daemon that spoke for a node before the one that does.
+/// The daemon that served a node before the current one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predecessor {
-    /// Its host.
+    /// The name of its host.
     pub hostname: Arc<str>,
-    /// The address on the network that it connected from; empty if that is not known.
+    /// The network address from which it connected; empty if unknown.
     pub peer: Arc<str>,
-    /// Its spool.
+    /// The id of its spool.
     pub spool_id: Arc<str>,
-    /// When another one took its place.
+    /// Time at which the current daemon took over.
     pub until: Time,
 }
 
-/// Whether a node can be given work.
+/// The health of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Health {
-    /// Configured, never heard of.
+    /// The node has never registered.
     Unknown,
-    /// Registered and heard of.
+    /// The node has registered and is heard from.
     Up,
-    /// Out of service.
+    /// The node is out of service.
     Down {
-        /// Why, for people.
+        /// The reason, in words for administrators.
         reason: Arc<str>,
-        /// Since when.
+        /// Time since which it is down.
         at: Time,
-        /// Whether nothing is heard of it.
+        /// True if nothing is heard from the node.
         silent: bool,
-        /// Who took it out of service. It is up again when that is taken back; if nobody did, as soon as it is heard.
+        /// The operator who set the node down; it stays down until an operator resumes it. `None` if the
+        /// controller did; the node is then up as soon as it registers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
 }
 
-/// The wish that a node gets no new work: an administrator's, or that of Spur itself.
+/// A drain, which keeps a node from new work: by an administrator, or by Spur itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
-    /// Why, for people.
+    /// The reason, in words for administrators.
     pub reason: Arc<str>,
-    /// Who wished it.
+    /// The author of the drain.
     pub by: Arc<str>,
-    /// Since when.
+    /// Time since which the node is drained.
     pub at: Time,
-    /// Whether it ends by itself, when the node says that its fault is over.
+    /// True if the drain ends by itself when the node reports that its fault is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub until_mended: bool,
 }
 
-/// What is done to the host of a node.
+/// A power action on the host of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Power {
-    /// It is booted again.
+    /// The host is to be rebooted, or is being rebooted.
     Reboot(Reboot),
-    /// It is switched off when the node has no jobs.
+    /// The host is powered down when the node has no jobs.
     PowerDown {
-        /// Whether the node was drained for that.
+        /// True if the node was drained for that.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         drained: bool,
     },
-    /// The program that switches it off has been called.
+    /// The program that powers the host down has been called.
     PoweringDown {
-        /// When.
+        /// Time at which it was called.
         since: Time,
-        /// Whether it is to be switched on again afterwards.
+        /// True if the host is to be powered up again afterwards.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         wake: bool,
     },
-    /// It is off.
+    /// The host is off.
     PoweredDown {
-        /// When the last program was called.
+        /// Time at which the last program was called.
         since: Time,
-        /// Whether it is to be switched on, also without a job that needs it.
+        /// True if the host is to be powered up even without a job that needs it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         wake: bool,
     },
-    /// The program that switches it on has been called.
+    /// The program that powers the host up has been called.
     PoweringUp {
-        /// When.
+        /// Time at which it was called.
         since: Time,
     },
 }
 
-/// A boot of a node's host that somebody wishes.
+/// A requested reboot of a node's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reboot {
-    /// Why, and how far it has come, for people.
+    /// The reason and the progress of the reboot, in words for administrators.
     pub reason: Arc<str>,
-    /// Who wished it.
+    /// The author of the request.
     pub by: Arc<str>,
-    /// Since when the reason is this one.
+    /// Time since which the reason is this one.
     pub at: Time,
-    /// When it was ordered; until then the node's jobs are waited for.
+    /// Time at which the reboot was ordered; `None` while the node has jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued: Option<Time>,
-    /// What becomes of the node when it has booted; otherwise it is what it was.
+    /// The state of the node after the reboot; `None` for its previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextState>,
-    /// Whether the node was drained for it, which ends with it.
+    /// True if the node was drained for the reboot; the drain ends with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drained: bool,
 }
 
-/// What `scontrol reboot nextstate=` makes of a node that has booted.
+/// The state of a node after a reboot (`scontrol reboot nextstate=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NextState {
-    /// It gets work, whatever kept it from that before.
+    /// The node gets work, whatever prevented that before.
     Resume,
-    /// It stays out of service.
+    /// The node stays down.
     Down,
 }
 
 impl Reboot {
-    /// Slurm's reason for a boot that nobody has given another one for.
+    /// Slurm's reason of a reboot without a given one.
     pub const REQUESTED: &'static str = "reboot requested";
-    /// The same where the node is drained for it.
+    /// Slurm's reason of a reboot for which the node is drained, without a given one.
     pub const ASAP: &'static str = "Reboot ASAP";
 
-    /// The reason with one more word of how far it has come, as Slurm puts them together.
+    /// The reason with a further word about the progress, joined as in Slurm.
     #[must_use]
     pub fn reason_with(&self, word: &str) -> Arc<str> {
         format!("{} : {word}", self.reason).into()
     }
 }
 
-/// An attempt that a node still has processes of although the controller is done with it.
+/// An attempt that still has processes on a node although the controller has ended it.
 pub type Stale = Attempt;

@@ -1,4 +1,4 @@
-//! Where a job stands. Each state carries its own data; there are no flags beside it.
+//! The phases of a job's life. Each carries its own data; there are no flags besides.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,41 +14,41 @@ use crate::id::{JobId, NodeId};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
-/// The life of a job.
+/// The phase of a job's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Waits.
+    /// The job is pending.
     Pending(Pending),
-    /// Runs.
+    /// The job runs.
     Running {
-        /// What it holds.
+        /// The resources that the job holds.
         alloc: Arc<Alloc>,
-        /// Since when.
+        /// Time of its start.
         started: Time,
-        /// Whether the signal of `--signal` has been sent.
+        /// True if the signal of `--signal` has been sent.
         #[serde(default)]
         warned: bool,
-        /// The percentage of its time limit that its user was last told of.
+        /// The percentage of its time limit of the last mail; 0 for none.
         #[serde(default, skip_serializing_if = "is_none")]
         told: u8,
-        /// What was decided if it has to make way; it still runs while its grace time lasts.
+        /// The preemption that the job has to make way for; it still runs during its grace time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preempted: Option<Preempted>,
-        /// When the reservation that it runs in ends, if it has to be over by then.
+        /// Time by which the job must have ended because its reservation ends; `None` for no such time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ends_by: Option<Time>,
-        /// When it was suspended before.
+        /// Earlier suspensions.
         #[serde(default, skip_serializing_if = "Pauses::is_none")]
         pauses: Pauses,
         /// The last checkpoint that its user has reported; `None` if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint: Option<Checkpoint>,
     },
-    /// Started, and stopped since: it keeps memory and devices, and others may have its CPUs.
+    /// The job is suspended: it keeps memory and devices, and other jobs may use its CPUs.
     Suspended(Suspended),
-    /// Has ended or is being ended, and some node still has something of it.
+    /// The job has ended or is being ended, and some node still has something of it.
     Completing(Completing),
-    /// Over.
+    /// The job is finished.
     Ended(Ended),
 }
 
@@ -57,16 +57,16 @@ fn is_none(percent: &u8) -> bool {
     *percent == 0
 }
 
-/// A running job that has been told to make way.
+/// The preemption of a started job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preempted {
-    /// For which job.
+    /// The job for which it makes way.
     pub by: JobId,
-    /// Since when.
+    /// Time of the decision.
     pub at: Time,
-    /// When its grace time is over and it is ended or suspended.
+    /// Time at which its grace time is over and it is ended or suspended.
     pub end_at: Time,
-    /// Whether it is over then or waits again; `None`: it is suspended.
+    /// The job ends or is requeued; `None` if it is suspended.
     #[serde(default)]
     pub then: Option<Then>,
 }
@@ -83,27 +83,27 @@ pub struct Checkpoint {
 /// A job whose processes are stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
-    /// What it was given; of the CPUs it has only those in `back`.
+    /// The allocation of the job, which has only those CPUs that are in `back`.
     pub alloc: Arc<Alloc>,
-    /// When it started.
+    /// Time of its start.
     pub started: Time,
-    /// Since when it is suspended, and how long it was before.
+    /// The current suspension and earlier ones.
     pub pauses: Pauses,
-    /// Since when it wants its CPUs back; `None` until an operator says so.
+    /// Time since which it waits for its CPUs; `None` until an operator resumes it.
     pub wanted: Option<Time>,
-    /// CPUs that it has got back so far. It goes on when it has all.
+    /// CPUs that it has got back so far; it resumes when it has all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub back: Vec<(NodeId, IdSet)>,
-    /// Whether the signal of `--signal` has been sent.
+    /// True if the signal of `--signal` has been sent.
     #[serde(default)]
     pub warned: bool,
-    /// The percentage of its time limit that its user was last told of.
+    /// The percentage of its time limit of the last mail; 0 for none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub told: u8,
-    /// What was decided if it has to make way for good.
+    /// The preemption that ends the job, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Preempted>,
-    /// When the reservation that it runs in ends, if it has to be over by then.
+    /// Time by which the job must have ended because its reservation ends; `None` for no such time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_by: Option<Time>,
     /// The last checkpoint that its user has reported; `None` if there is none.
@@ -111,35 +111,35 @@ pub struct Suspended {
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// The times at which an attempt did not run between its start and its end.
+/// The suspensions of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pauses {
-    /// Seconds it was suspended, without those of a suspension that lasts.
+    /// Seconds that the attempt was suspended, without a suspension that lasts.
     pub seconds: u64,
-    /// When it was last suspended, or last went on.
+    /// Time at which it was last suspended, or last resumed.
     pub last: Option<Time>,
 }
 
 impl Pauses {
-    /// Whether it was never suspended.
+    /// True if it was never suspended.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Seconds it had run when it was last suspended; 0 if it never was.
+    /// Seconds that it had run when it was last suspended; 0 if it never was.
     #[must_use]
     pub fn ran_before(&self, started: Time) -> u64 {
         self.last.map_or(0, |last| self.ran(started, last))
     }
 
-    /// Seconds it has run until a time since which it was not suspended.
+    /// Seconds that it has run until a time since which it was not suspended.
     #[must_use]
     pub fn ran(&self, started: Time, until: Time) -> u64 {
         until.since(started).saturating_sub(self.seconds)
     }
 
-    /// The same times when a suspension is over.
+    /// The suspensions once the current one ends at `at`.
     #[must_use]
     pub fn over(self, at: Time) -> Self {
         let lasted = self.last.map_or(0, |since| at.since(since));
@@ -148,57 +148,57 @@ impl Pauses {
 }
 
 impl Suspended {
-    /// The CPUs of a node that it has got back.
+    /// The CPUs of a node that the job has got back.
     #[must_use]
     pub fn back_on(&self, node: NodeId) -> &IdSet {
         let found = self.back.iter().find(|(known, _)| *known == node);
         found.map_or(&IdSet::EMPTY, |(_, cpus)| cpus)
     }
 
-    /// Whether it has got all its CPUs back.
+    /// True if the job has got all its CPUs back.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.alloc.nodes.iter().all(|part| *self.back_on(part.node) == part.cpus)
     }
 }
 
-/// A waiting job.
+/// A pending job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
-    /// Who holds it back, if anyone.
+    /// The hold that keeps the job from starting, if any.
     pub hold: Option<Hold>,
-    /// Not to be started before: `--begin`, or the delay after a requeue.
+    /// The earliest start time: `--begin`, or the delay after a requeue; `None` for no bound.
     pub not_before: Option<Time>,
-    /// When nothing but resources kept it waiting any more; `None` before that.
+    /// Time from which only resources keep the job waiting; `None` before that.
     pub eligible: Option<Time>,
-    /// Nodes that are kept for it while others make way.
+    /// Nodes that are reserved for the job while others make way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominated: Option<Arc<Nomination>>,
 }
 
-/// Who holds a job back.
+/// The kind of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hold {
-    /// Its user: `--hold`, `scontrol uhold`.
+    /// A hold by the job's user: `--hold`, `scontrol uhold`.
     User,
-    /// An operator: `scontrol hold`.
+    /// A hold by an operator: `scontrol hold`.
     Admin,
-    /// Too many failed attempts in a row.
+    /// A hold after too many failed attempts in a row.
     Requeues,
-    /// The reservation it asked for is gone.
+    /// A hold because the requested reservation is gone.
     Reservation,
-    /// Planning it failed, by a fault of Spur's own.
+    /// A hold because planning the job failed, by a fault of Spur.
     Fault,
 }
 
 impl Hold {
-    /// Whether only an operator may release it.
+    /// True if only an operator may release the job.
     #[must_use]
     pub fn is_operators(self) -> bool {
         matches!(self, Hold::Admin | Hold::Fault)
     }
 
-    /// The reason shown for it.
+    /// The reason that is shown for the hold.
     #[must_use]
     pub fn reason(self) -> Reason {
         match self {
@@ -211,27 +211,27 @@ impl Hold {
     }
 }
 
-/// A job whose end is decided and not yet done everywhere.
+/// A job whose end is decided but not yet carried out everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completing {
-    /// What it holds, or held.
+    /// The resources that the job holds, or held.
     pub alloc: Arc<Alloc>,
-    /// When it started.
+    /// Time of its start.
     pub started: Time,
-    /// When its end was decided.
+    /// Time at which its end was decided.
     pub ended: Time,
-    /// Nodes that have not reported it gone.
+    /// Nodes that have not reported the end of its processes.
     pub waiting: BTreeSet<NodeId>,
-    /// How it ended.
+    /// The outcome of the attempt.
     pub outcome: Outcome,
-    /// What comes next.
+    /// The next phase: the job is finished or requeued.
     pub then: Then,
-    /// When what is left of it is killed (KillWait); `None` once that was ordered.
+    /// Time at which remaining processes are killed (KillWait); `None` once that was ordered.
     pub kill_at: Option<Time>,
-    /// When it was suspended while it ran.
+    /// Suspensions of the job while it ran.
     #[serde(default, skip_serializing_if = "Pauses::is_none")]
     pub pauses: Pauses,
-    /// Whether it was suspended when its end was decided: its CPUs are not its own any more.
+    /// True if it was suspended when its end was decided: it holds no CPUs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspended: bool,
     /// Nodes that are kept for its next attempt, if it waits again.
@@ -239,14 +239,14 @@ pub struct Completing {
     pub nominated: Option<Arc<Nomination>>,
 }
 
-/// What happens to a job whose attempt is over.
+/// The next phase of a job whose attempt is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Then {
-    /// It is over.
+    /// The job is finished.
     End,
-    /// It waits again.
+    /// The job is requeued.
     Requeue {
-        /// Held back by, if anyone.
+        /// The hold of the requeued job, if any.
         hold: Option<Hold>,
     },
 }
@@ -254,32 +254,32 @@ pub enum Then {
 /// A finished job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// What it held; `None` if it never ran.
+    /// The resources that the job held; `None` if it never ran.
     pub alloc: Option<Arc<Alloc>>,
-    /// When it started; `None` if it never ran.
+    /// Time of its start; `None` if it never ran.
     pub started: Option<Time>,
-    /// When it ended.
+    /// Time of its end.
     pub ended: Time,
-    /// How.
+    /// The outcome of the job.
     pub outcome: Outcome,
-    /// When it was suspended while it ran.
+    /// Suspensions of the job while it ran.
     #[serde(default, skip_serializing_if = "Pauses::is_none")]
     pub pauses: Pauses,
 }
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The final state.
     pub state: EndState,
     /// Exit code and signal of the batch script.
     pub exit: ExitCode,
-    /// What the reason column shows.
+    /// The reason that is shown.
     pub reason: Reason,
-    /// The user who ended it, if somebody did.
+    /// The uid of the user who ended the job; `None` if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<u32>,
-    /// The sentence behind the reason, if there is one.
+    /// A sentence that explains the reason, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Arc<str>>,
 }
@@ -287,26 +287,26 @@ pub struct Outcome {
 /// A final state, with Slurm's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum EndState {
-    /// Exit code 0.
+    /// The job ended with exit code 0.
     Completed,
-    /// By its user or an operator.
+    /// The job was cancelled by its user or an operator.
     Cancelled,
-    /// Exit code other than 0, or it could not be launched.
+    /// The job ended with another exit code, or could not be launched.
     Failed,
-    /// At its time limit.
+    /// The job reached its time limit.
     Timeout,
-    /// A node of it went down.
+    /// The job lost a node.
     NodeFail,
-    /// To make room.
+    /// The job had to make way.
     Preempted,
-    /// Out of memory.
+    /// The job ran out of memory.
     OutOfMemory,
-    /// At its deadline.
+    /// The job reached its deadline.
     Deadline,
 }
 
 impl EndState {
-    /// All of them.
+    /// All final states.
     pub const ALL: [Self; 8] = [
         EndState::Completed,
         EndState::Cancelled,
@@ -357,7 +357,7 @@ impl Phase {
         }
     }
 
-    /// What the job holds or held, if it ever started.
+    /// The resources that the job holds or held; `None` if it never started.
     #[must_use]
     pub fn alloc(&self) -> Option<&Arc<Alloc>> {
         match self {
@@ -369,7 +369,7 @@ impl Phase {
         }
     }
 
-    /// When this attempt started, if it has.
+    /// Time at which the attempt started; `None` if it has not.
     #[must_use]
     pub fn started(&self) -> Option<Time> {
         match self {
@@ -381,7 +381,7 @@ impl Phase {
         }
     }
 
-    /// What was decided if it has to make way.
+    /// The preemption that a started job has to make way for, if any.
     #[must_use]
     pub fn preempted(&self) -> Option<Preempted> {
         match self {
@@ -391,7 +391,7 @@ impl Phase {
         }
     }
 
-    /// When this attempt was suspended.
+    /// The suspensions of the attempt.
     #[must_use]
     pub fn pauses(&self) -> Pauses {
         match self {
@@ -403,7 +403,7 @@ impl Phase {
         }
     }
 
-    /// Seconds that this attempt has run, without those that it was suspended.
+    /// Seconds that the attempt has run, without its suspensions.
     #[must_use]
     pub fn run_time(&self, now: Time) -> u64 {
         let Some(started) = self.started() else { return 0 };

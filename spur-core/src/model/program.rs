@@ -1,25 +1,26 @@
-//! The environment of a program that a daemon runs as its own user: prolog, epilog, health check, power, mail.
+//! The environment of a program that a daemon runs as its own user: prolog, epilog, health check, power,
+//! mail.
 //!
-//! Such a program is often root's, and a variable such as `LD_PRELOAD` or `BASH_ENV` decides what it runs. So its
-//! environment is built from nothing: some variables of the daemon, and of a job only names that the batch system gives.
-//! The values of the latter come from the controller, never from a client.
+//! Such a program often runs as root, and a variable such as `LD_PRELOAD` or `BASH_ENV` could change what it
+//! runs. So its environment is built from nothing: some variables of the daemon, and those of a job whose
+//! names belong to the batch system. The values of these come from the controller, never from a client.
 
 use std::collections::BTreeMap;
 
 use crate::text::exit::ExitCode;
 
-/// Where programs are searched if the daemon has no `PATH`.
+/// The search path of programs if the daemon has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The longest `NAME=VALUE` with the NUL behind it that the kernel takes, in bytes (`MAX_ARG_STRLEN`).
+/// Largest size in bytes of `NAME=VALUE` with its NUL that the kernel accepts (`MAX_ARG_STRLEN`).
 const LONGEST: usize = 128 << 10;
 
-/// The most bytes that a job's variables take together: the kernel gives a program's arguments and environment a quarter
-/// of the limit of the stack, which is 2 MiB by default.
+/// Largest size in bytes of all variables of a job. The kernel gives a program's arguments and environment a
+/// quarter of the stack limit, which is 2 MiB by default.
 const MOST: usize = 1 << 20;
 
-/// Variables of a daemon that the programs it starts have: where the cluster is, how messages are written, and how
-/// the network is reached, which programs that boot nodes of a cloud need.
+/// Variables of a daemon that its programs get: the cluster, the language of messages, and proxies, which
+/// programs that boot nodes of a cloud need.
 const OF_DAEMON: [&str; 15] = [
     "SPUR_CONF",
     "SPUR_CONTROLLER",
@@ -38,14 +39,15 @@ const OF_DAEMON: [&str; 15] = [
     "NO_PROXY",
 ];
 
-/// Variables of a job without a prefix of the batch system: the GPUs that the job holds.
+/// Variables of a job without a prefix of the batch system: the GPUs that it holds.
 const OF_GPUS: [&str; 4] =
     ["CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"];
 
-/// Variables that tell commands which cluster is theirs. A job never sets them for a program that is not its own.
+/// Variables that select the cluster of commands. A job never sets them for a program of the site.
 const OF_CLUSTER: [&str; 3] = ["SPUR_CONF", "SPUR_CONTROLLER", "SLURM_CONF"];
 
-/// The whole environment of a program: what a daemon has, and above it what concerns the job or node ([`of_job`]).
+/// The environment of a program: variables of the daemon, overridden by those of the job or node
+/// ([`of_job`]).
 pub fn environment(
     daemon: impl IntoIterator<Item = (String, String)>,
     job: impl IntoIterator<Item = (String, String)>,
@@ -57,10 +59,10 @@ pub fn environment(
     all
 }
 
-/// The variables of a job that a program may have; of two with one name the later counts.
+/// The variables of a job that a program gets; of two with the same name the later counts.
 ///
-/// A variable whose name is no job's, or that the kernel would refuse (a NUL, more than 128 KiB), is left out. If the
-/// variables take more than 1 MiB together, the longest are left out.
+/// Variables with other names, and those that the kernel would refuse (a NUL, more than 128 KiB), are left
+/// out. If all together exceed 1 MiB, the longest are left out.
 pub fn of_job(job: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
     let job: BTreeMap<String, String> = job.into_iter().filter(|(name, _)| is_of_job(name)).collect();
     let mut by_length: Vec<_> =
@@ -74,8 +76,8 @@ pub fn of_job(job: impl IntoIterator<Item = (String, String)>) -> BTreeMap<Strin
     by_length.into_iter().map_while(fits).collect()
 }
 
-/// How a job ended, as wait(2) has it (`SLURM_JOB_EXIT_CODE`) and for people (`SLURM_JOB_EXIT_CODE2`); `derived` is the
-/// highest exit code of its steps.
+/// Variables about the end of a job: its exit as wait(2) encodes it (`SLURM_JOB_EXIT_CODE`) and in Slurm's
+/// form (`SLURM_JOB_EXIT_CODE2`). `derived` is the highest exit code of its steps.
 #[must_use]
 pub fn of_end(exit: ExitCode, derived: ExitCode) -> Vec<(String, String)> {
     let status = |exit: ExitCode| u32::from(exit.code) << 8 | u32::from(exit.signal);
@@ -86,8 +88,8 @@ pub fn of_end(exit: ExitCode, derived: ExitCode) -> Vec<(String, String)> {
     ]
 }
 
-/// What [`of_end`] says once one more step of a job has ended, for a node that knows all of the job's steps. `known` holds
-/// what it said before; a batch script counts as the job itself.
+/// The variables of [`of_end`] once one more step of a job has ended, for a node that has all of the job's
+/// steps. `known` are the previous ones; a batch script counts as the job itself.
 #[must_use]
 pub fn of_end_after(known: &[(String, String)], is_batch: bool, exit: ExitCode) -> Vec<(String, String)> {
     let before = |name: &str| {
@@ -113,7 +115,7 @@ fn is_of_job(name: &str) -> bool {
     (prefixed && plain && !OF_CLUSTER.contains(&name)) || OF_GPUS.contains(&name)
 }
 
-/// The bytes that a variable takes; `None` if the kernel refuses it.
+/// Size of a variable in bytes; `None` if the kernel refuses it.
 fn length((name, value): &(String, String)) -> Option<usize> {
     let length = name.len() + value.len() + 2;
     (length <= LONGEST && !name.contains('\0') && !value.contains('\0')).then_some(length)

@@ -1,4 +1,4 @@
-//! Why a job waits or ended as it did, in Slurm's one-word names.
+//! Reasons for which jobs wait or ended, with Slurm's words.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Declares the reasons and their names, which are Slurm's.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident),* $(,)?; limits: $($limit:ident),* $(,)?) => {
-        /// The word in the REASON column; the sentence that explains it travels beside it.
+        /// The word in the REASON column; a sentence that explains it is stored beside it.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Reason {
             $($(#[$doc])* $name,)*
@@ -24,7 +24,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason of that name.
+            /// The reason with this name; `None` if there is none.
             #[must_use]
             pub fn named(name: &str) -> Option<Reason> {
                 [$(Reason::$name,)* $(Reason::$limit,)*].into_iter().find(|reason| reason.name() == name)
@@ -34,44 +34,44 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Nothing to say.
+    /// No reason.
     #[default]
     None,
     /// Jobs of higher priority come first.
     Priority,
-    /// Not enough is free.
+    /// The free resources do not suffice.
     Resources,
-    /// Waits for another job.
+    /// The job depends on another job.
     Dependency,
-    /// What it waits for can no longer happen.
+    /// The dependency can no longer be satisfied.
     DependencyNeverSatisfied,
-    /// Held by its user.
+    /// The job is held by its user.
     JobHeldUser,
-    /// Held by an operator.
+    /// The job is held by an operator.
     JobHeldAdmin,
-    /// Held after too many failed attempts.
+    /// The job is held after too many failed attempts.
     JobHoldMaxRequeue,
-    /// `--begin`, or the delay after a requeue, lies ahead.
+    /// The begin time, or the end of the delay after a requeue, is in the future.
     BeginTime,
-    /// The partition takes no jobs to run now.
+    /// The partition starts no jobs at present.
     PartitionDown,
-    /// The partition neither queues nor runs.
+    /// The partition neither accepts nor starts jobs.
     PartitionInactive,
-    /// More nodes than the partition allows.
+    /// The number of nodes exceeds a limit of the partition.
     PartitionNodeLimit,
-    /// More time than the partition allows.
+    /// The time limit exceeds that of the partition.
     PartitionTimeLimit,
-    /// A node it must have is not available.
+    /// A required node is not available.
     ReqNodeNotAvail,
-    /// No node has what it asks for.
+    /// No node meets the request.
     BadConstraints,
     /// Licences are used up.
     Licenses,
-    /// Waits for its reservation.
+    /// The job waits for its reservation.
     Reservation,
-    /// The reservation it asked for is gone.
+    /// The requested reservation is gone.
     ReservationDeleted,
-    /// Jobs are being cleared away for it.
+    /// Other jobs make way for the job.
     Preempting,
     /// A node was lost and no replacement is free.
     ReplacementNode,
@@ -79,9 +79,9 @@ reasons! {
     JobLaunchFailure,
     /// A node went down.
     NodeDown,
-    /// The script's exit code was not 0.
+    /// The exit code of the script was not 0.
     NonZeroExitCode,
-    /// The script died of a signal.
+    /// The script was killed by a signal.
     RaisedSignal,
     /// The time limit was reached.
     TimeLimit,
@@ -89,25 +89,25 @@ reasons! {
     DeadLine,
     /// Memory ran out.
     OutOfMemory,
-    /// The array's own limit of running tasks.
+    /// The array's limit on running tasks is reached.
     JobArrayTaskLimit,
-    /// Earlier processes are still being cleared away.
+    /// Earlier processes still have to end.
     Cleaning,
-    /// Something failed that is not the job's fault.
+    /// A failure that is not the job's fault.
     SystemFailure,
     /// The job's user has no association with its account.
     InvalidAccount,
-    /// There is no such QOS any more.
+    /// The QOS of the job does not exist any more.
     InvalidQOS,
-    /// None of its partitions takes jobs of its QOS any more.
+    /// None of the partitions admits the job's QOS.
     QOSNotAllowed,
     /// The command that held the allocation is gone.
     InactiveLimit,
-    /// None of its partitions takes jobs of its account.
+    /// None of the partitions admits the job's account.
     AccountNotAllowed,
-    /// The limits of its partition leave no room for it.
+    /// The limits of the partition rule the job out.
     PartitionConfig,
-    /// More memory for each CPU than the partition gives.
+    /// The memory per CPU exceeds a limit of the partition.
     MaxMemPerLimit,
     ;
     limits:

@@ -1,46 +1,46 @@
-//! What nodes tell the controller of the attempts they were given.
+//! Reports of nodes about their attempts.
 
 use crate::id::StepId;
 use crate::model::step::StepNodeEnd;
 use crate::text::exit::ExitCode;
 
-/// What a node reports of an attempt.
+/// A report of a node about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The batch script has ended.
     BatchEnded {
-        /// How.
+        /// The exit code and usage of the script.
         end: StepNodeEnd,
-        /// Whether there is no record of how: node or shim died with it.
+        /// True if there is no record of the end: the node or spurstepd died with it.
         lost: bool,
-        /// Whether that is all there was of the attempt here, as if [`Report::NodeDone`] without a complaint followed.
+        /// True if nothing of the attempt is left here, as if [`Report::NodeDone`] without an error followed.
         done: bool,
     },
     /// The batch script could not be started.
     LaunchFailed {
-        /// Why, for people.
+        /// The reason, in words for users.
         message: String,
-        /// Whether the node is at fault rather than the job.
+        /// True if the node is at fault, false if the job is.
         node_fault: bool,
-        /// What its exit code is taken for.
+        /// The exit code that the script gets.
         exit: ExitCode,
     },
     /// The tasks of a step on this node have ended.
     StepEnded {
-        /// Which step.
+        /// The step that has ended there.
         step: StepId,
-        /// How.
+        /// The exit codes and usage on this node.
         end: StepNodeEnd,
     },
     /// Nothing of the attempt is left on this node.
     NodeDone {
-        /// What the epilog complained of, if it failed.
+        /// The error of the epilog, if it failed.
         epilog_error: Option<String>,
     },
 }
 
 impl Report {
-    /// Whether it says that nothing of the attempt is left on the node.
+    /// True if the report says that nothing of the attempt is left on the node.
     #[must_use]
     pub fn is_last(&self) -> bool {
         match self {

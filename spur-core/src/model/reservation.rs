@@ -1,9 +1,8 @@
-//! Reservations of nodes, licenses and time: who has which of them for himself, from when until when, and how often
-//! again.
+//! Reservations of nodes and licenses: their users, their times and their repetition.
 //!
-//! Whole nodes are reserved, by number, and of licenses so many, or nothing but licenses. A reservation is in force in its
-//! *windows*: the one from start to end, and where it repeats those that follow. The record always holds the window that
-//! is next to end; the controller moves it on.
+//! Whole nodes are reserved, by number, and counts of licenses, or licenses only. A reservation is in force
+//! in its windows: from start to end, and in those that follow if it repeats. The record holds the window
+//! that ends next; the controller moves it on.
 
 mod ask;
 
@@ -18,65 +17,66 @@ use crate::text::time::{Time, TimeLimit};
 
 pub use ask::{AskError, Edit, KEYS, NodesAsk, ReservationAsk};
 
-/// Seconds of a day. A change of the clock is not followed.
+/// Seconds of a day. Daylight saving time is not followed.
 const DAY: u64 = 86_400;
 /// Seconds of a week.
 const WEEK: u64 = 7 * DAY;
-/// Windows that are looked ahead, and how far: what lies beyond is planned with when its time has come nearer.
+/// Number of future windows that plans consider, and how many seconds ahead. Later windows are planned with
+/// when they come nearer.
 const AHEAD: usize = 64;
 const FAR: u64 = 14 * DAY;
 
 /// The start of a reservation with `TIME_FLOAT`, which never comes; see [`Reservation::lead`].
 pub const NOT_YET: Time = Time(1 << 40);
 
-/// How long a reservation with `PURGE_COMP` may be idle unless it says, seconds: Slurm's five minutes.
+/// Seconds for which a reservation with `PURGE_COMP` may be idle by default: Slurm's five minutes.
 pub const PURGE_AFTER: u64 = 300;
 
-/// A reservation of nodes, licenses and time.
+/// A reservation of nodes and licenses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Its name.
+    /// The name of the reservation.
     pub name: Arc<str>,
-    /// When the window begins; [`NOT_YET`] where that moves on with the time.
+    /// Time at which the window begins; [`NOT_YET`] if it floats with the time.
     pub start: Time,
-    /// When it ends.
+    /// Time at which the window ends.
     pub end: Time,
-    /// How far ahead it always is, seconds, if it has the flag for that; see [`Reservation::bars`].
+    /// Seconds by which a floating reservation is always ahead; `None` for others. See [`Reservation::bars`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead: Option<u64>,
-    /// Whether it was said when it ends, not how long it lasts: that stays when its start is changed.
+    /// True if the end was given rather than the duration: it then stays when the start is changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_then: bool,
-    /// What is reserved, by number.
+    /// The reserved nodes, by number.
     pub nodes: Box<[NodeId]>,
-    /// How many of which licenses are reserved, each name once.
+    /// Names and counts of the reserved licenses, each name once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub licenses: Vec<(Box<str>, u32)>,
-    /// The partition that its jobs run in unless they name one.
+    /// The partition of its jobs that name none.
     #[serde(default)]
     pub partition: Option<Arc<str>>,
-    /// What its nodes had to have, as written, where they were chosen by the controller.
+    /// The features that its nodes had to have, as written, if the controller chose the nodes.
     #[serde(default)]
     pub features: Option<Box<str>>,
-    /// Who may use it.
+    /// The users who may use it.
     #[serde(default)]
     pub users: Members,
-    /// In whose name.
+    /// The accounts that may use it.
     #[serde(default)]
     pub accounts: Members,
-    /// What is special about it, in order.
+    /// Flags, sorted.
     #[serde(default)]
     pub flags: Vec<Flag>,
-    /// What people should know.
+    /// The comment of an administrator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<Box<str>>,
-    /// Seconds east of Greenwich of whoever made it: weekdays are counted there.
+    /// Seconds east of UTC at its author's place, where weekdays are counted.
     #[serde(default)]
     pub utc_offset: i32,
-    /// After how many idle seconds it is over, if it has the flag for that; see [`Reservation::purged_at`].
+    /// Idle seconds after which it ends, if it has `PURGE_COMP`; see [`Reservation::purged_at`].
     #[serde(default = "purge_after")]
     pub purge_after: u64,
-    /// Since when no job has waited for it or been in it: known of those that idle reservations are over for.
+    /// Time since which no job has waited for it or run in it; only recorded with `PURGE_COMP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_since: Option<Time>,
 }
@@ -85,31 +85,31 @@ fn purge_after() -> u64 {
     PURGE_AFTER
 }
 
-/// Some names, or all but these.
+/// A set of names, or all names but these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Members {
-    /// Whether the names are those that are left out.
+    /// True if the names are excluded.
     pub except: bool,
-    /// In the order written.
+    /// The names, in the order written.
     pub names: Vec<Arc<str>>,
 }
 
 impl Members {
-    /// Whether nothing is said.
+    /// True if no name is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Whether a name is meant. Where nothing is said, all are.
+    /// True if the set contains a name. Without names, it contains all.
     #[must_use]
     pub fn admit(&self, name: Option<&str>) -> bool {
         self.is_empty() || self.names.iter().any(|known| Some(&**known) == name) != self.except
     }
 }
 
-/// `alice,bob`, `-carol`.
+/// Written as `alice,bob` or `-carol`.
 impl fmt::Display for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, name) in self.names.iter().enumerate() {
@@ -123,14 +123,14 @@ impl fmt::Display for Members {
 /// Declares the flags and their names, which are Slurm's, in the order in which Slurm prints them.
 macro_rules! flags {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
-        /// What is special about a reservation.
+        /// A flag of a reservation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Flag {
             $($(#[$doc])* $name,)*
         }
 
         impl Flag {
-            /// All of them.
+            /// All flags.
             pub const ALL: &[Flag] = &[$(Flag::$name),*];
 
             /// Slurm's name.
@@ -145,65 +145,66 @@ macro_rules! flags {
 }
 
 flags! {
-    /// For maintenance: it may take nodes of other reservations, and its nodes are shown so.
+    /// The reservation is for maintenance: it may take nodes of other reservations, and its nodes are shown as in
+    /// maintenance.
     Maint = "MAINT",
-    /// It may take nodes of other reservations.
+    /// The reservation may take nodes of other reservations.
     Overlap = "OVERLAP",
-    /// Jobs that run on its nodes when it begins do not stand in its way.
+    /// Jobs on its nodes do not prevent its creation.
     IgnoreJobs = "IGNORE_JOBS",
-    /// Again an hour later.
+    /// The reservation repeats an hour later.
     Hourly = "HOURLY",
-    /// Again a day later.
+    /// The reservation repeats a day later.
     Daily = "DAILY",
-    /// Again on the next day from Monday to Friday.
+    /// The reservation repeats on the next day from Monday to Friday.
     Weekday = "WEEKDAY",
-    /// Again on the next Saturday or Sunday.
+    /// The reservation repeats on the next Saturday or Sunday.
     Weekend = "WEEKEND",
-    /// Again a week later.
+    /// The reservation repeats a week later.
     Weekly = "WEEKLY",
-    /// Its nodes were named.
+    /// The nodes of the reservation were named.
     SpecNodes = "SPEC_NODES",
-    /// It has all nodes.
+    /// All nodes are reserved.
     AllNodes = "ALL_NODES",
-    /// Its jobs may use other nodes, too; it need not have any of its own.
+    /// Jobs of the reservation may use other nodes, too; the reservation need not have any.
     AnyNodes = "ANY_NODES",
-    /// It has all nodes of its partition, whichever these are.
+    /// All nodes of its partition are reserved, whatever these are at the time.
     PartNodes = "PART_NODES",
-    /// Its nodes stay the same, also where the controller chose them.
+    /// The nodes stay the same, also if the controller chose them.
     StaticAlloc = "STATIC",
-    /// It is always as far ahead as it was at first.
+    /// The start is always as far ahead as it was at first.
     TimeFloat = "TIME_FLOAT",
-    /// Nodes that are out of service or taken by jobs make way for idle ones.
+    /// Nodes that are out of service or taken by jobs are replaced by idle ones.
     Replace = "REPLACE",
-    /// Nodes that are out of service make way for idle ones, as they do where nothing is said.
+    /// Nodes that are out of service are replaced by idle ones, which is also the default.
     ReplaceDown = "REPLACE_DOWN",
-    /// It is over once it has been idle for some time.
+    /// The reservation ends once it has been idle for some time.
     PurgeComp = "PURGE_COMP",
-    /// Jobs that still wait for it when it is over wait on without it.
+    /// Jobs that still wait for it when it ends wait on without it.
     NoHoldJobsAfter = "NO_HOLD_JOBS_AFTER_END",
-    /// Its jobs may begin before it, end after it, and use other nodes.
+    /// Jobs may begin before the reservation, end after it, and use other nodes.
     Flex = "FLEX",
     /// Jobs that may use it do so without naming it.
     Magnetic = "MAGNETIC",
-    /// Its users may delete it.
+    /// Users of the reservation may delete it.
     UserDelete = "USER_DELETE",
 }
 
 impl Flag {
-    /// How often it makes a reservation come again.
+    /// True if the flag makes a reservation repeat.
     fn repeats(self) -> bool {
         matches!(self, Flag::Hourly | Flag::Daily | Flag::Weekday | Flag::Weekend | Flag::Weekly)
     }
 }
 
 impl Reservation {
-    /// Whether it has a flag.
+    /// True if the reservation has the flag.
     #[must_use]
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// Its flags as Slurm prints them.
+    /// The flags in Slurm's format.
     #[must_use]
     pub fn flags_text(&self) -> String {
         let text = |flag: &Flag| match flag {
@@ -213,99 +214,101 @@ impl Reservation {
         self.flags.iter().map(text).collect::<Vec<_>>().join(",")
     }
 
-    /// Whether nodes of it make way for others: the controller chose them, and they are not to stay the same.
+    /// True if nodes of the reservation are replaced: the controller chose them, and they need not stay the
+    /// same.
     #[must_use]
     pub fn is_replenished(&self) -> bool {
         let stay = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes, Flag::StaticAlloc];
         self.partition.is_some() && !stay.iter().any(|flag| self.has(*flag))
     }
 
-    /// When it is over because nobody uses it, as things are; it is not idle before it begins.
+    /// Time at which the reservation ends because it is idle, as things are; `None` if it is not idle. Time
+    /// before its start does not count.
     #[must_use]
     pub fn purged_at(&self) -> Option<Time> {
         let idle = self.idle_since.filter(|_| self.has(Flag::PurgeComp))?;
         Some(idle.max(self.start) + self.purge_after)
     }
 
-    /// Whether its jobs may use no nodes but its own.
+    /// True if its jobs may only use its own nodes.
     #[must_use]
     pub fn binds_to_nodes(&self) -> bool {
         !self.has(Flag::Flex) && !self.has(Flag::AnyNodes)
     }
 
-    /// Whether its jobs have to be over when it is, and begin when it does.
+    /// True if its jobs must begin and end within it.
     #[must_use]
     pub fn binds_to_time(&self) -> bool {
         !self.has(Flag::Flex)
     }
 
-    /// How many of a license it has.
+    /// Number of this license that it reserves.
     #[must_use]
     pub fn license(&self, name: &str) -> u32 {
         self.licenses.iter().find(|(known, _)| **known == *name).map_or(0, |(_, count)| *count)
     }
 
-    /// Whether it is in force.
+    /// True if the reservation is in force.
     #[must_use]
     pub fn is_active(&self, now: Time) -> bool {
         self.start <= now && now < self.end
     }
 
-    /// Whether it keeps its nodes from a job of others that runs so long, seconds, whenever that starts: it is always so
-    /// far ahead that only shorter ones are over before it.
+    /// True if a floating reservation keeps its nodes from a job of others that runs for `seconds`, whenever
+    /// that starts: it is always so far ahead that only shorter jobs end before it.
     #[must_use]
     pub fn bars(&self, seconds: u64) -> bool {
         self.lead.is_some_and(|lead| seconds > lead)
     }
 
-    /// The same reservation with the start and the end that it has at `now`.
+    /// The reservation with the start and end that it has at `now`.
     #[must_use]
     pub fn anchored(&self, now: Time) -> Self {
         let start = self.lead.map_or(self.start, |lead| now + lead);
         Self { start, end: start + self.end.since(self.start), lead: None, ..self.clone() }
     }
 
-    /// The same reservation, always as far ahead as it is at `now`.
+    /// The reservation as a floating one, always as far ahead as it is at `now`.
     #[must_use]
     pub fn floating(&self, now: Time) -> Self {
         let (lead, lasts) = (self.start.since(now), self.end.since(self.start));
         Self { start: NOT_YET, end: NOT_YET + lasts, lead: Some(lead), ..self.clone() }
     }
 
-    /// Whether it comes again.
+    /// True if the reservation repeats.
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.flags.iter().any(|flag| flag.repeats())
     }
 
-    /// Whether a node is in it.
+    /// True if the reservation includes a node.
     #[must_use]
     pub fn holds(&self, node: NodeId) -> bool {
         self.nodes.binary_search(&node).is_ok()
     }
 
-    /// Whether somebody's jobs may run in it. Root may use all.
+    /// True if jobs of this owner and account may run in the reservation; always true for root.
     #[must_use]
     pub fn admits(&self, owner: &Owner, account: Option<&str>) -> bool {
         owner.uid == 0 || (self.users.admit(Some(&owner.user)) && self.accounts.admit(account))
     }
 
-    /// Whether it keeps another's jobs from their nodes where both have them at one time. A reservation for maintenance
-    /// gives way to nobody, one that may overlap only to maintenance.
+    /// True if it keeps another reservation's jobs from nodes that both have at the same time. A reservation
+    /// for maintenance gives way to none, one with `OVERLAP` only to maintenance.
     #[must_use]
     pub fn shuts_out(&self, other: &Self) -> bool {
         let may_overlap = other.has(Flag::Overlap) && !self.has(Flag::Maint);
         self.name != other.name && !other.has(Flag::Maint) && !may_overlap
     }
 
-    /// The window after this one, if it comes again.
+    /// The next window; `None` if the reservation does not repeat.
     #[must_use]
     pub fn next_window(&self) -> Option<(Time, Time)> {
         let later = self.interval(self.start)?;
         Some((self.start + later, self.end + later))
     }
 
-    /// Seconds from the start of one window to that of the next, if it comes again.
+    /// Seconds from the start of one window to that of the next; `None` if the reservation does not repeat.
     fn interval(&self, start: Time) -> Option<u64> {
         let flag = self.flags.iter().find(|flag| flag.repeats())?;
         let days = |is: fn(i64) -> bool| (1..=7).find(|days| is(self.weekday(start, *days))).unwrap_or(1);
@@ -318,21 +321,21 @@ impl Reservation {
         })
     }
 
-    /// The day of the week so many days after a time; 0 is Sunday.
+    /// The day of the week `later` days after a time; 0 is Sunday.
     fn weekday(&self, start: Time, later: u64) -> i64 {
         let local = start.0 + i64::from(self.utc_offset);
-        // The epoch was a Thursday.
+        // The Unix epoch was a Thursday.
         (local.div_euclid(86_400) + 4 + i64::try_from(later).unwrap_or(0)).rem_euclid(7)
     }
 
-    /// The same reservation in its next window, if it comes again.
+    /// The reservation in its next window; `None` if it does not repeat.
     #[must_use]
     pub fn moved(&self) -> Option<Self> {
         let (start, end) = self.next_window()?;
         Some(Self { start, end, ..self.clone() })
     }
 
-    /// The same reservation in the first window that ends after `now`; `None` if there is none.
+    /// The reservation in the first window that ends after `now`; `None` if there is none.
     #[must_use]
     pub fn moved_past(&self, now: Time) -> Option<Self> {
         let mut moved = self.clone();
@@ -342,7 +345,7 @@ impl Reservation {
         Some(moved)
     }
 
-    /// The windows that end after `now`, as far as plans look ahead. One that is always ahead has none.
+    /// The windows that end after `now`, as far as plans look ahead; none for a floating reservation.
     #[must_use]
     pub fn windows(&self, now: Time) -> Vec<(Time, Time)> {
         let mut windows = Vec::new();
@@ -359,24 +362,24 @@ impl Reservation {
         windows
     }
 
-    /// Whether it has a node at some time in common with another, from `now` on.
+    /// True if it shares a node with another reservation while both are in force, from `now` on.
     #[must_use]
     pub fn meets(&self, other: &Self, now: Time) -> bool {
         self.nodes.iter().any(|node| other.holds(*node)) && self.is_at_one_time_with(other, now)
     }
 
-    /// Whether both are in force at some time from `now` on, however far ahead that is.
+    /// True if both are in force at the same time from `now` on, however far ahead.
     #[must_use]
     pub fn is_at_one_time_with(&self, other: &Self, now: Time) -> bool {
         self.is_at_one_time_before(other, now, Time::MAX)
     }
 
-    /// Whether both are in force at some time from `now` on and before `limit`.
+    /// True if both are in force at the same time from `now` on and before `limit`.
     #[must_use]
     pub fn is_at_one_time_before(&self, other: &Self, now: Time, limit: Time) -> bool {
         let begins = |one: &Self| one.lead.map_or(one.start, |lead| now + lead);
         let (mine, theirs) = (begins(self), begins(other));
-        // Once both have begun, what repeats does so every week.
+        // Once both have begun, what repeats has the same pattern every week.
         let from = now.max(mine).max(theirs);
         let until = limit.min(from + WEEK);
         let (mine, theirs) =
@@ -384,7 +387,7 @@ impl Reservation {
         mine.iter().any(|mine| theirs.iter().any(|other| mine.0 < other.1 && other.0 < mine.1))
     }
 
-    /// The windows that are in force at some time between two others, of a reservation that begins at `start`.
+    /// The windows between `from` and `until` of a reservation that begins at `start`.
     fn windows_between(&self, mut start: Time, from: Time, until: Time) -> Vec<(Time, Time)> {
         let (lasts, mut windows) = (self.end.since(self.start), Vec::new());
         while start < until {
@@ -404,7 +407,7 @@ impl Reservation {
 pub(crate) mod tests {
     use super::*;
 
-    /// A reservation of so many licenses `a` and of no nodes.
+    /// A reservation of `count` licenses `a` and no nodes.
     pub(crate) fn licensed(start: i64, end: i64, count: u32) -> Reservation {
         let licenses = vec![("a".into(), count)];
         let made = reservation(start, Time(end).since(Time(start)), &[Flag::AnyNodes]);

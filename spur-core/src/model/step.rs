@@ -1,4 +1,4 @@
-//! Steps: what `srun` launches inside a job's allocation.
+//! Steps, which `srun` launches in a job's allocation.
 
 use std::sync::Arc;
 
@@ -15,99 +15,99 @@ use crate::text::features::FeatureExpr;
 use crate::text::gres::GresSpec;
 use crate::text::time::Time;
 
-/// What `srun` asks for inside a job.
+/// The request for a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepSpec {
-    /// `--job-name`, or the command's base name.
+    /// `--job-name`: the name, by default the command's base name.
     pub name: Arc<str>,
-    /// `-N`: how many of the job's nodes at least; `None` means as the job.
+    /// `-N`: the least number of nodes; `None` for those of the job.
     pub nodes: Option<u32>,
-    /// `-N MIN-MAX`: how many at most; `None` means no more than at least.
+    /// `-N MIN-MAX`: the largest number of nodes; `None` for the least number.
     pub max_nodes: Option<u32>,
-    /// `-n`: how many tasks; `None` means one for each of the job's.
+    /// `-n`: the number of tasks; `None` for those of the job.
     pub tasks: Option<u32>,
-    /// `--ntasks-per-node`.
+    /// `--ntasks-per-node`: the number of tasks per node.
     pub tasks_per_node: Option<u32>,
-    /// `-c`: CPUs for each task; `None` means as the job.
+    /// `-c`: CPUs per task; `None` for those of the job.
     pub cpus_per_task: Option<u32>,
-    /// `-w`: node names the step must use.
+    /// `-w`: names of the nodes that the step must use.
     pub nodelist: Vec<Arc<str>>,
-    /// `-x`: node names it must not use.
+    /// `-x`: names of the nodes that the step must not use.
     pub exclude: Vec<Arc<str>>,
     /// `-C`: features that its nodes must have.
     pub features: Option<Box<FeatureExpr>>,
-    /// `-r`: index of the first node of the allocation to use.
+    /// `-r`: index of the first node of the allocation that is used.
     pub relative: Option<u32>,
-    /// `--overlap`: other steps may use the same CPUs.
+    /// `--overlap`: true if other steps may use the same CPUs.
     pub overlap: bool,
-    /// `--no-kill`: it goes on without a node that fails.
+    /// `--no-kill`: true if the step goes on without a node that fails.
     pub no_kill: bool,
-    /// `--exact`: only what is asked for.
+    /// `--exact`: true if the step only gets what it requests.
     pub exact: bool,
-    /// `--whole`: all CPUs of the nodes.
+    /// `--whole`: true if the step gets all CPUs of its nodes.
     pub whole: bool,
-    /// `--external-launcher`: it uses nothing and may see everything.
+    /// `--external-launcher`: true if the step takes no resources and may see all of them.
     pub external: bool,
-    /// `--overcommit`: tasks may share CPUs.
+    /// `--overcommit`: true if tasks may share CPUs.
     pub overcommit: bool,
-    /// `--distribution`.
+    /// `--distribution`: the distribution of tasks.
     pub distribution: Distributions,
-    /// The node of each task, for an arbitrary distribution.
+    /// The node of each task, for the distribution `arbitrary`.
     pub hosts: Vec<Arc<str>>,
-    /// `--mem`, `--mem-per-cpu`.
+    /// `--mem`, `--mem-per-cpu`: memory in MiB.
     pub memory: Option<MemoryNeed>,
-    /// `--gres`, `--gpus-per-node`: devices on each node; `None` where nothing was said of devices.
+    /// `--gres`, `--gpus-per-node`: devices per node; `None` if the request says nothing about devices.
     pub gres: Option<Vec<GresSpec>>,
-    /// `--gpus`: on all nodes together.
+    /// `--gpus`: devices on all nodes together.
     pub gpus: Vec<GresSpec>,
-    /// `--gpus-per-task`.
+    /// `--gpus-per-task`: devices per task.
     pub gpus_per_task: Vec<GresSpec>,
-    /// The line of `srun` that asks for it.
+    /// The command line of `srun`.
     pub submit_line: Option<Box<str>>,
     /// `-t`: how many seconds its tasks may run; `None`: as long as the job.
     pub time_limit: Option<u64>,
 }
 
-/// A step as it was laid out.
+/// A step that was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its number.
+    /// The number of the step.
     pub id: StepId,
-    /// Its name.
+    /// The name of the step.
     pub name: Arc<str>,
-    /// When it was created.
+    /// Time of its creation.
     pub started: Time,
-    /// Its nodes in rank order.
+    /// Nodes of the step, in rank order.
     pub nodes: Box<[StepNode]>,
-    /// CPUs of each task; 0 where nobody has named them.
+    /// CPUs per task; 0 if neither job nor step give a number.
     pub cpus_per_task: u32,
-    /// Whether its CPUs may be shared with other steps.
+    /// True if other steps may use its CPUs.
     #[serde(default)]
     pub overlap: bool,
-    /// Whether its other tasks go on when one of its nodes fails.
+    /// True if its other tasks go on when one of its nodes fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_kill: bool,
     /// Seconds that its job had been suspended when it was created.
     #[serde(default)]
     pub paused: u64,
-    /// How its ranks were dealt to nodes, if somebody has said.
+    /// The distribution of its ranks over nodes, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// How they were dealt to nodes, sockets and cores, as Slurm's accounting names it.
+    /// The distribution over nodes, sockets and cores, as Slurm's accounting names it.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub layout: Box<str>,
-    /// Whether it has devices of its own, those of its nodes; otherwise it sees these, or, where there are none, all that
-    /// its job has, as others may.
+    /// True if it has devices of its own, listed with its nodes. Otherwise these are the devices that it
+    /// sees; where none are listed, it sees all of its job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_gres: bool,
-    /// GPUs of each task; 0: the tasks of a node share them.
+    /// GPUs per task; 0 if the tasks of a node share them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpus_per_task: u32,
-    /// The line of `srun` that asked for it.
+    /// The command line of `srun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_line: Option<Box<str>>,
-    /// The user who ended it, if somebody did.
+    /// The uid of the user who cancelled the step; `None` if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<u32>,
     /// How many seconds its tasks may run; `None`: as long as the job.
@@ -125,48 +125,49 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// A step's part on one node.
+/// The part of a step on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepNode {
     /// The node.
     pub node: NodeId,
-    /// How many tasks run here.
+    /// Number of tasks on this node.
     pub tasks: u32,
-    /// Their ranks; none where they follow those of the nodes before.
+    /// Ranks of the tasks; empty if they follow those of the nodes before.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
     pub ranks: IdSet,
-    /// The CPUs they may use, of those that the job holds.
+    /// CPUs of the job that the tasks may use.
     pub cpus: IdSet,
-    /// Memory that it asked for here, MiB; 0 where it asked for none.
+    /// Memory in MiB that the step requested here; 0 if it requested none.
     #[serde(default)]
     pub memory_mb: u64,
-    /// Devices that it asked for here, or sees.
+    /// Devices that the step requested here, or sees.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub gres: Box<[GresAlloc]>,
-    /// How the tasks here ended; `None` while they run.
+    /// The exit of the tasks here; `None` while they run.
     #[serde(default)]
     pub exit: Option<ExitCode>,
-    /// Whether some of it was killed here because memory ran out.
+    /// True if a process was killed here because memory ran out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
-    /// What the tasks here used, once they have ended and where that is known.
+    /// The usage of the tasks here; `None` until they have ended, and if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,
 }
 
-/// How a step ended on one node.
+/// The end of a step on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepNodeEnd {
     /// The highest exit of its tasks there.
     pub exit: ExitCode,
-    /// Whether some of it was killed because memory ran out.
+    /// True if a process was killed there because memory ran out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
-    /// When its last process there was gone by the wall's clock of this host, milliseconds since 1970. Not kept.
+    /// Milliseconds since the Unix epoch, by the wall clock of this host, at which its last process there was
+    /// gone. Not stored.
     #[serde(skip)]
     pub ended_ms: Option<i64>,
-    /// What its tasks there used, where that is known.
+    /// The usage of its tasks there, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,
 }
@@ -178,13 +179,13 @@ impl From<ExitCode> for StepNodeEnd {
 }
 
 impl Step {
-    /// Tasks on all nodes together.
+    /// Number of tasks on all nodes together.
     #[must_use]
     pub fn tasks(&self) -> u64 {
         self.nodes.iter().map(|part| u64::from(part.tasks)).sum()
     }
 
-    /// The worst exit of all nodes, once all have ended.
+    /// The highest exit of all nodes; `None` until all have ended.
     #[must_use]
     pub fn exit(&self) -> Option<ExitCode> {
         let exits: Option<Vec<ExitCode>> = self.nodes.iter().map(|part| part.exit).collect();

@@ -1,8 +1,8 @@
-//! One `[topology]` or `[[topologies]]` table as an administrator wrote it.
+//! The table `[topology]` or `[[topologies]]` as an administrator wrote it.
 //!
-//! These types hold what was written and where; [`Fabric::build`](super::fabric::Fabric::build) checks it
-//! against the node table and turns it into something to schedule on. They are part of the policy and are
-//! journalled with it, so every key has a default and a stable name.
+//! These types hold the text of the configuration with its places.
+//! [`Fabric::build`](super::fabric::Fabric::build) checks it against the node table and builds the fabric.
+//! The types are journalled with the policy, so every key has a default and a stable name.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -12,14 +12,13 @@ use crate::text::score::Score;
 /// The name of the topology that a plain `[topology]` table describes.
 pub const DEFAULT_TOPOLOGY: &str = "default";
 
-/// Steps a search for a placement may take; see `docs/topology.md`.
+/// Number of steps that a search for a placement may take; see `docs/topology.md`.
 pub const DEFAULT_SEARCH_BUDGET: u64 = 200_000;
 
-/// The line of the configuration file that a table starts on, counted from 1; `None` when it did not come from
+/// The line of the configuration file on which a table starts, counted from 1; `None` if it did not come from
 /// a file.
 ///
-/// Where something was written is no part of what it says: two lines always compare equal, and none is
-/// journalled.
+/// A line is no part of the content: two lines always compare equal, and none is journalled.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Line(pub Option<u32>);
 
@@ -31,40 +30,40 @@ impl PartialEq for Line {
 
 impl Eq for Line {}
 
-/// How the nodes of a topology hang together.
+/// The kind of structure of a topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Plugin {
-    /// Switches over nodes and other switches; jobs are packed as deep as possible and never wait for it.
+    /// Switches above nodes and other switches. Jobs are packed as deep as possible and never wait for that.
     Tree,
-    /// Base blocks of equal size and their aligned power-of-two aggregates; a guarantee by size.
+    /// Base blocks of equal size and their aligned power-of-two aggregates, with a guarantee by size.
     Block,
-    /// No structure: any node is as good as any other.
+    /// No structure: all nodes are equally good.
     #[default]
     None,
 }
 
-/// A named topology, keys as in the configuration file.
+/// A named topology, with the keys of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TopologyConfig {
-    /// What partitions and `--topology=` call it.
+    /// The name that partitions and `--topology=` use.
     pub name: String,
-    /// Which of the sections below describes it.
+    /// The kind of structure, which selects the sections below.
     pub plugin: Plugin,
-    /// Names of the layers above `node`, from the bottom up; missing ones get their default.
+    /// Names of the layers above `node`, from the bottom up; missing ones get their defaults.
     pub layers: Vec<String>,
     /// The switches of a tree.
     pub switches: Vec<SwitchConfig>,
-    /// The base blocks of a block topology, in the order that is their geometry.
+    /// The base blocks of a block topology, in geometric order.
     pub blocks: Vec<BlockConfig>,
-    /// Nodes per base block when the node table is cut in order and no `blocks` are given.
+    /// Number of nodes in a base block if the node table is cut in order, without `blocks`.
     pub block_size: Option<u32>,
-    /// The base size and the sizes of the aggregates, in nodes: each a power of two times the first.
+    /// The base size and the sizes of the aggregates, in nodes: each is the first times a power of two.
     pub block_sizes: Vec<u32>,
-    /// What jobs that ask nothing themselves get, by size; the first that matches.
+    /// Rules by size for jobs without constraints of their own; the first match counts.
     pub rule: Vec<RuleConfig>,
-    /// Caps on one job's share of a leaf.
+    /// Limits on one job's share of a leaf.
     pub limits: LimitsConfig,
     /// Weights of the settable score.
     pub weights: WeightsConfig,
@@ -73,15 +72,15 @@ pub struct TopologyConfig {
     pub score: Option<Score>,
     /// Where the settable score stands among the steps of the choice.
     pub score_before: ScoreBefore,
-    /// Steps that one search may take where the problem is hard in general.
+    /// Number of steps that one search may take where the problem is hard in general.
     pub search_budget: u64,
-    /// Where the table starts.
+    /// The line on which the table starts.
     #[serde(skip)]
     pub line: Line,
 }
 
 impl TopologyConfig {
-    /// Whether it asks something of jobs that ask nothing of the fabric themselves.
+    /// True if the topology constrains jobs that have no constraints of their own.
     #[must_use]
     pub fn asks(&self) -> bool {
         self.plugin == Plugin::Block || !self.rule.is_empty() || self.limits != LimitsConfig::default()
@@ -109,11 +108,12 @@ impl Default for TopologyConfig {
     }
 }
 
-/// One `[[topology.switches]]`: exactly one of `nodes` and `switches` is given.
+/// A table `[[topology.switches]]`, with exactly one of `nodes` and `switches`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchConfig {
-    /// Unique in its topology; may be a path, of which the last part is shown where it is unambiguous.
+    /// The name, unique in the topology. It may be a path, whose last part is displayed where that is
+    /// unambiguous.
     pub name: String,
     /// Hostlist of the nodes of a leaf.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,102 +121,103 @@ pub struct SwitchConfig {
     /// Hostlist of the switches below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<String>,
-    /// Bandwidth of the links below it, e.g. `400G` (bits per second).
+    /// Bandwidth of the links below it in bits per second, e.g. `400G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_speed: Option<String>,
     /// Latency between two of its members, e.g. `2us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<String>,
-    /// Where the table starts.
+    /// The line on which the table starts.
     #[serde(skip)]
     pub line: Line,
 }
 
-/// One `[[topology.blocks]]`.
+/// A table `[[topology.blocks]]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockConfig {
-    /// Unique in its topology.
+    /// The name, unique in the topology.
     pub name: String,
-    /// Hostlist of its nodes; an empty block keeps its place.
+    /// Hostlist of its nodes; an empty block keeps its position.
     #[serde(default)]
     pub nodes: String,
-    /// Bandwidth of the links below it, e.g. `400G` (bits per second).
+    /// Bandwidth of the links below it in bits per second, e.g. `400G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_speed: Option<String>,
     /// Latency between two of its members, e.g. `2us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<String>,
-    /// Where the table starts.
+    /// The line on which the table starts.
     #[serde(skip)]
     pub line: Line,
 }
 
-/// One `[[topology.rule]]`: what a job of at most this size gets when it asks nothing itself.
+/// A table `[[topology.rule]]`: constraints for jobs of at most this size without constraints of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// The largest job, in nodes, that the rule is for; absent: jobs of every size.
+    /// The largest number of nodes of a job that the rule applies to; `None` for all jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_nodes: Option<u32>,
-    /// As `--gather=`.
+    /// The gather list, as in `--gather=`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gather: Option<Gather>,
-    /// Every leaf used is empty before, and closed to others while the job runs.
+    /// True if every leaf in use must be empty before, and is closed to other jobs while the job runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// Exactly this many leaves with consecutive positions under one parent.
+    /// The exact number of leaves, with consecutive positions under one parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adjacent: Option<u32>,
-    /// As `--switches=`.
+    /// The largest number of leaf switches, as in `--switches=`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<Switches>,
-    /// As `--placement=`.
+    /// The objective, as in `--placement=`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// Where the table starts.
+    /// The line on which the table starts.
     #[serde(skip)]
     pub line: Line,
 }
 
-/// `[topology.limits]`: caps on one job's share of a leaf.
+/// The table `[topology.limits]`: limits on one job's share of a leaf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Nodes of one leaf that one job may have.
+    /// Largest number of nodes of one leaf that one job may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_nodes_per_leaf: Option<u32>,
-    /// GPUs of one leaf that one job may have.
+    /// Largest number of GPUs of one leaf that one job may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus_per_leaf: Option<u32>,
 }
 
-/// `[topology.weights]`: how much each term of the settable score counts. All zero: there is no score.
+/// The table `[topology.weights]`: weights of the terms of the settable score. If all are zero, there is no
+/// score.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightsConfig {
-    /// Prefers domains of which a large share of the nodes could take the job now.
+    /// Weight of domains of which a large share of the nodes could take the job now.
     pub resource_availability: Weight,
-    /// Prefers domains whose free slots the job fills exactly.
+    /// Weight of domains whose free slots the job fills exactly.
     pub topology_alignment: Weight,
-    /// Prefers domains of which a large share of the nodes already runs something.
+    /// Weight of domains of which a large share of the nodes already runs something.
     #[serde(alias = "domain_utilization")]
     pub domain_utilisation: Weight,
-    /// Prefers domains where jobs ended well.
+    /// Weight of domains where few jobs were lost with a node.
     pub past_performance: Weight,
 }
 
 impl WeightsConfig {
-    /// Whether there is a score at all.
+    /// True if there is a score.
     #[must_use]
     pub fn any(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// A weight, held in millionths so that scores are exact and the same on every machine.
+/// A weight, stored in millionths so that scores are exact and the same on every machine.
 ///
-/// Written as a plain number from 0 to 1000.
+/// Written as a number from 0 to 1000.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(pub u32);
 
@@ -246,15 +247,15 @@ impl<'de> Deserialize<'de> for Weight {
     }
 }
 
-/// Where the settable score stands among the steps of the choice.
+/// The step of the choice before which the settable score counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScoreBefore {
-    /// Before the spans: it chooses among the domains of the lowest layer that can hold the job.
+    /// Before the spans: the score chooses among the domains of the lowest layer that can hold the job.
     Span,
-    /// Before best fit: it chooses among placements of equal span.
+    /// Before best fit: the score chooses among placements of equal span.
     Fit,
-    /// After best fit: it only breaks ties.
+    /// After best fit: the score only breaks ties.
     #[default]
     None,
 }

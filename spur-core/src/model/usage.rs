@@ -1,70 +1,70 @@
-//! What the tasks of a step used: on one node as it reports it, and of all nodes together.
+//! Usage of the tasks of a step: on one node as it reports, and of all nodes together.
 //!
-//! Of every quantity the sum over the tasks is kept, and the largest and the smallest task with the node it ran on. A
-//! task's memory is the most that it had at one time. The units are those of Slurm's accounting: milliseconds of CPU
+//! Every quantity is stored as the sum over the tasks, and as the largest and the smallest value with the
+//! task and its node. A task's memory is its peak. Units are those of Slurm's accounting: milliseconds of CPU
 //! time, bytes, numbers of page faults.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What one task had of a quantity.
+/// The value of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Extreme {
-    /// How much.
+    /// The value itself.
     pub value: u64,
     /// The task's rank in the step.
     #[serde(skip_serializing_if = "is_default")]
     pub task: u32,
-    /// The node it ran on; empty in what a node says of itself.
+    /// The node of the task; empty in reports of a node about itself.
     #[serde(skip_serializing_if = "is_default")]
     pub node: Arc<str>,
 }
 
-/// How a quantity is spread over tasks.
+/// The distribution of a quantity over tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spread {
-    /// Of all tasks together.
+    /// The sum over all tasks.
     pub total: u64,
-    /// The task that had most.
+    /// The task with the largest value.
     pub max: Extreme,
-    /// The task that had least.
+    /// The task with the smallest value.
     pub min: Extreme,
 }
 
-/// What tasks used.
+/// The usage of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// How many tasks it is of.
+    /// Number of tasks.
     pub tasks: u32,
-    /// CPU time in user mode, microseconds.
+    /// CPU time in user mode, in microseconds.
     pub user_us: u64,
-    /// CPU time in the kernel, microseconds.
+    /// CPU time in the kernel, in microseconds.
     pub system_us: u64,
-    /// CPU time, milliseconds.
+    /// CPU time in milliseconds.
     #[serde(skip_serializing_if = "is_default")]
     pub cpu: Spread,
-    /// The most resident memory, bytes.
+    /// Peak resident memory in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub memory: Spread,
-    /// The most address space, bytes.
+    /// Peak address space in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub virtual_memory: Spread,
-    /// Page faults that needed a disk.
+    /// Number of page faults that needed a disk.
     #[serde(skip_serializing_if = "is_default")]
     pub pages: Spread,
-    /// Bytes read, from whatever.
+    /// Bytes read, from any source.
     #[serde(skip_serializing_if = "is_default")]
     pub read: Spread,
-    /// Bytes written, to whatever.
+    /// Bytes written, to any destination.
     #[serde(skip_serializing_if = "is_default")]
     pub written: Spread,
 }
 
-/// What one task used; the units are those of [`Usage`].
+/// The usage of one task; units are those of [`Usage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of `Usage`")]
 pub struct TaskUsage {
@@ -87,7 +87,7 @@ impl Spread {
         Spread { total: value, max: extreme.clone(), min: extreme }
     }
 
-    /// Takes in what other tasks had; those that were taken in first win where two had the same.
+    /// Adds the values of other tasks. Of equal extremes the earlier one stays.
     fn add(&mut self, other: Spread) {
         self.total = self.total.saturating_add(other.total);
         if other.max.value > self.max.value {
@@ -106,7 +106,7 @@ impl Spread {
 }
 
 impl Usage {
-    /// What the task of this rank used.
+    /// The usage of the task with this rank.
     #[must_use]
     pub fn of_task(rank: u32, used: TaskUsage) -> Usage {
         let spread = |value| Spread::of(value, rank);
@@ -123,7 +123,7 @@ impl Usage {
         }
     }
 
-    /// Takes in what other tasks used.
+    /// Adds the usage of other tasks.
     pub fn add(&mut self, other: Usage) {
         if self.tasks == 0 {
             *self = other;
@@ -143,7 +143,7 @@ impl Usage {
         self.written.add(other.written);
     }
 
-    /// The same, said of a node.
+    /// The usage with `node` as the node of all extremes.
     #[must_use]
     pub fn on(mut self, node: &Arc<str>) -> Usage {
         let spreads = [

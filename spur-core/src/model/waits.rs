@@ -1,4 +1,4 @@
-//! What a pending job still waits for: its dependency with jobs by number and what is satisfied taken out.
+//! The open part of a pending job's dependency: jobs by number, without satisfied terms.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,43 +10,45 @@ use crate::id::{ArrayTaskId, JobId};
 use crate::text::dependency::{Dependency, DependencyJob, DependencyKind, Join, TaskRef};
 use crate::text::time::Time;
 
-/// How many terms the dependencies of one user's pending jobs may have together. A term takes about 100 bytes of memory.
+/// Largest number of terms in the dependencies of one user's pending jobs. A term takes about 100 bytes of
+/// memory.
 pub const MOST_TERMS: usize = 1 << 20;
 
-/// How many jobs and arrays may wait for one job: all of them are looked at when it ends.
+/// Largest number of jobs and arrays that may wait for one job: all of them are examined when it ends.
 pub const MOST_WAITING: usize = 16_384;
 
-/// What is left of a dependency. Never empty.
+/// The open part of a dependency; never empty.
 ///
-/// Copies of a job share the terms. What has become of each term is a bit per copy, so a copy of a long dependency costs
-/// little.
+/// Copies of a job share the terms and have one bit for the state of each, so a copy of a long dependency
+/// costs little.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Waits {
     any: bool,
     list: Arc<WaitList>,
-    /// The terms that are satisfied.
+    /// Satisfied terms.
     met: Marks,
-    /// The terms that can no longer be satisfied.
+    /// Terms that can no longer be satisfied.
     never: Marks,
-    /// The job that the `singleton` terms wait for: the last one before this job that has its name and its user and has
-    /// not ended.
+    /// The job that the `singleton` terms wait for: the last one before this job with the same name and user
+    /// that has not ended.
     predecessor: Option<JobId>,
 }
 
-/// The terms of a dependency as they were given. They do not change.
+/// The terms of a dependency as requested. They do not change.
 #[derive(Debug, PartialEq)]
 pub(crate) struct WaitList {
     terms: Box<[Wait]>,
-    /// The jobs that terms name, in ascending order, each with the position of the term. Without `singleton` terms.
+    /// The jobs that terms name, in ascending order, each with the position of the term; without `singleton`
+    /// terms.
     by_job: Box<[(JobId, u32)]>,
-    /// The positions of the `singleton` terms.
+    /// Positions of the `singleton` terms.
     singletons: Box<[u32]>,
-    /// The positions of the terms about counterparts in another array.
+    /// Positions of the terms about counterparts in another array.
     counterparts: Box<[u32]>,
 }
 
-/// One bit for each term.
+/// A bit for each term.
 #[derive(Clone, Debug, Default)]
 struct Marks(SmallVec<[u64; 1]>);
 
@@ -68,7 +70,7 @@ impl Marks {
     }
 }
 
-/// What is left of a dependency as snapshots hold it.
+/// The open part of a dependency in a snapshot.
 #[derive(Serialize, Deserialize)]
 struct Written {
     any: bool,
@@ -88,7 +90,7 @@ impl From<Written> for Waits {
 }
 
 impl PartialEq for Waits {
-    /// Two dependencies are equal if the same is left of them, whatever has been satisfied.
+    /// Two dependencies are equal if their open terms are, whatever has been satisfied.
     fn eq(&self, other: &Self) -> bool {
         self.any == other.any && self.terms().eq(other.terms())
     }
@@ -109,17 +111,17 @@ impl WaitList {
         Self { terms: terms.into(), by_job: by_job.into(), singletons, counterparts }
     }
 
-    /// How many terms there are.
+    /// Number of terms.
     pub(crate) fn len(&self) -> usize {
         self.terms.len()
     }
 
-    /// The jobs that terms name, in ascending order, each once. Without those of `singleton` terms.
+    /// The jobs that terms name, in ascending order, each once; without `singleton` terms.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = JobId> {
         self.by_job.chunk_by(|one, other| one.0 == other.0).map(|same| same[0].0)
     }
 
-    /// Whether a term names this job.
+    /// True if a term names this job.
     pub(crate) fn names(&self, job: JobId) -> bool {
         !self.of(job).is_empty()
     }
@@ -132,40 +134,40 @@ impl WaitList {
     }
 }
 
-/// One condition on one job.
+/// A condition on one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// What must happen.
+    /// The event that is awaited.
     pub kind: WaitKind,
-    /// To which job or array.
+    /// The job or array.
     pub job: JobId,
-    /// To how much of it.
+    /// The part of the array.
     #[serde(default, skip_serializing_if = "Scope::is_whole")]
     pub scope: Scope,
-    /// How many seconds after it.
+    /// Seconds after the event at which the condition holds.
     #[serde(default)]
     pub delay: u64,
-    /// Whether it can happen no more.
+    /// True if the condition can no longer be satisfied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never: bool,
 }
 
-/// How a job had ended that had left memory before another was to wait for it.
+/// The outcome of a job that had left memory before another was to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
-    /// The job, or the array.
+    /// The job or array.
     pub job: JobId,
-    /// The task of the array that this is about; `None` for all that there was.
+    /// The task of the array; `None` for the job or the whole array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<ArrayTaskId>,
-    /// Whether it completed, as a whole.
+    /// True if it completed as a whole.
     pub completed: bool,
 }
 
-/// How much of a job or array something is about.
+/// The part of a job or array that a condition is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
-    /// The job.
+    /// The job, which is no array.
     #[default]
     Whole,
     /// The array with all its tasks.
@@ -182,25 +184,25 @@ impl Scope {
     }
 }
 
-/// What a job may wait for another to do.
+/// The event that a job waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitKind {
-    /// To start, or to be cancelled.
+    /// The other job starts, or is cancelled.
     Started,
-    /// To end in any way.
+    /// The other job ends in any way.
     Ended,
-    /// To end with exit code 0.
+    /// The other job ends with exit code 0.
     Completed,
-    /// To end in any other way.
+    /// The other job ends in any other way.
     Failed,
-    /// To end, because it has the same name and user and came before (`singleton`).
+    /// The other job, an earlier one with the same name and user, ends (`singleton`).
     Singleton,
 }
 
 impl Waits {
-    /// What a dependency amounts to. `predecessor` is the job that a `singleton` term waits for, if there is one.
-    /// `of_array` says whether tasks of an array wait, each of which may have a counterpart, and `is_array` whether a job is
-    /// an array. `None` when nothing is left to wait for.
+    /// The open part of a new dependency; `None` if nothing is open. `predecessor` is the job that a
+    /// `singleton` term waits for, if any. `of_array` is true if array tasks wait, which may have
+    /// counterparts; `is_array` tells arrays from jobs.
     #[must_use]
     pub fn of(
         dependency: &Dependency<JobId>,
@@ -254,45 +256,45 @@ impl Waits {
         Self { any, list: Arc::new(WaitList::new(terms)), met, never, predecessor }
     }
 
-    /// Whether one satisfied term is enough (`?` between terms).
+    /// True if one satisfied term suffices (`?` between terms).
     #[must_use]
     pub fn any(&self) -> bool {
         self.any
     }
 
-    /// The terms not yet satisfied, also those that never will be.
+    /// The terms that are not satisfied, hopeless ones included.
     pub fn terms(&self) -> impl Iterator<Item = Wait> {
         (0..self.list.len()).filter_map(|at| self.term(at))
     }
 
-    /// The jobs that it still names.
+    /// The jobs that open terms name.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> {
         self.terms().map(|wait| wait.job)
     }
 
-    /// The terms about counterparts in other arrays, of those not yet satisfied; with `array` only those about that one.
+    /// The open terms about counterparts in other arrays; with `array`, only those about that array.
     pub(crate) fn counterparts(&self, array: Option<JobId>) -> impl Iterator<Item = Wait> {
         self.positions(Among::Counterparts)
             .filter_map(|at| self.term(at))
             .filter(move |wait| array.is_none_or(|array| array == wait.job))
     }
 
-    /// The job that a `singleton` term waits for.
+    /// The job that the `singleton` terms wait for.
     pub(crate) fn predecessor(&self) -> Option<JobId> {
         self.predecessor
     }
 
-    /// The terms as they were given.
+    /// The terms as requested.
     pub(crate) fn list(&self) -> &Arc<WaitList> {
         &self.list
     }
 
-    /// The same with other terms, which have to be equal.
+    /// The dependency with an equal list of terms in place of its own.
     pub(crate) fn with_list(self, list: Arc<WaitList>) -> Self {
         Self { list, ..self }
     }
 
-    /// Judges terms anew, of those `among` that are neither satisfied nor hopeless, and returns what has come of them.
+    /// Judges the terms `among` all that are neither satisfied nor hopeless, and returns the result.
     pub(crate) fn judge(&mut self, among: Among, mut verdict: impl FnMut(Wait) -> Verdict) -> Judged {
         let mut judged = Judged { held: false, from: None };
         let positions: SmallVec<[usize; 4]> = self.positions(among).collect();
@@ -314,12 +316,12 @@ impl Waits {
         judged
     }
 
-    /// Whether every term is satisfied.
+    /// True if every term is satisfied.
     pub(crate) fn is_met(&self) -> bool {
         self.met.count() == self.list.len()
     }
 
-    /// Whether it can no longer be satisfied.
+    /// True if the dependency can no longer be satisfied.
     pub(crate) fn is_hopeless(&self) -> bool {
         match (self.never.count(), self.list.len() - self.met.count()) {
             (never, left) if self.any => never == left,
@@ -352,46 +354,46 @@ impl Waits {
     }
 }
 
-/// Some of the terms of a dependency.
+/// A part of the terms of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Among {
-    /// All of them.
+    /// All terms.
     All,
-    /// Those that may have changed because something happened to a job.
+    /// Terms that an event of a job may have changed.
     About {
         /// The job.
         job: JobId,
-        /// The array that it belongs to.
+        /// The array of the job.
         array: Option<JobId>,
     },
-    /// Those about counterparts in other arrays.
+    /// Terms about counterparts in other arrays.
     Counterparts,
 }
 
-/// What one term has come to.
+/// The verdict on one term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It holds from this time on.
+    /// The term holds from this time on.
     Met(Time),
-    /// It does not hold yet.
+    /// The term does not hold yet.
     Open,
     /// A `singleton` term does not hold yet, because of this job.
     Behind(JobId),
-    /// It never will hold.
+    /// The term can no longer hold.
     Never,
 }
 
-/// What has come of terms that were judged.
+/// The result of judging terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
-    /// Whether some of them are satisfied now.
+    /// True if some of them have become satisfied.
     pub(crate) held: bool,
-    /// From when on they are, the latest time of all.
+    /// The latest time from which one of them holds.
     pub(crate) from: Option<Time>,
 }
 
 impl fmt::Display for Waits {
-    /// As `squeue %E` prints it: `afterok:36(unfulfilled)`.
+    /// Writes the dependency like `squeue %E`: `afterok:36(unfulfilled)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
         let mut singleton = false;

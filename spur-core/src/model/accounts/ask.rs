@@ -1,5 +1,5 @@
-//! What `sacctmgr` asks for: which entities, and what is set. Words are Slurm's; a key is matched by its beginning, without
-//! regard to case.
+//! Requests of `sacctmgr`: conditions that select entities, and settings. Words are Slurm's. A key may be
+//! abbreviated and is compared without regard to case.
 
 pub mod job;
 
@@ -12,26 +12,26 @@ use super::{AdminLevel, Shares};
 use crate::model::config::PreemptMode;
 use crate::text::time::{Seconds, TimeLimit};
 
-/// `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE`.
+/// A word of a request: `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The key as it was written.
+    /// The key as it was written; empty without `=`.
     pub key: String,
-    /// The sign before the value.
+    /// The sign between key and value.
     pub sign: Sign,
     /// The value, without quotes.
     pub value: String,
 }
 
-/// How a value stands to the one that was there.
+/// The effect of a value on the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sign {
-    /// `=`: it takes the place of the other.
+    /// `=`: the value replaces the previous one.
     #[default]
     Is,
-    /// `+=`: it is added.
+    /// `+=`: the value is added to the previous one.
     Plus,
-    /// `-=`: it is taken away.
+    /// `-=`: the value is removed from the previous one.
     Minus,
 }
 
@@ -50,14 +50,14 @@ impl Word {
         Word { key: key.to_owned(), sign, value: unquoted(value) }
     }
 
-    /// Whether the key is `name`, or a beginning of it of at least `least` letters.
+    /// True if the key is `name` or an abbreviation of at least `least` letters.
     fn is(&self, name: &str, least: usize) -> bool {
         let typed = self.key.as_bytes();
         let head = name.as_bytes().get(..typed.len());
         typed.len() >= least.max(1) && head.is_some_and(|head| head.eq_ignore_ascii_case(typed))
     }
 
-    /// The names in the value.
+    /// The names in the comma-separated value.
     fn names(&self) -> impl Iterator<Item = &str> {
         self.value.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
@@ -88,24 +88,24 @@ fn unquoted(text: &str) -> String {
     quoted('\'').or_else(|| quoted('"')).unwrap_or(text).to_owned()
 }
 
-/// What an ask is about.
+/// The kind of entity that a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entity {
     /// The request is about accounts.
     Account,
     /// The request is about users.
     User,
-    /// QOS.
+    /// The request is about QOS.
     Qos,
-    /// Coordinators of accounts.
+    /// The request is about coordinators of accounts.
     Coordinator,
-    /// The cluster: what is set for it is set for the account `root`.
+    /// The request is about the cluster, which stands for the account `root`.
     Cluster,
-    /// Associations; they can only be listed.
+    /// The request is about associations, which can only be listed.
     Association,
 }
 
-/// A change that is asked for.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// Adds accounts.
@@ -124,19 +124,19 @@ pub enum Ask {
     ModifyQos(Which, QosSet),
     /// Changes the association of the account `root`.
     ModifyCluster(AssociationSet),
-    /// Deletes accounts with all that is below them.
+    /// Deletes accounts with everything below them.
     DeleteAccounts(Which),
     /// Deletes users, or some of their associations.
     DeleteUsers(Which),
     /// Deletes QOS.
     DeleteQos(Which),
-    /// Takes coordinators away from accounts.
+    /// Removes coordinators from accounts.
     DeleteCoordinators(Which),
-    /// Makes the tree what some lines of a dump say.
+    /// Brings the tree in line with a dump.
     Load {
         /// The lines, each with its number in the file.
         lines: Vec<(u32, LoadLine)>,
-        /// Whether what a line does not set is not set afterwards.
+        /// True if settings that a line does not name are cleared.
         clean: bool,
     },
 }
@@ -144,129 +144,129 @@ pub enum Ask {
 /// A line of a dump.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadLine {
-    /// `Cluster - 'name'`: what is set for the account `root`.
+    /// `Cluster - 'name'`: settings of the account `root`.
     Cluster(AssociationSet),
     /// `Account - 'name'` below a `Parent - 'parent'`.
     Account {
         /// The account.
         name: Arc<str>,
-        /// What is set; the parent is always given.
+        /// The settings; the parent is always given.
         set: AccountSet,
     },
     /// `User - 'name'` below a `Parent - 'account'`.
     User {
         /// The user.
         name: Arc<str>,
-        /// What is set; the account is always given.
+        /// The settings; the account is always given.
         add: UserAdd,
     },
     /// `QOS - 'name'`. Slurm's dumps have none.
     Qos {
         /// The QOS.
         name: Arc<str>,
-        /// What is set.
+        /// The settings.
         set: QosSet,
     },
 }
 
-/// What is set for accounts.
+/// Settings of accounts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountSet {
-    /// `Description=`
+    /// The value of `Description=`; `None` if it is not given.
     pub description: Option<Arc<str>>,
-    /// `Organization=`
+    /// The value of `Organization=`; `None` if it is not given.
     pub organization: Option<Arc<str>>,
-    /// `Parent=`
+    /// The value of `Parent=`; `None` if it is not given.
     pub parent: Option<Arc<str>>,
-    /// What is set for their associations.
+    /// Settings of the accounts' associations.
     pub association: AssociationSet,
 }
 
-/// What is set for users.
+/// Settings of users.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserSet {
-    /// `DefaultAccount=`
+    /// The value of `DefaultAccount=`; `None` if it is not given.
     pub default_account: Option<Arc<str>>,
-    /// `AdminLevel=`
+    /// The value of `AdminLevel=`; `None` if it is not given.
     pub admin_level: Option<AdminLevel>,
-    /// What is set for their associations.
+    /// Settings of the users' associations.
     pub association: AssociationSet,
 }
 
-/// What users are added with.
+/// The details of users to add.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserAdd {
-    /// `Account=`
+    /// The names of `Account=`.
     pub accounts: Vec<Arc<str>>,
-    /// `Partition=`
+    /// The names of `Partition=`.
     pub partitions: Vec<Arc<str>>,
     /// `Coordinator=`: the accounts that they coordinate.
     pub coordinates: Vec<Arc<str>>,
-    /// The rest.
+    /// Settings of the users.
     pub set: UserSet,
 }
 
-/// What is set for associations.
+/// Settings of associations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssociationSet {
-    /// `Fairshare=`
+    /// The value of `Fairshare=`; `None` if it is not given.
     pub shares: Option<Shares>,
     /// `QOS=`, `QOS+=`, `QOS-=`
     pub qos: Option<ListChange>,
-    /// `DefaultQOS=`; the inner `None` inherits again.
+    /// `DefaultQOS=`; the inner `None` makes the association inherit.
     pub default_qos: Option<Option<Arc<str>>>,
     /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,
-    /// `RawUsage=0`
+    /// True for `RawUsage=0`: the usage is set to zero.
     pub clears_usage: bool,
 }
 
 /// A change of a list of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// How the names stand to those that were there.
+    /// The effect of the names on the previous list.
     pub sign: Sign,
     /// The names.
     pub names: BTreeSet<Arc<str>>,
 }
 
-/// What is set for QOS.
+/// Settings of QOS.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QosSet {
-    /// `Description=`
+    /// The value of `Description=`; `None` if it is not given.
     pub description: Option<Arc<str>>,
-    /// `Priority=`
+    /// The value of `Priority=`; `None` if it is not given.
     pub priority: Option<u32>,
-    /// `Preempt=`
+    /// The value of `Preempt=`; `None` if it is not given.
     pub preempt: Option<ListChange>,
-    /// `PreemptMode=`; the inner `None` is `cluster`.
+    /// `PreemptMode=`; the inner `None` stands for `cluster`.
     pub preempt_mode: Option<Option<PreemptMode>>,
-    /// `GraceTime=`
+    /// The value of `GraceTime=`; `None` if it is not given.
     pub grace_time: Option<Option<Seconds>>,
-    /// `PreemptExemptTime=`
+    /// The value of `PreemptExemptTime=`; `None` if it is not given.
     pub exempt_time: Option<Option<Seconds>>,
-    /// `Flags=`
+    /// The value of `Flags=`; `None` if it is not given.
     pub flags: Option<(Sign, BTreeSet<QosFlag>)>,
-    /// `UsageFactor=`
+    /// The value of `UsageFactor=`; `None` if it is not given.
     pub usage_factor: Option<f64>,
-    /// `UsageThreshold=`
+    /// The value of `UsageThreshold=`; `None` if it is not given.
     pub usage_threshold: Option<Option<f64>>,
-    /// `LimitFactor=`
+    /// The value of `LimitFactor=`; `None` if it is not given.
     pub limit_factor: Option<Option<f64>>,
     /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,
-    /// `RawUsage=0`
+    /// True for `RawUsage=0`: the usage is set to zero.
     pub clears_usage: bool,
-    /// `AllowGroups=`, of Spur's own.
+    /// `AllowGroups=`, which Slurm does not have.
     pub allow_groups: Option<ListChange>,
-    /// `AllowAccounts=`, of Spur's own.
+    /// `AllowAccounts=`, which Slurm does not have.
     pub allow_accounts: Option<ListChange>,
 }
 
-/// Conditions; all that are given have to hold.
+/// Conditions that select entities; all given ones must hold, and an empty one always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Which {
-    /// Names of the kind of entity that is asked for.
+    /// Names of entities of the requested kind.
     pub names: BTreeSet<Arc<str>>,
     /// `Account=` of associations.
     pub accounts: BTreeSet<Arc<str>>,
@@ -286,18 +286,18 @@ pub struct Which {
     pub descriptions: BTreeSet<Arc<str>>,
     /// `Organization=` of accounts.
     pub organizations: BTreeSet<Arc<str>>,
-    /// Another cluster than this one is named, so that nothing fits.
+    /// True if only other clusters are named, so that nothing is selected.
     pub elsewhere: bool,
 }
 
 impl Which {
-    /// Whether there is no condition at all.
+    /// True if there is no condition.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Which::default()
     }
 
-    /// Whether a condition asks for one kind of association rather than for all of an entity.
+    /// True if a condition selects some associations of an entity rather than all of them.
     #[must_use]
     pub fn narrows(&self) -> bool {
         !self.partitions.is_empty() || !self.qos.is_empty()
@@ -307,7 +307,7 @@ impl Which {
 /// Reads conditions.
 ///
 /// # Errors
-/// Slurm's sentence on a key that there is not.
+/// Slurm's message about an unknown key.
 pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, String> {
     let mut found = Which::default();
     for word in words {
@@ -367,12 +367,12 @@ fn unknown_option(word: &Word) -> String {
     format!(" Unknown option: {word}\n Use keyword 'where' to modify condition")
 }
 
-/// An option whose value cannot be read, after the sentence on it.
+/// The message about a value that cannot be read.
 fn bad_value(sentence: &str, word: &Word) -> String {
     format!("sacctmgr: error: {sentence}\n{}", unknown_option(word))
 }
 
-/// What Spur does not keep.
+/// The message about a key that Spur does not support.
 fn refused(word: &Word, why: &str) -> String {
     format!(" {}: not supported by Spur: {why}", word.key)
 }
@@ -396,7 +396,7 @@ pub fn of_cluster(cluster: &str, words: Vec<Word>) -> Result<Vec<Word>, String> 
 /// Reads what is set for accounts.
 ///
 /// # Errors
-/// Slurm's sentence on a key or a value that there is not.
+/// Slurm's message about an unknown key or a bad value.
 pub fn account_set(words: &[Word]) -> Result<AccountSet, String> {
     let mut set = AccountSet::default();
     for word in words {
@@ -410,10 +410,10 @@ pub fn account_set(words: &[Word]) -> Result<AccountSet, String> {
     Ok(set)
 }
 
-/// Reads what is set for users.
+/// Reads settings of users.
 ///
 /// # Errors
-/// Slurm's sentence on a key or a value that there is not.
+/// Slurm's message about an unknown key or a bad value.
 pub fn user_set(words: &[Word]) -> Result<UserSet, String> {
     let mut set = UserSet::default();
     for word in words {
@@ -422,10 +422,10 @@ pub fn user_set(words: &[Word]) -> Result<UserSet, String> {
     Ok(set)
 }
 
-/// Reads what users are added with.
+/// Reads the details of users to add.
 ///
 /// # Errors
-/// Slurm's sentence on a key or a value that there is not.
+/// Slurm's message about an unknown key or a bad value.
 pub fn user_add(words: &[Word]) -> Result<UserAdd, String> {
     let mut add = UserAdd::default();
     for word in words {
@@ -462,22 +462,22 @@ impl UserSet {
 }
 
 impl AssociationSet {
-    /// Whether nothing is set.
+    /// True if nothing is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// `RawUsage=0` and nothing else.
+    /// The settings `RawUsage=0` and nothing else.
     #[must_use]
     pub fn only_clears_usage() -> Self {
         Self { clears_usage: true, ..Self::default() }
     }
 
-    /// Reads what is set for the cluster.
+    /// Reads settings of the cluster.
     ///
     /// # Errors
-    /// Slurm's sentence on a key or a value that there is not.
+    /// Slurm's message about an unknown key or a bad value.
     pub fn of_words(words: &[Word]) -> Result<Self, String> {
         let mut set = Self::default();
         words.iter().try_for_each(|word| set.read(word))?;
@@ -513,7 +513,7 @@ impl Word {
         limits::read(kind, &self.value).map_err(|sentence| bad_value(&sentence, self))
     }
 
-    /// `RawUsage` takes no other value than 0.
+    /// Reads the value of `RawUsage`, which may only be 0.
     fn is_zero(&self) -> Result<bool, String> {
         match self.value.parse::<u64>() {
             Ok(0) => Ok(true),
@@ -521,7 +521,7 @@ impl Word {
         }
     }
 
-    /// A list of names; a sign may also stand before the first of them.
+    /// Reads a list of names in lower case. A sign may also precede the first name.
     fn list(&self) -> ListChange {
         let (sign, value) = match (self.sign, self.value.strip_prefix('+'), self.value.strip_prefix('-')) {
             (Sign::Is, Some(value), _) => (Sign::Plus, value),
@@ -547,7 +547,7 @@ impl ListChange {
 }
 
 impl QosSet {
-    /// A QOS with what is set.
+    /// The QOS with these settings applied. Names of QOS to preempt are not resolved.
     #[must_use]
     pub fn apply(&self, before: &Qos) -> Qos {
         let mut made = before.clone();
@@ -583,10 +583,10 @@ impl QosSet {
     }
 }
 
-/// Reads what is set for QOS.
+/// Reads settings of QOS.
 ///
 /// # Errors
-/// Slurm's sentence on a key or a value that there is not.
+/// Slurm's message about an unknown key or a bad value.
 pub fn qos_set(words: &[Word]) -> Result<QosSet, String> {
     let mut set = QosSet::default();
     for word in words {
@@ -632,13 +632,13 @@ pub fn qos_set(words: &[Word]) -> Result<QosSet, String> {
 }
 
 impl Word {
-    /// A list of names whose case counts.
+    /// Reads a list of names in their own case.
     fn list_as_is(&self) -> ListChange {
         ListChange { sign: self.sign, names: self.names().map(Arc::from).collect() }
     }
 }
 
-/// A number that is not negative.
+/// Reads a finite number that is not negative.
 fn factor(text: &str) -> Option<f64> {
     text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0)
 }
@@ -658,7 +658,7 @@ fn preempt_mode(text: &str) -> Option<Option<PreemptMode>> {
     })
 }
 
-/// A span as Slurm writes it: seconds, or minutes for `minutes`, or with colons.
+/// Reads a duration in Slurm's format: a plain number is seconds, or minutes if `minutes` is set.
 fn span(text: &str, minutes: bool) -> Option<Option<Seconds>> {
     if text == "-1" {
         return Some(None);

@@ -1,8 +1,9 @@
 //! Fair Tree: the ranks of users by shares and usage, as Slurm computes them.
 //!
-//! Siblings are sorted by shares over usage, users before accounts and then by name where that is equal. Users are ranked
-//! in that order from the root down. Equal users share a rank. The users of an account that equals the sibling before it
-//! begin with that tie; equal accounts are not merged, in which Slurm differs from its own documentation.
+//! Siblings are sorted by shares over usage; of equal ones users come before accounts, then the order is by
+//! name. Users are ranked in that order from the root down, and equal users share a rank. If an account
+//! equals the sibling before it, its first users share the rank of that sibling. Equal accounts are not
+//! merged; Slurm's code does so too, unlike its documentation.
 
 use std::cmp::Ordering;
 
@@ -12,39 +13,40 @@ use super::usage::Amount;
 /// An association in the tree.
 #[derive(Clone, Debug)]
 pub struct Leaf<K> {
-    /// The position of the association above in the list; of the first entry, which is the root, its own.
+    /// Position in the list of the association above; the first entry is the root and its own parent.
     pub parent: usize,
-    /// Whether the association is that of a user.
+    /// True if the association is that of a user.
     pub is_user: bool,
     /// Raw shares.
     pub shares: Shares,
-    /// The usage of the association with all below it.
+    /// Usage of the association and of all below it.
     pub usage: Amount,
-    /// The order among equal siblings, and the identity of the association.
+    /// The order among equal siblings, which also identifies the association.
     pub key: K,
 }
 
-/// The place of an association in the tree.
+/// The fair-share standing of an association.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// The rank of a user among all, the best of which is the number of users; 0 for accounts.
+    /// The rank of a user among all users: the best has the number of users, equal users share a rank; 0 for
+    /// accounts.
     pub rank: u32,
-    /// Raw shares over those of all siblings.
+    /// Raw shares divided by the sum of all siblings' shares.
     pub norm_shares: f64,
-    /// The usage over that of the association above.
+    /// Usage divided by that of the association above.
     pub effective_usage: f64,
     /// Normalized shares over effective usage; infinite without usage.
     pub level: f64,
 }
 
-/// A level's shares and usage as integers.
+/// The level of an association in integers, which compare exactly.
 #[derive(Clone, Copy, Debug)]
 enum Level {
-    /// No shares: behind all others.
+    /// No shares: ranked behind all others.
     Nothing,
-    /// Shares over usage: `shares / all / usage` times the usage above, which siblings have in common.
+    /// Shares over usage: `shares / all / usage`, times the usage above, which all siblings have in common.
     Ratio { shares: u64, all: u64, usage: Amount },
-    /// No usage, or the shares of the parent: before all others.
+    /// No usage, or the shares of the parent: ranked before all others.
     Infinite,
 }
 
@@ -71,7 +73,7 @@ impl Level {
     }
 }
 
-/// The product of two numbers as its upper and lower 128 bits.
+/// The product of two numbers, as its upper and lower 128 bits.
 fn wide(one: u128, other: u128) -> (u128, u128) {
     const LOW: u128 = u64::MAX as u128;
     let (a, b) = (one >> 64, one & LOW);
@@ -81,8 +83,8 @@ fn wide(one: u128, other: u128) -> (u128, u128) {
     (a * c + (left >> 64) + (right >> 64) + (middle >> 64), (middle << 64) | (low & LOW))
 }
 
-/// The standings of all associations, in the order of the list. The first entry is the root; each other one comes after
-/// the one above it.
+/// The standings of all associations, in the order of the list. The first entry is the root; every other one
+/// follows the one above it.
 #[must_use]
 pub fn fair_tree<K: Ord>(leaves: &[Leaf<K>]) -> Vec<Standing> {
     let tree = Tree::new(leaves);
@@ -101,7 +103,8 @@ pub fn fair_tree<K: Ord>(leaves: &[Leaf<K>]) -> Vec<Standing> {
     let users = leaves.iter().filter(|leaf| leaf.is_user).count();
     let mut next = u32::try_from(users).unwrap_or(u32::MAX);
     let mut rank = next;
-    // Siblings under way, from the root down: whose, how many of them are done, and whether the first is tied.
+    // The siblings under way on each level: their parent, the number that is done, and true if the first is
+    // tied.
     let mut open: Vec<(usize, usize, bool)> =
         if leaves.is_empty() { Vec::new() } else { vec![(0, 0, false)] };
     while let Some((parent, done, first_is_tied)) = open.pop() {
@@ -123,12 +126,12 @@ pub fn fair_tree<K: Ord>(leaves: &[Leaf<K>]) -> Vec<Standing> {
     standings
 }
 
-/// The tree with what its levels share.
+/// The tree, with the sums of shares on each level.
 struct Tree<'a, K> {
     leaves: &'a [Leaf<K>],
-    /// By association: the nearest one above that has shares of its own.
+    /// For each association, the nearest one above that has shares of its own.
     above: Vec<usize>,
-    /// By association: the shares of all that share its level's shares.
+    /// For each association, the sum of shares of those that divide its share among them.
     level_shares: Vec<u64>,
     children: Vec<Vec<usize>>,
 }
@@ -150,7 +153,8 @@ impl<'a, K> Tree<'a, K> {
         Self { leaves, above, level_shares, children }
     }
 
-    /// The shares of an association and of all that it shares with. One that has the shares of its parent counts those.
+    /// The shares of an association and the sum that they are part of. With the shares of the parent, the
+    /// parent's count.
     fn shares(&self, at: usize) -> (u64, u64) {
         let own = match self.leaves[at].shares {
             Shares::Raw(_) => at,
@@ -214,7 +218,7 @@ mod tests {
 
     #[test]
     fn equal_accounts_hand_their_tie_down_and_are_not_merged() {
-        // As on Slurm 22.05: three users better than accounts a and b, which have no shares.
+        // As on Slurm 22.05: three users rank before accounts a and b, which have no shares.
         let leaves = [
             leaf(0, false, 1, 1000, 0),
             leaf(0, true, 5, 0, 1),
@@ -250,11 +254,11 @@ mod tests {
         let standings = fair_tree(&leaves);
         assert_eq!((standings[3].rank, standings[2].rank), (2, 1));
         assert_eq!(standings[3].level, f64::INFINITY);
-        // The user counts the shares of the account.
+        // The user has the shares of the account.
         assert_eq!((standings[3].norm_shares, standings[2].norm_shares), (1.0, 1.0));
     }
 
-    /// An independent implementation, in real numbers and by recursion, as Slurm's source has it.
+    /// An independent implementation in real numbers, recursive like Slurm's.
     fn by_recursion(leaves: &[Leaf<usize>], factors: &mut [u32]) {
         struct Walk<'a> {
             leaves: &'a [Leaf<usize>],

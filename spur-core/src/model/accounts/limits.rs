@@ -1,4 +1,5 @@
-//! Limits and other numbers of associations and QOS, by kind. One table has the names, the units and the columns of all.
+//! Limits and other numbers of associations and QOS, by kind. One table has the names, units and holders of
+//! all kinds.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::tres::{Tres, TresKind};
 
-/// How the value of a limit is counted.
+/// The unit of a limit's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number.
+    /// A plain number.
     Count,
     /// Minutes, written as a time limit.
     Minutes,
-    /// Amounts of trackable resources, each of which is a limit of its own.
+    /// Amounts of trackable resources, each a limit of its own.
     Tres,
 }
 
-/// Declares the kinds of limits, each with its names in `sacctmgr`, its unit, and what it is a limit of.
+/// Declares the kinds of limits: names in `sacctmgr`, unit, and flags for associations, QOS and inheritance.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal [$($other:literal),*] $unit:ident $assoc:literal $qos:literal $inherits:literal;)+) => {
         /// A kind of limit.
@@ -36,31 +37,31 @@ macro_rules! kinds {
                 match self { $(LimitKind::$kind => $name,)+ }
             }
 
-            /// Other names that `sacctmgr` reads.
+            /// Further names that `sacctmgr` reads.
             #[must_use]
             pub fn other_names(self) -> &'static [&'static str] {
                 match self { $(LimitKind::$kind => &[$($other),*],)+ }
             }
 
-            /// How its value is counted.
+            /// The unit of the value.
             #[must_use]
             pub fn unit(self) -> Unit {
                 match self { $(LimitKind::$kind => Unit::$unit,)+ }
             }
 
-            /// Whether associations have it.
+            /// True if associations have this limit.
             #[must_use]
             pub fn is_of_associations(self) -> bool {
                 match self { $(LimitKind::$kind => $assoc,)+ }
             }
 
-            /// Whether QOS have it.
+            /// True if QOS have this limit.
             #[must_use]
             pub fn is_of_qos(self) -> bool {
                 match self { $(LimitKind::$kind => $qos,)+ }
             }
 
-            /// Whether an association without a value of its own has that of the association above.
+            /// True if an association without a value inherits that of the association above.
             #[must_use]
             pub fn inherits(self) -> bool {
                 match self { $(LimitKind::$kind => $inherits,)+ }
@@ -70,64 +71,64 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// TRES of all running jobs.
+    /// TRES of all running jobs together.
     GrpTres "GrpTRES" [] Tres true true false;
-    /// TRES-minutes used, decayed.
+    /// TRES-minutes used, after decay.
     GrpTresMins "GrpTRESMins" [] Tres true true false;
     /// TRES-minutes that running jobs may still use.
     GrpTresRunMins "GrpTRESRunMins" [] Tres true true false;
-    /// Running jobs.
+    /// Number of running jobs.
     GrpJobs "GrpJobs" [] Count true true false;
-    /// Pending jobs that gain priority by age.
+    /// Number of pending jobs that gain priority by age.
     GrpJobsAccrue "GrpJobsAccrue" [] Count true true false;
-    /// Pending and running jobs.
+    /// Number of pending and running jobs.
     GrpSubmitJobs "GrpSubmitJobs" ["GrpSubmit"] Count true true false;
-    /// Wall clock minutes used, decayed.
+    /// Wall-clock minutes used, after decay.
     GrpWall "GrpWall" [] Minutes true true false;
     /// TRES-minutes of one job.
     MaxTresMins "MaxTRESMinsPerJob" ["MaxTRESMins"] Tres true true true;
-    /// TRES-minutes that running jobs may still use: of an association's users, or of each user in a QOS.
+    /// TRES-minutes that running jobs may still use, for each user of an association or of a QOS.
     MaxTresRunMins "MaxTRESRunMins" ["MaxTRESRunMinsPU", "MaxTRESRunMinsPerUser"] Tres true true true;
-    /// The same of each account in a QOS.
+    /// TRES-minutes that running jobs may still use, for each account in a QOS.
     MaxTresRunMinsPerAccount "MaxTRESRunMinsPerAccount" ["MaxTRESRunMinsPA"] Tres false true false;
     /// TRES of one job.
     MaxTres "MaxTRESPerJob" ["MaxTRES"] Tres true true true;
     /// TRES of one job on each node.
     MaxTresPerNode "MaxTRESPerNode" ["MaxTRESPN"] Tres true true true;
-    /// TRES of one user's running jobs.
+    /// TRES of the running jobs of one user.
     MaxTresPerUser "MaxTRESPerUser" ["MaxTRESPU"] Tres false true false;
-    /// TRES of one account's running jobs.
+    /// TRES of the running jobs of one account.
     MaxTresPerAccount "MaxTRESPerAccount" ["MaxTRESPA"] Tres false true false;
-    /// Running jobs of an association.
+    /// Number of running jobs of an association.
     MaxJobs "MaxJobs" [] Count true false true;
-    /// Running jobs of one user.
+    /// Number of running jobs of one user.
     MaxJobsPerUser "MaxJobsPerUser" ["MaxJobsPU", "MaxJobs"] Count false true false;
-    /// Running jobs of one account.
+    /// Number of running jobs of one account.
     MaxJobsPerAccount "MaxJobsPerAccount" ["MaxJobsPA"] Count false true false;
-    /// Pending jobs of an association that gain priority by age.
+    /// Number of pending jobs of an association that gain priority by age.
     MaxJobsAccrue "MaxJobsAccrue" [] Count true false true;
-    /// The same of one user.
+    /// Number of pending jobs of one user that gain priority by age.
     MaxJobsAccruePerUser "MaxJobsAccruePerUser" ["MaxJobsAccruePU", "MaxJobsAccrue"] Count false true false;
-    /// The same of one account.
+    /// Number of pending jobs of one account that gain priority by age.
     MaxJobsAccruePerAccount "MaxJobsAccruePerAccount" ["MaxJobsAccruePA"] Count false true false;
-    /// Pending and running jobs of an association.
+    /// Number of pending and running jobs of an association.
     MaxSubmitJobs "MaxSubmitJobs" ["MaxSubmit"] Count true false true;
-    /// Pending and running jobs of one user.
+    /// Number of pending and running jobs of one user.
     MaxSubmitJobsPerUser "MaxSubmitJobsPerUser" ["MaxSubmitJobsPU", "MaxSubmitPU", "MaxSubmitJobs", "MaxSubmit"] Count false true false;
-    /// Pending and running jobs of one account.
+    /// Number of pending and running jobs of one account.
     MaxSubmitJobsPerAccount "MaxSubmitJobsPerAccount" ["MaxSubmitJobsPA", "MaxSubmitPA"] Count false true false;
-    /// The time limit of one job.
+    /// The time limit of one job in minutes.
     MaxWall "MaxWallDurationPerJob" ["MaxWall"] Minutes true true true;
-    /// The least TRES of one job.
+    /// The smallest amount of TRES that a job must have.
     MinTres "MinTRESPerJob" ["MinTRES"] Tres false true false;
-    /// The priority below which a job gets no reservation of backfill.
+    /// The priority below which backfill plans no start for a job.
     MinPrioThreshold "MinPrioThreshold" [] Count true true true;
-    /// What priority counts for the association.
+    /// The association's priority, for the association factor of job priority.
     Priority "Priority" [] Count true false true;
 }
 
 impl LimitKind {
-    /// Whether the limit counts the jobs that wait or run, and refuses submissions.
+    /// True if the limit counts pending and running jobs, and so refuses submissions.
     #[must_use]
     pub fn counts_submitted(self) -> bool {
         matches!(
@@ -197,7 +198,7 @@ impl LimitKind {
             )
     }
 
-    /// The name by which `sacctmgr` tells what a request sets.
+    /// The name that `sacctmgr` uses to report a setting.
     #[must_use]
     pub fn short_name(self) -> &'static str {
         match self {
@@ -210,7 +211,7 @@ impl LimitKind {
     }
 }
 
-/// Values by kind of limit. A kind that is absent is not set; 0 is a limit.
+/// Values by kind of limit. A kind that is absent is not limited; 0 is a limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -223,20 +224,20 @@ pub struct Limits {
 /// A change of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitChange {
-    /// A number; `None` clears the limit.
+    /// The new number; `None` clears the limit.
     Number(Option<u64>),
-    /// Amounts of TRES; `None` clears that of one kind. Other kinds stay as they are.
+    /// New amounts of TRES; `None` clears the limit of that TRES. Other TRES keep theirs.
     Tres(Vec<(TresKind, Option<u64>)>),
 }
 
 impl Limits {
-    /// The number that is set for a kind: a count, or minutes.
+    /// The number set for a kind: a count, or minutes.
     #[must_use]
     pub fn number(&self, kind: LimitKind) -> Option<u64> {
         self.numbers.get(&kind).copied()
     }
 
-    /// The amounts of TRES that are set for a kind.
+    /// The amounts of TRES set for a kind.
     #[must_use]
     pub fn tres(&self, kind: LimitKind) -> Option<&Tres> {
         self.tres.get(&kind)
@@ -275,7 +276,8 @@ impl Limits {
         }
     }
 
-    /// Takes from `above` the values of kinds that inherit and are not set here; of TRES, each amount by itself.
+    /// Takes over from `above` the inheritable values that are not set here; for TRES, each amount
+    /// separately.
     pub fn inherit(&mut self, above: &Limits) {
         for (kind, number) in above.numbers.iter().filter(|(kind, _)| kind.inherits()) {
             self.numbers.entry(*kind).or_insert(*number);
@@ -288,7 +290,7 @@ impl Limits {
         }
     }
 
-    /// The value of a kind as `sacctmgr dump` writes it; `None` if it is not set.
+    /// The value of a kind in the format of `sacctmgr dump`; `None` if it is not set.
     #[must_use]
     pub fn text(&self, kind: LimitKind) -> Option<String> {
         match kind.unit() {
@@ -297,13 +299,13 @@ impl Limits {
         }
     }
 
-    /// All values that are set, as `sacctmgr dump` writes them.
+    /// All values in the format of `sacctmgr dump`.
     pub fn texts(&self) -> impl Iterator<Item = (LimitKind, String)> + '_ {
         LimitKind::ALL.iter().filter_map(|kind| Some((*kind, self.text(*kind)?)))
     }
 }
 
-/// A kind by one of its names, without regard to case, among those that `admit` lets pass.
+/// The kind with this name, compared without regard to case, among those for which `admit` returns true.
 #[must_use]
 pub fn kind_named(name: &str, admit: impl Fn(LimitKind) -> bool) -> Option<LimitKind> {
     let is = |kind: &&LimitKind| {
@@ -313,10 +315,10 @@ pub fn kind_named(name: &str, admit: impl Fn(LimitKind) -> bool) -> Option<Limit
     LimitKind::ALL.iter().filter(|kind| admit(**kind)).find(is).copied()
 }
 
-/// Reads the value of a limit, `-1` being none.
+/// Reads the value of a limit; `-1` clears the limit.
 ///
 /// # Errors
-/// Slurm's sentence on what is wrong with the value.
+/// Slurm's message about a bad value.
 pub fn read(kind: LimitKind, text: &str) -> Result<LimitChange, String> {
     let invalid = || format!("Invalid value for {} ({text})", kind.name());
     match kind.unit() {
@@ -330,7 +332,7 @@ pub fn read(kind: LimitKind, text: &str) -> Result<LimitChange, String> {
     }
 }
 
-/// Reads `cpu=5,mem=10G,gres/gpu=-1`.
+/// Reads amounts of TRES: `cpu=5,mem=10G,gres/gpu=-1`.
 fn amounts(text: &str) -> Result<Vec<(TresKind, Option<u64>)>, String> {
     let amount = |item: &str| {
         let name = item.split_once('=').map_or(item, |(name, _)| name);

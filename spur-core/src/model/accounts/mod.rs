@@ -1,7 +1,7 @@
-//! The policy tree's nouns: accounts, users, associations, QOS.
+//! The records of the policy tree: accounts, users, associations, QOS.
 //!
-//! Names of accounts and QOS are in lower case. A field that is not set inherits, or limits nothing; what inherits from
-//! what is the business of the tree, `cluster::accounts`.
+//! Names of accounts and QOS are in lower case. A field that is not set inherits a value, or limits nothing;
+//! `cluster::accounts` resolves inheritance.
 
 pub mod ask;
 pub mod fair_tree;
@@ -20,10 +20,10 @@ pub use qos::Qos;
 
 use crate::text::serde_as_text;
 
-/// The account that all others are below, and the name of the user who owns it.
+/// The account above all others, and the name of the user who belongs to it.
 pub const ROOT: &str = "root";
 
-/// The QOS that exists from the start.
+/// The QOS that every tree has from the start.
 pub const NORMAL: &str = "normal";
 
 /// An account: a group of users, or of accounts.
@@ -38,7 +38,7 @@ pub struct Account {
     pub organization: Arc<str>,
     /// The names of users who administer the account and those below it.
     pub coordinators: BTreeSet<Arc<str>>,
-    /// Whether the account is deleted; its name stays known.
+    /// True if the account is deleted; its name stays known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
 }
@@ -53,25 +53,25 @@ pub struct User {
     pub default_account: Option<Arc<str>>,
     /// The user's privileges.
     pub admin_level: AdminLevel,
-    /// Whether the user is deleted; the name stays known.
+    /// True if the user is deleted; the name stays known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
 }
 
-/// The privileges of a user, each level with those of the levels before it.
+/// The administrator level of a user. Each level includes those before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AdminLevel {
     /// The privileges of every user.
     #[default]
     None,
-    /// Changes the jobs of all users, nodes, partitions, reservations, accounts, users and limits.
+    /// Changes jobs of all users, nodes, partitions, reservations, accounts, users and limits.
     Operator,
     /// Changes everything, QOS and administrator levels included.
     Administrator,
 }
 
 impl AdminLevel {
-    /// Reads a level as `sacctmgr` takes it: `Operator`, `Admin` or a number of Slurm's, by its beginning.
+    /// Reads a level or an abbreviation of one: `None`, `Operator`, `Administrator`.
     #[must_use]
     pub fn read(text: &str) -> Option<AdminLevel> {
         let text = text.to_ascii_lowercase();
@@ -91,32 +91,33 @@ impl fmt::Display for AdminLevel {
     }
 }
 
-/// The number of an association. The account `root` has 1.
+/// The number of an association. That of the account `root` is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AssociationId(pub u32);
 
-/// An account, or a user in an account, with what is set for that place of the tree.
+/// An account, or a user in an account, with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Association {
-    /// The number, which no other association gets.
+    /// The number; never given to another association.
     pub id: AssociationId,
     /// The account.
     pub account: Arc<str>,
     /// The user; `None` for the account itself.
     pub user: Option<Arc<str>>,
-    /// The only partition that the association is for; `None` for all without one of their own.
+    /// The partition to which the association is restricted; `None` for all partitions without an association
+    /// of their own.
     pub partition: Option<Arc<str>>,
-    /// The account above an account. `None` for `root`, and for a user, whose account is above.
+    /// The account above an account; `None` for `root`, and for a user.
     pub parent: Option<Arc<str>>,
-    /// The raw shares of fair share.
+    /// Raw shares for fair share.
     pub shares: Shares,
-    /// The QOS that jobs may have.
+    /// The QOS that jobs may use.
     pub qos: QosAccess,
-    /// The QOS of jobs that name none; `None` inherits.
+    /// The QOS of jobs that name none; `None` inherits one.
     pub default_qos: Option<Arc<str>>,
-    /// Limits and the priority; those that are not set inherit where their kind does.
+    /// Limits and priority. Inheritable kinds that are not set are inherited.
     pub limits: Limits,
 }
 
@@ -136,37 +137,38 @@ impl Default for Association {
     }
 }
 
-/// The association and the QOS that a job counts for: in limits, in usage, in fair share. A started job keeps what it was
-/// started with, whatever becomes of the tree.
+/// The association and the QOS that a job counts for in limits, usage and fair share. A started job keeps
+/// those of its start, however the tree changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Charged {
-    /// The association of the job's user. If it is that of an account itself, the user is not in the tree there, and the
-    /// job counts for a child of that account with the user's name and one share. `None` if the tree has not begun.
+    /// The association of the job's user. If this is the association of an account, the user is not in the
+    /// tree there; the job then counts for a child of the account with the user's name and one share. `None`
+    /// if there is no tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub association: Option<AssociationId>,
-    /// The number of the job's QOS; `None` if the job has none that the tree knows.
+    /// The number of the job's QOS; `None` if it has none that the tree knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qos: Option<u32>,
-    /// The number of the QOS of the partition; `None` if the partition has none that the tree knows.
+    /// The number of the QOS of the partition; `None` if it has none that the tree knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_qos: Option<u32>,
 }
 
 impl Charged {
-    /// Whether the job counts for nothing.
+    /// True if the job counts for nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Raw shares. Slurm's default is 1.
+/// Raw shares of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shares {
-    /// So many, relative to the siblings'.
+    /// A number relative to the siblings' shares.
     Raw(u32),
-    /// The users share as if they were directly below the parent's parent.
+    /// No shares of its own: users share as if they were directly below the parent's parent.
     Parent,
 }
 
@@ -198,25 +200,25 @@ impl std::str::FromStr for Shares {
 }
 serde_as_text!(Shares);
 
-/// The QOS that an association's jobs may have.
+/// The QOS that jobs of an association may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QosAccess {
-    /// Those of the association above.
+    /// The QOS of the association above.
     #[default]
     Inherited,
     /// The named QOS.
     These(BTreeSet<Arc<str>>),
-    /// Those of the association above, with some more and without others.
+    /// The QOS of the association above, with additions and removals.
     Changed {
         /// The additional QOS.
         more: BTreeSet<Arc<str>>,
-        /// The QOS that are taken away.
+        /// The removed QOS.
         less: BTreeSet<Arc<str>>,
     },
 }
 
 impl QosAccess {
-    /// The QOS that jobs may have where those of the association above may have `above`.
+    /// The QOS that jobs may use, if jobs of the association above may use `above`.
     #[must_use]
     pub fn resolve(&self, above: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
         match self {

@@ -1,4 +1,4 @@
-//! QOS: classes of jobs, with Slurm's fields and two of Spur's own.
+//! QOS: classes of jobs, with Slurm's fields and two more (`allow_groups`, `allow_accounts`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,35 +14,35 @@ use crate::text::time::{Seconds, TimeLimit};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Qos {
-    /// The number, which no other QOS gets. `normal` has 1.
+    /// The number; never given to another QOS. That of `normal` is 1.
     pub id: u32,
     /// The name.
     pub name: Arc<str>,
     /// Free text.
     pub description: Arc<str>,
-    /// What the QOS factor of priority counts, relative to the largest one of all QOS.
+    /// The priority of the QOS factor, relative to the largest one of all QOS.
     pub priority: u32,
-    /// The QOS whose jobs may be preempted for jobs of this one.
+    /// The QOS whose jobs this QOS may preempt.
     pub preempt: BTreeSet<Arc<str>>,
-    /// How its jobs are preempted; `None` goes by the partition and `[preempt]`.
+    /// The way in which its jobs are preempted; `None` leaves that to the partition and `[preempt]`.
     pub preempt_mode: Option<PreemptMode>,
-    /// The grace time of its jobs; `None` goes by the partition and `[preempt]`.
+    /// The grace time of its jobs; `None` leaves that to the partition and `[preempt]`.
     pub grace_time: Option<Seconds>,
-    /// How long its jobs run before they can be preempted; `None` goes by `[preempt]`.
+    /// Time that its jobs run before they can be preempted; `None` leaves that to `[preempt]`.
     pub exempt_time: Option<Seconds>,
     /// Flags, all of them Slurm's.
     pub flags: BTreeSet<QosFlag>,
-    /// What use of its jobs is multiplied by.
+    /// The factor by which usage of its jobs is multiplied.
     pub usage_factor: f64,
-    /// The least share of use below which its jobs wait.
+    /// The fair-share value below which its jobs wait.
     pub usage_threshold: Option<f64>,
-    /// What the TRES limits of associations are multiplied by for its jobs.
+    /// The factor by which TRES limits of associations are multiplied for its jobs.
     pub limit_factor: Option<f64>,
     /// The limits that the QOS sets.
     pub limits: Limits,
-    /// The groups whose users may have it; empty: all. A field of Spur's own.
+    /// The groups whose users may use the QOS; empty for all. Slurm has no such field.
     pub allow_groups: Vec<Arc<str>>,
-    /// The accounts whose jobs may have it; empty: all. A field of Spur's own.
+    /// The accounts whose jobs may use the QOS; empty for all. Slurm has no such field.
     pub allow_accounts: Vec<Arc<str>>,
 }
 
@@ -69,7 +69,7 @@ impl Default for Qos {
 }
 
 impl Qos {
-    /// The QOS that a section `[[qos]]` of the configuration defines.
+    /// The QOS that a `[[qos]]` section of the configuration defines.
     #[must_use]
     pub fn of_config(id: u32, config: &QosConfig) -> Self {
         let mut limits = Limits::default();
@@ -91,7 +91,7 @@ impl Qos {
         }
     }
 
-    /// The part of the QOS that the planner goes by.
+    /// The part of the QOS that the planner uses.
     #[must_use]
     pub fn config(&self) -> QosConfig {
         let minutes = self.limits.number(LimitKind::MaxWall);
@@ -110,28 +110,28 @@ impl Qos {
     }
 }
 
-/// A flag of a QOS, in the order in which Slurm writes them.
+/// A flag of a QOS, in Slurm's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum QosFlag {
-    /// A job over a limit is refused when it is submitted.
+    /// A job over a limit is refused at submission.
     DenyOnLimit,
-    /// Jobs below `UsageThreshold` wait.
+    /// Jobs with a fair-share value below `UsageThreshold` wait.
     EnforceUsageThreshold,
-    /// Backfill makes no reservation for its jobs.
+    /// Backfill plans no starts for its jobs.
     NoReserve,
     /// Jobs may have more nodes than their partition allows.
     PartitionMaxNodes,
-    /// Jobs may have fewer nodes than their partition asks for.
+    /// Jobs may have fewer nodes than their partition requires.
     PartitionMinNodes,
-    /// Its limits come before those of the partition's QOS.
+    /// Limits of this QOS take precedence over those of the partition's QOS.
     OverPartQOS,
     /// Jobs may run longer than their partition allows.
     PartitionTimeLimit,
-    /// Jobs have to name a reservation.
+    /// Jobs must name a reservation.
     RequiresReservation,
-    /// Its use does not decay.
+    /// Usage of the QOS does not decay.
     NoDecay,
-    /// `safe` counts use times `UsageFactor`.
+    /// With `safe`, usage counts times `UsageFactor`.
     UsageFactorSafe,
 }
 
@@ -149,7 +149,7 @@ impl QosFlag {
         QosFlag::UsageFactorSafe,
     ];
 
-    /// A flag by its name, without regard to case.
+    /// The flag of this name, compared without regard to case.
     #[must_use]
     pub fn read(text: &str) -> Option<QosFlag> {
         Self::ALL.into_iter().find(|flag| flag.to_string().eq_ignore_ascii_case(text))

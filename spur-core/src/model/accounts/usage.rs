@@ -1,16 +1,16 @@
-//! The arithmetic of usage: amounts, and their decay.
+//! The arithmetic of usage: amounts and their decay.
 //!
-//! Usage is counted in integers, so that every replica of a cluster has the same. An [`Amount`] has 32 bits of fraction;
-//! each product is rounded down to a multiple of 2^-32.
+//! Usage is counted in integers, so that every replica of a cluster has the same. An [`Amount`] has 32
+//! fractional bits; each product is rounded down to a multiple of 2^-32.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text::time::Seconds;
 
-/// The bits of an amount that stand for its fraction.
+/// Number of fractional bits of an amount.
 const FRACTION_BITS: u32 = 32;
 
-/// An amount of usage: a count of resources times seconds, in 2^-32.
+/// An amount of usage: resources times seconds, in units of 2^-32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Amount(pub u128);
@@ -19,25 +19,25 @@ impl Amount {
     /// No usage.
     pub const ZERO: Amount = Amount(0);
 
-    /// The usage of `rate` for some seconds.
+    /// The usage of `rate` for `seconds` seconds.
     #[must_use]
     pub fn of(rate: Rate, seconds: u64) -> Amount {
         Amount(rate.0.saturating_mul(u128::from(seconds)))
     }
 
-    /// The sum of two amounts, at most the largest number.
+    /// The sum of two amounts; saturates.
     #[must_use]
     pub fn plus(self, other: Amount) -> Amount {
         Amount(self.0.saturating_add(other.0))
     }
 
-    /// The amount without another one; zero if the other one is larger.
+    /// The difference of two amounts; zero if `other` is larger.
     #[must_use]
     pub fn minus(self, other: Amount) -> Amount {
         Amount(self.0.saturating_sub(other.0))
     }
 
-    /// What is left of the amount after a decay.
+    /// The amount after a decay.
     #[must_use]
     pub fn decayed(self, ratio: Ratio) -> Amount {
         match ratio.0 {
@@ -46,7 +46,7 @@ impl Amount {
         }
     }
 
-    /// The whole units, rounded down: seconds times resources.
+    /// Whole resource-seconds, rounded down.
     #[must_use]
     pub fn units(self) -> u64 {
         u64::try_from(self.0 >> FRACTION_BITS).unwrap_or(u64::MAX)
@@ -66,7 +66,7 @@ impl Amount {
     }
 }
 
-/// What a job uses in each second: a count of resources in 2^-32.
+/// Usage per second: a number of resources in units of 2^-32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub u128);
@@ -75,13 +75,13 @@ impl Rate {
     /// One resource.
     pub const ONE: Rate = Rate(1 << FRACTION_BITS);
 
-    /// A whole count of resources.
+    /// The rate of a whole number of resources.
     #[must_use]
     pub fn whole(count: u64) -> Rate {
         Rate(u128::from(count) << FRACTION_BITS)
     }
 
-    /// The rate times a factor that is not negative, rounded down.
+    /// The rate times a factor, which must not be negative; rounded down.
     #[must_use]
     pub fn times(self, factor: f64) -> Rate {
         #[expect(
@@ -94,13 +94,13 @@ impl Rate {
         Rate(self.0.saturating_mul(u128::from(factor)) >> FRACTION_BITS)
     }
 
-    /// The whole count, rounded down.
+    /// The whole number of resources, rounded down.
     #[must_use]
     pub fn count(self) -> u64 {
         u64::try_from(self.0 >> FRACTION_BITS).unwrap_or(u64::MAX)
     }
 
-    /// The next whole count.
+    /// The rate rounded up to a whole number.
     #[must_use]
     pub fn rounded_up(self) -> Rate {
         let below = (1 << FRACTION_BITS) - 1;
@@ -108,26 +108,26 @@ impl Rate {
     }
 }
 
-/// What is left of one after a decay, in 2^-64; `None` if all is left.
+/// The fraction left after a decay, in units of 2^-64; `None` for all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ratio(pub Option<u64>);
 
-/// `whole` times `ratio` in 2^-64, rounded down.
+/// `whole` times `ratio`, where `ratio` is in units of 2^-64; rounded down.
 fn scaled(whole: u128, ratio: u64) -> u128 {
     let (high, low) = (whole >> 64, whole & u128::from(u64::MAX));
     high * u128::from(ratio) + ((low * u128::from(ratio)) >> 64)
 }
 
-/// The decay of usage by a half-life: the ratios for 1, 2, 4, 8 … seconds.
+/// Decay of usage with a half-life: the ratios for 1, 2, 4, 8 … seconds.
 ///
-/// As in Slurm, usage is multiplied by `1 - 0.693 / half-life` each second. Each ratio of the table is the square of the
-/// one before, rounded down to 2^-64.
+/// As in Slurm, usage is multiplied by `1 - 0.693 / half-life` each second. Each ratio of the table is the
+/// square of the one before, rounded down to 2^-64.
 #[derive(Clone, Debug)]
 pub struct Decay([u64; 40]);
 
 impl Decay {
-    /// The decay of a half-life; `None` if usage does not decay.
+    /// The decay with this half-life; `None` for 0, which means no decay.
     #[must_use]
     pub fn new(half_life: Seconds) -> Option<Decay> {
         if half_life.0 == 0 {
@@ -142,7 +142,7 @@ impl Decay {
         })))
     }
 
-    /// The ratio for some seconds.
+    /// The ratio for this number of seconds.
     #[must_use]
     pub fn ratio(&self, seconds: u64) -> Ratio {
         let powers = self.0.iter().enumerate().filter(|(bit, _)| seconds >> bit & 1 == 1);
@@ -158,7 +158,7 @@ fn square(ratio: u64) -> u64 {
     product(ratio, ratio)
 }
 
-/// The product of two ratios in 2^-64, rounded down.
+/// The product of two ratios in units of 2^-64, rounded down.
 fn product(one: u64, other: u64) -> u64 {
     u64::try_from((u128::from(one) * u128::from(other)) >> 64).unwrap_or(u64::MAX)
 }
@@ -201,14 +201,14 @@ mod tests {
             let amount = Amount(u128::from(amount) << 20);
             let exact = amount.real() * (1.0 - 0.693 / half_life as f64).powf(seconds as f64);
             let left = after(amount, half_life, seconds);
-            // What is left of one is a multiple of 2^-64.
+            // A ratio is a multiple of 2^-64.
             let step = amount.real() * 2.0_f64.powi(-63);
             prop_assert!((left - exact).abs() <= exact * 1e-6 + step + 1e-6, "{left} is not {exact}");
         }
 
         #[test]
         fn a_product_is_exact(whole: u128, ratio: u64) {
-            // Schoolbook multiplication by 32-bit digits.
+            // Schoolbook multiplication with 32-bit digits.
             let digits: Vec<u128> = (0..4).map(|at| whole >> (32 * at) & 0xffff_ffff).collect();
             let factors = [u128::from(ratio & 0xffff_ffff), u128::from(ratio >> 32)];
             let mut sums = [0_u128; 7];

@@ -1,4 +1,4 @@
-//! What `scontrol` changes of partitions and nodes, key by key, in Slurm's spelling.
+//! Changes that `scontrol` makes to partitions and nodes, key by key, in Slurm's spelling.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -14,19 +14,19 @@ use crate::text::nearest::nearest;
 use crate::text::time::{Seconds, TimeLimit};
 use crate::text::weights::TresWeights;
 
-/// What a partition may name.
+/// The names that a partition may refer to.
 pub struct Known<'a> {
-    /// The nodes, in the order of their table.
+    /// The nodes, in their order in the table of nodes.
     pub nodes: &'a [Arc<str>],
     /// The partitions.
     pub partitions: &'a [Arc<str>],
     /// The topologies.
     pub topologies: &'a [Arc<str>],
-    /// The QOS; none where they mean nothing.
+    /// The QOS; empty if QOS have no meaning.
     pub qos: &'a [Arc<str>],
 }
 
-/// Keys of partitions that can be changed, with Slurm's spelling; read without regard to case.
+/// Keys of partitions that can be changed, in Slurm's spelling; compared without regard to case.
 pub const PARTITION_KEYS: [&str; 40] = [
     "AllocNodes",
     "AllowAccounts",
@@ -79,7 +79,7 @@ pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 5] = [
     ("OverTimeLimit", &["none", "0"]),
 ];
 
-/// Keys of nodes that can be given when they are created, with Slurm's spelling.
+/// Keys of nodes that can be given at creation, in Slurm's spelling.
 pub const NODE_KEYS: [&str; 17] = [
     "AvailableFeatures",
     "Boards",
@@ -100,7 +100,7 @@ pub const NODE_KEYS: [&str; 17] = [
     "Weight",
 ];
 
-/// The key that is meant: a known one, or the only one that begins so.
+/// The key that is meant: an exact match, or the only one with this beginning of at least three letters.
 fn meant(key: &str, known: &[&'static str]) -> Result<&'static str, String> {
     let exact = known.iter().find(|name| name.eq_ignore_ascii_case(key));
     let begins = |name: &&&'static str| {
@@ -120,7 +120,7 @@ fn meant(key: &str, known: &[&'static str]) -> Result<&'static str, String> {
 /// Changes one key of a partition.
 ///
 /// # Errors
-/// A key that there is not, or a value that it cannot have: nothing is changed then.
+/// An unknown key or a value that it cannot have; nothing is changed then.
 pub fn partition(
     config: &mut PartitionConfig,
     key: &str,
@@ -212,10 +212,10 @@ fn set(config: &mut PartitionConfig, key: &str, value: &str, known: &Known<'_>) 
     Ok(())
 }
 
-/// Says one key of a node that is created.
+/// Sets one key of a node that is created.
 ///
 /// # Errors
-/// A key that there is not, or a value that it cannot have.
+/// An unknown key or a value that it cannot have.
 pub fn node(config: &mut NodeConfig, key: &str, value: &str) -> Result<(), String> {
     let key = meant(key, &NODE_KEYS)?;
     let shape = &mut config.shape;
@@ -236,7 +236,8 @@ pub fn node(config: &mut NodeConfig, key: &str, value: &str) -> Result<(), Strin
         "MemSpecLimit" => read::<MemoryMb>(value).map(|memory| config.mem_spec_limit = memory.0),
         "RealMemory" => read::<MemoryMb>(value).map(|memory| shape.memory_mb = memory.0),
         "Sockets" | "SocketsPerBoard" => at_least_one(value).map(|count| shape.sockets = count),
-        // A node that is created is there once its daemon has registered, whatever it is called until then.
+        // A created node is in service once its daemon has registered, whatever its state is called until
+        // then.
         "State" if ["CLOUD", "FUTURE", "UNKNOWN"].iter().any(|state| state.eq_ignore_ascii_case(value)) => {
             Ok(())
         }
@@ -248,11 +249,11 @@ pub fn node(config: &mut NodeConfig, key: &str, value: &str) -> Result<(), Strin
     done.map_err(|problem| format!("Invalid input: {key}={value}: {problem}"))
 }
 
-/// What must hold between the numbers of a node that is created: CPUs are what its sockets, cores and threads come to, and
-/// what is kept for the system leaves something to jobs.
+/// Completes and checks the numbers of a node that is created. CPUs must match sockets, cores and threads,
+/// and the specialized ones must leave some for jobs.
 ///
 /// # Errors
-/// What does not.
+/// The contradiction.
 pub fn complete(config: &mut NodeConfig) -> Result<(), String> {
     if !is_layer_name(&config.name) {
         return Err(format!(
@@ -264,7 +265,7 @@ pub fn complete(config: &mut NodeConfig) -> Result<(), String> {
     config.specialized_wrongly().map_or(Ok(()), |(_, problem)| Err(problem))
 }
 
-/// Completes the CPUs of a node with its sockets, cores and threads.
+/// Completes the CPUs, sockets, cores and threads of a node.
 fn layout(shape: &mut NodeShape) -> Result<(), String> {
     let parts = [shape.sockets, shape.cores_per_socket, shape.threads_per_core];
     if parts == [0; 3] {
@@ -286,10 +287,10 @@ fn layout(shape: &mut NodeShape) -> Result<(), String> {
     Ok(())
 }
 
-/// Devices of a node as `Gres=` has them.
+/// Devices of a node in the format of `Gres=`.
 ///
 /// # Errors
-/// The first that is none.
+/// The first item that is invalid.
 pub fn devices(value: &str) -> Result<Vec<NodeGres>, String> {
     if is_nothing(value) {
         return Ok(Vec::new());
@@ -320,7 +321,7 @@ fn is_unlimited(value: &str) -> bool {
     ["UNLIMITED", "INFINITE", "-1"].iter().any(|word| word.eq_ignore_ascii_case(value))
 }
 
-/// What Slurm prints where there is nothing.
+/// True for the words that Slurm prints for an empty value.
 fn is_nothing(value: &str) -> bool {
     ["", "NONE", "(null)", "N/A"].iter().any(|word| word.eq_ignore_ascii_case(value))
 }
@@ -340,7 +341,7 @@ fn flag(value: &str) -> Result<bool, String> {
     }
 }
 
-/// The items of a list; `ALL` and what stands for nothing are no items.
+/// The items of a list; none for `ALL` and for an empty value.
 fn list(value: &str) -> Vec<Arc<str>> {
     if is_nothing(value) || value.eq_ignore_ascii_case("ALL") {
         return Vec::new();
@@ -355,7 +356,7 @@ fn hosts(value: &str) -> Result<Vec<Arc<str>>, String> {
     read::<HostList>(value).map(|hosts| hosts.iter().map(Arc::from).collect())
 }
 
-/// The names, if all of them are known; a known one by its own spelling.
+/// The names, if all of them are known.
 fn of(names: Vec<Arc<str>>, known: &[Arc<str>], what: &str) -> Result<Vec<Arc<str>>, String> {
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {
         let there = known.join(", ");
@@ -402,7 +403,7 @@ fn state(value: &str) -> Result<PartitionState, String> {
     }
 }
 
-/// The nodes of a partition: a list, `ALL`, or what a list adds (`+n3`) or takes away (`-n3`).
+/// Sets the nodes of a partition: to a list or `ALL`, or adds (`+n3`) or removes (`-n3`) nodes.
 fn members(config: &mut PartitionConfig, value: &str, known: &[Arc<str>]) -> Result<(), String> {
     if value.eq_ignore_ascii_case("ALL") {
         config.all_nodes = true;

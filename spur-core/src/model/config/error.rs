@@ -1,17 +1,17 @@
-//! What is wrong with a configuration file, and where.
+//! Mistakes in a configuration file, with their places.
 
 use std::fmt;
 
-/// One mistake.
+/// One mistake in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The line it is on, from 1.
+    /// The line of the mistake, counted from 1.
     pub line: u32,
-    /// The section it is in, as it is written in the file: `[scheduler]`, `[[nodes]]`; empty at the top.
+    /// The section as written in the file: `[scheduler]`, `[[nodes]]`; empty at the top.
     pub section: String,
-    /// The key; empty if the section as a whole is meant.
+    /// The key; empty if the mistake is in the section as a whole.
     pub key: String,
-    /// What is wrong and what would work.
+    /// The problem, and what would work.
     pub problem: String,
 }
 
@@ -27,11 +27,11 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Mistakes that are displayed of one file.
+/// Number of mistakes of one file that are displayed.
 const SHOWN: usize = 40;
 
-/// Every mistake in one file, at least one; displays as a line for each of the first of them, `FILE:LINE: [SECTION] KEY:
-/// PROBLEM`, and how many more there are.
+/// All mistakes in one file, at least one. Displays a line `FILE:LINE: [SECTION] KEY: PROBLEM` for each of
+/// the first ones, and the number of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     file: String,

@@ -1,4 +1,5 @@
-//! Limits that an administrator can raise: a job that is over one waits, unless `enforce_part_limits` has it refused.
+//! Limits of partitions, which an administrator can raise. A job over one waits, unless `enforce_part_limits`
+//! refuses it.
 
 use std::sync::Arc;
 
@@ -13,40 +14,41 @@ use crate::text::time::TimeLimit;
 /// The limit of a partition that keeps a job from running there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// It does not take the job's QOS, or wants one.
+    /// The partition does not admit the job's QOS, or requires one.
     Qos,
-    /// It does not take the job's account, or wants one.
+    /// The partition does not admit the job's account, or requires one.
     Account,
-    /// It allows less time than the job is content with.
+    /// The partition allows less time than the job's minimum.
     Time {
-        /// `max_time`.
+        /// The partition's `max_time`.
         most: TimeLimit,
     },
-    /// It gives fewer nodes than the job wants.
+    /// The partition allows fewer nodes than the job's minimum.
     MostNodes {
-        /// What the job wants at least.
+        /// The smallest number of nodes that the job accepts.
         asked: u32,
-        /// `max_nodes`.
+        /// The partition's `max_nodes`.
         most: u32,
     },
-    /// Its jobs have more nodes than this one wants.
+    /// The partition requires more nodes than the job's maximum.
     FewestNodes {
-        /// What the job wants at most.
+        /// The largest number of nodes that the job accepts.
         asked: u32,
-        /// `min_nodes`.
+        /// The partition's `min_nodes`.
         least: u32,
     },
-    /// It gives less memory for each CPU than the job wants.
+    /// The partition allows less memory per CPU than the job requests.
     Memory {
-        /// What the job wants, MiB.
+        /// The requested memory per CPU in MiB.
         asked: u64,
-        /// `max_mem_per_cpu`.
+        /// The partition's `max_mem_per_cpu` in MiB.
         most: u64,
     },
 }
 
 impl PartitionConfig {
-    /// The first of its limits that keeps a job of a QOS from running here. Flags of the QOS lift some.
+    /// The first limit of the partition that keeps a job with this QOS from running here. Flags of the QOS
+    /// lift some limits.
     #[must_use]
     pub fn limit(&self, spec: &JobSpec, qos: Option<&QosConfig>) -> Option<Limit> {
         let lifts = |flag| qos.is_some_and(|qos| qos.has(flag));
@@ -83,7 +85,7 @@ impl PartitionConfig {
 }
 
 impl Limit {
-    /// Why the job waits, in Slurm's word.
+    /// Slurm's reason word for a job that waits because of this limit.
     #[must_use]
     pub fn reason(self) -> Reason {
         match self {

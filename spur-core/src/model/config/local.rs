@@ -1,4 +1,4 @@
-//! The half of the configuration that belongs to this host: addresses, paths and keys. Never journalled.
+//! The local half of the configuration: addresses, paths and keys of this host. It is never journalled.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,36 +10,36 @@ use crate::text::address::HostPort;
 use crate::text::hostlist::HostList;
 use crate::text::time::Seconds;
 
-/// Facts about this host and about how to reach others.
+/// Settings of this host, and addresses of others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Local {
-    /// `[controller]`, as far as it is local.
+    /// The local keys of `[controller]`.
     pub controller: ControllerLocal,
-    /// `[auth]`.
+    /// The section `[auth]`.
     pub auth: AuthLocal,
-    /// `[tls]`.
+    /// The section `[tls]`.
     pub tls: TlsLocal,
-    /// `[agent]`.
+    /// The section `[agent]`.
     pub agent: AgentLocal,
-    /// `[log]`.
+    /// The section `[log]`.
     pub log: LogLocal,
     /// `[[clusters]]`: other clusters that commands reach with `-M`.
     pub clusters: Vec<ClusterLocal>,
     /// `[[gres]]`: the files of devices, in the order of the file.
     pub devices: Vec<DeviceFiles>,
-    /// Where each configured node is reached, as far as `[[nodes]]` says: by node name.
+    /// Addresses of nodes that `[[nodes]]` gives, by node name.
     pub node_addresses: BTreeMap<Arc<str>, NodeAddress>,
 }
 
 impl Local {
-    /// Where the daemon of `node` listens.
+    /// The address on which the daemon of `node` listens.
     pub fn agent_listens_on(&self, node: &str) -> HostPort {
         let HostPort { host, port } = self.agent.listen_addr.clone();
         let own = self.node_addresses.get(node).and_then(|address| address.port);
         HostPort { host, port: own.unwrap_or(port) }
     }
 
-    /// Where clients reach the daemon of `node`: as configured, otherwise under the node's name.
+    /// The address at which clients reach the daemon of `node`: the configured one, else the node's name.
     pub fn agent_address(&self, node: &str) -> HostPort {
         let host = self.node_addresses.get(node).and_then(|address| address.host.clone());
         let port = self.agent_listens_on(node).port;
@@ -47,33 +47,36 @@ impl Local {
     }
 }
 
-/// The controller's own addresses and files.
+/// Addresses and files of the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerLocal {
-    /// `listen_addr`.
+    /// `listen_addr`: the address on which the controller listens.
     pub listen_addr: HostPort,
-    /// `addr`: where clients and nodes reach the controllers, the first choice first; at least one.
+    /// `addr`: addresses at which clients and nodes reach the controllers, in order of preference; at least
+    /// one.
     pub addresses: Vec<HostPort>,
-    /// `metrics_addr`: where `/metrics` is served, if it is.
+    /// `metrics_addr`: the address that serves `/metrics`; `None` for no metrics.
     pub metrics_addr: Option<HostPort>,
-    /// `state`, and for a database `password_file` and `lease`.
+    /// `state`, with `password_file` and `lease` for a database.
     pub state: State,
-    /// What one user may ask at a time.
+    /// Limits on requests of one user.
     pub shares: UserShares,
-    /// `mail_prog`: what sends mail, called with `-s SUBJECT USER`; none: no mail is sent.
+    /// `mail_prog`: the program that sends mail, called with `-s SUBJECT USER`; `None` for no mail.
     pub mail_prog: Option<PathBuf>,
 }
 
-/// What one user may ask of a controller at a time; operators may ask without limit.
+/// Limits on what one user may request of a controller at a time. Operators are not limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserShares {
-    /// `max_requests_per_user`: requests under way.
+    /// `max_requests_per_user`: number of requests under way.
     pub requests: u32,
-    /// `max_lists_per_user`: lists under way, and plans that are made for one request.
+    /// `max_lists_per_user`: number of lists under way, and of plans made for one request.
     pub lists: u32,
-    /// `max_connections_per_user`: connections; never more than half of what the daemon has room for.
+    /// `max_connections_per_user`: number of connections; never more than half of those that the daemon
+    /// accepts.
     pub connections: u32,
-    /// `lists_per_second`: how many of these may begin in a second on average; ten times as many at once.
+    /// `lists_per_second`: number of lists and plans that may begin per second on average; ten times as many
+    /// at once.
     pub lists_per_second: u32,
 }
 
@@ -83,50 +86,52 @@ impl Default for UserShares {
     }
 }
 
-/// `[auth]`.
+/// The section `[auth]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthLocal {
-    /// `method`.
+    /// `method`: the method of authentication.
     pub method: AuthMethod,
-    /// `key_file`: the cluster's key.
+    /// `key_file`: the file of the cluster's key.
     pub key_file: PathBuf,
-    /// `socket`: where the daemon of each host hands out tokens.
+    /// `socket`: the socket at which the daemon of each host gives out tokens.
     pub socket: PathBuf,
-    /// `user`: who runs the daemons beside root, by name or number; commands believe nobody else at the socket.
+    /// `user`: the user besides root that may run the daemons, by name or number. Commands accept no other
+    /// peer at the socket.
     pub user: Option<String>,
 }
 
-/// `[auth] method`.
+/// The method of authentication (`[auth] method`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthMethod {
     /// Tokens signed with the cluster's key, and TLS with keys derived from it.
     #[default]
     Key,
-    /// Whoever connects is believed; on loopback only.
+    /// No authentication; on loopback only.
     None,
 }
 
-/// `[tls]`: a site's own certificates, for commands, on a listener of their own.
+/// The section `[tls]`: certificates of a site for commands, on a listener of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsLocal {
-    /// `controller_names`: names that a controller's certificate may bear.
+    /// `controller_names`: names of which a controller's certificate must have one.
     pub controller_names: Vec<String>,
-    /// `ca_file`: the authority whose certificates commands believe; with it, they go to `addr`.
+    /// `ca_file`: certificates of the authority that commands trust. With this key commands connect to
+    /// `addr`.
     pub ca_file: Option<PathBuf>,
-    /// `addr`: where commands reach that listener.
+    /// `addr`: addresses at which commands reach the TLS listener.
     pub addresses: Vec<HostPort>,
-    /// The listener, if the controller has one.
+    /// The TLS listener; `None` if the controller has none.
     pub listener: Option<TlsListener>,
 }
 
-/// The controller's listener for certificates.
+/// The controller's listener with a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsListener {
-    /// `listen_addr`.
+    /// `listen_addr`: the address on which it listens.
     pub listen_addr: HostPort,
-    /// `cert_file`: the controller's certificate and those between it and the authority.
+    /// `cert_file`: the controller's certificate, with intermediate ones up to the authority.
     pub cert_file: PathBuf,
-    /// `key_file`: its private key.
+    /// `key_file`: the private key of the certificate.
     pub key_file: PathBuf,
 }
 
@@ -148,20 +153,20 @@ pub struct ClusterLocal {
 /// `health_check_node_state`: a state of a node in which its health is looked at, by Slurm's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
-    /// No job has anything of it.
+    /// No job holds anything of the node.
     Idle,
-    /// The same, and it is not drained.
+    /// No job holds anything of the node, and the node is not drained.
     NondrainedIdle,
-    /// Jobs have all its CPUs.
+    /// Jobs hold all CPUs of the node.
     Alloc,
-    /// Jobs have some of it.
+    /// Jobs hold some, but not all, CPUs of the node.
     Mixed,
-    /// Never again after the daemon's start.
+    /// The health is only checked at the start of the daemon.
     StartOnly,
 }
 
 impl HealthState {
-    /// All of them.
+    /// All states.
     pub const ALL: [HealthState; 5] = [
         HealthState::Idle,
         HealthState::NondrainedIdle,
@@ -170,7 +175,7 @@ impl HealthState {
         HealthState::StartOnly,
     ];
 
-    /// Slurm's name.
+    /// Slurm's name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -182,8 +187,8 @@ impl HealthState {
         }
     }
 
-    /// Whether a node is in this state: whether jobs have anything of it, whether they have all its CPUs, and whether it is
-    /// drained.
+    /// True if a node is in this state. `busy` is true if jobs hold anything of the node, `full` if they hold
+    /// all its CPUs, `drained` if it is drained.
     #[must_use]
     pub fn is_of(self, busy: bool, full: bool, drained: bool) -> bool {
         match self {
@@ -196,87 +201,88 @@ impl HealthState {
     }
 }
 
-/// `[agent]`: what a node's daemon needs.
+/// The section `[agent]`: settings of a node's daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentLocal {
-    /// `listen_addr`: where a node's daemon listens, unless `[[nodes]] port` says otherwise.
+    /// `listen_addr`: the address on which a node's daemon listens, unless `[[nodes]] port` differs.
     pub listen_addr: HostPort,
-    /// `spool_dir` with `%n` for the node's name; see [`AgentLocal::spool_of`].
+    /// `spool_dir`, with `%n` for the node's name; see [`AgentLocal::spool_of`].
     pub spool_dir: String,
-    /// `heartbeat_interval`: how often a node tells how it is.
+    /// `heartbeat_interval`: time between two reports of a node's condition.
     pub heartbeat_interval: Seconds,
     /// `prolog`: programs, or patterns of their names, run as root before a job's first task on a node.
     pub prolog: Vec<PathBuf>,
     /// `epilog`: programs, or patterns of their names, run as root after a job's last task on a node.
     pub epilog: Vec<PathBuf>,
-    /// `health_check_program`: run as root when spurd starts, and then again and again.
+    /// `health_check_program`: the program run as root when spurd starts, and then periodically.
     pub health_check_program: Option<PathBuf>,
-    /// `health_check_interval`: the time between its end and the next run.
+    /// `health_check_interval`: time between the end of a health check and the next one.
     pub health_check_interval: Seconds,
-    /// `health_check_node_state`: in which states of the node it is run again; none: in all.
+    /// `health_check_node_state`: the states of the node in which its health is checked again; empty for all.
     pub health_check_node_state: Vec<HealthState>,
-    /// `prolog_timeout`: how long prolog and epilog may take.
+    /// `prolog_timeout`: time that prolog and epilog may take.
     pub prolog_timeout: Seconds,
-    /// `task_prolog`: run as the user before each task.
+    /// `task_prolog`: the program run as the user before each task.
     pub task_prolog: Option<PathBuf>,
-    /// `task_epilog`: run as the user after each task.
+    /// `task_epilog`: the program run as the user after each task.
     pub task_epilog: Option<PathBuf>,
-    /// `output_wait`: how long a task waits for the directory of its output.
+    /// `output_wait`: time that a task waits for the directory of its output.
     pub output_wait: Seconds,
-    /// `job_acct_gather_frequency`: the longest time between two looks at what tasks use; 0: nobody looks.
+    /// `job_acct_gather_frequency`: longest time between two measurements of tasks' usage; 0 for none.
     pub job_acct_gather_frequency: Seconds,
-    /// `cgroup_plugin`: which control groups hold steps together and limit them.
+    /// `cgroup_plugin`: the kind of control groups that contain and limit steps.
     pub cgroup_plugin: CgroupPlugin,
-    /// `constrain_devices`: whether a step can use those devices only that it has.
+    /// `constrain_devices`: true if a step can only use its own devices.
     pub constrain_devices: bool,
-    /// `job_container_base_path`: where the private directories of jobs lie; `None`: jobs have none.
+    /// `job_container_base_path`: directory of the private directories of jobs; `None` if jobs have none.
     pub job_container_base_path: Option<PathBuf>,
-    /// `job_container_dirs`: the directories of which each job sees its own.
+    /// `job_container_dirs`: directories that are private to each job.
     pub job_container_dirs: Vec<PathBuf>,
 }
 
-/// `[[gres]]`: devices of nodes by the files through which they are used.
+/// A section `[[gres]]`: devices of nodes, with the files by which they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFiles {
-    /// `nodes`: whose they are; `None`: every node's.
+    /// `nodes`: the nodes that have the devices; `None` for every node.
     pub nodes: Option<HostList>,
-    /// `name`, such as `gpu`.
+    /// `name`: the name, such as `gpu`.
     pub name: String,
-    /// `type`; empty: none.
+    /// `type`: the type; empty for none.
     pub kind: String,
-    /// `file`: one for each device; or `multiple_files`: all of one.
+    /// `file`, one file for each device, or `multiple_files`, all files of one device.
     pub files: Vec<Vec<PathBuf>>,
-    /// `cores`: the cores of the node that are near, numbered socket by socket; none: all are alike.
+    /// `cores`: ids of the node's cores near the devices, numbered socket by socket; empty if all are equally
+    /// near.
     pub cores: IdSet,
-    /// `count` of `shard`: how many of these the GPUs have together; 0: none.
+    /// `count` of `shard`: number of shards of all GPUs together; 0 for none.
     pub shards: u32,
-    /// `links`: how many links a device has to each of its name, in their order; `None` in the place of itself.
+    /// `links`: number of links from a device to each device of its name, in their order; `None` for itself.
     pub links: Vec<Option<u32>>,
 }
 
 impl DeviceFiles {
-    /// Whether a node has them.
+    /// True if a node has these devices.
     pub fn are_of(&self, node: &str) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|name| name == node))
     }
 }
 
-/// `[agent] cgroup_plugin`, by Slurm's names.
+/// The kind of control groups (`[agent] cgroup_plugin`), with Slurm's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CgroupPlugin {
-    /// Whatever the host has.
+    /// The version that the host has.
     #[default]
     Autodetect,
-    /// Those of version 1 alone.
+    /// Control groups of version 1 only.
     V1,
-    /// Those of version 2 alone.
+    /// Control groups of version 2 only.
     V2,
-    /// None.
+    /// No control groups.
     Disabled,
 }
 
 impl CgroupPlugin {
-    /// Every choice with its name.
+    /// Every kind with its name.
     pub const ALL: [(&str, CgroupPlugin); 4] = [
         ("autodetect", CgroupPlugin::Autodetect),
         ("cgroup/v1", CgroupPlugin::V1),
@@ -298,50 +304,50 @@ impl AgentLocal {
     }
 }
 
-/// Where a node's daemon is reached, as far as the configuration says.
+/// The address of a node's daemon, as far as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeAddress {
-    /// `addr`: its host; otherwise the node's name, or what the node itself says.
+    /// `addr`: the host; `None` for the node's name, or the host that the node reports.
     pub host: Option<String>,
-    /// `port`: its port; otherwise that of `[agent] listen_addr`.
+    /// `port`: the port; `None` for that of `[agent] listen_addr`.
     pub port: Option<u16>,
 }
 
-/// `[log]`.
+/// The section `[log]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLocal {
-    /// `level`.
+    /// `level`: the least important messages that are written.
     pub level: LogLevel,
-    /// `format`.
+    /// `format`: the format of messages.
     pub format: LogFormat,
-    /// `file`: where a daemon writes once it is up; see [`LogLocal::file_of`].
+    /// `file`: the file to which a daemon writes once it is up; see [`LogLocal::file_of`].
     pub file: Option<String>,
 }
 
 impl LogLocal {
-    /// The file of a daemon, with `%d` for the daemon's name and `%n` for that of its host or node.
+    /// The log file of a daemon: `%d` is replaced by the daemon's name and `%n` by that of its host or node.
     pub fn file_of(&self, daemon: &str, node: &str) -> Option<PathBuf> {
         Some(self.file.as_ref()?.replace("%d", daemon).replace("%n", node).into())
     }
 }
 
-/// `[log] level`: the least important messages that are written.
+/// The least important messages that are written (`[log] level`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// What has failed.
+    /// Messages about failures only.
     Error,
-    /// What may need attention, too.
+    /// Messages about conditions that may need attention, too.
     Warn,
-    /// What has happened, too.
+    /// Messages about events, too.
     #[default]
     Info,
-    /// How it came about, too.
+    /// Messages about the causes of events, too.
     Debug,
-    /// Everything.
+    /// All messages.
     Trace,
 }
 
-/// `[log] format`.
+/// The format of messages (`[log] format`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// A line of text for each message.
@@ -352,12 +358,12 @@ pub enum LogFormat {
 }
 
 impl ControllerLocal {
-    /// The port of the controller unless it is configured otherwise.
+    /// The port of the controller, unless configured otherwise.
     pub const DEFAULT_PORT: u16 = 6817;
 }
 
 impl AgentLocal {
-    /// The port of a node's daemon unless it is configured otherwise.
+    /// The port of a node's daemon, unless configured otherwise.
     pub const DEFAULT_PORT: u16 = 6818;
 }
 

@@ -1,7 +1,7 @@
-//! What becomes of changes by commands when the file is read again: a three-way merge, key by key.
+//! Three-way merge of a new configuration file with the changes that commands made, key by key.
 //!
-//! *Was* is what the file said before, *is* what holds with what commands have changed, *says* what the file says now. A key
-//! of which the file says the same as before stays as it is; of any other the file's word counts.
+//! `was` is the previous file, `is` the state in force with the changes of commands, `says` the new file. A
+//! key that is equal in both files keeps the value in force; any other key takes that of the new file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::{NodeConfig, PartitionConfig};
 use crate::model::node::NodeShape;
 
-/// Merges all fields but the first, which is the name; in `undone` are the keys of which a command's change is taken back.
-/// It does not compile while a field is missing.
+/// Merges all fields but the first, which is the name. `undone` gets the keys whose change by a command is
+/// undone. The macro does not compile if a field is missing.
 macro_rules! merge {
     ($kind:ident { $name:ident, $($field:ident),+ $(,)? }, $was:expr, $is:expr, $says:expr, $undone:expr) => {{
         let (was, is, says): (&$kind, &$kind, &$kind) = ($was, $is, $says);
@@ -29,16 +29,16 @@ macro_rules! merge {
     }};
 }
 
-/// What a merge makes, and what it takes back.
+/// The result of a merge.
 #[derive(Debug, Default, PartialEq)]
 pub struct Merged<T> {
-    /// What holds now: what the file has, in its order, then what commands have created.
+    /// The merged items: those of the file, in its order, then those that commands have created.
     pub all: Vec<T>,
-    /// What commands had changed and the file says otherwise now, one sentence each.
+    /// Changes of commands that the new file undoes, one sentence each.
     pub undone: Vec<String>,
 }
 
-/// The partitions that there are under a file that says `says`.
+/// Merges the partitions with those of a file that says `says`.
 #[must_use]
 pub fn partitions<'a>(
     was: &[PartitionConfig],
@@ -63,7 +63,7 @@ pub fn partitions<'a>(
                     format!("partition {name}: {key} is what the file says; scontrol had changed it")
                 }));
             }
-            // Deleted by a command, and the file says nothing new of it.
+            // A command deleted the partition, and the file has not changed it.
             (Some(was), None) if *was == config => {}
             (Some(_), None) => {
                 merged.all.push(config.clone());
@@ -81,7 +81,7 @@ pub fn partitions<'a>(
     merged
 }
 
-/// There is one default partition at most: the file's, where it names another one than a command has.
+/// Leaves at most one default partition: that of the file, if it names another one than a command has.
 fn one_default(says: &[PartitionConfig], merged: &mut Merged<PartitionConfig>) {
     if merged.all.iter().filter(|config| config.default).count() < 2 {
         return;
@@ -147,12 +147,13 @@ fn partition(
         says,
         undone
     );
-    // One that has all nodes has those that commands have created, too, whatever the file's table is now.
+    // A partition of all nodes includes those that commands have created, whatever nodes the file lists.
     undone.retain(|key| *key != "nodes" || !merged.all_nodes);
     merged
 }
 
-/// One node under a file that says `says`: what commands change are its weight, features and devices.
+/// Merges one node; commands change only its weight, features and devices. Also returns the keys whose
+/// changes are undone.
 #[must_use]
 pub fn node(was: &NodeConfig, is: &NodeConfig, says: &NodeConfig) -> (NodeConfig, Vec<&'static str>) {
     let mut undone = Vec::new();

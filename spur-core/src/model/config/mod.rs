@@ -1,8 +1,7 @@
-//! The configuration: what the controller decides by, and what belongs to this host.
+//! The configuration: the policy of the controller, and the settings of this host.
 //!
-//! [`Config::parse`] reads one file. What it refuses, it refuses with the file, the line and the key, and it
-//! reports every mistake it finds at once; nothing that was written is ignored. Every key, with its meaning and
-//! its default, stands in `etc/spur.toml`.
+//! [`Config::parse`] reads one file. Every mistake is reported at once, with file, line and key; nothing that
+//! was written is ignored. `etc/spur.toml` documents every key with its default.
 
 pub mod edit;
 mod error;
@@ -30,7 +29,7 @@ pub use state::{DatabaseUrl, DatabaseUrlError, PostgresState, State};
 /// One configuration file, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// What the controller decides by; journalled when it changes.
+    /// The policy by which the controller decides; journalled when it changes.
     pub policy: Policy,
     /// Addresses, paths and keys of this host; never journalled.
     pub local: Local,
@@ -40,7 +39,7 @@ impl Config {
     /// The file that is read unless another one is named.
     pub const DEFAULT_FILE: &'static str = "/etc/spur/spur.toml";
 
-    /// Reads the text of a configuration file. `file_name` is what errors call it.
+    /// Reads the text of a configuration file; errors name it `file_name`.
     ///
     /// # Errors
     /// Every mistake in the text, in the order of its lines.

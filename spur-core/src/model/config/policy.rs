@@ -1,7 +1,7 @@
-//! The half of the configuration that decides: journalled when it changes, so that replay needs no file.
+//! The policy half of the configuration: journalled when it changes, so that replay needs no file.
 //!
-//! Every field has a default, so that a journal written by an older release is read by a newer one. Meaning, spelling
-//! and defaults of each key are documented in `etc/spur.toml`.
+//! Every field has a default, so that a newer release reads the journal of an older one. `etc/spur.toml`
+//! documents meaning, spelling and default of each key.
 
 use std::sync::Arc;
 
@@ -16,55 +16,55 @@ use crate::text::memory::MemoryMb;
 use crate::text::time::{Seconds, TimeLimit};
 use crate::text::weights::TresWeights;
 
-/// What the controller decides by.
+/// The policy by which the controller decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// `cluster_name`.
+    /// `cluster_name`: the name of the cluster.
     pub cluster_name: Arc<str>,
-    /// `[controller]`, as far as it decides.
+    /// The policy keys of `[controller]`.
     pub jobs: JobPolicy,
-    /// `[scheduler]`.
+    /// The section `[scheduler]`.
     pub scheduler: SchedulerPolicy,
-    /// `[preempt]`.
+    /// The section `[preempt]`.
     pub preempt: PreemptPolicy,
-    /// `[recovery]`.
+    /// The section `[recovery]`.
     pub recovery: RecoveryPolicy,
-    /// `[power]`.
+    /// The section `[power]`.
     pub power: PowerPolicy,
-    /// `[[qos]]`, in file order; none: QOS are recorded and mean nothing.
+    /// The sections `[[qos]]`, in file order; if empty, QOS are recorded without an effect.
     pub qos: Vec<QosConfig>,
-    /// `[[nodes]]`, one for each name, in file order.
+    /// The sections `[[nodes]]`, one item for each name, in file order.
     pub nodes: Vec<NodeConfig>,
-    /// `[[partitions]]`, in file order.
+    /// The sections `[[partitions]]`, in file order.
     pub partitions: Vec<PartitionConfig>,
-    /// `[topology]` (named `default`) and `[[topologies]]`.
+    /// The sections `[topology]` (named `default`) and `[[topologies]]`.
     pub topologies: Vec<TopologyConfig>,
-    /// `[licenses]`: name and how many there are.
+    /// The section `[licenses]`: names with the number of licenses.
     pub licenses: Vec<(Arc<str>, u32)>,
 }
 
-/// What is decided about jobs at large.
+/// Policy for all jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobPolicy {
-    /// `kill_wait`: from TERM to KILL.
+    /// `kill_wait`: time from SIGTERM to SIGKILL.
     pub kill_wait: Seconds,
-    /// `min_job_age`: how long finished jobs stay in memory.
+    /// `min_job_age`: time for which finished jobs stay in memory.
     pub min_job_age: Seconds,
-    /// `max_job_count`: jobs in memory at most; a submission above it is refused.
+    /// `max_job_count`: largest number of jobs in memory; submissions beyond it are refused.
     pub max_job_count: u32,
-    /// `job_requeue`: whether jobs may be requeued unless they say otherwise.
+    /// `job_requeue`: true if jobs may be requeued by default.
     pub requeue: bool,
-    /// `max_array_size`: one more than the largest index of an array.
+    /// `max_array_size`: the largest index of an array, plus 1.
     pub max_array_size: u32,
-    /// `inactive_limit`: how long an allocation outlives the command that holds it; 0: for ever.
+    /// `inactive_limit`: time for which an allocation outlives the command that holds it; 0 for no limit.
     pub inactive_limit: Seconds,
-    /// `max_batch_requeue`: a job that has been requeued so often is held by the next failure that is not its own.
+    /// `max_batch_requeue`: number of requeues after which a further failure of a node holds the job.
     pub max_batch_requeue: u32,
-    /// `enforce_part_limits`: whether a job over a limit of its partitions is refused.
+    /// `enforce_part_limits`: the conditions under which a job over a limit of its partitions is refused.
     pub enforce_part_limits: EnforcePartLimits,
-    /// `mpi_default`: what serves the MPI programs of a step whose `srun` says nothing of it.
+    /// `mpi_default`: the interface for MPI programs of steps without `--mpi`.
     pub mpi_default: MpiDefault,
     /// `kill_on_bad_exit`: whether a step ends with its first task that fails, unless `srun -K` says otherwise.
     pub kill_on_bad_exit: bool,
@@ -76,41 +76,43 @@ pub struct JobPolicy {
     pub use_interactive_step: bool,
     /// `private_data`: what is hidden from everybody but operators; in order, each once.
     pub private_data: Vec<Private>,
-    /// `accounting_storage_enforce`: the parts of the policy tree that are enforced; in order, each once.
+    /// `accounting_storage_enforce`: the enforced parts of the policy tree; sorted.
     pub accounting_enforce: Vec<AccountingEnforce>,
-    /// `time_zone`: whose midnights usage is reset at; `None`: that of the controller's host at the first start.
+    /// `time_zone`: the zone in whose midnights usage is reset; `None` for that of the controller's host at
+    /// the first start.
     pub time_zone: Option<Arc<str>>,
-    /// `prolog_slurmctld`: what the controller runs before anything of a job is launched.
+    /// `prolog_slurmctld`: the program that the controller runs before anything of a job is launched.
     pub prolog_slurmctld: Option<Arc<str>>,
-    /// `epilog_slurmctld`: what it runs when the end of a job is decided.
+    /// `epilog_slurmctld`: the program that the controller runs when the end of a job is decided.
     pub epilog_slurmctld: Option<Arc<str>>,
-    /// `prolog_epilog_timeout`: how long each of the two may take.
+    /// `prolog_epilog_timeout`: time that each of the two programs may take.
     pub prolog_epilog_timeout: Seconds,
 }
 
-/// `enforce_part_limits`: what becomes of a job that is over limits of its partitions that an administrator can raise.
+/// The treatment of a job over limits of its partitions that an administrator can raise
+/// (`enforce_part_limits`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EnforcePartLimits {
-    /// It waits.
+    /// The job waits.
     #[default]
     No,
-    /// It is refused if every one of them is against it.
+    /// The job is refused if it exceeds a limit in every one of its partitions.
     Any,
-    /// It is refused if one of them is against it.
+    /// The job is refused if it exceeds a limit in any of its partitions.
     All,
 }
 
-/// `mpi_default`: how MPI programs learn of each other, by the names of `srun --mpi`.
+/// The interface by which MPI programs connect (`mpi_default`), with the names of `srun --mpi`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MpiDefault {
-    /// They do not: each task is alone, unless the program finds another way.
+    /// No interface: each task starts alone, unless the program connects by other means.
     None,
-    /// Over PMI-1 or PMI-2.
+    /// The interfaces PMI-1 and PMI-2.
     #[default]
     Pmi2,
-    /// Over PMIx.
+    /// The PMIx interface.
     Pmix,
 }
 
@@ -119,7 +121,7 @@ impl MpiDefault {
     pub const ALL: [(&str, MpiDefault); 3] =
         [("none", MpiDefault::None), ("pmi2", MpiDefault::Pmi2), ("pmix", MpiDefault::Pmix)];
 
-    /// The name that `srun --mpi` has for it.
+    /// The name that `srun --mpi` uses.
     pub fn name(self) -> &'static str {
         match self {
             MpiDefault::None => "none",
@@ -129,32 +131,32 @@ impl MpiDefault {
     }
 }
 
-/// `private_data`: what may be hidden, by Slurm's names. There are no nodes in clouds.
+/// Information that `private_data` may hide, with Slurm's names. Spur has no cloud nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Private {
     /// Definitions of accounts.
     Accounts,
-    /// With it, powered down nodes of a cloud are shown.
+    /// Accepted without effect; in Slurm it shows powered-down cloud nodes.
     Cloud,
-    /// What happened to nodes.
+    /// Events of nodes.
     Events,
-    /// Jobs and steps of others, in accounting too.
+    /// Jobs and steps of other users, in accounting too.
     Jobs,
     /// The state of nodes.
     Nodes,
-    /// Partitions.
+    /// Names and settings of partitions.
     Partitions,
-    /// Reservations that a user cannot use.
+    /// Reservations that the user may not use.
     Reservations,
-    /// What others have used.
+    /// Usage of other users.
     Usage,
-    /// Other users.
+    /// Names and records of other users.
     Users,
 }
 
-/// `accounting_storage_enforce`: the parts of the policy tree that are enforced, by Slurm's names. Each word implies
-/// `associations`, and `safe` implies `limits`.
+/// Parts of the policy tree that are enforced (`accounting_storage_enforce`), with Slurm's names. Each word
+/// implies `associations`, and `safe` implies `limits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountingEnforce {
@@ -169,7 +171,7 @@ pub enum AccountingEnforce {
 }
 
 impl JobPolicy {
-    /// Whether a part of the policy tree is enforced.
+    /// True if a part of the policy tree is enforced.
     #[must_use]
     pub fn enforces(&self, part: AccountingEnforce) -> bool {
         match part {
@@ -181,140 +183,142 @@ impl JobPolicy {
         }
     }
 
-    /// Whether the caller is not to see what this means of others, or at all.
+    /// True if `private_data` hides this information from the caller.
     #[must_use]
     pub fn hides(&self, what: Private, caller: &Caller) -> bool {
         !caller.is_operator() && self.private_data.contains(&what)
     }
 }
 
-/// `[scheduler]`.
+/// The section `[scheduler]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchedulerPolicy {
-    /// `backfill`.
+    /// `backfill`: the number of jobs that get planned starts.
     pub backfill: Backfill,
-    /// `order`.
+    /// `order`: the order of the queue.
     pub order: Order,
-    /// `predict`.
+    /// `predict`: the run times that plans use.
     pub predict: Predict,
-    /// `correct`.
+    /// `correct`: the run time that plans use once a prediction is exceeded.
     pub correct: Correct,
-    /// `depth`: pending jobs considered in one pass; 0 for all.
+    /// `depth`: number of pending jobs considered in one pass; 0 for all.
     pub depth: u32,
-    /// `depth_per_user`: of which, at most so many of one user; 0 for no limit.
+    /// `depth_per_user`: number of considered jobs per user; 0 for no limit.
     pub depth_per_user: u32,
-    /// `depth_per_partition`: of which, at most so many in one partition; 0 for no limit.
+    /// `depth_per_partition`: number of considered jobs per partition; 0 for no limit.
     pub depth_per_partition: u32,
-    /// `max_wait`: a job that has waited so long goes first, in order of submission; 0 for never.
+    /// `max_wait`: time after which a pending job goes first, in the order of submission; 0 for never.
     pub max_wait: Seconds,
-    /// `default_qos`: of jobs that name none.
+    /// `default_qos`: the QOS of jobs that name none.
     pub default_qos: Option<Arc<str>>,
     /// `priority_max_age`: the age at which the age factor is 1.
     pub priority_max_age: Seconds,
-    /// `priority_decay_half_life`: of recorded usage.
+    /// `priority_decay_half_life`: half-life of recorded usage; 0 for no decay.
     pub priority_decay_half_life: Seconds,
-    /// `priority_weight_age`.
+    /// `priority_weight_age`: the weight of the age factor.
     pub priority_weight_age: u32,
-    /// `priority_weight_fairshare`.
+    /// `priority_weight_fairshare`: the weight of the fair-share factor.
     pub priority_weight_fairshare: u32,
-    /// `priority_weight_job_size`.
+    /// `priority_weight_job_size`: the weight of the job-size factor.
     pub priority_weight_job_size: u32,
-    /// `priority_weight_partition`.
+    /// `priority_weight_partition`: the weight of the partition factor.
     pub priority_weight_partition: u32,
-    /// `priority_weight_qos`.
+    /// `priority_weight_qos`: the weight of the QOS factor.
     pub priority_weight_qos: u32,
-    /// `priority_favor_small`: small jobs get the larger job-size factor.
+    /// `priority_favor_small`: true if small jobs get the larger job-size factor.
     pub priority_favor_small: bool,
-    /// `priority_weight_tres`: of the shares of a partition's resources that a job asks for.
+    /// `priority_weight_tres`: weights of the shares of a partition's resources that a job requests.
     #[serde(skip_serializing_if = "TresWeights::is_empty")]
     pub priority_weight_tres: TresWeights,
-    /// `priority_calc_period`: usage is rolled and ranks are computed at multiples of it.
+    /// `priority_calc_period`: usage is rolled and ranks are computed at multiples of this time.
     pub priority_calc_period: Seconds,
-    /// `priority_usage_reset_period`: how often usage is set to zero.
+    /// `priority_usage_reset_period`: the period after which usage is set to zero.
     pub priority_usage_reset_period: ResetPeriod,
-    /// `priority_flags`; in order, each once.
+    /// `priority_flags`: flags, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub priority_flags: Vec<PriorityFlag>,
-    /// `billing`: what jobs are charged in partitions without weights.
+    /// `billing`: the billing of jobs in partitions without billing weights.
     pub billing: Billing,
 }
 
-/// `[scheduler] billing`: what each second of a job is charged in partitions without weights.
+/// The billing of jobs per second in partitions without billing weights (`[scheduler] billing`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Billing {
-    /// For each node its CPUs times the largest share of CPUs, memory and GPUs held, summed and rounded up.
+    /// For each node, its CPUs times the largest share of CPUs, memory and GPUs that the job holds; summed
+    /// and rounded up.
     #[default]
     Share,
-    /// The CPUs.
+    /// The number of CPUs.
     Cpu,
 }
 
-/// `[scheduler] priority_flags`, by Slurm's names.
+/// Flags of `[scheduler] priority_flags`, with Slurm's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PriorityFlag {
-    /// Billing takes the largest weighted resource of nodes instead of their sum.
+    /// Billing takes the largest weighted resource of nodes instead of the sum.
     MaxTres,
 }
 
-/// `[scheduler] priority_usage_reset_period`: when usage is set to zero, at midnight in the cluster's time zone.
+/// The period after which usage is set to zero (`[scheduler] priority_usage_reset_period`), at midnight in
+/// the cluster's time zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ResetPeriod {
-    /// Never.
+    /// No reset.
     #[default]
     None,
-    /// Each day.
+    /// Every day.
     Daily,
-    /// Each Sunday.
+    /// Every Sunday.
     Weekly,
-    /// The first day of each month.
+    /// The first day of every month.
     Monthly,
-    /// The first day of each quarter of a year.
+    /// The first day of every quarter.
     Quarterly,
-    /// The first day of each year.
+    /// The first day of every year.
     Yearly,
 }
 
 impl SchedulerPolicy {
-    /// Whether a flag is among `priority_flags`.
+    /// True if the flag is set in `priority_flags`.
     #[must_use]
     pub fn has_flag(&self, flag: PriorityFlag) -> bool {
         self.priority_flags.contains(&flag)
     }
 }
 
-/// `[scheduler] backfill`.
+/// The number of jobs that get planned starts (`[scheduler] backfill`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backfill {
-    /// Only the head of the queue has a reservation.
+    /// Only the head of the queue gets a planned start.
     #[default]
     Easy,
-    /// Every pending job has one.
+    /// Every pending job gets a planned start.
     Conservative,
-    /// Strictly in order.
+    /// No backfill: jobs start strictly in order.
     None,
 }
 
-/// `[scheduler] order`: what the queue is sorted by.
+/// The order of the queue (`[scheduler] order`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Multifactor priority.
     #[default]
     Multifactor,
-    /// First come, first served.
+    /// By submission, the first come first.
     Fcfs,
-    /// Head first come, first served; the rest by predicted run time.
+    /// The head of the queue by submission, the rest by predicted run time, shortest first.
     Sjf,
     /// Smallest area (time × processors) first.
     Saf,
-    /// WFP3.
+    /// WFP3: the largest `(w/r)³·q` first, with time waited, run time and CPUs.
     Wfp3,
-    /// UNICEP.
+    /// UNICEP: the largest `w / (log₂(q)·r)` first, with time waited, CPUs and run time.
     Unicep,
     /// F4 of Carastan-Santos and de Camargo.
     F4,
@@ -322,93 +326,94 @@ pub enum Order {
     F1,
 }
 
-/// `[scheduler] predict`: the run time a plan counts with.
+/// The run times that plans use (`[scheduler] predict`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Predict {
     /// The time limit.
     #[default]
     Requested,
-    /// The truth, which only the simulator knows.
+    /// The actual run time, which only the simulator knows.
     Actual,
-    /// Mean of the user's last two.
+    /// The mean of the user's last two run times.
     Recent2,
-    /// What the user's last runs took, weighed by how much they resemble the job.
+    /// The user's last run times, weighted by the similarity of their jobs.
     Similar,
 }
 
 impl Predict {
-    /// Whether it is learnt from jobs that have ended.
+    /// True if run times are learnt from jobs that have ended.
     #[must_use]
     pub fn is_learnt(self) -> bool {
         matches!(self, Self::Recent2 | Self::Similar)
     }
 }
 
-/// `[scheduler] correct`: what a plan counts with once a prediction is exceeded.
+/// The run time that plans use once a prediction is exceeded (`[scheduler] correct`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Correct {
     /// The time limit.
     #[default]
     Request,
-    /// The prediction and a growing increment.
+    /// The prediction plus a growing increment.
     Incremental,
 }
 
-/// `[preempt]`.
+/// The section `[preempt]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PreemptPolicy {
-    /// `by`.
+    /// `by`: the property that decides about preemption.
     pub by: PreemptBy,
-    /// `mode`.
+    /// `mode`: the way in which victims leave.
     pub mode: PreemptMode,
-    /// `topology`: victims are chosen domain by domain.
+    /// `topology`: true if victims are chosen domain by domain.
     pub topology: bool,
-    /// `grace_time`.
+    /// `grace_time`: time between the notice and the end of a victim.
     pub grace_time: Seconds,
-    /// `exempt_time`: how long a job runs before it can be a victim.
+    /// `exempt_time`: time that a job runs before it can be a victim.
     pub exempt_time: Seconds,
-    /// `cost`.
+    /// `cost`: the costs by which sets of victims are compared.
     pub cost: PreemptCost,
-    /// `jobs_may_forbid`: whether `--no-preempt` is taken.
+    /// `jobs_may_forbid`: true if `--no-preempt` is accepted.
     pub jobs_may_forbid: bool,
 }
 
-/// `[preempt] by`.
+/// The property that decides about preemption (`[preempt] by`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptBy {
-    /// Never.
+    /// No preemption.
     #[default]
     None,
-    /// Partitions of higher tier preempt those of lower.
+    /// Jobs in partitions of a higher tier preempt those of a lower tier.
     Partition,
     /// Jobs of a QOS preempt those of the QOS that it lists.
     Qos,
 }
 
-/// `[preempt] mode`.
+/// The way in which victims leave (`[preempt] mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptMode {
-    /// Never a victim; for partitions.
+    /// Jobs are never victims; for partitions and QOS.
     Off,
-    /// Victims end.
+    /// Victims are ended.
     Cancel,
-    /// Victims wait again.
+    /// Victims are requeued.
     #[default]
     Requeue,
-    /// Victims pause: they give up their CPUs, and go on when these are free again.
+    /// Victims are suspended: they release their CPUs, and resume when these are free again.
     Suspend,
 }
 
-/// `[preempt] cost`: what is compared first.
+/// The order in which costs of sets of victims are compared (`[preempt] cost`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptCost {
-    /// The lowest of the highest tier or QOS priority among them, then least node-seconds lost, then fewest jobs.
+    /// The lowest of the victims' highest tier or QOS priority, then least node-seconds lost, then fewest
+    /// jobs.
     #[default]
     Priority,
     /// Fewest jobs, then priority, then work.
@@ -417,35 +422,35 @@ pub enum PreemptCost {
     Work,
 }
 
-/// `[recovery]`.
+/// The section `[recovery]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecoveryPolicy {
     /// `node_timeout`: silence after which a node is down.
     pub node_timeout: Seconds,
-    /// `overlap`: requeue although the silent node may still run.
+    /// `overlap`: true if jobs are requeued although they may still run on a silent node.
     pub overlap: bool,
-    /// `requeue_delay`: from the end of a failed attempt to the next.
+    /// `requeue_delay`: time from the end of a failed attempt to the next.
     pub requeue_delay: Seconds,
 }
 
-/// One configured node.
+/// The configuration of one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeConfig {
-    /// Its name.
+    /// The name of the node.
     pub name: Arc<str>,
-    /// What the configuration says it has; zero where it leaves that to the node.
+    /// The configured resources; zero for those that the node reports itself.
     pub shape: NodeShape,
-    /// Nodes of low weight are taken first.
+    /// Weight of the node; lower weights are used first.
     pub weight: u32,
-    /// `core_spec_count`: cores that jobs never get.
+    /// `core_spec_count`: number of cores that jobs never get.
     #[serde(skip_serializing_if = "is_zero")]
     pub core_spec_count: u32,
-    /// `cpu_spec_list`: CPUs that jobs never get, nor the others of their cores.
+    /// `cpu_spec_list`: CPUs that jobs never get, nor the other threads of their cores.
     #[serde(skip_serializing_if = "IdSet::is_empty")]
     pub cpu_spec_list: IdSet,
-    /// `mem_spec_limit`: memory that jobs never get, MiB.
+    /// `mem_spec_limit`: memory in MiB that jobs never get.
     #[serde(skip_serializing_if = "is_zero")]
     pub mem_spec_limit: u64,
 }
@@ -454,74 +459,74 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }
 
-/// One partition.
+/// The configuration of one partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartitionConfig {
-    /// Its name.
+    /// The name of the partition.
     pub name: Arc<str>,
-    /// Names of its nodes, in the order of the node table.
+    /// Names of the nodes, in the order of the node table.
     pub nodes: Vec<Arc<str>>,
-    /// Whether it has all nodes, also those that an operator creates later.
+    /// True if the partition has all nodes, those that operators create later included.
     pub all_nodes: bool,
-    /// Whether jobs that name none go here.
+    /// True if jobs that name no partition go here.
     pub default: bool,
-    /// Longest limit a job may ask for and run.
+    /// The longest time limit of a job.
     pub max_time: TimeLimit,
-    /// The limit of jobs that ask for none; `None`: `max_time`.
+    /// The time limit of jobs that request none; `None` for `max_time`.
     pub default_time: Option<TimeLimit>,
-    /// Fewest nodes a job may ask for.
+    /// The smallest number of nodes of a job.
     pub min_nodes: u32,
-    /// Most nodes a job may ask for.
+    /// The largest number of nodes of a job; `None` for no limit.
     pub max_nodes: Option<u32>,
-    /// Jobs of higher tiers come first, and may preempt.
+    /// The tier; jobs of higher tiers come first, and may preempt.
     pub priority_tier: u32,
-    /// For the partition factor of multifactor priority.
+    /// The value for the partition factor of multifactor priority.
     pub priority_job_factor: u32,
-    /// Whether it takes jobs.
+    /// The state of the partition.
     pub state: PartitionState,
-    /// The topology used here; `None`: the one named `default`, if there is one.
+    /// The topology of the partition; `None` for the one named `default`, if there is one.
     pub topology: Option<Arc<str>>,
-    /// Whether jobs share nodes by cores or get them whole.
+    /// The way in which jobs share nodes.
     pub oversubscribe: Oversubscribe,
-    /// Default of `--placement`.
+    /// The default of `--placement`.
     pub placement: crate::text::gather::Placement,
     /// Overrides the score of its topology, for jobs that start here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<crate::text::score::Score>,
     /// Groups that may use it; empty: all.
     pub allow_groups: Vec<Arc<str>>,
-    /// Accounts that may use it; empty: all.
+    /// Accounts that may use the partition; empty for all.
     pub allow_accounts: Vec<Arc<str>>,
-    /// Accounts that may not use it.
+    /// Accounts that may not use the partition.
     pub deny_accounts: Vec<Arc<str>>,
-    /// Hosts from which jobs may be submitted to it; empty: all.
+    /// Hosts from which jobs may be submitted; empty for all.
     pub alloc_nodes: Vec<Arc<str>>,
-    /// The partition that gets its jobs while it takes none.
+    /// The partition that gets the jobs while this one accepts none.
     pub alternate: Option<Arc<str>>,
-    /// Whether root may not use it.
+    /// True if root may not use the partition.
     pub disable_root_jobs: bool,
-    /// Whether listings leave it out unless they are asked for everything.
+    /// True if lists leave the partition out unless they show everything.
     pub hidden: bool,
-    /// Whether a job has to name a reservation to use it.
+    /// True if a job must name a reservation.
     pub req_resv: bool,
-    /// Whether only root may use it.
+    /// True if only root may use the partition.
     pub root_only: bool,
-    /// QOS that a job has to name one of to use it; empty: any or none.
+    /// QOS of which a job must name one; empty for any or none.
     pub allow_qos: Vec<Arc<str>>,
-    /// QOS whose jobs may not use it.
+    /// QOS whose jobs may not use the partition.
     pub deny_qos: Vec<Arc<str>>,
-    /// Overrides `[scheduler] default_qos`.
+    /// The QOS of jobs that name none; overrides `[scheduler] default_qos`.
     pub default_qos: Option<Arc<str>>,
-    /// The QOS whose limits count for all jobs here, beside those of each job's own.
+    /// The QOS whose limits count for all jobs here, besides those of each job's own QOS.
     pub qos: Option<Arc<str>>,
-    /// Memory for each CPU, MiB, of jobs that ask for none; `None`: not counted for them.
+    /// Memory per CPU in MiB of jobs that request none; `None` if memory is then not counted.
     pub def_mem_per_cpu: Option<u64>,
-    /// Most memory for each CPU, MiB.
+    /// Largest memory per CPU in MiB.
     pub max_mem_per_cpu: Option<u64>,
-    /// Memory on each node, MiB, of jobs that ask for none; instead of `def_mem_per_cpu`.
+    /// Memory per node in MiB of jobs that request none; instead of `def_mem_per_cpu`.
     pub def_mem_per_node: Option<u64>,
-    /// Most memory on each node, MiB; instead of `max_mem_per_cpu`.
+    /// Largest memory per node in MiB; instead of `max_mem_per_cpu`.
     pub max_mem_per_node: Option<u64>,
     /// CPUs for each GPU of jobs that name neither CPUs of a task nor of a GPU; `None`: not counted for them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -532,15 +537,15 @@ pub struct PartitionConfig {
     pub def_mem_per_gpu: Option<u64>,
     /// Overrides `[preempt] mode`.
     pub preempt_mode: Option<PreemptMode>,
-    /// Overrides `[preempt] grace_time`.
+    /// The grace time of victims; overrides `[preempt] grace_time`.
     pub grace_time: Option<Seconds>,
-    /// What resources count in the billing of jobs; empty: as `[scheduler] billing` says.
+    /// Weights of resources in the billing of jobs; empty for `[scheduler] billing`.
     #[serde(skip_serializing_if = "TresWeights::is_empty")]
     pub tres_billing_weights: TresWeights,
 }
 
 impl PartitionConfig {
-    /// What must hold between its settings and does not: the key of each and what is wrong with it.
+    /// The contradictions between settings, each with the key and a message.
     #[must_use]
     pub fn contradictions(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
@@ -586,22 +591,22 @@ impl PartitionConfig {
     }
 }
 
-/// What a partition takes.
+/// The state of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PartitionState {
-    /// Queues and runs.
+    /// Accepts and starts jobs.
     #[default]
     Up,
-    /// Queues, starts nothing.
+    /// Accepts jobs, starts none.
     Down,
-    /// Runs what it has, queues nothing.
+    /// Starts jobs, accepts none.
     Drain,
-    /// Neither.
+    /// Neither accepts nor starts jobs.
     Inactive,
 }
 
-/// `oversubscribe`.
+/// The way in which jobs share nodes (`oversubscribe`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Oversubscribe {
@@ -687,33 +692,34 @@ impl Default for RecoveryPolicy {
     }
 }
 
-/// `[power]`: how the hosts of nodes are booted, and switched off and on.
+/// The section `[power]`: reboots, and powering nodes down and up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PowerPolicy {
-    /// `reboot_program`: what a node's daemon runs to boot its host again.
+    /// `reboot_program`: the program that a node's daemon runs to reboot its host.
     pub reboot_program: Option<Arc<str>>,
-    /// `resume_timeout`: how long a node may take to come back.
+    /// `resume_timeout`: time that a node may take to come back.
     pub resume_timeout: Seconds,
-    /// `suspend_program`: what the controller runs to switch nodes off; there are both programs or neither.
+    /// `suspend_program`: the program that the controller runs to power nodes down. It is set if and only if
+    /// `resume_program` is.
     pub suspend_program: Option<Arc<str>>,
-    /// `resume_program`: what it runs to switch them on.
+    /// `resume_program`: the program that the controller runs to power nodes up.
     pub resume_program: Option<Arc<str>>,
-    /// `resume_fail_program`: what it runs for those that do not come up in time.
+    /// `resume_fail_program`: the program that the controller runs for nodes that do not power up in time.
     pub resume_fail_program: Option<Arc<str>>,
-    /// `suspend_time`: how long a node is idle before it is switched off; `None`: for ever.
+    /// `suspend_time`: idle time after which a node is powered down; `None` for never.
     pub suspend_time: Option<Seconds>,
-    /// `suspend_timeout`: how long a node may take to go down.
+    /// `suspend_timeout`: time that a node may take to power down.
     pub suspend_timeout: Seconds,
-    /// `suspend_rate`: nodes that are switched off in a minute at most; 0: all.
+    /// `suspend_rate`: number of nodes powered down per minute; 0 for no limit.
     pub suspend_rate: u32,
-    /// `resume_rate`: nodes that are switched on in a minute at most; 0: all.
+    /// `resume_rate`: number of nodes powered up per minute; 0 for no limit.
     pub resume_rate: u32,
-    /// `suspend_exc_nodes`: nodes that stay on however long they are idle.
+    /// `suspend_exc_nodes`: nodes that stay on when idle.
     pub suspend_exc_nodes: Vec<Arc<str>>,
-    /// `suspend_exc_parts`: partitions whose nodes do.
+    /// `suspend_exc_parts`: partitions whose nodes stay on when idle.
     pub suspend_exc_parts: Vec<Arc<str>>,
-    /// `suspend_exc_states`: states in which they do; `DRAIN` is the only one.
+    /// `suspend_exc_states`: states in which nodes stay on when idle; only `DRAIN` is supported.
     pub suspend_exc_states: Vec<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! `[[qos]]`: classes of jobs. What they count for, whose place they may take, and who may use them.
+//! The sections `[[qos]]`: classes of jobs, with their priority, the QOS that they preempt, and their users.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,29 +9,30 @@ use super::policy::{PartitionConfig, Policy, PreemptMode};
 use crate::model::accounts::qos::QosFlag;
 use crate::text::time::{Seconds, TimeLimit};
 
-/// One QOS.
+/// The configuration of one QOS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QosConfig {
-    /// What `--qos` names.
+    /// The name that `--qos` refers to.
     pub name: Arc<str>,
-    /// For the QOS factor of multifactor priority, relative to the largest one configured; where QOS preempt, also what
-    /// it costs that a job of it makes way.
+    /// The priority for the QOS factor of multifactor priority, relative to the largest one configured. Where
+    /// QOS preempt, also the cost of a victim with this QOS.
     pub priority: u32,
-    /// QOS whose jobs may be preempted for jobs of this one, under `[preempt] by = "qos"`. Never in a circle.
+    /// QOS whose jobs this QOS may preempt, with `[preempt] by = "qos"`; never in a circle.
     pub preempt: Vec<Arc<str>>,
-    /// Overrides the mode of the partition and of `[preempt]`.
+    /// The way in which victims leave; overrides that of the partition and of `[preempt]`.
     pub preempt_mode: Option<PreemptMode>,
-    /// Overrides `grace_time` of the partition and of `[preempt]`.
+    /// The grace time of victims; overrides that of the partition and of `[preempt]`.
     pub grace_time: Option<Seconds>,
-    /// `preempt_exempt_time`: overrides `[preempt] exempt_time`.
+    /// `preempt_exempt_time`: time that a job runs before it can be a victim; overrides `[preempt]
+    /// exempt_time`.
     #[serde(rename = "preempt_exempt_time")]
     pub exempt_time: Option<Seconds>,
-    /// Longest limit that a job of it may ask for; `None`: the partition's.
+    /// The longest time limit of a job with this QOS; `None` for that of the partition.
     pub max_wall: Option<TimeLimit>,
-    /// Groups that may use it; empty: all.
+    /// Groups that may use the QOS; empty for all.
     pub allow_groups: Vec<Arc<str>>,
-    /// Accounts that may use it; empty: all.
+    /// Accounts that may use the QOS; empty for all.
     pub allow_accounts: Vec<Arc<str>>,
     /// Flags that `sacctmgr` has set.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -39,7 +40,7 @@ pub struct QosConfig {
 }
 
 impl QosConfig {
-    /// Whether the QOS has a flag.
+    /// True if the QOS has the flag.
     #[must_use]
     pub fn has(&self, flag: QosFlag) -> bool {
         self.flags.contains(&flag)
@@ -47,29 +48,32 @@ impl QosConfig {
 }
 
 impl Policy {
-    /// Which of the configured QOS has that name.
+    /// Index of the QOS with this name; `None` if there is none.
     #[must_use]
     pub fn qos_index(&self, name: &str) -> Option<usize> {
         self.qos.iter().position(|qos| &*qos.name == name)
     }
 
-    /// The QOS that a job names. `None` if it names none, or one that is not configured.
+    /// The QOS that a job names; `None` if it names none, or one that is not configured.
     #[must_use]
     pub fn qos_of(&self, named: Option<&str>) -> Option<&QosConfig> {
         self.qos_index(named?).map(|index| &self.qos[index])
     }
 
-    /// Whether what a job names as its QOS is one. Where none is configured every name is, and means nothing.
+    /// True if a job may name this QOS, or none. Without any configured QOS, every name is accepted and has
+    /// no effect.
     #[must_use]
     pub fn knows_qos(&self, named: Option<&str>) -> bool {
         self.qos.is_empty() || named.is_none_or(|name| self.qos_index(name).is_some())
     }
 
-    /// For each QOS how many stand above it at most, each of which may preempt the next: 0 for one that nobody may.
+    /// For each QOS, the length of the longest chain of QOS above it, in which each may preempt the next; 0
+    /// for a QOS that no other may preempt.
     #[must_use]
     pub fn qos_depths(&self) -> Vec<u32> {
         let mut depths = vec![0; self.qos.len()];
-        // A chain has each QOS once, so that many rounds are enough, and a circle would not go on for ever.
+        // A chain has each QOS at most once, so this number of rounds suffices, and a circle cannot loop for
+        // ever.
         for _ in &self.qos {
             for (above, qos) in self.qos.iter().enumerate() {
                 for below in qos.preempt.iter().filter_map(|name| self.qos_index(name)) {
@@ -82,7 +86,7 @@ impl Policy {
 }
 
 impl PartitionConfig {
-    /// Whether jobs may run here that name this QOS, or none.
+    /// True if jobs with this QOS, or with none, may use the partition.
     #[must_use]
     pub fn takes_qos(&self, named: Option<&str>) -> bool {
         let lists = |names: &[Arc<str>]| names.iter().any(|name| Some(&**name) == named);

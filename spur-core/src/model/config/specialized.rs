@@ -1,12 +1,12 @@
-//! What a node keeps from jobs for the system: core specialization, with Slurm's names.
+//! Core specialization: the resources that a node reserves for the system, with Slurm's names.
 
 use super::NodeConfig;
 use crate::model::idset::IdSet;
 use crate::model::node::NodeShape;
 
 impl NodeConfig {
-    /// The CPUs of a node of that shape that jobs never get: whole cores. Which `core_spec_count` takes is Slurm's choice:
-    /// the last core of each socket, from the last socket down, then the ones before.
+    /// CPUs of a node of this shape that jobs never get, as whole cores. For `core_spec_count` these are, as
+    /// in Slurm, the last core of each socket, from the last socket down, then the cores before.
     #[must_use]
     pub fn specialized_cpus(&self, shape: &NodeShape) -> IdSet {
         let threads = shape.threads_per_core.max(1);
@@ -18,7 +18,7 @@ impl NodeConfig {
             let listed = self.cpu_spec_list.iter().take_while(|cpu| *cpu < shape.cpus);
             return whole(&mut listed.map(|cpu| cpu / threads));
         }
-        // A node may lack some of the cores that its sockets come to.
+        // A node may have fewer cores than its sockets would hold.
         let (sockets, each) = match (shape.sockets, shape.cores_per_socket) {
             (sockets, each) if sockets.checked_mul(each) == Some(all) => (sockets, each),
             _ => (1, all),
@@ -27,7 +27,8 @@ impl NodeConfig {
         whole(&mut (0..self.core_spec_count.min(all)).map(last))
     }
 
-    /// Why a node cannot keep what it is to keep, with the key that says so; as far as the configuration says what it has.
+    /// The contradiction in the specialized resources, with its key; `None` if there is none as far as
+    /// resources are configured.
     #[must_use]
     pub fn specialized_wrongly(&self) -> Option<(&'static str, String)> {
         let shape = &self.shape;
@@ -75,7 +76,8 @@ mod tests {
         NodeShape { sockets, cores_per_socket, threads_per_core, cpus, ..NodeShape::default() }
     }
 
-    /// What slurmd 22.05.8 says on such nodes: "Resource spec: Reserved abstract CPU IDs".
+    /// The values are those that slurmd 22.05.8 reports on such nodes: "Resource spec: Reserved abstract CPU
+    /// IDs".
     #[test]
     fn the_cores_are_those_that_slurm_chooses() {
         for (count, list, of, wanted) in [
@@ -85,7 +87,7 @@ mod tests {
             (2, "", shape(2, 2, 1), "1,3"),
             (2, "", shape(4, 1, 1), "2-3"),
             (0, "", shape(2, 4, 2), ""),
-            // A node may have less than was thought.
+            // A node may have fewer cores than configured.
             (9, "", shape(1, 2, 2), "0-3"),
             (0, "1,70-80", shape(1, 4, 1), "1"),
             (1, "", NodeShape { cpus: 3, ..shape(2, 2, 1) }, "2"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::text::time::Seconds;
 
-/// Where the controller keeps its journal and accounting.
+/// The place of the controller's journal and accounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Files beside this SQLite database: one controller on one host.
@@ -16,19 +16,21 @@ pub enum State {
     Postgres(PostgresState),
 }
 
-/// A PostgreSQL database and how the controller gets in.
+/// A PostgreSQL database, with its credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresState {
-    /// URLs of the servers that may hold the database, at least one. The controller uses the first that is not in recovery.
+    /// URLs of the servers that may hold the database, at least one. The controller uses the first that is
+    /// not in recovery.
     pub urls: Vec<DatabaseUrl>,
-    /// `password_file`: the file whose first line is the password; `None` for certificates and trusted sockets.
+    /// `password_file`: the file whose first line is the password; `None` for certificates and trusted
+    /// sockets.
     pub password_file: Option<PathBuf>,
-    /// `lease`: how long a leader leads without renewing its lease, in seconds.
+    /// `lease`: time in seconds for which a leader leads without renewing its lease.
     pub lease: Seconds,
 }
 
 impl PostgresState {
-    /// The lease unless `lease` says otherwise.
+    /// The default of `lease`.
     pub const DEFAULT_LEASE: Seconds = Seconds(3);
 }
 
@@ -44,7 +46,7 @@ impl State {
 }
 
 impl fmt::Display for State {
-    /// The file, or the URLs with commas between.
+    /// Writes the file, or the URLs separated by commas.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             State::Sqlite(path) => path.display().fmt(f),
@@ -56,11 +58,13 @@ impl fmt::Display for State {
     }
 }
 
-/// A `postgres://` URL that holds no password, and that asks for a verified server unless the server is on this host.
+/// A `postgres://` URL that holds no password, and that asks for a verified server unless the server is on
+/// this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseUrl(Arc<str>);
 
-/// Why a text is not a [`DatabaseUrl`]. The message never repeats the text, which may hold a password.
+/// The reason for which a text is not a [`DatabaseUrl`]. The message never repeats the text, which may hold a
+/// password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
     /// The scheme is another one.
@@ -71,7 +75,7 @@ pub enum DatabaseUrlError {
         "a URL must not hold a password, which every reader of the file would see; write it to a file and name that with `password_file`"
     )]
     Password,
-    /// Several hosts in one URL.
+    /// The URL names several hosts.
     #[error("a URL names one host; write a list of URLs for several")]
     Hosts,
     /// The host is remote and `sslmode` allows an unverified server.
@@ -90,7 +94,8 @@ impl DatabaseUrl {
         let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
         let rest = rest.ok_or(DatabaseUrlError::Scheme)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A password may hold an @ or a slash that somebody forgot to encode: any colon before any @ is refused.
+        // A password may hold an @ or a slash that somebody forgot to encode: any colon before any @ is
+        // refused.
         let before_last_at = rest.rsplit_once('@').map_or("", |(before, _)| before);
         let parameters = || parameters(rest);
         if before_last_at.contains(':') || parameters().any(|(key, _)| key.eq_ignore_ascii_case("password")) {
@@ -114,13 +119,13 @@ impl DatabaseUrl {
         &self.0
     }
 
-    /// Whether the URL says how the connection is secured.
+    /// True if the URL sets `sslmode`.
     #[must_use]
     pub fn has_mode(&self) -> bool {
         parameters(&self.0).any(|(key, _)| ["sslmode", "ssl-mode"].contains(&key))
     }
 
-    /// Whether the server is on this host: a socket, a loopback address, or `localhost`.
+    /// True if the server is on this host: a socket, a loopback address, or `localhost`.
     #[must_use]
     pub fn is_local(&self) -> bool {
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
@@ -143,7 +148,7 @@ impl DatabaseUrl {
     }
 }
 
-/// The parameters behind the question mark.
+/// The parameters after the question mark.
 fn parameters(rest: &str) -> impl Iterator<Item = (&str, &str)> {
     let query = rest.split_once('?').map_or("", |(_, query)| query);
     query.split('&').filter_map(|pair| pair.split_once('='))

@@ -1,4 +1,4 @@
-//! The reference, the examples, and a folder of files that must be refused.
+//! Tests of the reference configuration, the examples, and a directory of files that must be refused.
 
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,8 @@ fn reference() -> Config {
     parse_file(&folder("etc/spur.toml")).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Each file in `tests/data/config` is refused with the text of its `.err` file. With `UPDATE_EXPECT=1` the
-/// `.err` files are written anew.
+/// Each file in `tests/data/config` is refused with the text of its `.err` file. `UPDATE_EXPECT=1` rewrites
+/// the `.err` files.
 #[test]
 fn bad_files_are_refused_with_the_expected_text() {
     let mut wrong = Vec::new();
@@ -89,12 +89,12 @@ fn the_reference_is_read_as_it_says() {
     assert_eq!(local.agent.spool_of("gpu001"), Path::new("/var/spool/spurd/gpu001"));
 }
 
-/// Where the reference says that it shows the default, it does.
+/// A default that the reference documents is the one in force.
 #[test]
 fn the_reference_shows_the_defaults() {
     let found = reference();
     let Config { policy, local } = Config::default();
-    // Of the controller's programs there are none by default.
+    // By default the controller has no programs.
     let JobPolicy { prolog_slurmctld, epilog_slurmctld, .. } = found.policy.jobs.clone();
     assert_eq!(found.policy.jobs, JobPolicy { prolog_slurmctld, epilog_slurmctld, ..policy.jobs });
     assert_eq!(found.policy.scheduler, policy.scheduler);
@@ -113,7 +113,7 @@ fn the_reference_shows_the_defaults() {
     assert_eq!(found.local.agent.listen_addr, local.agent.listen_addr);
 }
 
-/// Every key that is read stands in the reference, at the start of a line or of a comment.
+/// Every key that is read is in the reference, at the start of a line or of a comment.
 #[test]
 fn the_reference_names_every_key() {
     let reference = read(&folder("etc/spur.toml"));
@@ -208,7 +208,7 @@ fn numbers_have_tomls_spellings() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// However the reference is damaged, it is read or refused with lines that exist.
+    /// A damaged reference is either read, or refused with existing lines.
     #[test]
     fn a_damaged_file_is_read_or_refused(
         from in any::<prop::sample::Index>(), length in 0_usize..40, with in "[a-z0-9\"=\\[\\], \n-]{0,6}")

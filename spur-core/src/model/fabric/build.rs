@@ -1,4 +1,4 @@
-//! Checks a topology and turns it into a forest; every mistake is collected, none stops the search for more.
+//! Building of a fabric: checks a topology and turns it into a forest. All mistakes are collected.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::{Fabric, FabricError, Fault, names, tree};
 use crate::id::NodeId;
 use crate::model::topology::{Line, Plugin, TopologyConfig};
 
-/// Sizes of the aggregates, in base blocks, where `block_sizes` does not say.
+/// Default sizes of aggregates, in base blocks.
 const DEFAULT_MULTIPLES: [u32; 4] = [2, 4, 8, 16];
 
 /// The largest number of layers above the nodes.
 const MAX_LAYERS: usize = 64;
 
-/// See [`Fabric::build`].
+/// Builds a fabric; see [`Fabric::build`].
 pub(super) fn build(
     config: &TopologyConfig,
     nodes: &[(NodeId, &str)],
@@ -48,7 +48,7 @@ pub(super) fn build(
     if faults.found.is_empty() { Ok(shape::number(forest, nodes)) } else { Err(faults.found) }
 }
 
-/// See [`Fabric::flat`].
+/// Builds a fabric without domains; see [`Fabric::flat`].
 pub(super) fn flat(name: &str, nodes: &[(NodeId, &str)]) -> Fabric {
     shape::number(bare(name), nodes)
 }
@@ -124,7 +124,7 @@ fn check_sections(config: &TopologyConfig, faults: &mut Faults<'_>) {
     }
 }
 
-/// Base blocks and their aligned aggregates.
+/// Builds base blocks and their aligned aggregates.
 fn blocks<'a>(
     config: &'a TopologyConfig,
     count: usize,
@@ -133,7 +133,7 @@ fn blocks<'a>(
 ) -> Forest<'a> {
     let mut seeds = base_blocks(config, count, table, faults);
     let named = config.block_sizes.first().copied().or(config.block_size);
-    // That a node was moved changes nothing of the size of a block.
+    // A node that was moved does not change the size of a block.
     let configured = |seed: &Seed| table.taken.values().filter(|domain| **domain == seed.name).count();
     let first = seeds.iter().map(configured).find(|&len| len > 0).unwrap_or(0);
     let base = named.unwrap_or_else(|| u32::try_from(first).expect("a cluster has fewer than 2^32 nodes"));
@@ -170,7 +170,7 @@ fn blocks<'a>(
     }
 }
 
-/// Joins the domains of one level, `per` at a time; returns the new ones.
+/// Joins the domains of one level, `per` at a time; returns the new domains.
 fn aggregate(
     seeds: &mut Vec<Seed>,
     below: &[usize],
@@ -220,7 +220,7 @@ fn base_blocks(
     seeds
 }
 
-/// The configured sizes of aggregates, in base blocks, each checked.
+/// The configured sizes of aggregates in base blocks, checked.
 fn multiples(config: &TopologyConfig, base: u32, faults: &mut Faults<'_>) -> Vec<u32> {
     let sizes = &config.block_sizes;
     if sizes.is_empty() {
@@ -246,7 +246,7 @@ fn multiples(config: &TopologyConfig, base: u32, faults: &mut Faults<'_>) -> Vec
     multiples
 }
 
-/// Puts moved nodes where the administrator wants them, behind those that are there by configuration.
+/// Moves nodes to the places that the administrator chose, after the nodes that are configured there.
 fn move_nodes(forest: &mut Forest<'_>, table: &Table<'_>, nodes: &[(NodeId, &str)], faults: &mut Faults<'_>) {
     for (&node, place) in &table.moved {
         let Some(place) = *place else { continue };
@@ -265,7 +265,7 @@ fn move_nodes(forest: &mut Forest<'_>, table: &Table<'_>, nodes: &[(NodeId, &str
     }
 }
 
-/// Refuses rules by size that name a layer that is not there.
+/// Refuses rules that name a layer which does not exist.
 fn check_rules(config: &TopologyConfig, forest: &Forest<'_>, faults: &mut Faults<'_>) {
     let known = &forest.layers[..forest.layers.len() - usize::from(forest.hidden_top)];
     let gathers = config.rule.iter().filter_map(|rule| Some((rule.line, rule.gather.as_ref()?)));
@@ -279,7 +279,7 @@ fn check_rules(config: &TopologyConfig, forest: &Forest<'_>, faults: &mut Faults
     }
 }
 
-/// Lays the administrator's names over the default ones.
+/// Replaces the default names of layers by the administrator's.
 fn name_layers(config: &TopologyConfig, forest: &mut Forest<'_>, faults: &mut Faults<'_>) {
     if config.plugin == Plugin::None {
         return;
@@ -290,7 +290,7 @@ fn name_layers(config: &TopologyConfig, forest: &mut Forest<'_>, faults: &mut Fa
         let why = "is one of more than 64 layers: join some of them";
         faults.add(line, Fault::BadLayer { name: forest.layers[MAX_LAYERS].clone(), why });
     }
-    // Where switches do not hang together, how many layers there are is not known yet.
+    // Without a connected forest, the number of layers is not known.
     if config.layers.len() > have && have > 0 && faults.found.iter().all(|error| error.fault.keeps_shape()) {
         let extra = config.layers[have..].to_vec();
         faults.add(line, Fault::ExtraLayers { named: config.layers.len(), have, extra });

@@ -1,17 +1,17 @@
-//! What can be wrong with a topology: each fault names the line, the name and the fix.
+//! Mistakes in a topology: each fault has a line, a name and a fix.
 
 use std::fmt;
 
 use crate::model::topology::Line;
 
-/// One mistake in a topology, with where it is.
+/// A mistake in a topology, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricError {
-    /// The line of the table that holds the mistake.
+    /// The line of the table with the mistake.
     pub line: Line,
-    /// The topology it is in.
+    /// The name of the topology.
     pub topology: String,
-    /// What is wrong and what would work.
+    /// The fault, with its fix.
     pub fault: Fault,
 }
 
@@ -29,15 +29,15 @@ impl std::error::Error for FabricError {}
 /// The mistakes a topology can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A plugin without what it needs.
+    /// The plugin lacks a key that it needs.
     #[error("plugin = \"{plugin}\" needs {needs}")]
     Missing {
         /// The plugin as written.
         plugin: &'static str,
-        /// The keys it needs.
+        /// The missing keys.
         needs: &'static str,
     },
-    /// Keys that the plugin does not use.
+    /// The plugin does not use these keys.
     #[error("{keys} has no effect with plugin = \"{plugin}\": remove it, or set plugin = \"{wants}\"")]
     Unused {
         /// The plugin as written.
@@ -47,48 +47,48 @@ pub enum Fault {
         /// The plugin that uses the key.
         wants: &'static str,
     },
-    /// A name that is empty or cannot be written where domains are named.
+    /// A name is empty, or cannot be written where domains are named.
     #[error(
         "\"{0}\" is no name for a domain: use letters, digits, '-', '_', '.', and '/' between the parts of a path"
     )]
     BadName(String),
-    /// Two domains of one name.
+    /// Two domains have the same name.
     #[error("{name} is defined twice{}: rename one of them, or write paths such as pod-a/{name}", at_line(.first))]
     Duplicate {
         /// The name.
         name: String,
-        /// Where it stands first.
+        /// The line of the first definition.
         first: Line,
     },
-    /// A switch with neither nodes nor switches.
+    /// A switch has neither nodes nor switches.
     #[error(
         "switch {0} has neither nodes nor switches: give it one (nodes = \"\" for a leaf that is still empty)"
     )]
     Neither(String),
-    /// A switch with both nodes and switches.
+    /// A switch has both nodes and switches.
     #[error("switch {0} has both nodes and switches: keep one, and put the nodes under a leaf of their own")]
     Both(String),
-    /// A hostlist that cannot be read.
+    /// A hostlist cannot be read.
     #[error("{domain}: {list:?} is not a hostlist: {why}")]
     BadHostlist {
-        /// The domain whose list it is.
+        /// The domain with the list.
         domain: String,
         /// The list as written.
         list: String,
-        /// What the parser says.
+        /// The message of the parser.
         why: String,
     },
-    /// A child that no switch is called.
+    /// A switch names a child that does not exist.
     #[error("switch {parent} names {child}, which is no switch of this topology{}", nearest(.near))]
     UnknownChild {
-        /// The switch that names it.
+        /// The switch that names the child.
         parent: String,
-        /// The name.
+        /// The name of the child.
         child: String,
-        /// The name it may have meant.
+        /// The known name that is most similar, if any.
         near: Option<String>,
     },
-    /// A child of two switches.
+    /// A switch has two parents.
     #[error(
         "switch {child} is below {first} and below {second}: a switch has one parent, remove it from one of them"
     )]
@@ -100,20 +100,20 @@ pub enum Fault {
         /// The other parent.
         second: String,
     },
-    /// Switches below themselves.
+    /// Switches are below themselves.
     #[error("switches form a cycle: {}: remove one of these links", .0.join(" > "))]
     Cycle(Vec<String>),
-    /// Nodes that the node table does not have.
+    /// A domain names nodes that the node table does not have.
     #[error("{domain} names {node}, which no [[nodes]] table defines{}", nearest(.near))]
     UnknownNode {
-        /// The domain that names it.
+        /// The domain that names the node.
         domain: String,
-        /// The name.
+        /// The name of the node.
         node: String,
-        /// The name it may have meant.
+        /// The known name that is most similar, if any.
         near: Option<String>,
     },
-    /// A node in two leaves or blocks, or twice in one.
+    /// A node is in two leaves or blocks, or twice in one.
     #[error(
         "node {node} is in {first} and in {second}: a node has one place, remove it from one of them; if they are \
          rails, `spur discover` and `spur import slurm` make one domain of them"
@@ -121,12 +121,12 @@ pub enum Fault {
     TwoPlaces {
         /// The node.
         node: String,
-        /// The domain that came first.
+        /// The first domain.
         first: String,
-        /// The other one.
+        /// The second domain.
         second: String,
     },
-    /// A block size that is not a power of two times the base size.
+    /// A block size is not the base size times a power of two.
     #[error("block size {size} is not {base} times a power of two: {} would be", power_near(*.size, *.base))]
     BadBlockSize {
         /// The size as written.
@@ -134,38 +134,38 @@ pub enum Fault {
         /// The base size.
         base: u32,
     },
-    /// A block size of 0, or sizes that do not grow.
+    /// A block size is 0, or the sizes do not increase.
     #[error("block sizes {0:?}: sizes are at least 1 and each is larger than the one before")]
     BlockSizeOrder(Vec<u32>),
-    /// `block_size` that contradicts the first of `block_sizes`.
+    /// `block_size` contradicts the first of `block_sizes`.
     #[error(
         "block_size = {size} is not the first of block_sizes, {base}: make them equal, or give one of them"
     )]
     BlockSizeConflict {
-        /// `block_size`.
+        /// The value of `block_size`.
         size: u32,
-        /// The first of `block_sizes`.
+        /// The first value of `block_sizes`.
         base: u32,
     },
-    /// A layer name that cannot be.
+    /// A layer name is invalid.
     #[error("layer name \"{name}\" {why}")]
     BadLayer {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason, as a part of the message.
         why: &'static str,
     },
-    /// More layer names than layers.
+    /// There are more layer names than layers.
     #[error("layers names {named} layers, but the topology has {have}: remove {}", .extra.join(", "))]
     ExtraLayers {
-        /// How many names there are.
+        /// Number of names.
         named: usize,
-        /// How many layers there are above the nodes.
+        /// Number of layers above the nodes.
         have: usize,
-        /// The names that name nothing.
+        /// The names beyond the last layer.
         extra: Vec<String>,
     },
-    /// A link speed that cannot be read.
+    /// A link speed cannot be read.
     #[error("{domain}: link speed {text:?} is not a bandwidth: write it like 400G or 100M")]
     BadSpeed {
         /// The domain.
@@ -173,7 +173,7 @@ pub enum Fault {
         /// The value as written.
         text: String,
     },
-    /// A latency that cannot be read.
+    /// A latency cannot be read.
     #[error("{domain}: latency {text:?} is not a latency: write it like 500ns, 2us or 1ms")]
     BadLatency {
         /// The domain.
@@ -181,36 +181,36 @@ pub enum Fault {
         /// The value as written.
         text: String,
     },
-    /// A number that must be positive.
+    /// A number that must be positive is 0.
     #[error("{key} = 0 would let no job run: give at least 1, or remove it")]
     Zero {
         /// The key.
         key: &'static str,
     },
-    /// A rule by size that names a layer that is not there.
+    /// A rule names a layer that does not exist.
     #[error("rule: gather = {text:?}: the topology has no layer {layer}; its layers are {}", .known.join(", "))]
     UnknownLayer {
         /// The value as written.
         text: String,
-        /// The layer it names.
+        /// The layer that it names.
         layer: String,
-        /// All there are.
+        /// All layers.
         known: Vec<String>,
     },
-    /// A node that was moved to a domain that cannot hold nodes.
+    /// A node was moved to a domain that cannot hold nodes.
     #[error("node {node} is placed in {domain}, which {why}")]
     BadPlace {
         /// The node.
         node: String,
-        /// The domain it was placed in.
+        /// The domain to which it was moved.
         domain: String,
-        /// Why that cannot be.
+        /// The reason, as a part of the message.
         why: &'static str,
     },
 }
 
 impl Fault {
-    /// Whether it leaves open neither which domains there are nor which of them are below which.
+    /// True if the fault leaves the set of domains and their hierarchy well defined.
     pub(super) fn keeps_shape(&self) -> bool {
         !matches!(
             self,
@@ -233,7 +233,7 @@ fn nearest(near: &Option<String>) -> String {
     near.as_ref().map_or_else(String::new, |near| format!(": did you mean {near}?"))
 }
 
-/// The two sizes next to a bad one that would be right.
+/// The two valid sizes next to a bad one.
 fn power_near(size: u32, base: u32) -> String {
     let base = u64::from(base.max(1));
     let mut below = base;

@@ -1,11 +1,11 @@
-//! The nodes of one topology and the forest of domains over them, numbered so that every domain is a contiguous
-//! range of positions.
+//! The fabric of one topology: its nodes and the forest of domains over them, numbered so that every domain
+//! is a contiguous range of positions.
 //!
-//! Promises: positions run in fabric order (depth first, domains in file order, nodes in the order their hostlist
-//! expands to); nodes in no domain come last and are usable only where the fabric is ignored; domains are numbered
-//! layer by layer, from the bottom up, each layer in fabric order. Where a branch lacks a layer, the domain next
-//! below counts for it: a domain *covers* every layer from its own up to the one below its parent's. Positions and
-//! domain numbers are rebuilt with the fabric and never leave the process.
+//! Promises: positions follow fabric order (depth first, domains in file order, nodes in the order of their
+//! hostlist). Nodes in no domain come last and are only used where the fabric is ignored. Domains are
+//! numbered layer by layer, from the bottom up, each layer in fabric order. Where a branch lacks a layer, the
+//! next domain below counts for that layer: a domain *covers* every layer from its own up to the one below
+//! its parent's. Positions and domain numbers are rebuilt with the fabric and never leave the process.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub use fault::{FabricError, Fault};
 pub use names::{FunctionError, FunctionNodes, LookupError, PlaceError};
 pub use show::{DomainFacts, DomainKind};
 
-/// A place in fabric order, counted from 0.
+/// A position in fabric order, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos(pub u32);
 
@@ -42,18 +42,17 @@ impl Pos {
         self.0 as usize
     }
 
-    /// The position of an index.
+    /// The position with this index.
     ///
     /// # Panics
-    ///
-    /// Where no fabric is that long: positions are counted in u32.
+    /// If the index exceeds `u32`, in which positions are counted.
     #[must_use]
     pub fn at(index: usize) -> Self {
         Self(u32::try_from(index).expect("positions are u32"))
     }
 }
 
-/// A level of the forest: 0 is the nodes, 1 the leaves or base blocks.
+/// A layer of the forest: 0 for the nodes, 1 for the leaves or base blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Layer(pub u8);
 
@@ -70,7 +69,7 @@ impl Layer {
     }
 }
 
-/// A domain of one fabric.
+/// The number of a domain in its fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainId(pub u32);
 
@@ -82,7 +81,7 @@ impl DomainId {
     }
 }
 
-/// One unit of a layer: a switch, a base block or an aggregate of blocks.
+/// A domain: a switch, a base block or an aggregate of blocks.
 #[derive(Debug, Clone)]
 pub struct Domain {
     full: String,
@@ -92,26 +91,26 @@ pub struct Domain {
     range: Range<u32>,
     parent: Option<DomainId>,
     children: Vec<DomainId>,
-    /// Whether the children are numbered one after another.
+    /// True if the children have consecutive numbers.
     in_row: bool,
     ordinal: u32,
     link: Link,
 }
 
 impl Domain {
-    /// The name as configured: the whole path where one was written.
+    /// The configured name, with the whole path if one was written.
     #[must_use]
     pub fn full_name(&self) -> &str {
         &self.full
     }
 
-    /// The name to show: the last part of the path where that is unambiguous.
+    /// The displayed name: the last part of the path if this is unambiguous.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shown
     }
 
-    /// The same, for those who keep it.
+    /// The displayed name, shared.
     #[must_use]
     pub fn shared_name(&self) -> &Arc<str> {
         &self.shown
@@ -123,62 +122,62 @@ impl Domain {
         self.layer
     }
 
-    /// The highest layer it stands for: higher than its own only where the branch lacks layers.
+    /// The highest layer that the domain covers: above its own only if the branch lacks layers.
     #[must_use]
     pub fn cover(&self) -> Layer {
         self.cover
     }
 
-    /// Its positions.
+    /// The positions of the domain's nodes.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.start as usize..self.range.end as usize
     }
 
-    /// How many nodes it has, whatever their state.
+    /// Number of nodes in the domain, whatever their state.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.range.end - self.range.start
     }
 
-    /// The domain it is part of.
+    /// The domain that this one is part of; `None` for a root.
     #[must_use]
     pub fn parent(&self) -> Option<DomainId> {
         self.parent
     }
 
-    /// The domains it consists of, in fabric order; none for a leaf or a base block.
+    /// The domains directly below, in fabric order; empty for a leaf or a base block.
     #[must_use]
     pub fn children(&self) -> &[DomainId] {
         &self.children
     }
 
-    /// The numbers of these where they follow one another; none if there are none.
+    /// The numbers of the children if these are consecutive; `None` otherwise, and without children.
     #[must_use]
     pub fn row(&self) -> Option<Range<usize>> {
         let first = self.children.first()?.index();
         self.in_row.then_some(first..first + self.children.len())
     }
 
-    /// Its number among the domains of its own layer, empty ones counted.
+    /// Number of the domain within its own layer, empty domains counted.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// What is known of its links.
+    /// The configured properties of the domain's links.
     #[must_use]
     pub fn link(&self) -> Link {
         self.link
     }
 }
 
-/// What is known of the links inside a domain.
+/// Configured properties of the links inside a domain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Bits per second.
+    /// Bandwidth in bits per second.
     pub speed: Option<u64>,
-    /// Nanoseconds between two members.
+    /// Latency between two members in nanoseconds.
     pub latency: Option<u64>,
 }
 
@@ -196,7 +195,7 @@ pub struct Fabric {
     layers: Vec<String>,
     hidden_top: bool,
     domains: Vec<Domain>,
-    /// By domain, apart from the rest because they are walked often.
+    /// The parent of each domain, apart from the other data because parents are walked often.
     parents: Vec<Option<DomainId>>,
     starts: Vec<u32>,
     roots: Vec<DomainId>,
@@ -206,13 +205,13 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Checks a topology against the node table and numbers it.
+    /// Checks a topology against the node table and builds its fabric.
     ///
-    /// `nodes` is the node table in its order; `moved` lists nodes that an administrator put somewhere else than the
-    /// configuration says (the name of a leaf or block, or nothing for no place at all).
+    /// `nodes` is the node table in its order. `moved` lists nodes that an administrator moved, with the name
+    /// of a leaf or block, or `None` for no place.
     ///
     /// # Errors
-    /// Every mistake there is, each with its line and its fix; nothing is silently ignored.
+    /// Every mistake, each with its line and its fix; nothing is silently ignored.
     pub fn build(
         config: &TopologyConfig,
         nodes: &[(NodeId, &str)],
@@ -221,37 +220,37 @@ impl Fabric {
         build::build(config, nodes, moved)
     }
 
-    /// A fabric without any structure: `--topology=none`, or a cluster that has no topology.
+    /// A fabric without domains: `--topology=none`, or a cluster without a topology.
     #[must_use]
     pub fn flat(name: &str, nodes: &[(NodeId, &str)]) -> Self {
         build::flat(name, nodes)
     }
 
-    /// What partitions and `--topology=` call it.
+    /// The name that partitions and `--topology=` use.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How its nodes hang together.
+    /// The plugin that defines the domains.
     #[must_use]
     pub fn plugin(&self) -> Plugin {
         self.plugin
     }
 
-    /// How many positions there are: every node of the table has one.
+    /// Number of positions; every node of the table has one.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is no node at all.
+    /// True if the fabric has no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many positions are in some domain; these come first.
+    /// Number of positions that are in a domain; these come first.
     #[must_use]
     pub fn wired(&self) -> usize {
         self.wired as usize
@@ -269,25 +268,25 @@ impl Fabric {
         &self.names[pos.index()]
     }
 
-    /// Where a node is.
+    /// The position of a node; `None` if the table does not have it.
     #[must_use]
     pub fn pos(&self, node: NodeId) -> Option<Pos> {
         self.positions.get(&node).copied()
     }
 
-    /// Where the node of that name is.
+    /// The position of the node with this name.
     #[must_use]
     pub fn pos_named(&self, name: &str) -> Option<Pos> {
         self.by_name.get(name).copied()
     }
 
-    /// The highest layer, hidden ones included; 0 when there is no structure.
+    /// The highest layer, including a hidden one; 0 without domains.
     #[must_use]
     pub fn top(&self) -> Layer {
         Layer(u8::try_from(self.layers.len() - 1).expect("a fabric has fewer than 255 layers"))
     }
 
-    /// The names of the layers a user may name, from `node` upwards.
+    /// The names of the layers that users may name, from `node` upwards.
     #[must_use]
     pub fn layer_names(&self) -> &[String] {
         &self.layers[..self.layers.len() - usize::from(self.hidden_top)]
@@ -299,20 +298,20 @@ impl Fabric {
         &self.layers[layer.index()]
     }
 
-    /// The layer of that name.
+    /// The layer with this name.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let index = self.layer_names().iter().position(|layer| layer == name)?;
         u8::try_from(index).ok().map(Layer)
     }
 
-    /// Whether the whole of a block topology stands above its named layers as one unnamed domain.
+    /// True if an unnamed domain for the whole block topology is above the named layers.
     #[must_use]
     pub fn has_hidden_top(&self) -> bool {
         self.hidden_top
     }
 
-    /// One domain.
+    /// The domain of this number.
     #[must_use]
     pub fn domain(&self, id: DomainId) -> &Domain {
         &self.domains[id.index()]
@@ -323,7 +322,8 @@ impl Fabric {
         (0..).map(DomainId).zip(self.domains.iter())
     }
 
-    /// The domains whose own layer this is, in fabric order; none for `node`, nor for a layer that there is not.
+    /// The domains whose own layer is `layer`, in fabric order; none for `node` and for layers that do not
+    /// exist.
     #[must_use]
     pub fn domains_of(
         &self,
@@ -332,14 +332,14 @@ impl Fabric {
         self.numbers_of(layer).map(DomainId)
     }
 
-    /// The numbers of these; none where there is no such layer, as in a fabric of no nodes.
+    /// The numbers of a layer's domains; empty if there is no such layer, as in a fabric without nodes.
     fn numbers_of(&self, layer: Layer) -> Range<u32> {
         let starts = layer.index().checked_sub(1).and_then(|below| self.starts.get(below..=layer.index()));
         starts.map_or(0..0, |starts| starts[0]..starts[1])
     }
 
-    /// Shows the domains of a layer, in fabric order, of which a number is no less than another; `numbers` are those of all
-    /// domains, by their own.
+    /// Calls `see` for the domains of a layer, in fabric order, whose number in `numbers` is at least
+    /// `least`. `numbers` is indexed by domain.
     pub fn each_with<T: Copy + PartialOrd>(
         &self,
         layer: Layer,
@@ -353,7 +353,7 @@ impl Fabric {
         let firsts = all.step_by(AT_ONCE);
         let (rows, rest) = numbers.as_chunks::<AT_ONCE>();
         for (first, row) in firsts.zip(rows.iter().map(|row| row.as_slice()).chain([rest])) {
-            // Mostly none of several neighbours has as much, which is told in a few steps.
+            // Mostly none of several neighbours is large enough, which a few instructions determine.
             if row.iter().fold(false, |any, number| any | (*number >= least)) {
                 let large = (first..).map(DomainId).zip(row).filter(|(_, number)| **number >= least);
                 large.for_each(|(id, _)| see(id));
@@ -361,7 +361,7 @@ impl Fabric {
         }
     }
 
-    /// The domains that count for a layer, those next below included where a branch lacks it, in fabric order.
+    /// The domains that cover a layer, in fabric order, including lower ones where a branch lacks the layer.
     #[must_use]
     pub fn domains_covering(&self, layer: Layer) -> Vec<DomainId> {
         let mut found: Vec<DomainId> = (self.domains())
@@ -372,25 +372,25 @@ impl Fabric {
         found
     }
 
-    /// The domains without a parent, in fabric order: disjoint fabrics that no job spans.
+    /// The domains without a parent, in fabric order: separate fabrics that no job spans.
     #[must_use]
     pub fn roots(&self) -> &[DomainId] {
         &self.roots
     }
 
-    /// The leaf of every position that has one; those that have none come last.
+    /// The leaf of each position in a domain. Positions beyond the end have none.
     #[must_use]
     pub fn leaves_by_position(&self) -> &[DomainId] {
         &self.leaf_of
     }
 
-    /// The leaf or base block of a position; none for a node that is in no domain.
+    /// The leaf or base block of a position; `None` for a node in no domain.
     #[must_use]
     pub fn leaf_of(&self, pos: Pos) -> Option<DomainId> {
         self.leaf_of.get(pos.index()).copied()
     }
 
-    /// The domain that counts for a layer above `node` at a position.
+    /// The domain that covers a layer above `node` at a position.
     #[must_use]
     pub fn domain_at(&self, pos: Pos, layer: Layer) -> Option<DomainId> {
         if layer == Layer::NODE {
@@ -399,32 +399,33 @@ impl Fabric {
         self.path_up(pos).find(|&id| self.domain(id).cover >= layer)
     }
 
-    /// The domains above a position, from its leaf to its root.
+    /// The domains that contain a position, from its leaf to its root.
     pub fn path_up(&self, pos: Pos) -> impl Iterator<Item = DomainId> {
         std::iter::successors(self.leaf_of(pos), |&id| self.parents[id.index()])
     }
 
-    /// How many domains there are.
+    /// Number of domains.
     #[must_use]
     pub fn domain_count(&self) -> usize {
         self.domains.len()
     }
 
-    /// The domains that consist of others, those below before those above, each with the numbers of its children where
-    /// these follow one another.
+    /// The domains that have children, lower ones first, each with the numbers of its children if these are
+    /// consecutive.
     pub fn inner(&self) -> impl Iterator<Item = (DomainId, &Domain, Option<Range<usize>>)> {
         let first = self.starts.get(1).map_or(self.domains.len(), |first| *first as usize);
         let above = (0..).map(DomainId).zip(&self.domains).skip(first);
         above.filter(|(_, domain)| !domain.children.is_empty()).map(|(id, domain)| (id, domain, domain.row()))
     }
 
-    /// Whether `inner` is `outer` or lies in it.
+    /// True if `inner` is `outer` or lies in it.
     #[must_use]
     pub fn within(&self, inner: DomainId, outer: DomainId) -> bool {
         std::iter::successors(Some(inner), |&id| self.domain(id).parent).any(|id| id == outer)
     }
 
-    /// The ancestor of a domain that counts for a layer at or above its own (itself where it covers the layer).
+    /// The ancestor of a domain that covers a layer at or above its own; the domain itself if it covers the
+    /// layer.
     #[must_use]
     pub fn covering(&self, id: DomainId, layer: Layer) -> DomainId {
         std::iter::successors(Some(id), |&id| self.domain(id).parent)
@@ -432,13 +433,14 @@ impl Fabric {
             .expect("a root covers every layer up to the top")
     }
 
-    /// How many domains of each layer a set of positions touches, from `node` to the top; `positions` is sorted.
+    /// Number of domains that a set of positions touches in each layer, from `node` to the top. `positions`
+    /// is sorted.
     ///
-    /// A node that is in no domain counts as a domain of its own in every layer.
+    /// A node in no domain counts as a domain of its own in every layer.
     #[must_use]
     pub fn spans(&self, positions: &[Pos]) -> Vec<u32> {
         let mut spans = vec![0; self.layers.len()];
-        // What counts for each layer at the position before.
+        // The domain that covers each layer at the previous position.
         let mut last: SmallVec<[Option<DomainId>; 8]> = smallvec![None; self.layers.len()];
         spans[0] = u32::try_from(positions.len()).expect("positions are u32");
         let mut rest = positions;
@@ -454,7 +456,7 @@ impl Fabric {
             let mut layer = 1;
             for id in self.path_up(first) {
                 let cover = self.domain(id).cover.index();
-                // What is above the same domain is the same.
+                // Domains above a common domain are equal.
                 if last[cover] == Some(id) {
                     break;
                 }
@@ -466,14 +468,15 @@ impl Fabric {
         spans
     }
 
-    /// The lowest domain that holds all of some positions; `positions` is sorted and may be empty.
+    /// The lowest domain that contains all positions; `None` if there is none. `positions` is sorted and may
+    /// be empty.
     #[must_use]
     pub fn deepest_common(&self, positions: &[Pos]) -> Option<DomainId> {
         let (first, last) = (positions.first()?, positions.last()?);
         self.path_up(*first).find(|&id| self.domain(id).range().contains(&last.index()))
     }
 
-    /// The number of nodes in a base block as configured, of which aggregates are multiples; 0 for a tree.
+    /// The configured number of nodes in a base block, of which aggregates are multiples; 0 for a tree.
     #[must_use]
     pub fn base_size(&self) -> u32 {
         self.base_size

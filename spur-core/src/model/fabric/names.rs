@@ -10,83 +10,83 @@ use crate::model::topology::Plugin;
 use crate::text;
 use crate::text::hostlist::{Function, FunctionKind, HostList};
 
-/// A domain name that finds nothing, or too much.
+/// The failed look-up of a domain by name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// No domain is called that.
+    /// No domain has this name.
     #[error("topology {topology} has no domain {name}{}", near.as_ref().map_or_else(String::new, |near| format!(": did you mean {near}?")))]
     Unknown {
         /// The topology that was searched.
         topology: String,
-        /// The name.
+        /// The name that was looked up.
         name: String,
-        /// The name it may have meant.
+        /// The known name that is most similar, if any.
         near: Option<String>,
     },
-    /// Several domains are; their paths tell them apart.
+    /// Several domains have this name; their paths are unambiguous.
     #[error("domain {name} is ambiguous: write {}", .paths.join(" or "))]
     Ambiguous {
-        /// The name.
+        /// The name that was looked up.
         name: String,
-        /// The full names of those it could be.
+        /// The full names of these domains.
         paths: Vec<String>,
     },
 }
 
-/// A place for a node that there is not.
+/// The invalid place of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// No domain, or several, are called that.
+    /// No domain, or several, have this name.
     #[error(transparent)]
     Domain(#[from] LookupError),
-    /// It consists of other domains.
+    /// The domain consists of other domains.
     #[error("{name} holds domains, not nodes: name a leaf or a base block, such as {leaf}")]
     NotLeaf {
-        /// The name.
+        /// The name of the domain.
         name: String,
-        /// One in it.
+        /// The name of a leaf in the domain.
         leaf: String,
     },
-    /// It is somewhere else than was written.
+    /// The domain is not in the places that were written above it.
     #[error("{leaf} is not there: write {}", .paths.join(" or "))]
     Elsewhere {
-        /// The name.
+        /// The name of the leaf or block.
         leaf: String,
-        /// Where it is, the topology first.
+        /// The paths of leaves with this name, the topology first.
         paths: Vec<String>,
     },
 }
 
-/// A hostlist function that cannot be answered.
+/// The failure of a hostlist function.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FunctionError {
-    /// The function is for the other kind of topology, or is none.
+    /// The function is unknown, or belongs to the other kind of topology.
     #[error("{function}{{}} does not work on topology {topology}: use {instead}")]
     WrongKind {
         /// The function as written.
         function: String,
-        /// The topology.
+        /// The name of the topology.
         topology: String,
-        /// The functions that work there.
+        /// The functions that work on this topology.
         instead: &'static str,
     },
-    /// Its argument names no domain.
+    /// The argument names no domain.
     #[error(transparent)]
     Domain(#[from] LookupError),
-    /// Its argument names no node with a place in the topology.
+    /// The argument names no node with a place in the topology.
     #[error("{function}{{{node}}}: {node} is no node with a place in topology {topology}")]
     Node {
         /// The function as written.
         function: String,
-        /// The node.
+        /// The name of the node.
         node: String,
-        /// The topology.
+        /// The name of the topology.
         topology: String,
     },
 }
 
 impl Fabric {
-    /// The domain of that name: its full name, or the last part of its path where that is unambiguous.
+    /// The domain of this name: its full name, or the last part of its path if that is unambiguous.
     ///
     /// # Errors
     /// [`LookupError`] with the nearest name, or with the paths to choose from.
@@ -100,7 +100,7 @@ impl Fabric {
         let named: Vec<DomainId> =
             found.iter().copied().filter(|&id| self.domain(id).full_name() == name).collect();
         match (named.as_slice(), found.as_slice()) {
-            // One block can be a whole aggregate, which then has the block's name: the lowest is meant.
+            // A single block can form a whole aggregate, which then has its name; the block is meant.
             ([only, ..], _) | ([], [only]) => Ok(*only),
             ([], []) => Err(unknown()),
             ([], several) => Err(LookupError::Ambiguous {
@@ -110,11 +110,11 @@ impl Fabric {
         }
     }
 
-    /// The leaf or base block of that name in the domains of those names, from the top down; some or all of these may be
-    /// left out from the top.
+    /// The leaf or base block named `leaf` below the domains named `above`, from the top down; upper domains
+    /// may be omitted.
     ///
     /// # Errors
-    /// [`PlaceError`]; see there.
+    /// [`PlaceError`] with the alternatives.
     pub fn leaf_at(&self, above: &[String], leaf: &str) -> Result<DomainId, PlaceError> {
         let is = |id: DomainId, name: &str| {
             let domain = self.domain(id);
@@ -149,7 +149,7 @@ impl Fabric {
         }
     }
 
-    /// A domain with those above it, the topology first, as a place is written.
+    /// The path of a domain as places are written, the topology first.
     fn place(&self, id: DomainId) -> String {
         let up = std::iter::successors(Some(id), |&id| self.domain(id).parent());
         let mut names: Vec<&str> =
@@ -159,24 +159,23 @@ impl Fabric {
         names.join(":")
     }
 
-    /// Whether users see the domain at all: the unnamed whole of a block topology is not for them.
+    /// True if users see the domain. The unnamed whole of a block topology is hidden.
     fn is_named(&self, id: DomainId) -> bool {
         !(self.has_hidden_top() && self.domain(id).layer() == self.top())
     }
 
-    /// The domains that users see above a position, from its leaf upwards.
+    /// The domains above a position that users see, from its leaf upwards.
     pub fn named_path_up(&self, pos: Pos) -> impl Iterator<Item = &Domain> {
         self.path_up(pos).filter(|&id| self.is_named(id)).map(|id| self.domain(id))
     }
 
-    /// The names that a node answers to as features without anybody having given them: those of its domains, full
-    /// and short.
+    /// The automatic features of a node: the full and short names of its domains.
     #[must_use]
     pub fn features(&self, pos: Pos) -> BTreeSet<&str> {
         self.named_path_up(pos).flat_map(|domain| [domain.full_name(), domain.name()]).collect()
     }
 
-    /// The whole path of a position, from the root to its leaf, as names joined by `sep`.
+    /// The path of a position from the root to its leaf, as names joined by `sep`.
     #[must_use]
     pub fn path(&self, pos: Pos, sep: &str) -> String {
         let mut names: Vec<&str> = self.named_path_up(pos).map(Domain::name).collect();
@@ -184,8 +183,8 @@ impl Fabric {
         names.join(sep)
     }
 
-    /// `SLURM_TOPOLOGY_ADDR` and `SLURM_TOPOLOGY_ADDR_PATTERN` of a position: for a tree the switches from the top
-    /// down, a layer that the branch lacks as an empty part; for blocks the base block; then the node.
+    /// `SLURM_TOPOLOGY_ADDR` and `SLURM_TOPOLOGY_ADDR_PATTERN` of a position. For a tree: the switches from
+    /// the top down, with an empty part for a missing layer. For blocks: the base block. The node comes last.
     #[must_use]
     pub fn address(&self, pos: Pos) -> (String, String) {
         let node = self.node_name(pos);
@@ -203,10 +202,11 @@ impl Fabric {
         (address + node, pattern + "node")
     }
 
-    /// The domain that a hostlist function means by one name: `switch{s1}`, `switchwith{n1}`, `block{b1}`, `blockwith{n1}`.
+    /// The domain that a hostlist function denotes by one name: `switch{s1}`, `switchwith{n1}`, `block{b1}`,
+    /// `blockwith{n1}`.
     ///
     /// # Errors
-    /// [`FunctionError`]; see there.
+    /// [`FunctionError`] with the functions that work here.
     fn domain_meant(&self, function: FunctionKind, name: &str) -> Result<DomainId, FunctionError> {
         let instead = match (self.plugin(), function) {
             (Plugin::Tree, FunctionKind::Switch) | (Plugin::Block, FunctionKind::Block) => {
@@ -232,8 +232,8 @@ impl Fabric {
     }
 }
 
-/// The nodes that the functions of one hostlist stand for. Each comes once, however many of the functions mean it, so that a
-/// short list cannot stand for millions of names.
+/// The nodes that the functions of one hostlist denote. Each occurs once, so that a short list cannot denote
+/// millions of names.
 #[derive(Debug)]
 pub struct FunctionNodes<'a> {
     fabric: &'a Fabric,
@@ -242,16 +242,16 @@ pub struct FunctionNodes<'a> {
 }
 
 impl<'a> FunctionNodes<'a> {
-    /// Those on a fabric; none yet.
+    /// An empty set of nodes on a fabric.
     #[must_use]
     pub fn new(fabric: &'a Fabric) -> FunctionNodes<'a> {
         FunctionNodes { fabric, domains: BTreeSet::new(), found: FixedBitSet::with_capacity(fabric.len()) }
     }
 
-    /// The names of the nodes that a function adds to those before it, in the order of the fabric.
+    /// The names of nodes that a function adds to earlier ones, in fabric order.
     ///
     /// # Errors
-    /// [`FunctionError`]; see there.
+    /// [`FunctionError`] with the functions that work here.
     pub fn add(&mut self, function: &Function) -> Result<Vec<String>, FunctionError> {
         let mut names = Vec::new();
         for name in function.names.iter() {
@@ -272,12 +272,12 @@ pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
     list.parse::<HostList>().map(|list| list.iter().collect()).map_err(|error| error.problem)
 }
 
-/// Names as a hostlist.
+/// Names as a compressed hostlist.
 pub(super) fn compress(names: &[&str]) -> String {
     HostList::from_names(names).to_string()
 }
 
-/// The known name that a wrong one may have meant.
+/// The known name that is most similar to a wrong one, if any.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     text::nearest::nearest(name, known).map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Numbers a checked forest: positions, layers and domains in fabric order.
+//! Numbering of a checked forest: positions, layers and domains in fabric order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::{Domain, DomainId, Fabric, Layer, Link, Pos};
 use crate::id::NodeId;
 use crate::model::topology::Plugin;
 
-/// A domain before it is numbered; children and nodes are indices into the tables of the [`Forest`] and the builder.
+/// A domain before it is numbered. Children are indices into the [`Forest`], nodes into the node table.
 #[derive(Debug, Default)]
 pub(super) struct Seed {
     pub(super) name: String,
@@ -23,11 +23,11 @@ pub(super) struct Forest<'a> {
     pub(super) plugin: Plugin,
     pub(super) seeds: Vec<Seed>,
     pub(super) roots: Vec<usize>,
-    /// Names from `node` up to the highest level of any seed.
+    /// Names of layers, from `node` up to the highest level of any seed.
     pub(super) layers: Vec<String>,
     pub(super) hidden_top: bool,
     pub(super) base_size: u32,
-    /// How many base blocks a full domain of each layer has, `node` included; empty for a tree.
+    /// Number of base blocks in a full domain of each layer, `node` included; empty for a tree.
     pub(super) multiples: Vec<u32>,
 }
 
@@ -112,7 +112,7 @@ fn visit_order(forest: &Forest<'_>) -> Vec<usize> {
     order
 }
 
-/// Gives children their parent and the layers they cover, and parents the range of their children.
+/// Sets the parent and the covered layers of children, and the range of parents.
 fn adopt(domains: &mut [Domain]) {
     for index in 0..domains.len() {
         let id = DomainId(len_u32(index));
@@ -128,8 +128,8 @@ fn adopt(domains: &mut [Domain]) {
     }
 }
 
-/// Chooses the names to show and lists every name a domain answers to; the last domain is for nobody to name where
-/// the top is hidden.
+/// Chooses the displayed names, and indexes domains by every name that denotes them. With a hidden top, the
+/// last domain gets no index.
 fn label(domains: &mut [Domain], hidden_top: bool) -> BTreeMap<String, Vec<DomainId>> {
     let mut labels: BTreeMap<String, Vec<DomainId>> = BTreeMap::new();
     let named = domains.len() - usize::from(hidden_top);
@@ -149,7 +149,7 @@ fn label(domains: &mut [Domain], hidden_top: bool) -> BTreeMap<String, Vec<Domai
     labels
 }
 
-/// What follows the last `/` of a path.
+/// The part of a path after its last `/`.
 pub(super) fn last_part(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }

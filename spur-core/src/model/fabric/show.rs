@@ -1,35 +1,35 @@
-//! The facts behind `scontrol show topology`.
+//! Data for `scontrol show topology`.
 
 use super::{DomainId, Fabric, Layer};
 use crate::model::topology::Plugin;
 
-/// What a line of `scontrol show topology` is about.
+/// The kind of domain in a line of `scontrol show topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DomainKind {
     /// A switch of a tree.
     Switch,
     /// A base block.
     Block,
-    /// Several base blocks in a row.
+    /// Several consecutive base blocks.
     AggregatedBlock,
 }
 
-/// One line of `scontrol show topology`; node and child names are for the caller to compress.
+/// Data for one line of `scontrol show topology`. The caller compresses the names of nodes and children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainFacts {
-    /// The domain.
+    /// The number of the domain.
     pub id: DomainId,
-    /// What it is.
+    /// The kind of the domain.
     pub kind: DomainKind,
-    /// The name to show.
+    /// The displayed name.
     pub name: String,
     /// Slurm's level: 0 for a leaf.
     pub level: u8,
-    /// Slurm's link speed: in Gbit/s where one is configured, else 1.
+    /// Slurm's link speed: in Gbit/s if configured, else 1.
     pub link_speed: u64,
-    /// Its nodes, in fabric order.
+    /// Names of the nodes, in fabric order.
     pub nodes: Vec<String>,
-    /// The switches directly below it.
+    /// Names of the switches directly below.
     pub children: Vec<String>,
     /// Slurm's block index: base blocks first, then the aggregates from the smallest up.
     pub index: u32,
@@ -38,8 +38,9 @@ pub struct DomainFacts {
 }
 
 impl Fabric {
-    /// The domains that Slurm would list, in its order: switches from the leaves up, in fabric order; base blocks,
-    /// then aggregates by size. An incomplete last aggregate is listed only if it is larger than the size below it.
+    /// The domains that Slurm lists, in its order: switches from the leaves up, in fabric order; base blocks,
+    /// then aggregates by size. An incomplete last aggregate is listed only if it is larger than the size
+    /// below.
     #[must_use]
     pub fn facts(&self) -> Vec<DomainFacts> {
         let mut facts = Vec::new();
@@ -54,12 +55,12 @@ impl Fabric {
         facts
     }
 
-    /// An aggregate with one member covers no more than the layer below it.
+    /// True if an aggregate is listed: one with a single member covers no more than the layer below.
     fn is_listed(&self, id: DomainId) -> bool {
         self.domain(id).children().len() > 1
     }
 
-    /// How many base blocks a full domain of the layer has.
+    /// Number of base blocks in a full domain of a layer.
     fn nominal_multiple(&self, layer: Layer) -> u32 {
         self.multiples.get(layer.index()).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What domains are made of, read from the configuration: names, lists of nodes, links; and the mistakes in them.
+//! Parts of domains as configured (names, lists of nodes, links), with their mistakes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::model::topology::Line;
 use crate::text::gather::{Latency, LinkSpeed};
 use crate::text::hostlist::HostList;
 
-/// Where the mistakes go, with what is needed to name them.
+/// A collection of mistakes in one topology.
 pub(super) struct Faults<'a> {
     pub(super) topology: &'a str,
     pub(super) found: Vec<FabricError>,
@@ -20,7 +20,7 @@ impl Faults<'_> {
     }
 }
 
-/// The node table by name, and which domain has taken each node.
+/// The node table by name, and the domain that has taken each node.
 pub(super) struct Table<'a> {
     pub(super) index: BTreeMap<&'a str, usize>,
     pub(super) taken: BTreeMap<usize, String>,
@@ -28,7 +28,7 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Whether a node that the configuration puts into a domain is there: it was not moved, or back again.
+    /// True if a node is in the domain to which it is configured: it was not moved, or was moved back.
     pub(super) fn stays(&self, node: usize, domain: &str) -> bool {
         self.moved.get(&node).is_none_or(|place| *place == Some(domain))
     }
@@ -63,7 +63,7 @@ impl Table<'_> {
     }
 }
 
-/// Expands a hostlist that names children or nodes of a domain; an empty one names none.
+/// Expands a hostlist of children or nodes of a domain; an empty list has none.
 pub(super) fn expand(domain: &str, list: &str, line: Line, faults: &mut Faults<'_>) -> Vec<String> {
     if list.trim().is_empty() {
         return Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn expand(domain: &str, list: &str, line: Line, faults: &mut Faults<'
     })
 }
 
-/// Whether a name can stand where domains are named.
+/// Refuses a name that cannot be written where domains are named.
 pub(super) fn check_name(name: &str, line: Line, faults: &mut Faults<'_>) {
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.split('/').all(|part| !part.is_empty() && part.chars().all(good)) {
@@ -82,7 +82,7 @@ pub(super) fn check_name(name: &str, line: Line, faults: &mut Faults<'_>) {
     }
 }
 
-/// Reads what is known of a domain's links.
+/// Reads the properties of a domain's links.
 pub(super) fn read_link(
     domain: &str,
     speed: Option<&str>,

@@ -1,4 +1,4 @@
-//! Fabrics as tables: what is built, what is found, what is refused.
+//! Tests of fabrics: construction, look-up, refusals.
 
 use super::{Fabric, FunctionNodes, Layer, LookupError, Pos};
 use crate::id::NodeId;
@@ -148,7 +148,7 @@ fn hostlist_functions() {
         ("switch{a[1-2]}", "n[4-5,2-3]"),
         ("switch{a1,a2}", "n[4-5,2-3]"),
         ("switchwith{n0}", "n[1,0]"),
-        // Nodes of functions come once, those that stand for themselves as often as they are named.
+        // Nodes of functions occur once, other nodes as often as they are named.
         ("switch{a1},switch{a1},switchwith{n4},n4", "n[4-5,4]"),
     ] {
         assert_eq!(nodes(list).as_deref(), Ok(expected), "{list}");
@@ -189,7 +189,7 @@ fn blocks_keep_their_size_when_nodes_move() {
     assert_eq!(order(written, &[(NodeId(0), Some("b"))]), (3, vec![1, 2, 3, 4, 5, 0]));
     let cut = "plugin = \"block\"\nblock_size = 3";
     assert_eq!(order(cut, &[(NodeId(4), Some("block000"))]), (3, vec![0, 1, 2, 4, 3, 5]));
-    // Back where it was, a node stands where it stood.
+    // A node that was moved back has its old position.
     for text in [written, cut] {
         let back = [(NodeId(0), Some(if text == cut { "block000" } else { "a" }))];
         assert_eq!(order(text, &back), (3, vec![0, 1, 2, 3, 4, 5]));

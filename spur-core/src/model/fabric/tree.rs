@@ -1,4 +1,4 @@
-//! Switches: who is below whom, and what is wrong with it.
+//! Tree topologies: the hierarchy of switches and its mistakes.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::table::{Faults, Table, check_name, expand, read_link};
 use super::{Fault, names};
 use crate::model::topology::{Line, Plugin, SwitchConfig, TopologyConfig};
 
-/// Names of the lowest layers of a tree where `layers` does not say.
+/// Default names of the lowest layers of a tree.
 const DEFAULT_LAYERS: [&str; 3] = ["leaf", "spine", "core"];
 
-/// Switches by the names they answer to; a last part that several share answers to none.
+/// Switches by name; a last part that several switches share denotes none.
 struct Names<'a> {
     full: BTreeMap<&'a str, usize>,
     last: BTreeMap<&'a str, Option<usize>>,
@@ -57,7 +57,7 @@ pub(super) fn plant<'a>(
                 for child in expand(name, list, line, faults) {
                     seed.children.extend(adopt(&child, index, switches, &by_name, &mut parent, faults));
                 }
-                // Fabric order is file order, whatever order the parent names its children in.
+                // Fabric order is file order, whatever the order in which the parent names its children.
                 seed.children.sort_unstable();
                 if list.trim().is_empty() {
                     faults.add(line, Fault::Neither(name.clone()));
@@ -89,7 +89,7 @@ pub(super) fn plant<'a>(
     }
 }
 
-/// Takes one named child for a parent.
+/// Makes a named switch the child of a parent.
 fn adopt(
     child: &str,
     index: usize,
@@ -114,7 +114,7 @@ fn adopt(
     Some(found)
 }
 
-/// Reports each cycle once; with one parent each, a switch is on a cycle or below one exactly if climbing never ends.
+/// Reports each cycle once. As each switch has one parent, a climb that never ends shows a cycle above.
 fn find_cycles(switches: &[SwitchConfig], parent: &[Option<usize>], faults: &mut Faults<'_>) {
     let mut state = vec![0_usize; switches.len()];
     for start in 0..switches.len() {
@@ -140,8 +140,8 @@ fn find_cycles(switches: &[SwitchConfig], parent: &[Option<usize>], faults: &mut
     }
 }
 
-/// Gives every switch its level, counted from the nodes; returns the highest. Switches on a cycle keep a level that
-/// is never used, as the topology is refused.
+/// Sets the level of every switch, counted from the nodes; returns the highest. Switches on a cycle keep a
+/// level that is never used, since the topology is refused.
 fn raise(seeds: &mut [Seed], parent: &[Option<usize>]) -> u8 {
     let mut left: Vec<usize> = seeds.iter().map(|seed| seed.children.len()).collect();
     let mut ready: Vec<usize> = (0..seeds.len()).filter(|&index| left[index] == 0).collect();

@@ -1,4 +1,4 @@
-//! What `scontrol create reservation` and `scontrol update ReservationName=` may say, key by key.
+//! The keys of `scontrol create reservation` and `scontrol update ReservationName=`.
 
 use std::sync::Arc;
 
@@ -9,69 +9,70 @@ use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-/// How a list is changed.
+/// A change of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit<T> {
-    /// `Key=`
+    /// Replaces the value (`Key=`).
     Set(T),
-    /// `Key+=`
+    /// Adds to the value (`Key+=`).
     Add(T),
-    /// `Key-=`
+    /// Removes from the value (`Key-=`).
     Remove(T),
 }
 
-/// Which nodes are named.
+/// The nodes that a request names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodesAsk {
-    /// `ALL`
+    /// All nodes (`ALL`).
     All,
-    /// These.
+    /// The nodes of a list.
     These(HostExpr),
 }
 
-/// What is said of a reservation. What is not said stays as it is, or gets its default.
+/// A request to create or change a reservation. Keys that are not given keep their values or get their
+/// defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReservationAsk {
-    /// `ReservationName=`
+    /// The name (`ReservationName=`).
     pub name: Option<Arc<str>>,
-    /// `StartTime=`
+    /// The start (`StartTime=`).
     pub start: Option<Time>,
-    /// `EndTime=`
+    /// The end (`EndTime=`).
     pub end: Option<Time>,
-    /// `Duration=`
+    /// The duration, or its change (`Duration=`).
     pub duration: Option<Edit<TimeLimit>>,
-    /// `Nodes=`
+    /// The nodes, or their change (`Nodes=`).
     pub nodes: Option<Edit<NodesAsk>>,
-    /// `NodeCnt=`, `TRES=node=`: how many nodes, group by group; each group is placed by itself.
+    /// `NodeCnt=`, `TRES=node=`: number of nodes in each group; each group is placed separately.
     pub node_count: Option<Box<[u32]>>,
-    /// `Licenses=`, `TRES=license/`: all that it is to have, each name once.
+    /// `Licenses=`, `TRES=license/`: all licenses of the reservation, each name once.
     pub licenses: Option<Vec<(Box<str>, u32)>>,
-    /// `PartitionName=`
+    /// The partition (`PartitionName=`).
     pub partition: Option<Arc<str>>,
-    /// `Features=`
+    /// Features of the nodes; the inner `None` clears them (`Features=`).
     pub features: Option<Option<FeatureExpr>>,
-    /// `Users=`
+    /// The users, or their change (`Users=`).
     pub users: Option<Edit<Members>>,
-    /// `Accounts=`
+    /// The accounts, or their change (`Accounts=`).
     pub accounts: Option<Edit<Members>>,
-    /// `Flags=`
+    /// The flags, or their change (`Flags=`).
     pub flags: Option<Edit<Vec<Flag>>>,
-    /// The seconds of `PURGE_COMP=`, where this flag is given.
+    /// The seconds of `PURGE_COMP=`, if this flag is given.
     pub purge_after: Option<u64>,
-    /// `Comment=`
+    /// The comment (`Comment=`).
     pub comment: Option<Box<str>>,
-    /// `Skip`
+    /// True to go on to the next window (`Skip`).
     pub skip: bool,
-    /// Seconds east of Greenwich of whoever asks.
+    /// Seconds east of UTC at the requester's place.
     pub utc_offset: i32,
 }
 
-/// Why a key and value say nothing of a reservation.
+/// The reason for which a key or value is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AskError(String);
 
-/// Keys, with Slurm's spelling; read without regard to case, and from their beginnings alone where these say which.
+/// Keys, in Slurm's spelling; compared without regard to case, and by unambiguous beginnings.
 pub const KEYS: [&str; 17] = [
     "ReservationName",
     "Reservation",
@@ -92,7 +93,7 @@ pub const KEYS: [&str; 17] = [
     "Skip",
 ];
 
-/// Keys that Slurm has and this release does not, and what to do instead.
+/// Keys of Slurm that Spur does not support, with the alternative.
 const REFUSED: [(&str, &str); 8] = [
     ("CoreCnt", "whole nodes are reserved; ask NodeCnt="),
     ("BurstBuffer", "there are no burst buffers"),
@@ -104,7 +105,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("TimeForce", "leave it out"),
 ];
 
-/// Flags that Slurm has and this release does not, and what to do instead.
+/// Flags of Slurm that Spur does not support, with the alternative.
 const REFUSED_FLAGS: [(&str, &str); 3] = [
     ("FIRST_CORES", "whole nodes are reserved; ask NodeCnt="),
     ("FORCE_START", "give a StartTime= that lies ahead"),
@@ -122,11 +123,11 @@ const SYNONYMS: [(&str, Flag); 6] = [
 ];
 
 impl ReservationAsk {
-    /// Takes one `Key=Value`; a sign at the end of the key adds to a list or takes from it. Times are seconds since the
-    /// epoch.
+    /// Reads one `Key=Value`. A sign at the end of the key adds to a list or removes from it. Times are
+    /// seconds since the Unix epoch.
     ///
     /// # Errors
-    /// An unknown key, with the nearest known one; one that cannot be honoured, with what to do instead; a value that
+    /// An unknown key, with the nearest known one; an unsupported key, with the alternative; or a value that
     /// does not fit.
     pub fn take(&mut self, key: &str, value: &str) -> Result<(), AskError> {
         let (bare, sign) = match key.strip_suffix(['+', '-']) {
@@ -172,7 +173,7 @@ impl ReservationAsk {
             "Users" => self.users = Some(edit(sign, members(value)?)),
             "Accounts" => self.accounts = Some(edit(sign, members(&value.to_lowercase())?)),
             "Flags" => {
-                // The older way to take them away.
+                // The older way to remove flags.
                 let less = value.strip_prefix('-');
                 let (sign, value) = (if less.is_some() { Some('-') } else { sign }, less.unwrap_or(value));
                 self.flags = Some(edit(sign, flags(value)?));
@@ -185,7 +186,7 @@ impl ReservationAsk {
         Ok(())
     }
 
-    /// `node=4,2,license/matlab=1`: what has no name of its own belongs to what stands before it.
+    /// Reads `node=4,2,license/matlab=1`. A number without a name belongs to the name before it.
     fn set_tres(&mut self, value: &str) -> Result<(), String> {
         let (mut nodes, mut wanted): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
         for item in value.split(',') {
@@ -228,12 +229,12 @@ fn time(value: &str) -> Result<Time, String> {
     value.parse().map(Time).map_err(|_| "not a time".to_owned())
 }
 
-/// Numbers of nodes, one for each group that is to be close together.
+/// Reads numbers of nodes, one for each group that is placed close together.
 fn counts(value: &str) -> Result<Box<[u32]>, String> {
     value.split(',').map(count).collect()
 }
 
-/// A number of nodes; `k` means 1024 of them.
+/// Reads a number of nodes; `k` stands for a factor of 1024.
 fn count(value: &str) -> Result<u32, String> {
     let (digits, times) = match value.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1024),
@@ -245,7 +246,7 @@ fn count(value: &str) -> Result<u32, String> {
         .ok_or_else(|| "write a number of nodes, or several with commas between".to_owned())
 }
 
-/// The key that is meant: of this name, or the only one that begins so.
+/// The key that is meant: of this name, or the only one with this beginning.
 fn key_of(word: &str) -> Result<&'static str, String> {
     let all = || KEYS.into_iter().chain(REFUSED.map(|(name, _)| name));
     let lower = word.to_ascii_lowercase();
@@ -253,7 +254,7 @@ fn key_of(word: &str) -> Result<&'static str, String> {
     let exact = all().find(|key| key.eq_ignore_ascii_case(word));
     let mut beginning = all().filter(|key| !lower.is_empty() && begins(key));
     let first = beginning.next();
-    // A shorter name of the same key follows the longer one.
+    // A shorter name of the same key follows the longer one in the table.
     let only = first.filter(|first| beginning.all(|other| first.starts_with(other)));
     exact.or(only).ok_or_else(|| {
         let near = nearest::nearest(word, KEYS);
@@ -282,7 +283,7 @@ fn flags(value: &str) -> Result<Vec<Flag>, String> {
     Ok(flags)
 }
 
-/// The seconds of the flag `PURGE_COMP`, with its default; `None` if it is not among the flags.
+/// The seconds of the flag `PURGE_COMP`, with its default; `None` if the flag is not given.
 fn purge_after(value: &str) -> Result<Option<u64>, String> {
     let purge = |word: &str| match word.split_once('=') {
         Some((name, time)) => name.eq_ignore_ascii_case(Flag::PurgeComp.name()).then(|| seconds(time)),

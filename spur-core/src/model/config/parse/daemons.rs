@@ -1,4 +1,4 @@
-//! `[auth]`, `[agent]`, `[log]`, and the part of `[controller]` that is local.
+//! Reading of `[auth]`, `[agent]`, `[log]`, and the local keys of `[controller]`.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::text::address::HostPort;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
 
-/// The file that the state is kept in when only a directory is named.
+/// The name of the state file in a directory that `state` names.
 const STATE_FILE: &str = "spur.db";
 
 pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
@@ -37,7 +37,7 @@ fn addresses(section: &mut Section<'_>) -> Option<Vec<HostPort>> {
     HostPort::parse_list(text).map_err(|e| section.refuse("addr", e)).ok()
 }
 
-/// Where the state is. A refusal never repeats what is written: it may hold a password.
+/// Reads the place of the state. A refusal never repeats the text, which may hold a password.
 fn state(section: &mut Section<'_>) -> Option<State> {
     let password_file = path(section, "password_file");
     let lease = section.duration("lease", 1..=60);
@@ -78,7 +78,7 @@ fn file(section: &mut Section<'_>, text: &str) -> Option<PathBuf> {
     }
 }
 
-/// `[auth]`; without authentication the controller listens, and is reached, on loopback only.
+/// Reads `[auth]`. Without authentication, the controller's addresses must be loopback ones.
 pub(super) fn auth(mut section: Section<'_>, controller: &ControllerLocal) -> AuthLocal {
     let mut auth = AuthLocal::default();
     set!(
@@ -94,7 +94,7 @@ pub(super) fn auth(mut section: Section<'_>, controller: &ControllerLocal) -> Au
         if !controller.listen_addr.is_loopback() {
             section.refuse("method", loopback_only("controller", &controller.listen_addr));
         }
-        // Where no address was written it is the one that is listened on.
+        // An address that was not written is the one on which the controller listens.
         let afar = |address: &&HostPort| !address.is_loopback() && **address != controller.listen_addr;
         if let Some(afar) = controller.addresses.iter().find(afar) {
             let text = format!("\"none\" is for loopback only, and [controller] addr is {afar}; use \"key\"");
@@ -105,8 +105,8 @@ pub(super) fn auth(mut section: Section<'_>, controller: &ControllerLocal) -> Au
     auth
 }
 
-/// `[tls]`: certificates are shown with `listen_addr`, `cert_file` and `key_file`, and believed with `ca_file` and
-/// `controller_names`.
+/// Reads `[tls]`. `listen_addr`, `cert_file` and `key_file` make a listener; `ca_file` and `controller_names`
+/// make commands verify certificates.
 pub(super) fn tls(mut section: Section<'_>, method: AuthMethod) -> TlsLocal {
     let names = section.strings("controller_names");
     let mut tls = TlsLocal {
@@ -195,7 +195,7 @@ fn loopback_only(who: &str, listens_on: &HostPort) -> String {
     )
 }
 
-/// `[agent]`; without authentication the nodes' daemons listen on loopback, too.
+/// Reads `[agent]`. Without authentication the nodes' daemons must listen on loopback.
 pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLocal {
     let mut agent = AgentLocal::default();
     if method == AuthMethod::None {
@@ -233,7 +233,7 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
     agent
 }
 
-/// `job_container_base_path` and `job_container_dirs`: directories of which each job sees its own.
+/// Reads `job_container_base_path` and `job_container_dirs`: directories that are private to each job.
 fn job_container(section: &mut Section<'_>, agent: &mut AgentLocal) {
     let is_whole = |path: &str| path.starts_with('/') && path.split('/').all(|part| part != "..");
     let (base, dirs) = ("job_container_base_path", "job_container_dirs");
@@ -262,7 +262,7 @@ fn job_container(section: &mut Section<'_>, agent: &mut AgentLocal) {
     }
 }
 
-/// `health_check_node_state`; none for `ANY`.
+/// Reads `health_check_node_state`; empty for `ANY`.
 fn health_states(section: &mut Section<'_>) -> Vec<HealthState> {
     let key = "health_check_node_state";
     let (mut states, mut any) = (Vec::new(), false);
@@ -280,7 +280,7 @@ fn health_states(section: &mut Section<'_>) -> Vec<HealthState> {
     if any { Vec::new() } else { states }
 }
 
-/// `[[gres]]`.
+/// Reads the sections `[[gres]]`.
 pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFiles> {
     let mut all: Vec<DeviceFiles> = Vec::new();
     for mut section in top.sections("gres") {
@@ -316,7 +316,7 @@ pub(super) fn device_files(top: &mut Section<'_>, known: &Nodes) -> Vec<DeviceFi
     all
 }
 
-/// `file` or `multiple_files`: the files of each device.
+/// Reads `file` or `multiple_files`: the files of each device.
 fn files_of_devices(section: &mut Section<'_>) -> Vec<Vec<PathBuf>> {
     let together = section.name("multiple_files").is_some();
     let key = if together { "multiple_files" } else { "file" };
@@ -334,7 +334,7 @@ fn files_of_devices(section: &mut Section<'_>) -> Vec<Vec<PathBuf>> {
     if together { vec![files] } else { files.into_iter().map(|file| vec![file]).collect() }
 }
 
-/// `links = "-1,4,4"`, of one device.
+/// Reads `links = "-1,4,4"` of one device.
 fn links(section: &mut Section<'_>, files: usize) -> Vec<Option<u32>> {
     let Some(text) = section.name("links") else { return Vec::new() };
     let one = |word: &str| match word.trim() {
@@ -375,7 +375,7 @@ pub(super) fn log(mut section: Section<'_>) -> LogLocal {
     log
 }
 
-/// One path, or a list of them.
+/// Reads one path or a list of paths.
 fn paths(section: &mut Section<'_>, key: &'static str) -> Vec<PathBuf> {
     if section.is_string(key) {
         return path(section, key).into_iter().collect();

@@ -1,5 +1,5 @@
-//! From the text of a configuration file to a [`Config`]: every section in a file of its own here, and what
-//! holds between sections checked last.
+//! Reading of a configuration file into a [`Config`]: one module for each section. Conditions between
+//! sections are checked last.
 
 mod daemons;
 mod nodes;
@@ -12,7 +12,10 @@ mod topology;
 use super::{Config, ConfigError, Local};
 use section::{Reader, Section};
 
-/// Reads a whole file; on failure every mistake there is, in no particular order.
+/// Reads a whole file.
+///
+/// # Errors
+/// Every mistake, in no particular order.
 pub(super) fn config(text: &str) -> Result<Config, Vec<ConfigError>> {
     let reader = Reader::new(text);
     let table = reader.syntax()?;
@@ -49,7 +52,7 @@ fn sections(top: &mut Section<'_>) -> Config {
     config
 }
 
-/// Who may speak, and with that where the nodes' daemons may listen.
+/// Reads the sections about authentication, which determine where the nodes' daemons may listen.
 fn auth(top: &mut Section<'_>, local: &mut Local) {
     if let Some(section) = top.section("auth") {
         local.auth = daemons::auth(section, &local.controller);
@@ -60,7 +63,7 @@ fn auth(top: &mut Section<'_>, local: &mut Local) {
     local.clusters = daemons::clusters(top, local.auth.method);
 }
 
-/// Every key that the reader of `text` asks for.
+/// Every key that the reader of `text` knows.
 #[cfg(test)]
 pub(super) fn known_keys(text: &str) -> std::collections::BTreeSet<&'static str> {
     let reader = Reader::new(text);

@@ -1,4 +1,4 @@
-//! `[[nodes]]`: one entry for many nodes, each name once.
+//! Reading of `[[nodes]]`: one section may describe many nodes, and each name occurs once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::text::gather::is_layer_name;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
 
-/// The largest number of any one part of a node.
+/// The largest number of any part of a node.
 const MOST: u32 = 1_000_000;
 
 type Addresses = BTreeMap<Arc<str>, NodeAddress>;
 
 /// The nodes of a file.
 pub(super) struct Nodes {
-    /// In file order.
+    /// The nodes in file order.
     pub(super) known: Vec<NodeConfig>,
-    /// Where they are reached, as far as the file says.
+    /// Addresses of the nodes, as far as the file gives them.
     pub(super) addresses: Addresses,
-    /// Whether every list of names could be read; if not, a name that is not among them may still be one of a node.
+    /// True if every list of names could be read. If not, an unknown name may still be that of a node.
     pub(super) are_all: bool,
 }
 
-/// Every node.
+/// Reads every section `[[nodes]]`.
 pub(super) fn nodes(top: &mut Section<'_>) -> Nodes {
     let mut nodes = Nodes { known: Vec::new(), addresses: Addresses::new(), are_all: true };
     let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub(super) fn nodes(top: &mut Section<'_>) -> Nodes {
     nodes
 }
 
-/// The names of an entry, if they can be read.
+/// The names of a section; `None` if they cannot be read.
 fn names(section: &mut Section<'_>) -> Option<Vec<Arc<str>>> {
     section.required_name("names")?;
     let list: HostList = section.parsed("names")?;
@@ -63,7 +63,7 @@ fn names(section: &mut Section<'_>) -> Option<Vec<Arc<str>>> {
     Some(list.iter().map(Arc::from).collect())
 }
 
-/// What is true of each node of an entry.
+/// The settings that all nodes of a section have in common.
 fn config(section: &mut Section<'_>) -> NodeConfig {
     let config = NodeConfig {
         name: "".into(),
@@ -113,8 +113,8 @@ fn shape(section: &mut Section<'_>) -> NodeShape {
     }
 }
 
-/// Sockets, cores and threads, of which what is missing follows from the CPUs: first the sockets, then the cores, as with
-/// Slurm. Another that is missing is one.
+/// Sockets, cores and threads, completed from the CPUs: as in Slurm, the first missing one follows from them,
+/// and others are 1.
 fn completed(cpus: u32, parts: [Option<u32>; 3]) -> [u32; 3] {
     let mut whole = parts.map(|part| part.unwrap_or(1));
     if let Some(missing) = parts.iter().position(Option::is_none) {
@@ -168,7 +168,7 @@ fn features(section: &mut Section<'_>) -> Vec<Arc<str>> {
     features
 }
 
-/// Where each of `count` nodes is reached: `addr` and `port` name one for all or one for each.
+/// The address of each of `count` nodes: `addr` and `port` give one for all or one for each.
 fn reached(section: &mut Section<'_>, count: usize) -> Vec<NodeAddress> {
     let hosts: Option<Vec<String>> = section.parsed::<HostList>("addr").map(|list| list.iter().collect());
     let ports = ports(section);
@@ -186,7 +186,7 @@ fn reached(section: &mut Section<'_>, count: usize) -> Vec<NodeAddress> {
     (0..count).map(address).collect()
 }
 
-/// `port = 6818`, or `port = "7001-7016"`.
+/// Reads `port = 6818` or `port = "7001-7016"`.
 fn ports(section: &mut Section<'_>) -> Option<Vec<u16>> {
     if !section.is_string("port") {
         return section.integer("port", 1..=u16::MAX).map(|port| vec![port]);

@@ -1,4 +1,4 @@
-//! `[[partitions]]`, checked against the nodes and the topologies.
+//! Reading of `[[partitions]]`, checked against nodes and topologies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
 use crate::text::nearest::nearest;
 
-/// The word that stands for every node.
+/// The word for all nodes.
 const ALL: &str = "ALL";
-/// How many unknown nodes of one partition are named.
+/// Number of unknown nodes of a partition that a message names.
 const NAMED: usize = 3;
 
-/// Every partition in file order; `policy` has its nodes, topologies and QOS already, and `are_all` says whether these are
-/// all nodes of the file.
+/// Reads every partition, in file order. `policy` already has nodes, topologies and QOS; `are_all` is true if
+/// its nodes are all nodes of the file.
 pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy, are_all: bool) -> Vec<PartitionConfig> {
     let Policy { nodes, topologies, qos, .. } = policy;
     let mut partitions: Vec<PartitionConfig> = Vec::new();
@@ -112,7 +112,7 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.tres_billing_weights = section.parsed("tres_billing_weights").unwrap_or_default();
 }
 
-/// Which QOS may be used here.
+/// Reads the QOS that jobs may use in the partition.
 fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: &[QosConfig]) {
     partition.allow_qos = qos::list(section, "allow_qos", known);
     partition.deny_qos = qos::list(section, "deny_qos", known);
@@ -120,10 +120,10 @@ fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: 
     partition.qos = qos::one(section, "qos", known);
 }
 
-/// The names of the partition's nodes in the order of the node table, and whether it has all that there are.
+/// The names of the partition's nodes in the order of the node table, and true if it has all nodes.
 fn members(section: &mut Section<'_>, nodes: &[NodeConfig], are_all: bool) -> (Vec<Arc<str>>, bool) {
     if section.is_string("nodes") && section.string("nodes") == Some("") {
-        // Nobody can run there yet; jobs wait.
+        // An empty partition is allowed: its jobs wait.
         return (Vec::new(), false);
     }
     let Some(text) = section.required_name("nodes") else { return (Vec::new(), false) };

@@ -1,5 +1,5 @@
-//! `cluster_name`, `[scheduler]`, `[preempt]`, `[recovery]`, `[power]`, `[licenses]`, and the part of `[controller]` that
-//! decides.
+//! Reading of `cluster_name`, `[scheduler]`, `[preempt]`, `[recovery]`, `[power]`, `[licenses]`, and the
+//! policy keys of `[controller]`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ const DAY: u64 = 86_400;
 const YEAR: u64 = 365 * DAY;
 const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
-/// How `cluster_name` reads when it is not given.
+/// The default of `cluster_name`.
 const DEFAULT_NAME: &str = "cluster";
 
 pub(super) fn cluster_name<'a>(top: &mut Section<'a>) -> &'a str {
@@ -30,7 +30,7 @@ pub(super) fn cluster_name<'a>(top: &mut Section<'a>) -> &'a str {
     name
 }
 
-/// Sets a field to what the file says, if it says anything.
+/// Sets fields to values of the file; fields that the file does not set keep theirs.
 macro_rules! set {
     ($($field:expr => $value:expr),+ $(,)?) => {$(
         if let Some(value) = $value {
@@ -119,7 +119,7 @@ const PRIVATE: [(&str, Private); 9] = [
     ("users", Private::Users),
 ];
 
-/// Words of `priority_flags` that nothing carries out yet are not known.
+/// Reads `priority_flags`. Slurm's flags that Spur does not support are refused.
 fn priority_flags(section: &mut Section<'_>) -> Vec<PriorityFlag> {
     let key = "priority_flags";
     let mut flags = BTreeSet::new();
@@ -152,7 +152,7 @@ fn private_data(section: &mut Section<'_>) -> Vec<Private> {
     hidden.into_iter().collect()
 }
 
-/// Words of `accounting_storage_enforce` that nothing carries out, each with a reason.
+/// Slurm's words for `accounting_storage_enforce` that Spur does not support, each with the reason.
 const NOT_ENFORCED: [(&str, &str); 4] = [
     ("wckeys", "wckeys are not kept"),
     ("nosteps", "steps are always recorded"),
@@ -267,7 +267,7 @@ pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
     policy
 }
 
-/// The state of a node that is drained, as `suspend_exc_states` has it.
+/// The word of `suspend_exc_states` for a drained node.
 const DRAIN: &str = "DRAIN";
 
 pub(super) fn power(mut section: Section<'_>, known: &Policy) -> PowerPolicy {

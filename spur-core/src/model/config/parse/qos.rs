@@ -1,4 +1,4 @@
-//! `[[qos]]`, and the keys of other sections that name QOS.
+//! Reading of `[[qos]]`, and of keys in other sections that name QOS.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
@@ -15,7 +15,7 @@ pub(super) const PREEMPT_MODES: &[(&str, PreemptMode)] =
 
 const YEAR: u64 = 365 * 86_400;
 
-/// Every QOS in file order, each of which preempts only others that there are, and never in a circle.
+/// Reads every QOS, in file order. Each may preempt only existing ones, and not in a circle.
 pub(super) fn qos(top: &mut Section<'_>, preempt: &PreemptPolicy) -> Vec<QosConfig> {
     let mut sections = top.sections("qos");
     let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
@@ -67,8 +67,8 @@ fn settings(section: &mut Section<'_>, preempt: &PreemptPolicy) -> QosConfig {
     }
 }
 
-/// The shortest way along `preempt` from a QOS back to itself that passes only by later ones, so that each circle is
-/// found once; the QOS on it in that order, and the first one again unless it is the only one.
+/// The shortest circle of `preempt` from a QOS back to itself through later ones only, so that each circle is
+/// found once. The names are in that order, with the first one repeated at the end unless it is the only one.
 fn circle<'a>(all: &'a [QosConfig], first: usize) -> Option<Vec<&'a str>> {
     let position = |name: &Arc<str>| all.iter().position(|qos| qos.name == *name);
     let mut before: BTreeMap<usize, usize> = BTreeMap::new();
@@ -93,13 +93,13 @@ fn circle<'a>(all: &'a [QosConfig], first: usize) -> Option<Vec<&'a str>> {
     None
 }
 
-/// A list of QOS.
+/// Reads a list of QOS.
 pub(super) fn list(section: &mut Section<'_>, key: &'static str, known: &[QosConfig]) -> Vec<Arc<str>> {
     let texts = section.strings(key);
     texts.into_iter().map(|(line, name)| named(section, (line, key), name, known)).collect()
 }
 
-/// One QOS.
+/// Reads the name of one QOS.
 pub(super) fn one(section: &mut Section<'_>, key: &'static str, known: &[QosConfig]) -> Option<Arc<str>> {
     let name = section.name(key)?;
     Some(named(section, (section.line_of(key), key), name, known))
@@ -107,7 +107,7 @@ pub(super) fn one(section: &mut Section<'_>, key: &'static str, known: &[QosConf
 
 fn named(section: &Section<'_>, (line, key): (u32, &str), name: &str, known: &[QosConfig]) -> Arc<str> {
     let names = || known.iter().map(|qos| &*qos.name).filter(|name| !name.is_empty());
-    // Without any [[qos]] the QOS are those that sacctmgr keeps, which nobody knows here.
+    // Without any [[qos]], the QOS are those of the policy tree, which the reader does not know.
     if !known.is_empty() && name != NORMAL && !names().any(|known| known == name) {
         let help = match nearest(name, names()) {
             Some(meant) => format!("did you mean `{meant}`?"),

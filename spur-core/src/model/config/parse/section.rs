@@ -1,4 +1,4 @@
-//! One table of the file, read key by key. It notes which keys were asked for; the others are mistakes.
+//! A table of the file, read key by key. Keys that were never read are mistakes.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -14,15 +14,15 @@ use crate::text::memory::MemoryMb;
 use crate::text::nearest::nearest;
 use crate::text::time::Seconds;
 
-/// The range of a number that may be anything.
+/// The range of an unrestricted number.
 const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
-/// The text of the file, and the mistakes found in it so far.
+/// The text of the file, and the mistakes found so far.
 pub(super) struct Reader<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
     errors: RefCell<Vec<ConfigError>>,
-    /// Every key that any section was asked for.
+    /// Every key that was read.
     #[cfg(test)]
     pub(super) asked: RefCell<std::collections::BTreeSet<&'static str>>,
 }
@@ -54,20 +54,20 @@ impl<'a> Reader<'a> {
         Err(errors.into_iter().map(error).collect())
     }
 
-    /// `value`, unless a mistake was found.
+    /// `value`, or the mistakes if there are any.
     pub(super) fn result<T>(self, value: T) -> Result<T, Vec<ConfigError>> {
         let errors = self.errors.into_inner();
         if errors.is_empty() { Ok(value) } else { Err(errors) }
     }
 
-    /// The line, from 1, on which a span starts.
+    /// The line, counted from 1, on which a span starts.
     fn line(&self, span: Range<usize>) -> u32 {
         let line = self.line_starts.partition_point(|&start| start <= span.start);
         u32::try_from(line).unwrap_or(u32::MAX)
     }
 }
 
-/// One table.
+/// A table of the file.
 pub(super) struct Section<'a> {
     reader: &'a Reader<'a>,
     table: &'a DeTable<'a>,
@@ -76,45 +76,45 @@ pub(super) struct Section<'a> {
     known: Vec<&'static str>,
 }
 
-/// A value with the key it stands under and the line that it is on.
+/// A value with the line of its key.
 struct Entry<'a> {
     line: u32,
     value: &'a DeValue<'a>,
 }
 
 impl<'a> Section<'a> {
-    /// The whole file.
+    /// The whole file as a section.
     pub(super) fn top(reader: &'a Reader<'a>, table: &'a Spanned<DeTable<'a>>) -> Section<'a> {
         Section { reader, table: table.get_ref(), label: String::new(), line: 1, known: Vec::new() }
     }
 
-    /// The line of its header.
+    /// The line of the section's header.
     pub(super) fn line(&self) -> u32 {
         self.line
     }
 
-    /// Whether the key is there.
+    /// True if the section has the key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Whether the key is there and holds a text.
+    /// True if the section has the key with a string as its value.
     pub(super) fn is_string(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|value| value.get_ref().is_str())
     }
 
-    /// The line of a key, or of the header without it.
+    /// The line of a key; that of the header if the key is missing.
     pub(super) fn line_of(&self, key: &str) -> u32 {
         let found = self.table.get_key_value(key);
         found.map_or(self.line, |(key, _)| self.reader.line(key.span()))
     }
 
-    /// Notes a mistake under a key, or in the section as a whole under the empty key.
+    /// Records a mistake under a key, or with an empty key in the section as a whole.
     pub(super) fn refuse(&self, key: &str, problem: impl Display) {
         self.refuse_at(self.line_of(key), key, problem);
     }
 
-    /// Notes a mistake on another line of the section.
+    /// Records a mistake on another line of the section.
     pub(super) fn refuse_at(&self, line: u32, key: &str, problem: impl Display) {
         self.reader.errors.borrow_mut().push(ConfigError {
             line,
@@ -124,7 +124,7 @@ impl<'a> Section<'a> {
         });
     }
 
-    /// Notes every key that nobody asked for.
+    /// Records every key that was not read as a mistake.
     pub(super) fn finish(self) {
         for key in self.table.keys() {
             let name = key.get_ref().as_ref();
@@ -157,7 +157,7 @@ impl<'a> Section<'a> {
         self.refuse_at(line, key, format_args!("{expected} is expected here, not {}", with_article(found)));
     }
 
-    /// A text of any form.
+    /// Reads a string.
     pub(super) fn string(&mut self, key: &'static str) -> Option<&'a str> {
         let entry = self.entry(key)?;
         let text = entry.value.as_str();
@@ -167,7 +167,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    /// A text that must not be empty.
+    /// Reads a string that must not be empty.
     pub(super) fn name(&mut self, key: &'static str) -> Option<&'a str> {
         let text = self.string(key)?;
         if text.is_empty() {
@@ -176,7 +176,7 @@ impl<'a> Section<'a> {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// A text that has to be there and must not be empty.
+    /// Reads a string that must be present and not empty.
     pub(super) fn required_name(&mut self, key: &'static str) -> Option<&'a str> {
         if !self.has(key) {
             self.note(key);
@@ -186,13 +186,13 @@ impl<'a> Section<'a> {
         self.name(key)
     }
 
-    /// A text that is parsed.
+    /// Reads a string and parses it.
     pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<T> {
         let text = self.string(key)?;
         text.parse().map_err(|error: T::Err| self.refuse(key, error)).ok()
     }
 
-    /// One of a few words; upper and lower case are the same.
+    /// Reads one of a few words, compared without regard to case.
     pub(super) fn choice<T: Copy>(&mut self, key: &'static str, known: &[(&'static str, T)]) -> Option<T> {
         let text = self.string(key)?;
         let found = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
@@ -209,7 +209,7 @@ impl<'a> Section<'a> {
         found.map(|&(_, value)| value)
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         let entry = self.entry(key)?;
         let value = entry.value.as_bool();
@@ -219,7 +219,7 @@ impl<'a> Section<'a> {
         value
     }
 
-    /// A whole number within a range.
+    /// Reads a whole number within a range.
     pub(super) fn integer<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<i128> + PartialOrd + Display,
@@ -246,7 +246,7 @@ impl<'a> Section<'a> {
         number
     }
 
-    /// A number, whole or not, within a range.
+    /// Reads a number, whole or not, within a range.
     pub(super) fn number(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
         let entry = self.entry(key)?;
         let text = match entry.value {
@@ -265,7 +265,7 @@ impl<'a> Section<'a> {
         number
     }
 
-    /// A duration, as a text such as `30s` or as a number of seconds, within a range.
+    /// Reads a duration within a range: a string such as `30s`, or a number of seconds.
     pub(super) fn duration(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<Seconds> {
         let seconds = match self.table.get(key).map(Spanned::get_ref) {
             Some(DeValue::Integer(_)) => return self.integer(key, range).map(Seconds),
@@ -285,7 +285,7 @@ impl<'a> Section<'a> {
         Some(seconds)
     }
 
-    /// An amount of memory or disk, as a text such as `512G` or as a number of mebibytes.
+    /// Reads a size of memory or disk in MiB: a string such as `512G`, or a number of MiB.
     pub(super) fn mebibytes(&mut self, key: &'static str) -> Option<u64> {
         match self.table.get(key).map(Spanned::get_ref) {
             Some(DeValue::Integer(_)) => self.integer(key, 0..=u64::from(u32::MAX) << 10),
@@ -299,12 +299,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of names.
+    /// Reads a list of names.
     pub(super) fn names(&mut self, key: &'static str) -> Vec<Arc<str>> {
         self.strings(key).into_iter().map(|(_, name)| name.into()).collect()
     }
 
-    /// A list of texts, each with its line.
+    /// Reads a list of strings, each with its line.
     pub(super) fn strings(&mut self, key: &'static str) -> Vec<(u32, &'a str)> {
         let mut texts = Vec::new();
         for (line, value) in self.array(key, "a list of strings") {
@@ -316,7 +316,7 @@ impl<'a> Section<'a> {
         texts
     }
 
-    /// A list of whole numbers.
+    /// Reads a list of whole numbers.
     pub(super) fn integers(&mut self, key: &'static str) -> Vec<u32> {
         let values = self.array(key, "a list of whole numbers");
         values.into_iter().filter_map(|(line, value)| self.within(line, key, value, &ANY)).collect()
@@ -331,7 +331,7 @@ impl<'a> Section<'a> {
         array.iter().map(|value| (self.reader.line(value.span()), value.get_ref())).collect()
     }
 
-    /// A table below this one.
+    /// Reads a table below this one.
     pub(super) fn section(&mut self, key: &'static str) -> Option<Section<'a>> {
         let label = format!("[{}]", self.path(key));
         let entry = self.entry(key)?;
@@ -342,7 +342,7 @@ impl<'a> Section<'a> {
         Some(Section { reader: self.reader, table, label, line: entry.line, known: Vec::new() })
     }
 
-    /// A list of tables below this one.
+    /// Reads a list of tables below this one.
     pub(super) fn sections(&mut self, key: &'static str) -> Vec<Section<'a>> {
         let label = format!("[[{}]]", self.path(key));
         let Some(entry) = self.entry(key) else { return Vec::new() };
@@ -364,12 +364,12 @@ impl<'a> Section<'a> {
         sections
     }
 
-    /// Every key of this section, for sections whose keys are names.
+    /// Every key of the section, for sections whose keys are names.
     pub(super) fn keys(&self) -> Vec<&'a str> {
         self.table.keys().map(|key| key.get_ref().as_ref()).collect()
     }
 
-    /// A whole number under a key that is a name.
+    /// Reads a whole number whose key is a name.
     pub(super) fn count_of(&self, key: &str) -> Option<u32> {
         let value = self.table.get(key)?.get_ref();
         self.within(self.line_of(key), key, value, &ANY)

@@ -1,4 +1,4 @@
-//! `[topology]` and `[[topologies]]`: read as they are written, then checked as a fabric.
+//! Reading of `[topology]` and `[[topologies]]`, which are then checked as fabrics.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::text::gather::is_layer_name;
 
 /// The largest weight of the settable score.
 const MOST_WEIGHT: f64 = 1000.0;
-/// Weights are held in millionths.
+/// Factor of a stored weight: weights are stored in millionths.
 const MILLION: f64 = 1e6;
 
-/// Every topology: the one called `default` first, if there is one, then in file order.
+/// Reads every topology: `default` first, if present, then in file order.
 pub(super) fn topologies(top: &mut Section<'_>, nodes: &Nodes) -> Vec<TopologyConfig> {
     let table: Vec<(NodeId, &str)> =
         (0_u32..).map(NodeId).zip(nodes.known.iter().map(|node| &*node.name)).collect();
@@ -33,7 +33,7 @@ pub(super) fn topologies(top: &mut Section<'_>, nodes: &Nodes) -> Vec<TopologyCo
             let problem = format!("topology {name} is defined twice, first on line {line}");
             section.refuse("name", problem);
         }
-        // By another plugin than the one that was meant, everything would be wrong.
+        // With another plugin than the intended one, everything would be a mistake.
         let checked = is_understood.then(|| Fabric::build(&topology, &table, &[]));
         let errors = checked.and_then(Result::err).into_iter().flatten();
         for error in errors.filter(|error| nodes.are_all || !matches!(error.fault, Fault::UnknownNode { .. }))
@@ -61,7 +61,7 @@ fn name<'a>(section: &mut Section<'a>) -> &'a str {
     name
 }
 
-/// A topology as it is written, and whether its plugin was understood.
+/// A topology as written, and true if its plugin is known.
 fn topology(section: &mut Section<'_>, name: &str) -> (TopologyConfig, bool) {
     let mut topology =
         TopologyConfig { name: name.to_owned(), line: line(section), ..TopologyConfig::default() };

@@ -145,8 +145,8 @@ macro_rules! flags {
 }
 
 flags! {
-    /// The reservation is for maintenance: it may take nodes of other reservations, and its nodes are shown as in
-    /// maintenance.
+    /// The reservation is for maintenance: it may take nodes of other reservations, and its nodes are shown
+    /// as in maintenance.
     Maint = "MAINT",
     /// The reservation may take nodes of other reservations.
     Overlap = "OVERLAP",

@@ -6,25 +6,25 @@ use std::str::FromStr;
 
 use super::{ParseError, serde_as_text};
 
-/// A host, by name or by address, and a port.
+/// A host, given by name or by address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
-    /// The name or the address; an IPv6 address without its brackets.
+    /// Name or address of the host, with an IPv6 address written without its brackets.
     pub host: String,
-    /// The port; 0 lets the system choose one.
+    /// Port number; 0 lets the system choose a port.
     pub port: u16,
 }
 
 impl HostPort {
-    /// Reads a list with commas, e.g. `head1:6817,head2:6817`, as `addr` and `SPUR_CONTROLLER` hold one.
+    /// Reads addresses separated by commas, e.g. `head1:6817,head2:6817`, as in `addr` and `SPUR_CONTROLLER`.
     ///
     /// # Errors
-    /// The first address that cannot be read; an empty list.
+    /// [`ParseError`] for the first address that cannot be read, and for an empty list.
     pub fn parse_list(text: &str) -> Result<Vec<HostPort>, ParseError> {
         text.split(',').map(|item| item.trim().parse()).collect()
     }
 
-    /// Whether it can only be reached from this host: `localhost` or a loopback address.
+    /// True if the host can only be reached from itself: `localhost` or a loopback address.
     pub fn is_loopback(&self) -> bool {
         let by_address = self.host.parse::<IpAddr>().map(|address| address.is_loopback());
         by_address.unwrap_or_else(|_| self.host.eq_ignore_ascii_case("localhost"))

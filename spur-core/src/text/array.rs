@@ -1,4 +1,4 @@
-//! Job arrays: `--array=0-15:4%2`, and how the tasks that are left are shown.
+//! Job arrays: the `--array` option, e.g. `0-15:4%2`, and the text for the tasks left in an array.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,26 +9,30 @@ use super::{ParseError, serde_as_text};
 const WHAT: &str = "array specification";
 const HELP: &str = "write indices and ranges with an optional step and limit, e.g. `0-15:4%2` or `1,3,5-7`";
 
-/// How many tasks one array may have, whatever the site's own limit says.
+/// Most tasks that one array may have, whatever limit the site sets.
 pub const MAX_TASKS: usize = 4_000_000;
-/// From which span on tasks in equal steps are shown with a step.
+/// Distance between first and last index above which tasks in equal steps print with a step.
 const STEP_SPAN: u32 = 10;
 
-/// A set of task indices. Prints as Slurm does: `1-2,6-8,11`, or `2-18:2` where all steps are equal and the span is long
-/// enough. What is even, as nearly all arrays are, takes no more room for a million tasks than for two.
+/// A set of array task indices.
+///
+/// The set prints as in Slurm: `1-2,6-8,11`, or `2-18:2` where all steps are equal and the span is long
+/// enough. A set in equal steps, which covers nearly all arrays, takes the same memory for a million tasks as
+/// for two.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TaskSet(Form);
 
-/// Every set has one form only, so that equal sets compare equal.
+/// The stored form of a [`TaskSet`]. Each set has one form only, so that equal sets compare equal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
-    /// So many tasks in equal steps, which are 1 for fewer than two; none begin at 0.
+    /// `count` tasks in equal steps. The step is 1 for fewer than two tasks, and an empty set begins at 0.
     Even { first: u32, count: u32, step: u32 },
-    /// First and last of neighbours, ascending and apart from each other; never what would be even.
+    /// First and last index of each run of neighbours, ascending and not adjacent. A set in equal steps is
+    /// never stored in this form.
     Runs(Vec<Run>),
 }
 
-/// The first and the last of some neighbours.
+/// First and last index of a run of neighbours, both included.
 type Run = (u32, u32);
 
 impl TaskSet {
@@ -43,7 +47,7 @@ impl TaskSet {
         even.chain(runs.iter().flat_map(|(first, last)| *first..=*last))
     }
 
-    /// How many there are.
+    /// Number of tasks in the set.
     pub fn len(&self) -> usize {
         match &self.0 {
             Form::Even { count, .. } => *count as usize,
@@ -51,12 +55,12 @@ impl TaskSet {
         }
     }
 
-    /// Whether there are none.
+    /// True if the set has no task.
     pub fn is_empty(&self) -> bool {
         matches!(self.0, Form::Even { count: 0, .. })
     }
 
-    /// Whether `task` is among them.
+    /// True if the set has `task`.
     pub fn contains(&self, task: u32) -> bool {
         match &self.0 {
             Form::Even { first, count, step } => {
@@ -69,17 +73,17 @@ impl TaskSet {
         }
     }
 
-    /// The smallest index.
+    /// Smallest index; `None` if the set is empty.
     pub fn first(&self) -> Option<u32> {
         self.iter().next()
     }
 
-    /// The largest index.
+    /// Largest index; `None` if the set is empty.
     pub fn last(&self) -> Option<u32> {
         self.iter().next_back()
     }
 
-    /// The index with so many before it.
+    /// The index that has `before` smaller indices in the set; `None` if there are too few.
     pub fn nth(&self, mut before: usize) -> Option<u32> {
         match &self.0 {
             Form::Even { first, count, step } => {
@@ -95,7 +99,7 @@ impl TaskSet {
         }
     }
 
-    /// The only index, if there is but one.
+    /// The only index; `None` unless the set has exactly one.
     pub fn only(&self) -> Option<u32> {
         match self.0 {
             Form::Even { first, count: 1, .. } => Some(first),
@@ -103,7 +107,7 @@ impl TaskSet {
         }
     }
 
-    /// The difference between neighbours if it is the same everywhere; 1 for fewer than two tasks.
+    /// Difference between neighbouring indices, 1 for fewer than two tasks; `None` if it varies.
     pub fn step(&self) -> Option<u32> {
         match &self.0 {
             Form::Even { step, .. } => Some(*step),
@@ -111,7 +115,7 @@ impl TaskSet {
         }
     }
 
-    /// Takes a task out; says whether it was there.
+    /// Removes a task and returns true if it was in the set.
     pub fn remove(&mut self, task: u32) -> bool {
         let found = self.contains(task);
         match &mut self.0 {
@@ -125,7 +129,7 @@ impl TaskSet {
         found
     }
 
-    /// The tasks that are in either.
+    /// The union: tasks that are in this set, in `other` or in both.
     #[must_use]
     pub fn with(&self, other: &TaskSet) -> TaskSet {
         let mut runs = self.runs();
@@ -133,7 +137,7 @@ impl TaskSet {
         joined(runs)
     }
 
-    /// The tasks that are in both.
+    /// The intersection: tasks that are in both sets.
     #[must_use]
     pub fn common(&self, other: &TaskSet) -> TaskSet {
         let (mine, theirs) = (self.runs(), other.runs());
@@ -153,7 +157,7 @@ impl TaskSet {
         joined(both)
     }
 
-    /// The tasks that are not in `other`.
+    /// The difference: tasks of this set that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &TaskSet) -> TaskSet {
         let theirs = other.runs();
@@ -173,8 +177,10 @@ impl TaskSet {
         joined(left)
     }
 
-    /// The text cut for a column as Slurm does with `SLURM_BITSTR_LEN`: `length` counts a closing zero byte,
-    /// a longer text ends in `...`, 0 cuts nothing. Slurm's default is 64.
+    /// The printed set, cut for a column as Slurm does with `SLURM_BITSTR_LEN`.
+    ///
+    /// `length` counts a closing zero byte, as in C. A longer text ends in `...`, and a `length` of 0 cuts
+    /// nothing. Slurm's default is 64.
     pub fn truncated(&self, length: usize) -> String {
         let full = self.to_string();
         if length == 0 || full.len() + 3 <= length {
@@ -200,7 +206,7 @@ fn even(first: u32, count: u32, step: u32) -> TaskSet {
     TaskSet(Form::Even { first, count, step: if count < 2 { 1 } else { step } })
 }
 
-/// The set of some runs in any order, which may touch and overlap.
+/// The set of runs that may be given in any order, touch and overlap.
 fn joined(mut runs: Vec<Run>) -> TaskSet {
     runs.sort_unstable();
     runs.dedup_by(|next, run| {
@@ -296,7 +302,7 @@ impl FromStr for TaskSet {
     }
 }
 
-/// `N`, `N-M` or `N-M:STEP`.
+/// Reads `N`, `N-M` or `N-M:STEP` as first index, last index and step.
 fn range(item: &str) -> Result<(u32, u32, u32), String> {
     let number = |text: &str| integer32(text).map_err(|e| format!("`{item}`: {e}"));
     let (bounds, step) = match item.split_once(':') {
@@ -315,12 +321,12 @@ fn range(item: &str) -> Result<(u32, u32, u32), String> {
     Ok((first, last, step))
 }
 
-/// The value of `--array`: the tasks, and how many may run at one time.
+/// Value of `--array`: the tasks and the limit on running ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArraySpec {
-    /// The tasks, at least one.
+    /// Tasks of the array, at least one.
     pub tasks: TaskSet,
-    /// `%N`: at most so many at one time; at least 1.
+    /// Most tasks that may run at one time (`%N`), at least 1; `None` for no limit.
     pub limit: Option<u32>,
 }
 
@@ -338,15 +344,15 @@ impl FromStr for ArraySpec {
 
     fn from_str(text: &str) -> Result<ArraySpec, ParseError> {
         let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
-        // Slurm takes brackets, as it prints them: `[0-4]`, `[1-3]%2`, `1-3,[5-6]`.
+        // Slurm accepts the brackets that it prints: `[0-4]`, `[1-3]%2`, `1-3,[5-6]`.
         let plain = text.replace(['[', ']', ' '], "");
         let balanced = text.matches('[').count() == text.matches(']').count();
         let (tasks, limit) = match plain.split_once('%').filter(|_| balanced) {
-            // A limit that is not said is none.
+            // An empty limit means no limit.
             Some((tasks, "")) => (tasks, None),
             Some((tasks, limit)) => {
                 let limit = integer32(limit).map_err(|e| refuse(format!("`%{limit}`: {e}")))?;
-                // Slurm reads a limit of zero as none.
+                // Slurm reads a limit of zero as no limit.
                 (tasks, Some(limit).filter(|&limit| limit > 0))
             }
             None if balanced => (plain.as_str(), None),

@@ -1,4 +1,4 @@
-//! Which CPUs of its step a task is bound to: `--cpu-bind`.
+//! CPU binding of the tasks of a step: the `--cpu-bind` option.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use super::ParseError;
 const WHAT: &str = "CPU binding";
 const HELP: &str = "known are none, rank, threads, cores, sockets, ldoms, rank_ldom, and map_cpu, mask_cpu, map_ldom and \
                     mask_ldom with a list behind a colon, each perhaps after verbose,";
-/// The most entries of a list, repetitions included.
+/// Most entries of a list, with repetitions counted.
 const MOST: usize = 65_536;
 
 /// A part of a machine that holds CPUs.
@@ -20,54 +20,54 @@ pub enum CpuDomain {
     Socket,
     /// The CPUs that are near the same memory (a NUMA node).
     Locality,
-    /// All sockets: a machine has one board.
+    /// All sockets, because a machine has one board.
     Board,
 }
 
-/// How the CPUs of a step on a node are shared out among its tasks there.
+/// Rule by which the CPUs of a step on a node are divided among its tasks there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CpuBind {
-    /// Each to its share, where there is one for each.
+    /// Binds each task to its own share of the CPUs, if there are enough CPUs for all tasks.
     #[default]
     Share,
-    /// None is bound.
+    /// Binds no task.
     None,
-    /// Each to the CPU of its place among the CPUs of the step.
+    /// Binds each task to the CPU at the task's place among the CPUs of the step.
     Rank,
-    /// Each to the whole of what its share lies in.
+    /// Binds each task to every CPU of the domains that its share touches.
     Whole(CpuDomain),
-    /// Each to the CPU of this number in turn, over and over.
+    /// Binds the tasks to the CPUs of these numbers in turn, beginning again after the last.
     Map(Vec<u32>),
-    /// Each to the CPUs whose bits are set, in turn, over and over.
+    /// Binds the tasks to these sets of CPUs in turn, beginning again after the last.
     Mask(Vec<Bits>),
-    /// Each to the locality domain of its place.
+    /// Binds each task to the locality domain at the task's place.
     RankLocality,
-    /// Each to the locality domain of this number in turn, over and over.
+    /// Binds the tasks to the locality domains of these numbers in turn, beginning again after the last.
     MapLocality(Vec<u32>),
-    /// Each to the locality domains whose bits are set, in turn, over and over.
+    /// Binds the tasks to these sets of locality domains in turn, beginning again after the last.
     MaskLocality(Vec<Bits>),
 }
 
-/// `--cpu-bind`, whole.
+/// Complete value of `--cpu-bind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuBinding {
-    /// Each task says what it was bound to.
+    /// True if each task reports its binding.
     pub verbose: bool,
-    /// What it is bound to.
+    /// Rule by which tasks are bound.
     pub bind: CpuBind,
 }
 
-/// A set of small numbers as people write one in hexadecimal.
+/// A set of small numbers, written as a hexadecimal mask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits(Vec<u32>);
 
 impl Bits {
-    /// The numbers, in order.
+    /// The numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// A bound on the numbers of locality domains.
+    /// Exclusive upper bound on the numbers of locality domains.
     pub(super) const MOST: u32 = 1024;
 
     pub(super) fn read(text: &str) -> Option<Bits> {
@@ -101,17 +101,18 @@ impl fmt::Display for Bits {
     }
 }
 
-/// The entry of a list for the `at`th task.
+/// The entry of a list for task number `at`, counted from 0 and beginning again after the last entry; `None`
+/// if the list is empty.
 #[must_use]
 pub fn in_turn<T>(list: &[T], at: u32) -> Option<&T> {
     list.get(at as usize % list.len().max(1))
 }
 
 impl CpuBinding {
-    /// What the [`kind`](CpuBinding::kind) of tasks is that are not bound.
+    /// [`kind`](CpuBinding::kind) of tasks that are not bound.
     pub const UNBOUND: &'static str = "=NONE";
 
-    /// The name of what tasks are bound by, as they say it when they are verbose, in Slurm's words.
+    /// Slurm's name for the kind of binding, which verbose tasks print.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.bind {
@@ -129,7 +130,8 @@ impl CpuBinding {
     }
 }
 
-/// The entries of a list, each perhaps with `*TIMES` behind it.
+/// Entries of a list, each of which may be repeated with `*TIMES`. `None` if one cannot be read or there are
+/// more than [`MOST`].
 pub(super) fn entries<T: Clone>(text: &str, one: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let mut all = Vec::new();
     for item in text.split(',') {
@@ -159,7 +161,7 @@ impl FromStr for CpuBinding {
         let wrong = || ParseError::new(WHAT, text, "it is not known", HELP);
         let lower = text.to_ascii_lowercase();
         let mut verbose = false;
-        // Before or behind the kind, as in Slurm.
+        // Slurm accepts these words before and after the kind.
         let is_kind = |word: &&str| {
             verbose = match *word {
                 "v" | "verbose" => true,

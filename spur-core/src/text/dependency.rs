@@ -1,4 +1,4 @@
-//! What must have happened to other jobs before a job may start: `afterok:36_3,after:40+10`.
+//! Dependencies of a job on other jobs: the `--dependency` option, e.g. `afterok:36_3,after:40+10`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,37 +10,37 @@ const WHAT: &str = "dependency";
 const HELP: &str = "write TYPE:JOB[:JOB…] with after[:JOB+MINUTES], afterany, afterok, afternotok, aftercorr, \
                     afterburstbuffer or singleton, joined by `,` (all) or `?` (any)";
 
-/// Whether all terms of a dependency must hold, or any one of them.
+/// Rule that combines the terms of a dependency: all must hold, or any one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Join {
-    /// `,`
+    /// All terms must hold, written with `,`.
     #[default]
     All,
-    /// `?`: each job of each term counts by itself.
+    /// One job of any term is enough, written with `?`.
     Any,
 }
 
-/// What must have happened to the jobs that a term names.
+/// Condition on the jobs that a term names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DependencyKind {
-    /// They have started or were cancelled.
+    /// The jobs have started or were cancelled.
     After,
-    /// They have ended, however.
+    /// The jobs have ended, with any result.
     AfterAny,
-    /// They have ended well.
+    /// The jobs have ended with success.
     AfterOk,
-    /// They have ended badly.
+    /// The jobs have ended with failure.
     AfterNotOk,
-    /// The task of the same index of that array has ended well.
+    /// The task of the same index in the named array has ended with success.
     AfterCorr,
-    /// They have ended and their data is staged out.
+    /// The jobs have ended and their data is staged out.
     AfterBurstBuffer,
-    /// No other job of the same name and user runs or has been suspended.
+    /// No other job of the same name and user is running or suspended.
     Singleton,
 }
 
 impl DependencyKind {
-    /// Every kind there is.
+    /// All kinds.
     pub const ALL: [DependencyKind; 7] = [
         DependencyKind::After,
         DependencyKind::AfterAny,
@@ -51,7 +51,7 @@ impl DependencyKind {
         DependencyKind::Singleton,
     ];
 
-    /// Its name.
+    /// The kind's name in a dependency, e.g. `afterok`.
     pub fn name(self) -> &'static str {
         match self {
             DependencyKind::After => "after",
@@ -65,52 +65,54 @@ impl DependencyKind {
     }
 }
 
-/// Which tasks of an array a dependency means.
+/// Tasks of an array that a dependency names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskRef {
-    /// `36_3`
+    /// One task, written `36_3`.
     One(u32),
-    /// `36_*`
+    /// All tasks, written `36_*`.
     All,
 }
 
-/// A job that something depends on. `I` is how jobs are named: a number, or the text that was written.
+/// A job that another job depends on. `I` is the form in which jobs are named: a number, or the text as
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DependencyJob<I> {
-    /// The job.
+    /// The named job.
     pub job: I,
-    /// The tasks of it that are meant, if it is an array and not all of it is.
+    /// Tasks that are meant; `None` for a job that is no array and for a whole array.
     pub task: Option<TaskRef>,
-    /// `+MINUTES` after it; 0 for at once, and except under `after`.
+    /// Delay in minutes after the condition holds (`+MINUTES`). It is 0 except under `after`.
     pub delay_minutes: u32,
 }
 
-/// One term of a dependency: the jobs it names and what they must have done.
+/// One term of a dependency: jobs and the condition on them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DependencyTerm<I> {
-    /// What must have happened.
+    /// Condition on the jobs.
     pub kind: DependencyKind,
-    /// To which jobs; empty for `singleton` only.
+    /// Jobs of the term; empty for `singleton` only.
     pub jobs: Vec<DependencyJob<I>>,
 }
 
-/// The value of `--dependency`. Jobs are texts as parsed; [`Dependency::map_jobs`] gives them their numbers.
+/// Value of `--dependency`. Parsing keeps jobs as text, and [`Dependency::map_jobs`] replaces them by
+/// numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dependency<I = String> {
-    /// Whether all terms must hold or any.
+    /// Rule that combines the terms.
     pub join: Join,
-    /// The terms, in the order they were given.
+    /// Terms in the order given.
     pub terms: Vec<DependencyTerm<I>>,
 }
 
 impl<I> Dependency<I> {
-    /// How many jobs one request may depend on: each is looked at whenever one of them ends.
+    /// Most jobs that one request may depend on, because each is checked whenever one of them ends.
     pub const MOST_JOBS: usize = 4096;
 
-    /// Refuses more jobs than a request may depend on.
+    /// Refuses a dependency on more than [`MOST_JOBS`](Self::MOST_JOBS) jobs.
     ///
     /// # Errors
-    /// How many there are, and may be.
+    /// A text with the number of jobs and the limit.
     pub fn bounded(self) -> Result<Self, String> {
         let jobs: usize = self.terms.iter().map(|term| term.jobs.len()).sum();
         let terms = self.terms.len();
@@ -122,10 +124,10 @@ impl<I> Dependency<I> {
         }
     }
 
-    /// The same dependency with every job named in another way.
+    /// Returns the dependency with every job replaced by the result of `map`.
     ///
     /// # Errors
-    /// The first one that `map` gives.
+    /// The first error that `map` returns.
     pub fn map_jobs<J, E>(self, mut map: impl FnMut(I) -> Result<J, E>) -> Result<Dependency<J>, E> {
         let mut job = |from: DependencyJob<I>| {
             let DependencyJob { job, task, delay_minutes } = from;
@@ -215,7 +217,7 @@ fn term<I: FromStr>(text: &str) -> Result<DependencyTerm<I>, String> {
     Ok(DependencyTerm { kind, jobs: jobs.collect::<Result<_, _>>()? })
 }
 
-/// A term without a kind is a bare job number, with a task or not.
+/// True if the text begins with a digit: a term without a kind is a bare job number, with or without a task.
 fn is_number(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -1,25 +1,24 @@
-//! The one error of this room.
+//! The error that all parsers of this module return.
 
 use std::fmt;
 
-/// How much of a refused text is quoted; the rest is cut, so that a log line stays a line.
+/// Most characters of a refused text that an error quotes, so that a log line keeps a reasonable length.
 const QUOTE_CHARS: usize = 80;
 
-/// The same for what is wrong, which may quote parts of the text.
+/// Most characters of an error's problem, which may quote parts of the text.
 const PROBLEM_CHARS: usize = 400;
 
-/// A text that could not be read: what it should have been, the text, what is wrong with it and what would
-/// work.
+/// Error for a text that could not be read: the kind expected, the text, the problem and an accepted form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {what} `{}`: {}; {help}", Quoted(input, QUOTE_CHARS), Quoted(problem, PROBLEM_CHARS))]
 pub struct ParseError {
-    /// What the text should have been, e.g. `time limit`.
+    /// Kind of text expected, e.g. `time limit`.
     pub what: &'static str,
-    /// The whole text as it was given.
+    /// Whole text as given.
     pub input: String,
-    /// What is wrong with it.
+    /// Problem with the text.
     pub problem: String,
-    /// What would be accepted.
+    /// Forms that would be accepted.
     pub help: &'static str,
 }
 
@@ -34,7 +33,8 @@ impl ParseError {
     }
 }
 
-/// A text as it is quoted in an error: control characters escaped, the end of one of more than so many characters cut.
+/// A text as an error quotes it: control characters are escaped, and characters beyond the number given are
+/// cut.
 struct Quoted<'a>(&'a str, usize);
 
 impl fmt::Display for Quoted<'_> {

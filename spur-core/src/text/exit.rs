@@ -1,47 +1,49 @@
-//! How a process ended: exit code and signal.
+//! Result of a process: exit code and signal.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ParseError, serde_as_text};
 
-/// The exit code and the signal of a process, a step or a job; prints as `code:signal`, e.g. `0:15`.
+/// Exit code and signal of a process, a step or a job. It prints as `code:signal`, e.g. `0:15`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExitCode {
-    /// What the process gave to `exit`, 0 if a signal ended it.
+    /// Value the process passed to `exit`; 0 if a signal ended it.
     pub code: u8,
-    /// The signal that ended it, 0 if it exited.
+    /// Number of the signal that ended the process; 0 if it exited.
     pub signal: u8,
 }
 
 impl ExitCode {
-    /// `0:0`.
+    /// Success, `0:0`.
     pub const SUCCESS: ExitCode = ExitCode { code: 0, signal: 0 };
-    /// What Slurm says of tasks, steps and jobs that ran out of memory.
+    /// Code that Slurm reports for tasks, steps and jobs that ran out of memory, `0:125`.
     pub const OUT_OF_MEMORY: ExitCode = ExitCode { code: 0, signal: 125 };
 
-    /// A process that exited with `code`.
+    /// Returns the code of a process that exited with `code`.
     pub fn exited(code: u8) -> ExitCode {
         ExitCode { code, signal: 0 }
     }
 
-    /// A process that `signal` ended.
+    /// Returns the code of a process that `signal` ended.
     pub fn signaled(signal: u8) -> ExitCode {
         ExitCode { code: 0, signal }
     }
 
-    /// What Slurm compares ends by: out of memory above all, then the wait status, in which a code counts more than a signal.
+    /// Key by which Slurm compares results.
+    ///
+    /// Out of memory ranks highest, then the wait status, in which a code counts more than a signal.
     #[must_use]
     pub fn rank(&self) -> (bool, u8, u8) {
         (*self == Self::OUT_OF_MEMORY, self.code, self.signal)
     }
 
-    /// Whether it ended with `0:0`.
+    /// True if the result is `0:0`.
     pub fn is_success(self) -> bool {
         self == ExitCode::SUCCESS
     }
 
-    /// The one number that a shell shows: the code, or 128 + the signal; 1 where memory ran out, as with Slurm.
+    /// Single number that a shell shows: the code, or 128 + the signal; 1 for out of memory, as in Slurm.
     pub fn shell(self) -> u8 {
         match self {
             ExitCode::OUT_OF_MEMORY => 1,

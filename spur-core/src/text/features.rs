@@ -1,4 +1,4 @@
-//! Constraints on nodes: `ib&(intel|amd)`, `[rack1|rack2]`, `[rack1*2&rack2*4]`.
+//! Constraints on the features of nodes: `ib&(intel|amd)`, `[rack1|rack2]`, `[rack1*2&rack2*4]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,33 +16,35 @@ use super::{ParseError, serde_as_text};
 const WHAT: &str = "constraint";
 const HELP: &str = "write features with `&`, `|`, parentheses, NAME*COUNT, and [a|b] for a choice that all \
                     nodes share, e.g. `ib&(intel|amd)`";
-/// How deep an expression may be nested.
+/// Deepest nesting of parentheses in an expression.
 const MAX_DEPTH: usize = 32;
-/// How many counts one expression may have.
+/// Most counts in one expression.
 pub const MAX_COUNTS: usize = 8;
-/// How many combinations of alternatives one expression may have.
+/// Most combinations of alternatives in one expression.
 pub const MAX_CHOICES: usize = 64;
 
-/// An expression over the features of nodes. `&` and `|` bind equally and from left to right, as in Slurm.
+/// An expression over the features of nodes. `&` and `|` have the same precedence and group from left to
+/// right, as in Slurm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FeatureExpr {
     /// The node has the feature.
     Name(String),
-    /// The node meets all of these; at least two.
+    /// The node meets all members; at least two.
     And(Vec<FeatureExpr>),
-    /// The node meets one of these; at least two.
+    /// The node meets one of the members; at least two.
     Or(Vec<FeatureExpr>),
-    /// At least so many nodes of the job meet it: `name*count`.
+    /// At least this number of the job's nodes meet the expression, written `name*count`.
     Count(Box<FeatureExpr>, u32),
-    /// `[a|b]`: all nodes of the job meet the same one of the alternatives; `[a*2&b*4]`: every count holds.
+    /// An expression in brackets. With `[a|b]` all nodes of the job meet the same alternative; with
+    /// `[a*2&b*4]` every count holds.
     Group(Box<FeatureExpr>),
 }
 
 impl FeatureExpr {
-    /// Features that are wished for (`--prefer`), without counts.
+    /// Reads preferred features (`--prefer`), which may have no counts.
     ///
     /// # Errors
-    /// [`ParseError`]
+    /// [`ParseError`] for a text that is no expression, or that has a count.
     pub fn wish(text: &str) -> Result<FeatureExpr, ParseError> {
         let wish: FeatureExpr = text.parse()?;
         match wish.counts().is_empty() {
@@ -51,9 +53,10 @@ impl FeatureExpr {
         }
     }
 
-    /// Whether one node can take part in the job, given which features it has. A count asks nothing of the
-    /// other nodes, so it admits any; in brackets, where the counts divide the nodes of the job among them, a
-    /// node must serve one of them.
+    /// True if a node with these features may be one of the job's nodes.
+    ///
+    /// A count outside brackets admits any node, because it leaves the other nodes free. Counts in brackets
+    /// divide the job's nodes among them, so that a node must meet one of them.
     pub fn admits(&self, has: &dyn Fn(&str) -> bool) -> bool {
         match self {
             FeatureExpr::Name(name) => has(name),
@@ -64,7 +67,7 @@ impl FeatureExpr {
         }
     }
 
-    /// Whether one node can take a share of what stands in brackets.
+    /// True if a node with these features meets a part of an expression in brackets.
     fn admits_a_share(&self, has: &dyn Fn(&str) -> bool) -> bool {
         match self {
             FeatureExpr::And(members) => {
@@ -79,7 +82,7 @@ impl FeatureExpr {
         }
     }
 
-    /// The counts that the job as a whole must meet: at least so many of its nodes meet that expression.
+    /// Counts that the job as a whole must meet: at least this number of its nodes meet that expression.
     pub fn counts(&self) -> Vec<(&FeatureExpr, u32)> {
         match self {
             FeatureExpr::Name(_) | FeatureExpr::Or(_) => Vec::new(),
@@ -89,7 +92,7 @@ impl FeatureExpr {
         }
     }
 
-    /// The alternatives of which all nodes of the job must meet the same one, for each `[a|b]`.
+    /// Alternatives of each `[a|b]`, of which all nodes of the job must meet the same one.
     fn shared_choices(&self) -> Vec<&[FeatureExpr]> {
         match self {
             FeatureExpr::And(members) => members.iter().flat_map(FeatureExpr::shared_choices).collect(),
@@ -101,8 +104,10 @@ impl FeatureExpr {
         }
     }
 
-    /// Every way to choose one alternative of each `[a|b]`, which all nodes of the job must meet then, in the order of
-    /// the text; a single empty one where there is nothing to choose.
+    /// Every way to choose one alternative of each `[a|b]` for all nodes of the job, in the order of the
+    /// text.
+    ///
+    /// A single empty choice is returned if there is nothing to choose.
     #[must_use]
     pub fn shared(&self) -> Vec<Vec<&FeatureExpr>> {
         let mut ways = vec![Vec::new()];
@@ -113,7 +118,8 @@ impl FeatureExpr {
         ways
     }
 
-    /// What makes no sense, if there is anything: every count and every bracket has to hold for the job as a whole.
+    /// The reason to refuse the expression; `None` if there is none. Every count and every bracket must hold
+    /// for the job as a whole.
     fn nonsense(&self) -> Option<String> {
         let choices = self.shared_choices().iter().map(|choice| choice.len()).product::<usize>();
         let counts = self.counts().len();
@@ -127,7 +133,7 @@ impl FeatureExpr {
             .then(|| format!("there are {choices} combinations of alternatives, more than {MAX_CHOICES}"))
     }
 
-    /// Whether some count or bracket is below what may or may not hold for a node.
+    /// True if a count or a bracket is below a part that need not hold for a node.
     fn is_misplaced(&self, place: Place) -> bool {
         match self {
             FeatureExpr::Name(_) => false,
@@ -138,7 +144,7 @@ impl FeatureExpr {
         }
     }
 
-    /// Every feature that is named, in the order of the text.
+    /// All features that the expression names, in the order of the text.
     pub fn names(&self) -> Vec<&str> {
         match self {
             FeatureExpr::Name(name) => vec![name],
@@ -154,14 +160,14 @@ impl FeatureExpr {
     }
 }
 
-/// Where a part of an expression stands.
+/// Position of a part in the expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// What it says has to hold.
+    /// The part must hold.
     Top,
-    /// The same, in brackets.
+    /// The part must hold and is in brackets.
     Brackets,
-    /// It may or may not hold.
+    /// The part need not hold.
     Below,
 }
 
@@ -206,7 +212,8 @@ impl FromStr for FeatureExpr {
                 _ => refuse(&format!("it goes wrong at `{rest}`")),
             }
         })?;
-        // Each turn from one to the other is a pair of parentheses where it is written again, as in the journal.
+        // Each change from one operator to the other is a pair of parentheses when the expression is written
+        // again, as in the journal.
         if is_too_deep(&expr.to_string()) {
             return Err(refuse("`&` and `|` take turns too often"));
         }
@@ -227,7 +234,7 @@ fn expression(input: &str) -> IResult<&str, FeatureExpr> {
     .parse(rest)
 }
 
-/// `left operator right`, as one list while the operator stays the same.
+/// Returns `left operator right`, as one list while the operator stays the same.
 fn combine(left: FeatureExpr, operator: char, right: FeatureExpr) -> FeatureExpr {
     match (left, operator) {
         (FeatureExpr::And(mut members), '&') => {

@@ -1,5 +1,5 @@
-//! Everything topological that a job can ask for: `--gather`, `--het-gather`, `--switches`, `--placement`,
-//! `--network`, and the link speeds and latencies they are compared with.
+//! Topological requests of a job: `--gather`, `--het-gather`, `--switches`, `--placement` and `--network`,
+//! with the link speeds and latencies that they are compared with.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,33 +14,34 @@ const GATHER_HELP: &str = "write a list of must:LAYER[@TIME], prefer:LAYER and L
                            `must:spine,prefer:block,block*8`";
 const HET_HELP: &str = "write a list of [must:|prefer:]LAYER, e.g. `must:spine,prefer:block`";
 
-/// One wish of `--gather`. Layers are names; whether there is such a layer is for the fabric to say.
+/// One clause of `--gather`. Layers are names; the fabric decides whether a layer exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum GatherClause {
-    /// `must:LAYER[@TIME]`: the whole job in one domain of the layer; with a time only until so long after
-    /// it became eligible, then as `prefer`.
+    /// Requires the whole job in one domain of the layer, written `must:LAYER[@TIME]`. With a time, the
+    /// clause becomes a preference that long after the job became eligible.
     Must {
-        /// The layer.
+        /// Name of the layer.
         layer: String,
-        /// How long the clause is hard; `None` for ever.
+        /// Time after which the clause becomes a preference; `None` for never.
         until: Option<TimeLimit>,
     },
-    /// `prefer:LAYER`: as few domains of the layer as possible, without ever waiting for it.
+    /// Prefers as few domains of the layer as possible and never makes the job wait, written `prefer:LAYER`.
     Prefer {
-        /// The layer.
+        /// Name of the layer.
         layer: String,
     },
-    /// `LAYER*M`: every domain of the layer that is used holds a multiple of M tasks or nodes.
+    /// Requires a multiple of M tasks or nodes in every domain of the layer that the job uses, written
+    /// `LAYER*M`.
     Multiple {
-        /// The layer.
+        /// Name of the layer.
         layer: String,
-        /// M, at least 1.
+        /// The multiple M, at least 1.
         multiple: u32,
     },
 }
 
 impl GatherClause {
-    /// The layer that the clause names.
+    /// Name of the clause's layer.
     pub fn layer(&self) -> &str {
         match self {
             GatherClause::Must { layer, .. }
@@ -99,10 +100,10 @@ impl FromStr for GatherClause {
     }
 }
 
-/// The value of `--gather`: at least one clause, all of which hold together.
+/// Value of `--gather`: at least one clause, all of which hold together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gather {
-    /// The clauses in the order they were given, which is the order of preferences.
+    /// Clauses in the order given, which is the order of preference.
     pub clauses: Vec<GatherClause>,
 }
 
@@ -124,19 +125,19 @@ impl FromStr for Gather {
     }
 }
 
-/// One wish of `--het-gather`.
+/// One clause of `--het-gather`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HetClause {
-    /// The layer of which one domain shall hold all components.
+    /// Layer of which one domain should hold all components.
     pub layer: String,
-    /// Whether it is a must; otherwise it is a preference.
+    /// True for a requirement, false for a preference.
     pub must: bool,
 }
 
-/// The value of `--het-gather`: where the components of a het job shall be together.
+/// Value of `--het-gather`: layers in which the components of a heterogeneous job should be together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HetGather {
-    /// The clauses in the order they were given.
+    /// Clauses in the order given.
     pub clauses: Vec<HetClause>,
 }
 
@@ -174,12 +175,13 @@ impl FromStr for HetGather {
     }
 }
 
-/// `--switches=N[@TIME]`: at most N leaves, for ever or until so long after the job became eligible.
+/// Value of `--switches=N[@TIME]`: most leaf switches of the job, for ever or until that long after the job
+/// became eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Switches {
-    /// The largest number of leaves, at least 1.
+    /// Most leaf switches, at least 1.
     pub count: u32,
-    /// When it relaxes; `None` never.
+    /// Time after which the limit is dropped; `None` for never.
     pub wait: Option<TimeLimit>,
 }
 
@@ -211,23 +213,23 @@ impl FromStr for Switches {
     }
 }
 
-/// How a job's nodes are spread over the domains it uses.
+/// Rule that spreads a job's nodes over the domains it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Placement {
-    /// The fewest domains, full ones first.
+    /// Uses the fewest domains, and fills them completely first.
     #[default]
     Consolidated,
-    /// The fewest domains, evenly filled.
+    /// Uses the fewest domains, and fills them evenly.
     Balanced,
-    /// The most domains, evenly filled.
+    /// Uses the most domains, and fills them evenly.
     Distributed,
 }
 
 impl Placement {
-    /// Every placement there is.
+    /// All placements.
     pub const ALL: [Placement; 3] = [Placement::Consolidated, Placement::Balanced, Placement::Distributed];
 
-    /// Its name.
+    /// The placement's name, e.g. `balanced`.
     pub fn name(self) -> &'static str {
         match self {
             Placement::Consolidated => "consolidated",
@@ -255,12 +257,13 @@ impl FromStr for Placement {
     }
 }
 
-/// `--network=bw=200G,latency`: what the links of the domains used must offer. At least one of the two.
+/// Value of `--network`, e.g. `bw=200G,latency`: requirements on the links of the domains used. At least one
+/// of the two is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NetworkNeed {
-    /// The least speed of every link.
+    /// Lowest speed that every link must have; `None` for any.
     pub bandwidth: Option<LinkSpeed>,
-    /// Whether the layer of the lowest latency comes first.
+    /// True if layers of lower latency are preferred.
     pub latency: bool,
 }
 
@@ -308,11 +311,11 @@ const SPEED_UNITS: &[Unit] = &[
 ];
 const LATENCY_UNITS: &[Unit] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// The speed of a link in bits per second; reads `400G`, `1.6T`, `100Mbps`.
+/// Speed of a link in bits per second. It reads `400G`, `1.6T` and `100Mbps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkSpeed(pub u64);
 
-/// The latency of a link in nanoseconds; reads `2us`, `1.5us`, `800ns`.
+/// Latency of a link in nanoseconds. It reads `2us`, `1.5us` and `800ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Latency(pub u64);
 
@@ -354,7 +357,7 @@ impl FromStr for Latency {
 
 serde_as_text!(GatherClause, Gather, HetGather, Switches, Placement, NetworkNeed, LinkSpeed, Latency);
 
-/// Whether `name` can be the name of a layer: letters, digits, `_`, `-` and `.`.
+/// True if `name` can be the name of a layer: letters, digits, `_`, `-` and `.`.
 pub fn is_layer_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }

@@ -1,4 +1,4 @@
-//! Which GPUs of its node's a task sees: `--gpu-bind`.
+//! GPUs of a node that each task of a step can use: the `--gpu-bind` option.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,26 +9,26 @@ const WHAT: &str = "GPU binding";
 const HELP: &str = "known are none, closest, single:TASKS, per_task:GPUS, map_gpu:LIST and mask_gpu:LIST, each perhaps \
                     after verbose,";
 
-/// How the GPUs of a step on a node are shared out among its tasks there.
+/// Rule by which the GPUs of a step on a node are divided among its tasks there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GpuBind {
-    /// Every task sees all.
+    /// Gives every task all GPUs.
     #[default]
     None,
-    /// Those that are nearest to the task's CPUs.
+    /// Gives each task the GPUs nearest to its CPUs.
     Closest,
-    /// So many tasks after each other share one.
+    /// Gives one GPU to this number of consecutive tasks.
     Single(u32),
-    /// So many for each task.
+    /// Gives each task this number of GPUs.
     PerTask(u32),
-    /// The one of this place for each task in turn, over and over.
+    /// Gives the tasks the GPUs at these places in turn, beginning again after the last.
     Map(Vec<u32>),
-    /// Those of these places for each task in turn, over and over.
+    /// Gives the tasks these sets of places in turn, beginning again after the last.
     Mask(Vec<u64>),
 }
 
 impl GpuBind {
-    /// The places among `count` GPUs of those that the `local`th task of a node sees; `None` for all of them.
+    /// Places of the GPUs for task number `local` of a node that has `count` GPUs; `None` for all GPUs.
     #[must_use]
     pub fn places(&self, local: u32, count: u32) -> Option<Vec<u32>> {
         let at = local as usize;
@@ -57,7 +57,7 @@ impl FromStr for GpuBind {
         let said = ["verbose,", "v,"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
         let (kind, value) = said.split_once(':').unwrap_or((said, ""));
         let number = || value.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(wrong);
-        // `PLACE*TIMES` stands for so many tasks.
+        // `PLACE*TIMES` repeats an entry for this number of tasks.
         let list = |one: fn(&str) -> Option<u64>| {
             let mut items = Vec::new();
             for item in value.split(',') {

@@ -12,34 +12,35 @@ const GPUS_WHAT: &str = "GPU count";
 const GPUS_HELP: &str = "write [TYPE:]COUNT, e.g. `2` or `mi300x:4`";
 const COUNT: &[Unit] = &[("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("t", 1 << 40)];
 
-/// More of a generic resource than a node has or a job asks for; sums over nodes and types still are numbers of 64 bits.
+/// Largest count of a generic resource, more than any node has or job requests. Sums over nodes and types
+/// then fit 64 bits.
 const MOST: u64 = 1 << 44;
 
-/// One generic resource with its count: what a node has or a job asks for.
+/// One generic resource with its count, of a node or of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GresSpec {
-    /// Its name, e.g. `gpu`.
+    /// Name of the resource, e.g. `gpu`.
     pub name: String,
-    /// Its type, e.g. `mi300x`; `None` for any.
+    /// Type of the resource, e.g. `mi300x`; `None` for any type.
     pub kind: Option<String>,
-    /// How many.
+    /// Number of units.
     pub count: u64,
 }
 
 impl GresSpec {
-    /// A resource by its parts.
+    /// Builds a resource from its parts.
     pub fn new(name: impl Into<String>, kind: Option<&str>, count: u64) -> GresSpec {
         GresSpec { name: name.into(), kind: kind.map(str::to_owned), count }
     }
 
-    /// Whether one of these may be one of those: they have one name, and one type where both say it.
+    /// True if the two can be the same resource: equal names, and equal types where both have one.
     #[must_use]
     pub fn may_be(&self, other: &GresSpec) -> bool {
         self.name == other.name && (self.kind == other.kind || self.kind.is_none() || other.kind.is_none())
     }
 }
 
-/// Refuses a count above [`MOST`].
+/// Returns the count, or an error if it is above [`MOST`].
 fn bounded(count: u64) -> Result<u64, NumberError> {
     if count <= MOST { Ok(count) } else { Err(NumberError::TooLarge) }
 }
@@ -76,7 +77,7 @@ impl FromStr for GresSpec {
     }
 }
 
-/// Several generic resources, in the order they were given.
+/// Generic resources in the order given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GresList(pub Vec<GresSpec>);
 
@@ -84,7 +85,7 @@ impl GresList {
     /// Reads the short form of `--gpus` and `--gpus-per-node`: `4`, `mi300x:4`, `mi300x:2,h100:1`.
     ///
     /// # Errors
-    /// What is no count, or a zero among several.
+    /// [`ParseError`] for an item without a valid count.
     pub fn parse_gpus(text: &str) -> Result<GresList, ParseError> {
         let one = |item: &str| {
             let (kind, count) = match item.split_once(':') {
@@ -100,12 +101,12 @@ impl GresList {
         list.map(GresList).map_err(|e| ParseError::new(GPUS_WHAT, text, e.to_string(), GPUS_HELP))
     }
 
-    /// The count of every resource called `name`, whatever its type.
+    /// Total count of the resources called `name`, over all types.
     pub fn count(&self, name: &str) -> u64 {
         self.0.iter().filter(|spec| spec.name == name).map(|spec| spec.count).sum()
     }
 
-    /// Whether nothing is asked for.
+    /// True if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -137,7 +138,7 @@ fn starts_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit()) && number::with_unit(text, COUNT).is_ok()
 }
 
-/// Whether `text` can be the name or the type of a resource.
+/// True if `text` can be the name or the type of a resource.
 pub(super) fn is_word(text: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(inside)

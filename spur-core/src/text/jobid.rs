@@ -1,4 +1,5 @@
-//! Jobs, tasks, components and steps as people name them: `123`, `123_4`, `123_[1-4]`, `123+1`, `123.batch`.
+//! References to jobs, tasks, components and steps as users write them: `123`, `123_4`, `123_[1-4]`, `123+1`,
+//! `123.batch`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,62 +10,63 @@ use super::{ParseError, number};
 const WHAT: &str = "job id";
 const HELP: &str = "write JOB, JOB_TASK, JOB_[TASKS], JOB+COMPONENT, each with .STEP or not, e.g. `123_4.0`";
 
-/// Which part of a job is meant.
+/// Part of a job that a reference means.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JobPart {
-    /// All of it.
+    /// The whole job.
     #[default]
     Whole,
-    /// `_4`, `_[1-4]`: tasks of an array; at least one.
+    /// Tasks of an array, at least one, written `_4` or `_[1-4]`.
     Tasks(TaskSet),
-    /// `+1`: one component of a het job.
+    /// One component of a heterogeneous job, written `+1`.
     Component(u32),
 }
 
-/// A step of a job as people name it.
+/// Reference to a step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepRef {
-    /// The step of that number.
+    /// The numbered step.
     Number(u32),
     /// The batch script.
     Batch,
-    /// What runs on the nodes outside any step of the user's.
+    /// Processes of the job outside any step of the user.
     Extern,
     /// The shell of an interactive allocation.
     Interactive,
 }
 
-/// What a user names on a command line. `I` is how jobs are named: a number, or the text that was written.
+/// Reference to a job on a command line. `I` is the form in which jobs are named: a number, or the text as
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobRef<I = u32> {
     /// The job.
     pub job: I,
-    /// The part of it.
+    /// Part of the job.
     pub part: JobPart,
-    /// The step of it, if one is named.
+    /// Step of the job; `None` if none is named.
     pub step: Option<StepRef>,
 }
 
 impl<I> JobRef<I> {
-    /// The whole job.
+    /// Builds a reference to the whole job.
     pub fn whole(job: I) -> JobRef<I> {
         JobRef { job, part: JobPart::Whole, step: None }
     }
 
-    /// The same reference with the job named in another way.
+    /// Returns the reference with the job replaced by the result of `map`.
     ///
     /// # Errors
-    /// The one that `map` gives.
+    /// The error that `map` returns.
     pub fn map_job<J, E>(self, map: impl FnOnce(I) -> Result<J, E>) -> Result<JobRef<J>, E> {
         Ok(JobRef { job: map(self.job)?, part: self.part, step: self.step })
     }
 }
 
 impl<I: FromStr> JobRef<I> {
-    /// Reads a list with commas, e.g. `1,2_[3,5],4.0`.
+    /// Reads references separated by commas, e.g. `1,2_[3,5],4.0`.
     ///
     /// # Errors
-    /// The first reference that cannot be read; an empty list.
+    /// [`ParseError`] for the first reference that cannot be read, and for an empty list.
     pub fn parse_list(text: &str) -> Result<Vec<JobRef<I>>, ParseError> {
         let mut inside = false;
         let items = text.split(|c: char| {
@@ -130,8 +132,9 @@ impl<I: FromStr> FromStr for JobRef<I> {
     }
 }
 
-/// Splits `JOB_TASK`, `JOB_[TASKS]` and `JOB+COMPONENT`; a text that has another form is a job's name. All tasks of an
-/// array (`JOB_*`) are the same as the array.
+/// Splits `JOB_TASK`, `JOB_[TASKS]` and `JOB+COMPONENT`; any other text is the name of a job.
+///
+/// All tasks of an array, written `JOB_*`, are the array itself.
 fn part(text: &str) -> Result<(&str, JobPart), String> {
     if let Some(job) = text.strip_suffix("_*") {
         return Ok((job, JobPart::Whole));

@@ -1,39 +1,40 @@
-//! How long a text may be that somebody gives: Slurm's limits where Slurm has one (`_test_strlen` in its `job_mgr.c`).
+//! Limits on the length of texts that users give. They equal Slurm's limits where Slurm has one
+//! (`_test_strlen` in its `job_mgr.c`).
 //!
-//! A text is held in memory for as long as its job, is journalled, and is sent to everybody who lists jobs: what one user
-//! writes costs all others.
+//! A text is kept in memory as long as its job, is written to the journal, and is sent to everyone who lists
+//! jobs. A long text of one user therefore costs all others.
 
-/// A name, a comment, a constraint: whatever has no limit of its own.
+/// Most bytes of a name, a comment, a constraint, and any text without a limit of its own.
 pub const TEXT: usize = 1024;
-/// A path.
+/// Most bytes of a path.
 pub const PATH: usize = 4096;
-/// The indices of a job array.
+/// Most bytes of the indices of a job array.
 pub const ARRAY: usize = 4 << 10;
-/// A list of nodes.
+/// Most bytes of a list of nodes.
 pub const NODES: usize = 64 << 10;
-/// A dependency.
+/// Most bytes of a dependency.
 pub const DEPENDENCY: usize = 128 << 10;
-/// All arguments of a batch script together.
+/// Most bytes of all arguments of a batch script together.
 pub const ARGUMENTS: usize = 128 << 10;
-/// The command line of a submission. What is longer is cut.
+/// Most bytes of the command line of a submission; a longer one is cut.
 pub const COMMAND_LINE: usize = 64 << 10;
-/// The command line of a step, of which a job may have thousands. What is longer is cut.
+/// Most bytes of the command line of a step; a longer one is cut. A job may have thousands of steps.
 pub const STEP_LINE: usize = 4 << 10;
 
-/// A text that is too long.
+/// Error for a text that is too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{length} bytes are too many; at most {most} can be given")]
 pub struct TooLong {
-    /// How long it is, in bytes.
+    /// Length of the text in bytes.
     pub length: usize,
-    /// How long it may be.
+    /// Greatest length allowed in bytes.
     pub most: usize,
 }
 
 /// Refuses a text of more than `most` bytes.
 ///
 /// # Errors
-/// Its length, and how long it may be.
+/// [`TooLong`] with the length of the text and the limit.
 pub fn check(text: &str, most: usize) -> Result<(), TooLong> {
     match text.len() {
         length if length > most => Err(TooLong { length, most }),

@@ -1,21 +1,23 @@
-//! What a login shell is asked for the variables that its user has, and how its answer is read.
+//! The script that a login shell runs to print its user's variables, and the parser of its output.
 
 use std::collections::BTreeMap;
 
-/// What the shell runs. The variables stand between two marks: a shell may print other things, and leave programs behind
-/// that never close what it prints to.
+/// Script that the shell runs.
+///
+/// The variables are between two marks, because a shell may print other text and leave programs behind that
+/// keep its output open.
 pub const SCRIPT: &str = "echo spur-login-environment; /usr/bin/env -0; echo spur-login-environment";
 const MARK: &str = "spur-login-environment";
-/// What is of the shell itself, or of the host on which somebody logged in.
+/// Variables of the shell itself, or of the host on which the user logged in.
 const OWN: [&str; 7] = ["DISPLAY", "ENVIRONMENT", "HOSTNAME", "OLDPWD", "PWD", "SHLVL", "_"];
 
-/// Whether all has been told, whatever may still come.
+/// True if the output is complete, even if more text may follow later.
 #[must_use]
 pub fn is_whole(told: &[u8]) -> bool {
     told.ends_with(format!("\0{MARK}\n").as_bytes())
 }
 
-/// The variables between the marks, names and values; `None` if they are not there.
+/// Names and values of the variables between the marks; `None` if the marks are missing.
 #[must_use]
 pub fn variables(told: &[u8]) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
     let (begin, end) = (format!("{MARK}\n"), format!("\0{MARK}\n"));

@@ -1,9 +1,9 @@
-//! Of what a user wants mail: `--mail-type`.
+//! Events of a job for which a user gets mail: the `--mail-type` option.
 
-/// What `ALL` stands for, in the order in which Slurm names it.
+/// Events that `ALL` includes, in Slurm's order.
 pub const ALL: [&str; 6] = ["INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"];
 
-/// What mail can be of.
+/// All words that `--mail-type` accepts.
 pub const TYPES: &[&str] = &[
     "NONE",
     "BEGIN",
@@ -20,23 +20,23 @@ pub const TYPES: &[&str] = &[
     "ARRAY_TASKS",
 ];
 
-/// Those of the time limit, and at how many percent of it they are due.
+/// Time limit events, with the percentage of the limit at which each is due.
 pub const OF_TIME: [(&str, u8); 4] =
     [("TIME_LIMIT_50", 50), ("TIME_LIMIT_80", 80), ("TIME_LIMIT_90", 90), ("TIME_LIMIT", 100)];
 
-/// Whether a list has an event.
+/// True if the list contains the event.
 #[must_use]
 pub fn has(list: &str, event: &str) -> bool {
     list.split(',').any(|known| known == event)
 }
 
-/// Whether a list asks for mail of an event, by its name or by `ALL`.
+/// True if the list requests mail for the event, by its name or by `ALL`.
 #[must_use]
 pub fn tells_of(list: &str, event: &str) -> bool {
     has(list, event) || (has(list, "ALL") && ALL.contains(&event))
 }
 
-/// The events of a list with commas, in capitals, and the words that are none.
+/// Splits a list at its commas into known events, in capitals, and unknown words.
 #[must_use]
 pub fn types(written: &str) -> (String, Vec<String>) {
     let words = written.to_ascii_uppercase();
@@ -45,8 +45,8 @@ pub fn types(written: &str) -> (String, Vec<String>) {
     (known.join(","), unknown.into_iter().map(str::to_owned).collect())
 }
 
-/// The events of a list in the words and in the order in which Slurm shows them: `ALL` is what it stands for, and of
-/// nothing there is nothing to say.
+/// Prints the events of a list in Slurm's order, with `ALL` replaced by the events it includes. An empty list
+/// prints as an empty text.
 #[must_use]
 pub fn shown(list: &str) -> String {
     let order = [&["ARRAY_TASKS"], &ALL[..], &OF_TIME.map(|(event, _)| event)].concat();

@@ -1,41 +1,41 @@
-//! Which memory the tasks of a step are bound to: `--mem-bind`.
+//! Memory binding of the tasks of a step: the `--mem-bind` option.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::cpubind::{Bits, entries};
 
-/// How the memory of a node is shared out among the tasks of a step there, by locality domains (NUMA nodes).
+/// Rule by which the memory of a node is divided among the tasks of a step, in locality domains (NUMA nodes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MemBind {
-    /// None is bound.
+    /// Binds no task.
     #[default]
     None,
-    /// Each to the domains of the CPUs that it is bound to.
+    /// Binds each task to the domains of its CPUs.
     Local,
-    /// Each to the domain of its place among the tasks of the node.
+    /// Binds each task to the domain at the task's place among the tasks of the node.
     Rank,
-    /// Each to the domain of this number in turn, over and over.
+    /// Binds the tasks to the domains of these numbers in turn, beginning again after the last.
     Map(Vec<u32>),
-    /// Each to the domains whose bits are set, in turn, over and over.
+    /// Binds the tasks to these sets of domains in turn, beginning again after the last.
     Mask(Vec<Bits>),
 }
 
-/// `--mem-bind`, whole.
+/// Complete value of `--mem-bind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemBinding {
-    /// Each task says what it was bound to.
+    /// True if each task reports its binding.
     pub verbose: bool,
-    /// The first domain is preferred, and the others may be used.
+    /// True if the first domain is preferred and the others may be used.
     pub prefer: bool,
-    /// Whether the kernel is to sort its free pages first; `None` where nothing is said.
+    /// True if the kernel should sort its free pages first; `None` if neither `sort` nor `nosort` is given.
     pub sort: Option<bool>,
-    /// What it is bound to.
+    /// Rule by which tasks are bound.
     pub bind: MemBind,
 }
 
 impl MemBinding {
-    /// The name of what tasks are bound by, as they say it when they are verbose, in Slurm's words.
+    /// Slurm's name for the kind of binding, which verbose tasks print.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.bind {
@@ -47,7 +47,8 @@ impl MemBinding {
         }
     }
 
-    /// Its parts, as `SLURM_MEM_BIND_*` have them: the end of the name and the value.
+    /// Parts of the binding as in the variables `SLURM_MEM_BIND_*`: the end of each variable's name and its
+    /// value.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, String); 5] {
         let (kind, list) = match &self.bind {
@@ -72,16 +73,16 @@ fn joined<T: fmt::Display>(list: &[T]) -> String {
     list.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What is wrong, in Slurm's words.
+/// Error for a `--mem-bind` value, in Slurm's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemBindError {
-    /// There is no such kind.
+    /// The kind is unknown.
     #[error("unrecognized --mem-bind argument \"{0}\"")]
     Unknown(String),
-    /// A kind that needs a list has none.
+    /// The kind needs a list and has none.
     #[error("missing list for \"--mem-bind={0}:<list>\"")]
     NoList(&'static str),
-    /// A list holds something else than numbers, perhaps with `*TIMES` behind them.
+    /// The list contains an item that is neither a number nor a number with `*TIMES`.
     #[error("invalid list \"{1}\" for \"--mem-bind={0}:<list>\"")]
     NoNumbers(&'static str, String),
 }
@@ -98,7 +99,7 @@ impl FromStr for MemBinding {
                 word.split_once([':', '=']).map_or((word, None), |(kind, list)| (kind, Some(list)));
             let mut list = || {
                 let mut list = first.unwrap_or_default().to_owned();
-                // What begins with a digit belongs to the list.
+                // A word that begins with a digit belongs to the list.
                 while let Some(more) = words.next_if(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
                     list.push(',');
                     list.push_str(more);
@@ -138,7 +139,7 @@ fn numbers<T: Clone>(
     entries(list, one).ok_or_else(|| MemBindError::NoNumbers(kind, list.to_owned()))
 }
 
-/// The number of a locality domain.
+/// Reads the number of a locality domain.
 fn number(text: &str) -> Option<u32> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),

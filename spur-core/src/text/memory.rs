@@ -21,19 +21,21 @@ const KIBI: &[Unit] = &[
 ];
 const SHOWN: &[Unit] = &[("M", 1), ("G", 1 << 10), ("T", 1 << 20), ("P", 1 << 30)];
 
-/// An amount of memory in mebibytes. Reads `4096`, `512M`, `4G`, `1T`, `1048576K` (rounded up to the next
-/// mebibyte); prints the largest unit that divides it: `4G`, `1536M`.
+/// An amount of memory in mebibytes.
+///
+/// It reads `4096`, `512M`, `4G`, `1T` and `1048576K`, which is rounded up to the next mebibyte. It prints
+/// the largest unit that divides it: `4G`, `1536M`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryMb(pub u64);
 
-/// More memory or temporary disk than a request asks for: 1 EiB. Its product with the nodes and CPUs of a cluster still is
-/// a number of 64 bits.
+/// Most memory or temporary disk that a request may ask for: 1 EiB. Its product with the nodes and CPUs of a
+/// cluster still fits 64 bits.
 pub const MOST: MemoryMb = MemoryMb(1 << 40);
 
-/// Refuses an amount above [`MOST`].
+/// Returns an amount in MiB, or refuses it if it is above [`MOST`].
 ///
 /// # Errors
-/// What was asked, and the most that can be.
+/// A text with the amount requested and the limit.
 pub fn check(asked: u64) -> Result<u64, String> {
     match MemoryMb(asked) {
         asked if asked > MOST => {

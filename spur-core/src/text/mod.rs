@@ -1,9 +1,9 @@
-//! What people write: the small languages of the command line, of job scripts and of the configuration.
+//! Small languages that users write: on command lines, in job scripts and in the configuration.
 //!
-//! Every type here has one canonical spelling. `Display` prints it and `FromStr` reads it back to an
-//! equal value; `FromStr` also accepts the other spellings that Slurm's users have in their scripts. A
-//! text that cannot be honoured is refused with a [`ParseError`] that quotes it and says what would work.
-//! Types serialize as that same text unless they say otherwise.
+//! Every type of this module has one canonical spelling. `Display` prints it, and `FromStr` reads it back to
+//! an equal value. `FromStr` also accepts the other spellings that Slurm accepts. A text that cannot be
+//! honoured is refused with a [`ParseError`], which quotes the text and names an accepted form. Types
+//! serialize as that same text unless their documentation says otherwise.
 
 pub mod address;
 pub mod array;
@@ -39,7 +39,7 @@ pub mod weights;
 
 pub use error::ParseError;
 
-/// Serializes a type as the text that its `Display` prints, and reads it back through `FromStr`.
+/// Implements serde for a type through its text: serializes with `Display` and deserializes with `FromStr`.
 macro_rules! serde_as_text {
     ($($type:ty),+ $(,)?) => {$(
         impl serde::Serialize for $type {

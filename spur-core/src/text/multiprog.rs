@@ -1,12 +1,13 @@
-//! The file of `srun --multi-prog`: which program each task of a step runs.
+//! The file of `srun --multi-prog`, which gives the program of each task of a step.
 //!
-//! A line is `RANKS PROGRAM ARGUMENTS`; ranks are `0`, `1-2,5` or, in the last line, `*` for the rest. `#` begins a
-//! comment where it begins a line, a backslash at the end of a line continues it, `'…'` keeps blanks together, and `\x` is
-//! `x`. In words `%t` stands for the rank of the task, `%o` for its place among the ranks of its line, but not in quotes.
+//! A line is `RANKS PROGRAM ARGUMENTS`. Ranks are `0`, `1-2,5` or, in the last line, `*` for the rest. A line
+//! that begins with `#` is a comment, and a backslash at the end of a line continues it. Quotes `'…'` keep
+//! blanks together, and `\x` is `x`. Outside quotes `%t` stands for the rank of the task, and `%o` for its
+//! place among the ranks of its line.
 
 use std::collections::BTreeSet;
 
-/// What the tasks of a step run.
+/// Programs of the tasks of a step, as the file gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiProg {
     lines: Vec<Line>,
@@ -14,38 +15,38 @@ pub struct MultiProg {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    /// Where it begins, from 1.
+    /// Number of the line in the file, from 1.
     number: usize,
-    /// As they are written; `None` for all that no other line names.
+    /// Ranks in the order written; `None` for all ranks that no other line names.
     ranks: Option<Vec<u32>>,
     words: Vec<Word>,
 }
 
-/// A word in pieces, each with whether it stood in quotes.
+/// A word in pieces. The flag of a piece is true if it was in quotes.
 type Word = Vec<(bool, String)>;
 
-/// Tasks that run the same.
+/// A program and the tasks that run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Their ranks.
+    /// Ranks of the tasks.
     pub ranks: Vec<u32>,
-    /// The program and its arguments.
+    /// Program and arguments.
     pub words: Vec<String>,
 }
 
-/// What is wrong with a file, in Slurm's words.
+/// Error in a multi-program file, in Slurm's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultiProgError {
-    /// Nobody has said what a task runs.
+    /// No line gives the program of this task.
     #[error("Configuration file {{file}} invalid, no record for task id {0}")]
     NoRecord(u32),
-    /// A line that cannot be; its number, and why.
+    /// Invalid line: its number in the file and the reason.
     #[error("{1}\nLine {0} of configuration file {{file}} invalid")]
     Line(usize, String),
 }
 
 impl MultiProgError {
-    /// The words for a file of this name.
+    /// Returns the message, with `file` as the name of the file.
     #[must_use]
     pub fn of_file(&self, file: &str) -> String {
         self.to_string().replace("{file}", file)
@@ -56,7 +57,7 @@ impl MultiProg {
     /// Reads the file.
     ///
     /// # Errors
-    /// A line without ranks or program.
+    /// [`MultiProgError::Line`] for a line without ranks or program, or with an open quote.
     pub fn parse(text: &str) -> Result<MultiProg, MultiProgError> {
         let mut lines = Vec::new();
         let mut physical = (1..).zip(text.lines());
@@ -83,17 +84,18 @@ impl MultiProg {
         Ok(MultiProg { lines })
     }
 
-    /// How many tasks the highest rank that is named makes; `None` where none is named.
+    /// Number of tasks that the file needs, one more than its highest rank; `None` if it names no rank.
     #[must_use]
     pub fn tasks(&self) -> Option<u32> {
         let named = self.lines.iter().filter_map(|line| line.ranks.as_ref()).flatten();
         named.max().map(|rank| rank.saturating_add(1))
     }
 
-    /// What each of so many tasks runs, with `more` words behind those of the file.
+    /// Programs of a step of `tasks` tasks, with `more` words after the words of the file.
     ///
     /// # Errors
-    /// A task that two lines name or none does, or one that the step does not have.
+    /// [`MultiProgError`] for a task that two lines name or no line names, and for a rank that the step does
+    /// not have.
     pub fn programs(&self, tasks: u32, more: &[String]) -> Result<Vec<Program>, MultiProgError> {
         let mut left: BTreeSet<u32> = (0..tasks).collect();
         let mut programs = Vec::new();
@@ -134,7 +136,7 @@ impl MultiProg {
     }
 }
 
-/// A word for a task of a rank and a place.
+/// Replaces `%t` and `%o` in a word by the rank and the place of a task; `None` replaces nothing.
 fn fill(word: &Word, task: Option<(u32, u32)>) -> String {
     let piece = |(quoted, text): &(bool, String)| match task.filter(|_| !quoted) {
         Some((rank, place)) => text.replace("%t", &rank.to_string()).replace("%o", &place.to_string()),
@@ -143,7 +145,7 @@ fn fill(word: &Word, task: Option<(u32, u32)>) -> String {
     word.iter().map(piece).collect()
 }
 
-/// The ranks of a line; `None` for the rest.
+/// Reads the ranks of a line; `None` stands for the rest.
 fn ranks(text: &str) -> Result<Option<Vec<u32>>, String> {
     if text == "*" {
         return Ok(None);
@@ -153,7 +155,7 @@ fn ranks(text: &str) -> Result<Option<Vec<u32>>, String> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let number = |text: &str| text.parse::<u32>().map_err(|_| format!("Invalid task id \"{part}\""));
         let (first, last) = (number(first)?, number(last)?);
-        // More than any step has, and no reason to write them all down.
+        // No step has this many tasks, so the ranks are not listed.
         if last < first || last - first > 1 << 24 {
             return Err(format!("Invalid task id \"{part}\""));
         }
@@ -162,7 +164,7 @@ fn ranks(text: &str) -> Result<Option<Vec<u32>>, String> {
     Ok(Some(ranks))
 }
 
-/// The words of a line.
+/// Splits a line into words.
 fn split(line: &str) -> Result<Vec<Word>, String> {
     let mut words = Vec::new();
     let mut word: Option<Word> = None;

@@ -1,8 +1,10 @@
-//! The nearest known word, for "did you mean".
+//! The nearest known word, for "did you mean" in messages.
 
-/// The word of `known` that is nearest to `word`, if one is near enough to have been meant: at most a third
-/// of its letters (and at least one) inserted, dropped, replaced or swapped with their neighbour (optimal string
-/// alignment), or one of the two continues the other. The first of several equally near ones; case does not matter.
+/// The word of `known` that is nearest to `word`; `None` if no known word is near enough.
+///
+/// A known word is near enough if at most a third of the letters of `word`, and at least one, are inserted,
+/// dropped, replaced or swapped with a neighbour (optimal string alignment). A word that continues the other
+/// is also near enough. The first of several equally near words is returned, and case is ignored.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let long = word.chars().count();

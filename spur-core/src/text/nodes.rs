@@ -1,4 +1,4 @@
-//! How many nodes a job wants: `-N 4`, `4-8`, `4-24:4`, `4,8,16`.
+//! Number of nodes that a job requests: the `--nodes` option, e.g. `4`, `4-8`, `4-24:4`, `4,8,16`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,33 +9,32 @@ use super::{ParseError, serde_as_text};
 const WHAT: &str = "node count";
 const HELP: &str = "write N, MIN-MAX, MIN-MAX:STEP or a list of sizes, e.g. `4`, `4-8`, `4-24:4` or `4,8,16`";
 const COUNT: &[Unit] = &[("", 1), ("k", 1 << 10), ("m", 1 << 20)];
-/// How many different sizes one request may name.
+/// Most different sizes that one request may name.
 const MAX_SIZES: usize = 65_536;
 
-/// The numbers of nodes that a job would take. A single number is both bounds; `max` is `None` only where no
-/// upper bound was stated at all.
+/// Numbers of nodes that a job accepts. A single number is both bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeCount {
-    /// The fewest nodes, at least 1.
+    /// Fewest nodes, at least 1.
     pub min: u32,
-    /// The most nodes.
+    /// Most nodes; `None` if no upper bound was given.
     pub max: Option<u32>,
-    /// The sizes that are meant when not all between the bounds are: ascending, `min` first, `max` last.
+    /// Accepted sizes, ascending, from `min` to `max`; `None` if all sizes between the bounds are accepted.
     pub sizes: Option<Vec<u32>>,
 }
 
 impl NodeCount {
-    /// Exactly `count` nodes.
+    /// Builds a request for exactly `count` nodes.
     pub fn exactly(count: u32) -> NodeCount {
         NodeCount { min: count, max: Some(count), sizes: None }
     }
 
-    /// At least `count` nodes.
+    /// Builds a request for at least `count` nodes.
     pub fn at_least(count: u32) -> NodeCount {
         NodeCount { min: count, max: None, sizes: None }
     }
 
-    /// Whether `count` nodes would do.
+    /// True if the request accepts `count` nodes.
     pub fn admits(&self, count: u32) -> bool {
         match &self.sizes {
             Some(sizes) => sizes.binary_search(&count).is_ok(),
@@ -43,7 +42,7 @@ impl NodeCount {
         }
     }
 
-    /// From an ascending list of sizes without duplicates; `None` if it is empty.
+    /// Builds a request from an ascending list of sizes without duplicates; `None` if the list is empty.
     fn from_sizes(sizes: Vec<u32>) -> Option<NodeCount> {
         let (&min, &max) = (sizes.first()?, sizes.last()?);
         let every = sizes.len() == (max - min) as usize + 1;
@@ -96,7 +95,7 @@ impl FromStr for NodeCount {
     }
 }
 
-/// `N`, `N-`, `N-M` or `N-M:STEP`.
+/// Reads `N`, `N-`, `N-M` or `N-M:STEP` as fewest, most and step.
 fn range(item: &str) -> Result<(u32, Option<u32>, u32), String> {
     let number = |text: &str| {
         let count = number::with_unit(text, COUNT).map_err(|e| format!("`{item}`: {e}"))?;

@@ -1,15 +1,15 @@
-//! Numbers with a unit behind them: the arithmetic that sizes, counts, speeds and durations share.
+//! Numbers with a unit: the arithmetic that sizes, counts, speeds and durations share.
 
-/// Why a number could not be read.
+/// Reason for refusing a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NumberError {
-    /// It does not begin with a digit.
+    /// The text does not begin with a digit.
     NoDigits,
-    /// The unit is none of those that are known here.
+    /// The unit is not one of the expected units.
     UnknownUnit(String),
-    /// It does not fit 64 bits.
+    /// The number does not fit 64 bits.
     TooLarge,
-    /// A fraction of the smallest unit, e.g. `0.5` of a count.
+    /// The number is not a multiple of the smallest unit, e.g. `0.5` of a count.
     Fraction,
 }
 
@@ -24,10 +24,10 @@ impl std::fmt::Display for NumberError {
     }
 }
 
-/// What a unit is called and how many of the base unit it stands for.
+/// Name of a unit and the number of base units it stands for.
 pub(super) type Unit = (&'static str, u64);
 
-/// Reads digits only: no sign, no blanks, no underscore.
+/// Reads digits only, without sign, blanks or underscores.
 pub(super) fn integer(text: &str) -> Result<u64, NumberError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(NumberError::NoDigits);
@@ -35,13 +35,14 @@ pub(super) fn integer(text: &str) -> Result<u64, NumberError> {
     text.parse().map_err(|_| NumberError::TooLarge)
 }
 
-/// Like [`integer`], for 32 bits.
+/// Reads digits only, like [`integer`], as a number of 32 bits.
 pub(super) fn integer32(text: &str) -> Result<u32, NumberError> {
     integer(text)?.try_into().map_err(|_| NumberError::TooLarge)
 }
 
-/// Reads `digits[.digits][unit]` exactly, in the base unit. Units are compared without regard to case; the
-/// entry with the empty name is the unit of a bare number.
+/// Reads `digits[.digits][unit]` exactly and returns it in the base unit.
+///
+/// Units are compared without regard to case. The entry with the empty name is the unit of a bare number.
 pub(super) fn with_unit(text: &str, units: &[Unit]) -> Result<u64, NumberError> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -60,7 +61,7 @@ pub(super) fn with_unit(text: &str, units: &[Unit]) -> Result<u64, NumberError> 
     whole.checked_add(fraction_of(fraction, scale)?).ok_or(NumberError::TooLarge)
 }
 
-/// `0.fraction` of `scale`, if it is a whole number.
+/// Returns `0.fraction` of `scale`, if the result is a whole number.
 fn fraction_of(fraction: &str, scale: u64) -> Result<u64, NumberError> {
     if fraction.is_empty() {
         return Ok(0);
@@ -78,8 +79,8 @@ fn fraction_of(fraction: &str, scale: u64) -> Result<u64, NumberError> {
     u64::try_from(product / power).map_err(|_| NumberError::TooLarge)
 }
 
-/// The largest unit that divides `value` (a zero has the smallest), with the quotient. `units` go from small
-/// to large and begin with a unit of 1.
+/// Returns the largest unit that divides `value`, with the quotient before it; a zero has the smallest unit.
+/// `units` ascend and begin with a unit of 1.
 pub(super) fn largest_unit(value: u64, units: &[Unit]) -> (u64, &'static str) {
     units
         .iter()

@@ -1,15 +1,15 @@
-//! What becomes of a step of which a process was killed for lack of memory: `--oom-kill-step`.
+//! Treatment of a step of which a process was killed for lack of memory: the `--oom-kill-step` option.
 
 use std::str::FromStr;
 
 use super::ParseError;
 
-/// Whether all of a step ends when the kernel has killed one of its processes for lack of memory.
+/// True if the whole step ends when the kernel has killed one of its processes for lack of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OomKillStep(pub bool);
 
 impl OomKillStep {
-    /// The variable by which a step has it.
+    /// Environment variable that passes the option to a step.
     pub const VARIABLE: &str = "SLURM_OOM_KILL_STEP";
 }
 

@@ -8,12 +8,12 @@ use super::{ParseError, serde_as_text};
 
 const WHAT: &str = "file pattern";
 const HELP: &str = "known are %% %A %a %b %J %j %N %n %r %s %t %u %x, and a backslash to take all as it is";
-/// The widest padding, as in Slurm.
+/// Widest padding in digits, as in Slurm.
 const MAX_WIDTH: usize = 10;
-/// What Slurm prints for the index of a job that is no array task.
+/// Index that Slurm prints for a job that is no array task.
 pub const NO_INDEX: u64 = 4_294_967_294;
 
-/// What `%` and a letter stand for.
+/// Value that `%` and a letter stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Field {
     ArrayJob,
@@ -56,30 +56,30 @@ enum Piece {
     Field { field: Field, width: usize },
 }
 
-/// What the replacements are made from.
+/// Values for the replacements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternContext<'a> {
-    /// The job's own number.
+    /// Number of the job.
     pub job: u32,
-    /// For a task of an array: the array's number and the task's index.
+    /// Number of the array and index of the task; `None` for a job that is no array task.
     pub array: Option<(u32, u32)>,
-    /// The step; `None` stands for the batch script.
+    /// The step; `None` for the batch script.
     pub step: Option<StepRef>,
-    /// The name of the node, of which the part before the first dot is used.
+    /// Name of the node. Replacements use the part before the first dot.
     pub node: &'a str,
-    /// The position of the node in the job, from 0.
+    /// Position of the node in the job, from 0.
     pub node_number: u32,
-    /// The rank of the task, from 0.
+    /// Rank of the task, from 0.
     pub task: u32,
-    /// The user's name.
+    /// Name of the user.
     pub user: &'a str,
-    /// The job's name.
+    /// Name of the job.
     pub job_name: &'a str,
-    /// How often the job was started again.
+    /// Number of times the job was started again.
     pub restarts: u32,
 }
 
-/// A pattern for the name of a file. Displays as it was written.
+/// A pattern for the name of a file. It displays as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilePattern {
     text: String,
@@ -87,12 +87,13 @@ pub struct FilePattern {
 }
 
 impl FilePattern {
-    /// The default of `--output` for a job that is no array.
+    /// Default of `--output` for a job that is no array.
     pub const DEFAULT: &'static str = "slurm-%j.out";
-    /// The default of `--output` for an array.
+    /// Default of `--output` for an array.
     pub const DEFAULT_ARRAY: &'static str = "slurm-%A_%a.out";
 
-    /// The name of the file. Separators in a job's name are replaced by `_`, so that it stays one name.
+    /// Returns the name of the file. A `/` in the job's name is replaced by `_`, so that the job's name stays
+    /// one part of the path.
     pub fn render(&self, context: &PatternContext<'_>) -> String {
         let mut path = String::new();
         for piece in &self.pieces {
@@ -104,12 +105,12 @@ impl FilePattern {
         path
     }
 
-    /// Whether every node has a file of its own.
+    /// True if the pattern gives every node a file of its own.
     pub fn per_node(&self) -> bool {
         self.uses(&[Field::Host, Field::NodeNumber])
     }
 
-    /// Whether every task has a file of its own.
+    /// True if the pattern gives every task a file of its own.
     pub fn per_task(&self) -> bool {
         self.uses(&[Field::Task])
     }
@@ -182,7 +183,10 @@ impl FromStr for FilePattern {
     }
 }
 
-/// As with Slurm what stands for nothing stays as it is, and no number is padded to more than ten digits.
+/// Splits a pattern into text and replacements.
+///
+/// As in Slurm, an unknown replacement stays as it is, and no number is padded to more than [`MAX_WIDTH`]
+/// digits.
 fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();

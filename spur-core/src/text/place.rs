@@ -1,5 +1,5 @@
-//! Where a node is in the network, as `scontrol show node` prints it and `scontrol update NodeName=… Topology=` takes it:
-//! `default:spine0:leaf3,ib:b7`.
+//! Place of a node in the network, e.g. `default:spine0:leaf3,ib:b7`. `scontrol show node` prints it, and
+//! `scontrol update NodeName=… Topology=` reads it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,15 +13,16 @@ const HELP: &str =
 /// A leaf or base block of one topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The topology.
+    /// Name of the topology.
     pub topology: String,
-    /// Domains that it is in, from above, each in the one before; those that may be left out are at the front.
+    /// Domains that contain the leaf, from the top down, each within the previous one. Domains at the front
+    /// may be omitted.
     pub above: Vec<String>,
-    /// The leaf or base block.
+    /// Name of the leaf switch or base block.
     pub leaf: String,
 }
 
-/// All places of a node, at most one in each topology; none where it is in no topology.
+/// Places of a node, at most one in each topology; empty for a node in no topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places(pub Vec<Place>);
 
@@ -70,7 +71,7 @@ impl FromStr for Places {
     }
 }
 
-/// Splits where no bracket is open: aggregates of blocks are named by hostlists.
+/// Splits a text at a character outside brackets, because aggregates of blocks are named by hostlists.
 fn split(text: &str, at: char) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.split(move |c: char| {

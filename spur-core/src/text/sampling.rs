@@ -1,4 +1,5 @@
-//! How often it is looked at what tasks use: `30`, `task=30,network=60` (`--acctg-freq`).
+//! Intervals at which the use of tasks is sampled: the `--acctg-freq` option, e.g. `30`,
+//! `task=30,network=60`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +10,15 @@ const HELP: &str =
     "write seconds, or TYPE=SECONDS with commas between; types are task, energy, network and filesystem";
 const TYPES: [&str; 4] = ["task", "energy", "network", "filesystem"];
 
-/// Intervals between two looks. Those of tasks alone mean anything: nothing else is sampled.
+/// Sampling intervals. Only the interval of tasks has an effect, because nothing else is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingIntervals {
-    /// Seconds between two looks at tasks; 0: nobody looks; `None`: as the node does without.
+    /// Interval in seconds at which tasks are sampled; 0 for no sampling, `None` for the node's own interval.
     pub tasks: Option<u32>,
 }
 
 impl SamplingIntervals {
-    /// The variable by which a step has them.
+    /// Environment variable that passes the intervals to a step.
     pub const VARIABLE: &str = "SLURM_ACCTG_FREQ";
 }
 
@@ -35,7 +36,7 @@ impl FromStr for SamplingIntervals {
         let mut tasks = None;
         for item in text.split(',') {
             let (kind, seconds) = item.split_once('=').unwrap_or(("task", item));
-            // A unit behind the number is taken and says nothing, as in Slurm: `30s`, `30m`.
+            // Slurm accepts a unit after the number and ignores it: `30s`, `30m`.
             let number = seconds.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let seconds: u32 =
                 number.parse().map_err(|_| refuse(format!("`{seconds}` is no number of seconds")))?;

@@ -1,4 +1,4 @@
-//! Signals by name and number, and the warning that `--signal` asks for.
+//! Signals by name and number, and the warning signal of the `--signal` option.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,51 +7,51 @@ use super::nearest::nearest;
 use super::number::integer32;
 use super::{ParseError, serde_as_text};
 
-/// Linux's numbers, from 1.
+/// Names of Linux's signals, from number 1.
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
-/// Other names that are in use for the same numbers.
+/// Other names in use for the same numbers.
 const ALIASES: [(&str, u8); 3] = [("IOT", 6), ("CLD", 17), ("POLL", 29)];
 const RT_MIN: u8 = 34;
 const RT_MAX: u8 = 64;
 
-/// A Linux signal number, 1 to 64. Reads `15`, `TERM` or `SIGTERM`; prints the name without `SIG`, or the
-/// number where there is no name.
+/// A Linux signal number, 1 to 64. It reads `15`, `TERM` or `SIGTERM`, and prints the name without `SIG`, or
+/// the number if the signal has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(u8);
 
 impl Signal {
-    /// The terminal is gone.
+    /// Reports that the terminal is closed.
     pub const HUP: Signal = Signal(1);
-    /// Ask to end, at a terminal.
+    /// Asks a process to end, from a terminal.
     pub const INT: Signal = Signal(2);
-    /// Ask to end and leave a core, at a terminal.
+    /// Asks a process to end and write a core file, from a terminal.
     pub const QUIT: Signal = Signal(3);
-    /// End now; cannot be caught.
+    /// Ends a process immediately; cannot be caught.
     pub const KILL: Signal = Signal(9);
-    /// Ask to end.
+    /// Asks a process to end.
     pub const TERM: Signal = Signal(15);
-    /// Go on after a stop.
+    /// Continues a stopped process.
     pub const CONT: Signal = Signal(18);
-    /// Stop; cannot be caught.
+    /// Stops a process; cannot be caught.
     pub const STOP: Signal = Signal(19);
-    /// Ask to stop.
+    /// Asks a process to stop, from a terminal.
     pub const TSTP: Signal = Signal(20);
 
-    /// The signal of that number, if there is one on Linux.
+    /// Returns the signal of this number; `None` if Linux has no such signal.
     pub fn new(number: u8) -> Option<Signal> {
         (1..=RT_MAX).contains(&number).then_some(Signal(number))
     }
 
-    /// Its number, 1 to 64.
+    /// The signal's number, 1 to 64.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// Its name without `SIG`, if it has one.
+    /// The signal's name without `SIG`; `None` if it has none.
     pub fn name(self) -> Option<&'static str> {
         NAMES.get(usize::from(self.0) - 1).copied()
     }
@@ -88,7 +88,7 @@ impl FromStr for Signal {
     }
 }
 
-/// `RTMIN`, `RTMIN+3`, `RTMAX-1`, `RTMAX`.
+/// Reads `RTMIN`, `RTMIN+3`, `RTMAX-1` or `RTMAX` as a number.
 fn real_time(name: &str) -> Option<usize> {
     let offset = |rest: &str, sign| match rest.strip_prefix(sign) {
         Some(digits) => integer32(digits).ok().and_then(|n| u8::try_from(n).ok()),
@@ -102,21 +102,21 @@ fn real_time(name: &str) -> Option<usize> {
     (RT_MIN..=RT_MAX).contains(&number).then_some(number.into())
 }
 
-/// `--signal=[R|B:]SIGNAL[@SECONDS]`: a signal that the job gets some time before its limit.
+/// Value of `--signal=[R|B:]SIGNAL[@SECONDS]`: a signal that the job gets some time before its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarnSignal {
-    /// What is sent.
+    /// Signal to send.
     pub signal: Signal,
-    /// How many seconds before the end of the time limit.
+    /// Time before the end of the time limit at which the signal is sent, in seconds.
     pub seconds: u16,
-    /// `B:` only to the batch shell; otherwise only to the steps.
+    /// True if only the batch shell gets the signal (`B:`), false if only the steps get it.
     pub batch_only: bool,
-    /// `R:` the job may overlap a reservation that can start late.
+    /// True if the job may overlap a reservation that can start late (`R:`).
     pub overlap_reservation: bool,
 }
 
 impl WarnSignal {
-    /// How long before the end the signal comes when no time is given, in seconds.
+    /// Time before the end at which the signal is sent if none is given, in seconds.
     pub const DEFAULT_SECONDS: u16 = 60;
 }
 

@@ -1,5 +1,7 @@
-//! What holds for every language of this room: no text makes a parser panic, and what is read is printed as a text
-//! that is read as the same value, by `FromStr` and by serde.
+//! Tests of properties that every language of this module has.
+//!
+//! No text makes a parser panic. A value that was read is printed as a text that reads as the same value, by
+//! `FromStr` and by serde.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -10,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
-/// Reads `text` as a `T` and back; says whether it is one.
+/// Checks that a text that reads as a `T` is printed and read back as the same value; true if it reads as a
+/// `T`.
 fn canonical<T>(text: &str) -> bool
 where
     T: FromStr<Err = ParseError> + Display + Debug + PartialEq + Serialize + DeserializeOwned,
@@ -30,7 +33,7 @@ where
     }
 }
 
-/// How many of the languages have `text` as a word.
+/// Number of the languages that accept `text`, each checked with [`canonical`].
 fn read_by_all(text: &str) -> usize {
     let read = [
         canonical::<address::HostPort>(text),

@@ -1,4 +1,4 @@
-//! Trackable resources: `cpu=4,mem=8G,node=1,billing=4,gres/gpu=2,license/matlab=1`.
+//! Trackable resources (TRES): `cpu=4,mem=8G,node=1,billing=4,gres/gpu=2,license/matlab=1`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,25 +14,25 @@ const HELP: &str = "write cpu=N, mem=SIZE, node=N, billing=N, gres/NAME[:TYPE]=N
                     separated by commas";
 const COUNT: &[Unit] = &[("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("t", 1 << 40)];
 
-/// One kind of trackable resource. The order is the one in which they are shown.
+/// Kind of trackable resource. Kinds order as they are printed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TresKind {
-    /// CPUs.
+    /// Number of CPUs.
     Cpu,
-    /// Memory, in mebibytes.
+    /// Memory in mebibytes.
     Mem,
-    /// Nodes.
+    /// Number of nodes.
     Node,
-    /// The weighted sum that priority and limits count.
+    /// Weighted sum that priority and limits count.
     Billing,
-    /// A generic resource, of one type or of all.
+    /// A generic resource, of one type or of all types.
     Gres {
-        /// Its name, e.g. `gpu`.
+        /// Name of the resource, e.g. `gpu`.
         name: String,
-        /// Its type, e.g. `mi300x`.
+        /// Type of the resource, e.g. `mi300x`; `None` for all types.
         kind: Option<String>,
     },
-    /// A licence, by its name.
+    /// A licence, by name.
     License(String),
 }
 
@@ -78,22 +78,22 @@ impl FromStr for TresKind {
     }
 }
 
-/// Counts by kind of resource. A kind that is absent counts zero; a zero may be stated all the same.
+/// Counts by kind of resource. A kind that is absent counts as zero, and a zero may also be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tres(pub BTreeMap<TresKind, u64>);
 
 impl Tres {
-    /// The count of `kind`, 0 if it is absent.
+    /// Count of `kind`, 0 if it is absent.
     pub fn get(&self, kind: &TresKind) -> u64 {
         self.0.get(kind).copied().unwrap_or(0)
     }
 
-    /// States the count of `kind`.
+    /// Sets the count of `kind`.
     pub fn set(&mut self, kind: TresKind, count: u64) {
         self.0.insert(kind, count);
     }
 
-    /// Adds `other`, kind by kind, up to the largest number there is.
+    /// Adds the counts of `other`, kind by kind. Sums saturate at `u64::MAX`.
     pub fn add(&mut self, other: &Tres) {
         for (kind, count) in &other.0 {
             let sum = self.0.entry(kind.clone()).or_default();
@@ -101,7 +101,7 @@ impl Tres {
         }
     }
 
-    /// Whether nothing is stated.
+    /// True if no count is stored.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

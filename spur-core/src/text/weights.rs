@@ -9,23 +9,23 @@ use super::{ParseError, serde_as_text};
 const WHAT: &str = "list of TRES weights";
 const HELP: &str =
     "write CPU=N, Mem=N[K|M|G|T|P], Node=N, GRES/NAME[:TYPE]=N or License/NAME=N, separated by commas";
-/// The bits of a weight that stand for its fraction.
+/// Number of bits that a weight's fraction has.
 pub const FRACTION_BITS: u32 = 32;
 const LARGEST: f64 = 4_294_967_295.0;
 
-/// The unit of memory that a weight is for, as a number of mebibytes or, for `K`, of kibibytes.
+/// Unit to which a weight applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Per {
-    /// A kibibyte of memory.
+    /// One kibibyte of memory.
     Kibi,
-    /// A mebibyte of memory, or one of anything else.
+    /// One mebibyte of memory, or one unit of any other resource.
     #[default]
     One,
-    /// A gibibyte of memory.
+    /// One gibibyte of memory.
     Gibi,
-    /// A tebibyte of memory.
+    /// One tebibyte of memory.
     Tebi,
-    /// A pebibyte of memory.
+    /// One pebibyte of memory.
     Pebi,
 }
 
@@ -33,26 +33,26 @@ impl Per {
     const ALL: [(Per, &str); 5] =
         [(Per::Kibi, "K"), (Per::One, "M"), (Per::Gibi, "G"), (Per::Tebi, "T"), (Per::Pebi, "P")];
 
-    /// The letter behind a number; none for the unit that a bare number is for.
+    /// Letter after a number; empty for the unit of a bare number.
     fn letter(self) -> &'static str {
         let mut units = Self::ALL.iter().filter(|(per, _)| *per != Per::One);
         units.find(|(per, _)| *per == self).map_or("", |(_, letter)| letter)
     }
 }
 
-/// The weight of one kind of resource.
+/// Weight of one kind of resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
-    /// The kind of resource.
+    /// Kind of resource.
     pub kind: TresKind,
-    /// The weight as it is written, from 0 to 2^32 - 1.
+    /// Weight as written, from 0 to 2^32 - 1.
     pub number: f64,
-    /// The unit that the weight is for.
+    /// Unit to which the weight applies.
     pub per: Per,
 }
 
 impl Weight {
-    /// The weighted count of a resource, in 2^-32; rounded down. Counts of memory are mebibytes.
+    /// Weighted count of a resource, in units of 2^-32, rounded down. A count of memory is in mebibytes.
     #[must_use]
     pub fn times(&self, count: u64) -> u128 {
         #[expect(
@@ -77,18 +77,18 @@ impl Weight {
 pub struct TresWeights(Vec<Weight>);
 
 impl TresWeights {
-    /// The weights in order.
+    /// The weights, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Weight> {
         self.0.iter()
     }
 
-    /// Whether no kind has a weight.
+    /// True if no kind has a weight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The weighted count of each kind in 2^-32, with the kind.
+    /// Each kind that has a weight, with its weighted count in units of 2^-32.
     pub fn of<'a>(&'a self, tres: &'a Tres) -> impl Iterator<Item = (&'a TresKind, u128)> {
         self.0.iter().map(|weight| (&weight.kind, weight.times(tres.get(&weight.kind))))
     }

@@ -8,18 +8,18 @@ use super::{HostList, MAX_WRITTEN};
 use crate::text::nearest::nearest;
 use crate::text::{ParseError, serde_as_text};
 
-/// What a function looks up.
+/// Kind of lookup that a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FunctionKind {
     /// `switch{S}`: the nodes below switch S.
     Switch,
-    /// `switchwith{node}`: the nodes of the leaf of a node.
+    /// `switchwith{node}`: the nodes of the named node's leaf switch.
     SwitchWith,
     /// `block{B}`: the nodes of block B.
     Block,
-    /// `blockwith{node}`: the nodes of the block of a node.
+    /// `blockwith{node}`: the nodes of the named node's block.
     BlockWith,
-    /// `feature{F}`: the nodes that have a feature.
+    /// `feature{F}`: the nodes that have feature F.
     Feature,
 }
 
@@ -32,7 +32,7 @@ impl FunctionKind {
         FunctionKind::Feature,
     ];
 
-    /// Its name.
+    /// The function's name, e.g. `switch`.
     pub fn name(self) -> &'static str {
         match self {
             FunctionKind::Switch => "switch",
@@ -47,34 +47,35 @@ impl FunctionKind {
 /// A function with its argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// What it looks up.
+    /// Kind of lookup.
     pub kind: FunctionKind,
-    /// The names between its braces, at least one.
+    /// Names between the braces, at least one.
     pub names: HostList,
 }
 
 /// One item of a [`HostExpr`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostTerm {
-    /// Names that stand for themselves.
+    /// Host names.
     Hosts(HostList),
-    /// Names that have to be looked up.
+    /// A function whose result is host names.
     Function(Function),
 }
 
 /// A hostlist that may contain functions, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostExpr {
-    /// The items; neighbouring plain names are one item.
+    /// Items of the list; neighbouring plain names are one item.
     pub terms: Vec<HostTerm>,
 }
 
 impl HostExpr {
-    /// The names that the expression stands for, in order. `resolve` says what a function means beyond those before it, or why
-    /// it means nothing.
+    /// Returns the names that the expression stands for, in order.
+    ///
+    /// `resolve` returns the names for a function, or the reason for refusing it.
     ///
     /// # Errors
-    /// A function that `resolve` refuses, with its reason.
+    /// [`ParseError`] for the first function that `resolve` refuses, with its reason.
     pub fn expand(
         &self,
         resolve: &mut dyn FnMut(&Function) -> Result<Vec<String>, String>,
@@ -94,7 +95,7 @@ impl HostExpr {
         Ok(list)
     }
 
-    /// How many names stand in it, duplicates and those in functions included.
+    /// Number of names written in the expression, with duplicates and the names in functions counted.
     pub fn written(&self) -> usize {
         let written = |term: &HostTerm| match term {
             HostTerm::Hosts(hosts) => hosts.len(),
@@ -103,12 +104,12 @@ impl HostExpr {
         self.terms.iter().map(written).sum()
     }
 
-    /// Whether there is no function in it.
+    /// True if the expression contains no function.
     pub fn is_plain(&self) -> bool {
         !self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)))
     }
 
-    /// The list, if there is no function in it.
+    /// The names as a list; `None` if the expression contains a function.
     pub fn as_plain(&self) -> Option<HostList> {
         if !self.is_plain() { None } else { self.expand(&mut |_| Ok(Vec::new())).ok() }
     }
@@ -171,7 +172,7 @@ fn terms(text: &str) -> Result<Vec<HostTerm>, String> {
     Ok(terms)
 }
 
-/// A function with its argument, where so many names have been before it.
+/// Reads a function with its argument. `before` counts the names written so far.
 fn function(name: &str, argument: &str, before: usize) -> Result<Function, String> {
     let kind = FunctionKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
         let meant = nearest(name, FunctionKind::ALL.map(FunctionKind::name));

@@ -1,8 +1,9 @@
-//! Hostlists: `gpu[001-018,020]`, `rack[0-1]_blade[2,3]`, and lists with the functions of the topology,
+//! Hostlists: `gpu[001-018,020]`, `rack[0-1]_blade[2,3]`, and lists with topology functions, e.g.
 //! `switch{s1},n[1-4]`.
 //!
-//! A list keeps its order and its duplicates. It is held as runs of consecutive numbers, so that ten
-//! thousand names cost what one does, and two lists are equal if and only if their names are.
+//! A list keeps its order and its duplicates. It is stored as runs of consecutive numbers, so that ten
+//! thousand consecutive names take as much memory as one. Two lists are equal if and only if their names are
+//! equal.
 
 mod expr;
 mod parse;
@@ -17,10 +18,10 @@ use std::str::FromStr;
 
 use super::{ParseError, serde_as_text};
 
-/// How many digits of a name are read as its number; with more it is a text like any other.
+/// Most digits that are read as the number of a name. A longer group of digits is plain text.
 const MAX_DIGITS: usize = 18;
 
-/// Names that differ only in a number, which counts up by one from each to the next; or a single name without
+/// Names that differ only in a number, which increases by one from each to the next; or a single name without
 /// a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Run {
@@ -29,7 +30,7 @@ struct Run {
     numbers: Option<Numbers>,
 }
 
-/// `first` to `last`, both included, padded with zeros to the width of the first.
+/// Numbers from `first` to `last`, both included, padded with zeros to `width` digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Numbers {
     first: u64,
@@ -77,7 +78,7 @@ impl Run {
             && other.numbers.is_some()
     }
 
-    /// Appends `next` if its names continue these ones; otherwise gives it back.
+    /// Appends `next` if its names continue these names; otherwise returns it as the error.
     fn join(&mut self, next: Run) -> Result<(), Run> {
         if !self.same_text(&next) {
             return Err(next);
@@ -95,7 +96,7 @@ impl Run {
     }
 }
 
-/// How many characters `number` takes when it is padded to `width`.
+/// Number of characters in `number` when padded to `width`.
 fn padded(number: u64, width: usize) -> usize {
     width.max(number.checked_ilog10().unwrap_or(0) as usize + 1)
 }
@@ -108,39 +109,39 @@ pub struct HostList {
 }
 
 impl HostList {
-    /// The empty list.
+    /// Builds an empty list.
     pub fn new() -> HostList {
         HostList::default()
     }
 
-    /// A list of these names, in this order.
+    /// Builds a list of the names, in the order given.
     pub fn from_names<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> HostList {
         let mut list = HostList::new();
         names.into_iter().for_each(|name| list.push(name.as_ref()));
         list
     }
 
-    /// How many names there are, duplicates included.
+    /// Number of names, with duplicates counted.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no names.
+    /// True if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The names in order.
+    /// The names, in order.
     pub fn iter(&self) -> impl Iterator<Item = String> + '_ {
         self.runs.iter().flat_map(|run| (0..run.len()).map(|offset| run.name(offset)))
     }
 
-    /// The first name.
+    /// First name; `None` if the list is empty.
     pub fn first(&self) -> Option<String> {
         self.runs.first().map(|run| run.name(0))
     }
 
-    /// Appends one name, taken as it is.
+    /// Appends one name, in which brackets have no meaning.
     pub fn push(&mut self, name: &str) {
         self.push_run(Run::of_name(name));
     }
@@ -161,7 +162,7 @@ impl HostList {
         }
     }
 
-    /// Whether `name` is in the list.
+    /// True if `name` is in the list.
     pub fn contains(&self, name: &str) -> bool {
         let wanted = Run::of_name(name);
         let Some(number) = wanted.numbers else {
@@ -176,13 +177,13 @@ impl HostList {
         })
     }
 
-    /// The first of each name only, in the same order.
+    /// Returns the list without repetitions: the first occurrence of each name, in the same order.
     pub fn unique(&self) -> HostList {
         let mut seen = BTreeSet::new();
         HostList::from_names(self.iter().filter(|name| seen.insert(name.clone())))
     }
 
-    /// The same names in the order of [`compare_names`], duplicates kept.
+    /// Returns the names in the order of [`compare_names`], with duplicates.
     pub fn sorted(&self) -> HostList {
         let mut names: Vec<String> = self.iter().collect();
         names.sort_by(|a, b| compare_names(a, b));
@@ -190,8 +191,8 @@ impl HostList {
     }
 }
 
-/// Orders names as people count: groups of digits by their value (`n2` before `n10`), everything else by its
-/// letters; names that differ only in padding by their text.
+/// Orders names naturally: groups of digits by value (`n2` before `n10`), other characters by code. Names
+/// that differ only in padding are ordered as text.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
     let mut left = Pieces(a);
     let mut right = Pieces(b);
@@ -208,7 +209,7 @@ pub fn compare_names(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// A name as an alternation of digits and other text.
+/// Iterator over the alternating pieces of a name: digits and other text.
 struct Pieces<'a>(&'a str);
 
 impl<'a> Iterator for Pieces<'a> {
@@ -254,7 +255,7 @@ impl fmt::Display for HostList {
     }
 }
 
-/// `prefix[1-3,5]suffix` of runs that have the same text.
+/// Writes runs that have the same text as `prefix[1-3,5]suffix`.
 fn write_group(f: &mut fmt::Formatter<'_>, group: &[Run]) -> fmt::Result {
     write!(f, "{}[", group[0].prefix)?;
     for (i, Numbers { first, last, width }) in group.iter().filter_map(|run| run.numbers).enumerate() {

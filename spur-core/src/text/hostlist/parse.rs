@@ -1,4 +1,4 @@
-//! The grammar of hostlists, and its expansion within limits.
+//! The grammar of hostlists, and their expansion within limits.
 //!
 //! ```text
 //! list  = [ item ] { (","|blank) [ item ] }
@@ -6,7 +6,8 @@
 //! group = "[" entry { "," entry } "]"
 //! entry = { N "-" M | N | group }           N and M are digits
 //! ```
-//! Everything is counted before anything is expanded.
+//!
+//! All names are counted before any is expanded.
 
 use nom::branch::alt;
 use nom::bytes::complete::take_while1;
@@ -19,20 +20,21 @@ use nom::{IResult, Parser};
 use super::{HostList, Numbers, Run};
 use crate::text::ParseError;
 
-/// How many hosts one range may stand for; with Slurm it is 65,536.
+/// Most hosts in one range. Slurm's limit is 65,536.
 pub const MAX_RANGE: u64 = less_if_fuzzed(1_048_576, 1_024) as u64;
-/// How many texts may stand before the last bracket of one item.
+/// Most expanded texts before the last bracket of one item.
 pub const MAX_PREFIXES: usize = less_if_fuzzed(65_536, 64);
-/// How many ranges one list may have.
+/// Most ranges in one list.
 pub const MAX_RANGES: usize = less_if_fuzzed(262_144, 256);
-/// How many names one list may have.
+/// Most names in one list.
 pub const MAX_NAMES: usize = less_if_fuzzed(4_194_304, 4_096);
-/// How many names an expression may be written with, those between braces included: more than any cluster has.
+/// Most names written in an expression, with those in braces counted; more than any cluster has.
 pub const MAX_WRITTEN: usize = less_if_fuzzed(65_536, 4_096);
-/// How deep brackets may be nested.
+/// Deepest nesting of brackets.
 const MAX_DEPTH: usize = 8;
 
-/// A fuzzer would spend nearly all of its time on long expansions, which tell nothing new.
+/// Returns `fuzzed` in a fuzz build, because a fuzzer would otherwise spend most of its time on long
+/// expansions.
 const fn less_if_fuzzed(limit: usize, fuzzed: usize) -> usize {
     if cfg!(fuzzing) { fuzzed } else { limit }
 }
@@ -57,7 +59,7 @@ pub(super) fn host_list(text: &str) -> Result<HostList, ParseError> {
     plain(text, 0, MAX_NAMES).map_err(|problem| ParseError::new(WHAT, text, problem, HELP))
 }
 
-/// A list without functions, where so many names have been before it and so many may be in all.
+/// Reads a list without functions. `before` counts the names written so far, and `most` limits the total.
 pub(super) fn plain(text: &str, before: usize, most: usize) -> Result<HostList, String> {
     let (mut list, mut named) = (HostList::new(), before);
     for item in items(text)? {
@@ -94,7 +96,8 @@ pub(super) fn items(text: &str) -> Result<Vec<&str>, String> {
     Ok(items)
 }
 
-/// Adds what an item stands for, where so many names have been before it and so many may be in all; says how many it is.
+/// Adds the names of an item to the list and returns their number. `before` counts the names written so far,
+/// and `most` limits the total.
 pub(super) fn push_item(
     list: &mut HostList,
     item: &str,
@@ -167,7 +170,7 @@ fn entry(input: &str) -> IResult<&str, Entry<'_>> {
     .parse(input)
 }
 
-/// Checks a range: it runs upwards and is not too long.
+/// Reads a range and checks that it ascends and is not too long.
 fn numbers(first: &str, last: &str) -> Result<Numbers, String> {
     let number = |text: &str| -> Result<u64, String> {
         let fits = text.len() <= super::MAX_DIGITS;
@@ -183,7 +186,7 @@ fn numbers(first: &str, last: &str) -> Result<Numbers, String> {
     Ok(Numbers { first: low, last: high, width: first.len() })
 }
 
-/// How many names the pieces stand for together; refuses what is wrong or too much.
+/// Number of names that the pieces stand for together. Refuses an invalid range and too many names.
 fn count(pieces: &[Piece<'_>]) -> Result<usize, String> {
     let mut product = 1_usize;
     for piece in pieces {
@@ -209,8 +212,9 @@ fn count(pieces: &[Piece<'_>]) -> Result<usize, String> {
 
 type Ranges<'a, 'b> = (&'b [Piece<'a>], Vec<(&'a str, &'a str)>, &'a str);
 
-/// The item as texts before a last group of ranges and a text behind it, if that group is the number of the
-/// names: no digits beside it.
+/// Splits an item into pieces before the last group, that group's ranges, and a text after it.
+///
+/// `None` if the group is not the number of the names, e.g. because digits are next to it.
 fn as_ranges<'a, 'b>(pieces: &'b [Piece<'a>]) -> Option<Ranges<'a, 'b>> {
     let digit = |c: char| c.is_ascii_digit();
     let (before, entries, suffix) = match pieces {
@@ -234,7 +238,7 @@ fn as_ranges<'a, 'b>(pieces: &'b [Piece<'a>]) -> Option<Ranges<'a, 'b>> {
     Some((before, entries, suffix))
 }
 
-/// Every text that the pieces stand for. [`count`] has said how many these are.
+/// Expands the pieces to all texts they stand for. The caller has limited their number with [`count`].
 fn expand(pieces: &[Piece<'_>]) -> Vec<String> {
     let mut texts = vec![String::new()];
     for piece in pieces {

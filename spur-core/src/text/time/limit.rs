@@ -1,4 +1,4 @@
-//! Time limits (`1-02:00:00`, `UNLIMITED`) and how a run time is shown.
+//! Time limits (`1-02:00:00`, `UNLIMITED`) and the printed form of run times.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +14,20 @@ const DAY: u64 = 24 * HOUR;
 const WHAT: &str = "time limit";
 const HELP: &str = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED";
 
-/// How long something may run. A limit orders before `Unlimited`.
+/// Longest run time of a job or step. Any limit in seconds orders before `Unlimited`.
 ///
-/// Reads Slurm's spellings (`M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`, and `UNLIMITED`, `INFINITE` or
-/// `-1`) and prints what `squeue %l` shows.
+/// It reads Slurm's spellings (`M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`, and `UNLIMITED`, `INFINITE` or
+/// `-1`) and prints the form of `squeue %l`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimeLimit {
-    /// At most that many seconds.
+    /// The run time is limited to this number of seconds.
     Seconds(u64),
-    /// For ever.
+    /// The run time is not limited.
     Unlimited,
 }
 
 impl TimeLimit {
-    /// When something that starts at `start` must end; [`Time::MAX`] without a limit.
+    /// Latest end of a run that starts at `start`; [`Time::MAX`] without a limit.
     pub fn end(self, start: Time) -> Time {
         match self {
             TimeLimit::Seconds(seconds) => start + seconds,
@@ -35,7 +35,7 @@ impl TimeLimit {
         }
     }
 
-    /// The limit in seconds, `None` if there is none.
+    /// The limit in seconds; `None` for no limit.
     pub fn seconds(self) -> Option<u64> {
         match self {
             TimeLimit::Seconds(seconds) => Some(seconds),
@@ -43,7 +43,7 @@ impl TimeLimit {
         }
     }
 
-    /// The form of `scontrol show job`: `00:10:00`, `1-02:00:00`, `UNLIMITED`.
+    /// Prints the limit in the form of `scontrol show job`: `00:10:00`, `1-02:00:00`, `UNLIMITED`.
     pub fn long(self) -> String {
         match self {
             TimeLimit::Seconds(seconds) => Elapsed(seconds).long(),
@@ -96,12 +96,12 @@ pub(super) fn clock_seconds(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the time is too long".to_owned())
 }
 
-/// A number of seconds as a run time is shown: `0:05`, `1:02:03`, `1-02:03:04`.
+/// A number of seconds that prints as a run time: `0:05`, `1:02:03`, `1-02:03:04`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Elapsed(pub u64);
 
 impl Elapsed {
-    /// With hours always and two digits everywhere: `00:00:05`, `1-02:03:04`.
+    /// Prints the run time with hours and with two digits in each part: `00:00:05`, `1-02:03:04`.
     pub fn long(self) -> String {
         let (days, hours, minutes, seconds) = self.split();
         if days > 0 {

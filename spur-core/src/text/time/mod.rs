@@ -12,31 +12,31 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: whole seconds since 1970-01-01T00:00:00Z. Serializes as that integer.
+/// A point in time in whole seconds since 1970-01-01T00:00:00Z. It serializes as that integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub i64);
 
 impl Time {
-    /// Later than everything that happens: never.
+    /// The end of time, which stands for never.
     pub const MAX: Time = Time(i64::MAX);
-    /// The epoch itself.
+    /// The epoch, 1970-01-01T00:00:00Z.
     pub const ZERO: Time = Time(0);
 
-    /// Seconds from `earlier` to this point; 0 if `earlier` is in fact later.
+    /// Seconds from `earlier` to this point; 0 if `earlier` is the later of the two.
     #[inline]
     pub fn since(self, earlier: Time) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }
 
-    /// Whether this is [`Time::MAX`].
+    /// True if the point is [`Time::MAX`].
     #[inline]
     pub fn is_never(self) -> bool {
         self == Time::MAX
     }
 }
 
-/// That many seconds later; [`Time::MAX`] at the end of the scale, and never stays never.
+/// Adds seconds, with [`Time::MAX`] as the largest result. Adding to [`Time::MAX`] returns [`Time::MAX`].
 impl Add<u64> for Time {
     type Output = Time;
 

@@ -12,8 +12,10 @@ use crate::text::number::{self, Unit};
 
 const UNITS: &[Unit] = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86400), ("w", 604_800), ("", 1)];
 
-/// A number of seconds. Reads an integer, `30s`, `5m`, `2h`, `1d`, `1w`, or Slurm's `HH:MM:SS` and
-/// `D-HH:MM:SS`; prints the largest unit up to a day that divides it.
+/// A duration in seconds.
+///
+/// It reads an integer, `30s`, `5m`, `2h`, `1d`, `1w`, or Slurm's `HH:MM:SS` and `D-HH:MM:SS`. It prints the
+/// largest unit up to a day that divides it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seconds(pub u64);
 

@@ -1,5 +1,6 @@
-//! Points in time as people write them for `--begin` and `--deadline`: parsed without a clock, resolved
-//! against one that the caller supplies together with the time zone.
+//! Points in time as users write them for `--begin` and `--deadline`.
+//!
+//! A text is parsed without a clock, and resolved against a clock and a time zone that the caller supplies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,25 +19,25 @@ const WHAT: &str = "time";
 const HELP: &str = "write now[+N[seconds|minutes|hours|days|weeks]], HH:MM[:SS] [AM|PM], midnight, noon, \
                     elevenses, fika, teatime, today, tomorrow, MMDD[YY], MM/DD[/YY], MM.DD[.YY], utsSECONDS or YYYY-MM-DD[THH:MM[:SS]]";
 
-/// A date and a time of day of some time zone. Prints as `YYYY-MM-DDTHH:MM:SS`.
+/// A date and a time of day in some time zone. It prints as `YYYY-MM-DDTHH:MM:SS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Civil {
-    /// The year, e.g. 2026.
+    /// Year, e.g. 2026.
     pub year: i32,
-    /// 1 to 12.
+    /// Month, 1 to 12.
     pub month: u8,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u8,
-    /// 0 to 23.
+    /// Hour, 0 to 23.
     pub hour: u8,
-    /// 0 to 59.
+    /// Minute, 0 to 59.
     pub minute: u8,
-    /// 0 to 59.
+    /// Second, 0 to 59.
     pub second: u8,
 }
 
 impl Civil {
-    /// The civil time of `time` in UTC.
+    /// Returns the civil time of `time` in UTC.
     pub fn from_utc(time: Time) -> Civil {
         let (days, seconds) = (time.0.div_euclid(86400), time.0.rem_euclid(86400));
         let (year, month, day) = date_of(days);
@@ -51,7 +52,7 @@ impl Civil {
         }
     }
 
-    /// The point in time that this is in UTC; `None` if there is no such date or time of day.
+    /// Returns the point in time if the civil time is in UTC; `None` for an invalid date or time of day.
     pub fn to_utc(self) -> Option<Time> {
         if self.day == 0 || self.day > days_in_month(self.year, self.month)? {
             return None;
@@ -79,78 +80,80 @@ impl fmt::Display for Civil {
     }
 }
 
-/// The present moment: as a point in time and as what the clock on the user's wall shows.
+/// The present, as a point in time and as civil time in the user's time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CivilNow {
-    /// The present.
+    /// Present point in time.
     pub time: Time,
-    /// The same in the user's time zone.
+    /// Present civil time in the user's time zone.
     pub civil: Civil,
 }
 
-/// A day as people write it.
+/// A day as users write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Date {
-    /// `today`.
+    /// The present day, written `today`.
     Today,
-    /// `tomorrow`.
+    /// The next day, written `tomorrow`.
     Tomorrow,
-    /// `MM/DD`, `MM.DD` or `MMDD`: this year's, or next year's if it has passed.
+    /// A day of this year, or of the next year if it has passed, written `MM/DD`, `MM.DD` or `MMDD`.
     MonthDay {
-        /// 1 to 12.
+        /// Month, 1 to 12.
         month: u8,
-        /// 1 to 31.
+        /// Day of the month, 1 to 31.
         day: u8,
     },
-    /// `YYYY-MM-DD`, `MM/DD/YY`, `MM.DD.YY` or `MMDDYY`.
+    /// A day with its year, written `YYYY-MM-DD`, `MM/DD/YY`, `MM.DD.YY` or `MMDDYY`.
     Full {
-        /// The year, e.g. 2026.
+        /// Year, e.g. 2026.
         year: i32,
-        /// 1 to 12.
+        /// Month, 1 to 12.
         month: u8,
-        /// 1 to 31.
+        /// Day of the month, 1 to 31.
         day: u8,
     },
 }
 
-/// A time of day. `noon` and its like are read as the hours they stand for.
+/// A time of day. Words such as `noon` are read as the hours they stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeOfDay {
-    /// 0 to 23.
+    /// Hour, 0 to 23.
     pub hour: u8,
-    /// 0 to 59.
+    /// Minute, 0 to 59.
     pub minute: u8,
-    /// 0 to 59.
+    /// Second, 0 to 59.
     pub second: u8,
 }
 
-/// A point in time as people write it.
+/// A point in time as users write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum When {
-    /// `now`, `now+90`, `now+2days`: seconds after (or before) the present.
+    /// A time relative to the present, written `now`, `now+90` or `now+2days`.
     Now {
-        /// Seconds to add to the present.
+        /// Seconds added to the present; negative for a time before it.
         offset: i64,
     },
-    /// `uts1700000000`: seconds since the epoch.
+    /// Seconds since the epoch, written `uts1700000000`.
     Epoch(i64),
-    /// A time of day: today's, or tomorrow's if it has passed.
+    /// A time of day, of this day or of the next if it has passed.
     Clock(TimeOfDay),
     /// A day, at midnight unless a time of day is given.
     Day(Date, Option<TimeOfDay>),
 }
 
-/// Why a [`When`] stands for no point in time.
+/// Error for a [`When`] that stands for no point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhenError {
-    /// There is no such date, or the zone skips this hour.
+    /// The date does not exist, or the time zone skips this hour.
     #[error("there is no {0} in this time zone; give another date or time of day")]
     NoSuchTime(Civil),
 }
 
 impl When {
-    /// The point in time that this means at `now`. `to_epoch` knows the zone of `now.civil`; it says `None`
-    /// for a civil time that does not exist there.
+    /// Returns the point in time that this stands for at `now`.
+    ///
+    /// `to_epoch` converts a civil time in the time zone of `now.civil`, and returns `None` for a civil time
+    /// that does not exist there.
     ///
     /// # Errors
     /// [`WhenError::NoSuchTime`] for a date such as 31 April.
@@ -241,7 +244,7 @@ fn when(input: &str) -> IResult<&str, When> {
     .parse(input)
 }
 
-/// `+2hours`, `-90`, ` + 5 min`.
+/// Reads an offset in seconds: `+2hours`, `-90`, ` + 5 min`.
 fn offset(input: &str) -> IResult<&str, i64> {
     let count = map_opt(digit1, |digits: &str| digits.parse::<i64>().ok());
     let unit = map_opt(opt(preceded(space0, alpha1)), |unit| unit.map_or(Some(1), unit_seconds));
@@ -252,14 +255,14 @@ fn offset(input: &str) -> IResult<&str, i64> {
     .parse(input)
 }
 
-/// The length of a unit, by any beginning of its name in the plural.
+/// Length of a unit in seconds. The unit is given by any beginning of its plural name.
 fn unit_seconds(unit: &str) -> Option<i64> {
     let units = [("seconds", 1), ("minutes", 60), ("hours", 3600), ("days", 86400), ("weeks", 604_800)];
     let unit = unit.to_ascii_lowercase();
     units.iter().find(|(name, _)| name.starts_with(&unit)).map(|&(_, seconds)| seconds)
 }
 
-/// Between `min` and `max` digits whose value lies between `low` and `high`.
+/// Reads between `min` and `max` digits whose value is between `low` and `high`, all bounds included.
 fn digits<'a>(
     (min, max): (usize, usize),
     (low, high): (u8, u8),
@@ -281,7 +284,7 @@ fn time_of_day(input: &str) -> IResult<&str, TimeOfDay> {
     .parse(input)
 }
 
-/// `HH:MM[:SS][AM|PM]`.
+/// Reads `HH:MM[:SS][AM|PM]`.
 fn clock(input: &str) -> IResult<&str, TimeOfDay> {
     let sixty = || digits((2, 2), (0, 59));
     let half = alt((value(false, tag_no_case("am")), value(true, tag_no_case("pm"))));
@@ -323,7 +326,7 @@ fn checked(year: i32, month: u8, day: u8) -> Option<Date> {
     (1..=days_in_month(year, month)?).contains(&day).then_some(Date::Full { year, month, day })
 }
 
-/// `YYYY-MM-DD`.
+/// Reads `YYYY-MM-DD`.
 fn iso_date(input: &str) -> IResult<&str, Date> {
     let year = map_opt(take_while_m_n(4, 4, |c: char| c.is_ascii_digit()), |d: &str| d.parse().ok());
     let parts = (
@@ -334,14 +337,14 @@ fn iso_date(input: &str) -> IResult<&str, Date> {
     map_opt(parts, |(year, month, day): (i32, u8, u8)| checked(year, month, day)).parse(input)
 }
 
-/// `MMDD[YY]`.
+/// Reads `MMDD[YY]`.
 fn compact_date(input: &str) -> IResult<&str, Date> {
     let two = |low, high| digits((2, 2), (low, high));
     let year = opt(map(two(0, 99), |year| 2000 + i32::from(year)));
     map_opt((two(1, 12), two(1, 31), year), |(month, day, year)| in_year(year, month, day)).parse(input)
 }
 
-/// `MM/DD[/YY]` or `MM.DD[.YY]`, the year also with four digits.
+/// Reads `MM/DD[/YY]` or `MM.DD[.YY]`. The year may also have four digits.
 fn parted_date(between: char) -> impl Fn(&str) -> IResult<&str, Date> {
     move |input| {
         let long = map_opt(take_while_m_n(4, 4, |c: char| c.is_ascii_digit()), |d: &str| d.parse().ok());
@@ -358,7 +361,7 @@ fn parted_date(between: char) -> impl Fn(&str) -> IResult<&str, Date> {
 fn in_year(year: Option<i32>, month: u8, day: u8) -> Option<Date> {
     match year {
         Some(year) => checked(year, month, day),
-        // A leap year: which year it will be is known when it is resolved.
+        // The date is checked against a leap year, because the year is known only when the text is resolved.
         None => checked(2000, month, day).map(|_| Date::MonthDay { month, day }),
     }
 }
@@ -373,8 +376,8 @@ fn days_in_month(year: i32, month: u8) -> Option<u8> {
     }
 }
 
-/// Days from 1970-01-01 in the proleptic Gregorian calendar. The year is counted from March, so that the leap
-/// day comes last in it.
+/// Days from 1970-01-01 in the proleptic Gregorian calendar. Years are counted from March, so that the leap
+/// day is the last day of its year.
 fn day_number(year: i32, month: u8, day: u8) -> i64 {
     let (month, day) = (i64::from(month), i64::from(day));
     let year = i64::from(year) - i64::from(month <= 2);
@@ -384,7 +387,7 @@ fn day_number(year: i32, month: u8, day: u8) -> i64 {
     365 * year + leap_days + day_of_year - 719_468
 }
 
-/// The date of a day number: the inverse of [`day_number`].
+/// Returns the date of a day number: the inverse of [`day_number`].
 fn date_of(number: i64) -> (i32, u8, u8) {
     let shifted = number + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -1,13 +1,13 @@
-//! The numbers things are known by.
+//! Numbers that identify jobs, nodes, steps and other objects.
 //!
-//! All of them are allotted by the controller, journalled, and never used twice.
+//! The controller assigns them, records them in the journal, and never uses one twice.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a number that names one kind of thing.
+/// Declares a number that identifies one kind of object.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -32,27 +32,28 @@ macro_rules! number {
 }
 
 number! {
-    /// A job's number. The first is 1; an array task draws one of its own when it starts.
+    /// Number of a job, from 1. An array task gets a job number of its own when it starts.
     JobId
 }
 number! {
-    /// A node's number: allotted when its name first appears in a configuration, never reused.
+    /// Number of a node. It is assigned when the node's name first appears in a configuration, and never
+    /// reused.
     NodeId
 }
 number! {
-    /// An index inside a job array, as the user wrote it (`--array=0-15`).
+    /// Index in a job array, as the user wrote it (`--array=0-15`).
     ArrayTaskId
 }
 number! {
-    /// A step's number inside its job; the batch script is [`StepId::BATCH`].
+    /// Number of a step in its job. The batch script is [`StepId::BATCH`].
     StepId
 }
 
 impl StepId {
-    /// The batch script, which Slurm counts as a step of its own. `u32::MAX - 5` as in Slurm's wire.
+    /// Number of the batch script, which Slurm counts as a step. The value is the one of Slurm's protocol.
     pub const BATCH: StepId = StepId(0xffff_fffb);
 
-    /// How `squeue -s` and `sacct` print it: the number, or `batch`.
+    /// The text that `squeue -s` and `sacct` print: the number, or `batch`.
     #[must_use]
     pub fn label(self) -> String {
         if self == Self::BATCH { "batch".to_owned() } else { self.0.to_string() }
@@ -60,29 +61,29 @@ impl StepId {
 }
 
 impl NodeId {
-    /// The position in tables indexed by node.
+    /// Position of the node in tables indexed by node.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The node at a position in such a table.
+    /// Returns the node at a position in a table indexed by node.
     ///
     /// # Panics
     ///
-    /// Where no table is that long: nodes are numbered in u32.
+    /// Panics if the position does not fit u32, which no table reaches.
     #[must_use]
     pub fn at(index: usize) -> Self {
         Self(u32::try_from(index).expect("nodes are numbered in u32"))
     }
 }
 
-/// One execution of a job: launched at most once on each of its nodes, ended once.
+/// One execution of a job. It is launched at most once on each of its nodes, and ends once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The job.
+    /// The executed job.
     pub job: JobId,
-    /// How often the job had been requeued before this attempt: 0 for the first.
+    /// Number of times the job was requeued before this attempt; 0 for the first attempt.
     pub restart: u32,
 }
 
@@ -92,12 +93,12 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What a client calls one mutating request, so that asking again cannot do it again: a UUID.
+/// UUID by which a client identifies one mutating request, so that a repeated request has no second effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(pub [u8; 16]);
 
-/// The name of a journal's history, drawn at random when the history begins. Written in hexadecimal.
+/// Name of a journal's history, chosen at random when the history begins. It is written in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HistoryId(pub [u8; 16]);
 
@@ -107,7 +108,7 @@ impl fmt::Display for HistoryId {
     }
 }
 
-/// A text that names no history.
+/// Error for a text that is no name of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a history is named by 32 hexadecimal digits")]
 pub struct InvalidHistory;
@@ -134,7 +135,7 @@ impl<'de> Deserialize<'de> for HistoryId {
     }
 }
 
-/// The number of a script or environment kept outside memory.
+/// Number of a script or environment that is stored outside memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BlobId(pub u64);

@@ -1,10 +1,11 @@
-//! The pure half of Spur: what is true of a cluster, what may change, and what should happen next.
+//! The pure half of Spur: the state of a cluster, the changes allowed to it, and the decisions about what
+//! happens next.
 //!
-//! No clock, no disk, no network, no randomness, no async: everything here is a function of its arguments, so the
-//! same journal gives the same state and the same state and request give the same placement.
+//! This crate uses no clock, disk, network, randomness or async code. Everything is a function of its
+//! arguments: the same journal gives the same state, and the same state and request give the same placement.
 //!
-//! Rooms depend on each other in one direction only: `text` ← `model` ← `cluster` ← `sched` ← `controller` ← `sim`;
-//! `compute` stands on `model`.
+//! Modules depend on each other in one direction only: `text` ← `model` ← `cluster` ← `sched` ← `controller`
+//! ← `sim`. `compute` depends on `model`.
 
 pub mod cluster;
 pub mod compute;

@@ -1,6 +1,7 @@
-//! What a simulation tells: one event of a job's life, with a time in seconds from the start.
+//! Output events of a simulation. Each describes one step in the life of a job, with a time in seconds from
+//! the start.
 //!
-//! Field names and kinds are what programs read; fields are added, never renamed.
+//! Programs read the names of fields and kinds. Fields may be added, and none is renamed.
 
 use std::sync::Arc;
 
@@ -12,121 +13,121 @@ use crate::text::tres::Tres;
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// When: seconds from the start of the simulation.
+    /// Time of the event, in seconds from the start of the simulation.
     pub t: i64,
-    /// Which component of a het job it is about.
+    /// Component of a heterogeneous job that the event is about; `None` for other jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<u32>,
-    /// What.
+    /// Kind of the event, with its data.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened, and to whom. Jobs go by the workload's own names.
+/// Kind of an event and the objects concerned. Jobs are named as in the workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum What {
-    /// A job was accepted.
+    /// The controller accepted a job.
     Submit {
-        /// Its name.
+        /// Name of the job.
         job: Arc<str>,
-        /// The number the controller gave it.
+        /// Number that the controller assigned to the job.
         jobid: u32,
-        /// What its user should know.
+        /// Warnings for the job's user.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// A job was refused: it could never run as it was asked for.
+    /// The controller refused a job, because it could never run as requested.
     Reject {
-        /// Its name.
+        /// Name of the job.
         job: Arc<str>,
-        /// Why, and what would work.
+        /// Reason for the refusal, and a request that would be accepted.
         error: String,
     },
-    /// The answer to `--test-only`.
+    /// Answer to a request with `--test-only`.
     Test {
-        /// The name in the workload.
+        /// Name of the job in the workload.
         job: Arc<str>,
-        /// When it would start; `None` if that is not known.
+        /// Expected start in seconds; `None` if unknown.
         start: Option<i64>,
-        /// Where it would.
+        /// Nodes of the expected start, as a hostlist; `None` if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         nodes: Option<String>,
-        /// Domains it would touch.
+        /// Number of domains the job would use, by layer; `None` if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         spans: Option<Spans>,
-        /// Why its start is not known.
+        /// Name of the reason for which the start is unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<&'static str>,
-        /// The sentence behind the reason.
+        /// Sentence that explains the reason.
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
     /// A command of the workload was run.
     Command {
-        /// Its words.
+        /// Words of the command.
         argv: Vec<String>,
-        /// Its exit code.
+        /// Exit code of the command.
         status: u8,
-        /// What it wrote.
+        /// Text that the command wrote to standard output.
         stdout: String,
-        /// What it complained of.
+        /// Text that the command wrote to standard error.
         stderr: String,
     },
-    /// A job has to make way; its end follows, after its grace time.
+    /// A job is preempted. The end of the job follows, after its grace time.
     Preempt {
-        /// Which.
+        /// Name of the preempted job.
         job: Arc<str>,
-        /// For which job.
+        /// Name of the job that preempts it.
         by: Arc<str>,
-        /// `requeue` if it waits again then, `suspend` if it is stopped, otherwise `cancel`.
+        /// `requeue` if the job then becomes pending, `suspend` if it is stopped, otherwise `cancel`.
         mode: &'static str,
     },
-    /// A job is stopped.
+    /// A job is suspended.
     Suspend {
-        /// Which.
+        /// Name of the job.
         job: Arc<str>,
     },
-    /// A stopped job goes on.
+    /// A suspended job continues.
     Resume {
-        /// Which.
+        /// Name of the job.
         job: Arc<str>,
     },
-    /// An attempt is over, or a job that never ran is.
+    /// An attempt has ended, or a job that never ran has ended.
     End {
-        /// Which.
+        /// Name of the job.
         job: Arc<str>,
         /// Slurm's name of the final state.
         state: &'static str,
     },
-    /// Another node has taken the place of one that failed while its job went on.
+    /// A node replaced a failed node of a job that continued.
     Replace {
-        /// Which job.
+        /// Name of the job.
         job: Arc<str>,
-        /// The node that failed.
+        /// Node that failed.
         lost: String,
-        /// All nodes that the job has now, as a hostlist.
+        /// All nodes of the job after the replacement, as a hostlist.
         nodes: String,
-        /// The node of each task in rank order; of a job that asked for nodes only, each node.
+        /// Node of each task in rank order; each node once for a job that requested only nodes.
         ranks: Vec<Arc<str>>,
-        /// Domains touched.
+        /// Number of domains used, by layer.
         spans: Spans,
-        /// Why this node.
+        /// Explanation of the choice of the node.
         why: String,
     },
     /// A job started.
     Start {
-        /// Which.
+        /// Name of the job.
         job: Arc<str>,
-        /// Its nodes, as a hostlist.
+        /// Nodes of the job, as a hostlist.
         nodes: String,
-        /// The node of each task in rank order; of a job that asked for nodes only, each node.
+        /// Node of each task in rank order; each node once for a job that requested only nodes.
         ranks: Vec<Arc<str>>,
-        /// Domains touched.
+        /// Number of domains used, by layer.
         spans: Spans,
-        /// Whether it started ahead of a job of higher priority.
+        /// True if the job started ahead of a job of higher priority.
         backfilled: bool,
-        /// What was waived after waiting long enough.
+        /// Requirements that were dropped after their waiting time.
         relaxed: Vec<String>,
         /// The account; empty where the job names none.
         account: Arc<str>,
@@ -137,28 +138,28 @@ pub enum What {
         /// Why these nodes.
         why: String,
     },
-    /// Something about a waiting job changed.
+    /// The reason, the planned start or the planned nodes of a pending job changed.
     Pending {
-        /// Which.
+        /// Name of the job.
         job: Arc<str>,
-        /// Slurm's word.
+        /// Slurm's name of the reason.
         reason: &'static str,
-        /// The sentence behind it.
+        /// Sentence that explains the reason.
         detail: String,
-        /// When it is planned to start.
+        /// Planned start in seconds; `None` if unknown.
         start: Option<i64>,
-        /// Where.
+        /// Planned nodes, as a hostlist; `None` if unknown.
         planned: Option<String>,
     },
 }
 
-/// The rank of a job being stopped.
+/// Rank of [`What::Suspend`], see [`What::rank`].
 pub(super) const SUSPEND: u8 = 3;
-/// The rank of a job going on.
+/// Rank of [`What::Resume`], see [`What::rank`].
 pub(super) const RESUME: u8 = 5;
 
 impl What {
-    /// Where this kind stands among the events of one pass.
+    /// Position of the kind among the events of one pass.
     pub(super) fn rank(&self) -> u8 {
         match self {
             What::Submit { .. } | What::Reject { .. } | What::Test { .. } => 0,
@@ -174,7 +175,7 @@ impl What {
     }
 }
 
-/// Domains touched, by the name of their layer, from `node` upwards.
+/// Number of domains used in each layer, by the layer's name, from `node` upwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(pub Vec<(Arc<str>, u32)>);
 

@@ -1,4 +1,4 @@
-//! What is said of a job that is only asked about.
+//! Expected start of a job that is not submitted.
 
 use std::sync::Arc;
 
@@ -11,32 +11,33 @@ use crate::model::reason::Reason;
 use crate::sched::plan::{Plan, each_once};
 use crate::text::time::Time;
 
-/// When and where a job would start, or why that is not known. A het job is told of as a whole.
+/// Expected start and nodes of a job, or the reason for which they are unknown. A heterogeneous job has one
+/// forecast for all components.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Foresight {
-    /// When it would start.
+    /// Expected start; `None` if unknown.
     pub start: Option<Time>,
-    /// Where, as a hostlist; empty where that is not known.
+    /// Expected nodes, as a hostlist; empty if unknown.
     pub nodes: String,
-    /// Domains it would touch.
+    /// Number of domains the job would use, by layer.
     pub spans: Spans,
-    /// Why it would have to wait, or could never start.
+    /// Reason for which the job would wait, or could never start.
     pub reason: Reason,
-    /// The sentence behind the reason.
+    /// Sentence that explains the reason.
     pub detail: String,
-    /// Why these nodes, where it would start at once.
+    /// Explanation of the choice of nodes; empty if the job would not start immediately.
     pub why: String,
-    /// What its user should know.
+    /// Warnings for the job's user.
     pub warnings: Vec<String>,
 }
 
 impl Foresight {
-    /// It could never start.
+    /// Builds the forecast of a job that could never start.
     pub(super) fn refused(reject: &Reject) -> Self {
         Self { reason: Reason::BadConstraints, detail: reject.to_string(), ..Self::default() }
     }
 
-    /// What a plan of `now` says of a job.
+    /// Reads the forecast of a job from a plan made at `now`.
     pub(super) fn of(cluster: &Cluster, plan: &Plan, now: Time, job: JobId) -> Self {
         let spans = |nodes: &[NodeId]| {
             Spans(cluster.job(job).map(|job| cluster.spans(job, nodes)).unwrap_or_default())
@@ -69,7 +70,7 @@ impl Foresight {
         }
     }
 
-    /// The same as an event.
+    /// Converts the forecast to an event about the job of that name.
     pub(super) fn test(self, job: Arc<str>) -> What {
         let known = self.start.is_some();
         What::Test {

@@ -1,4 +1,5 @@
-//! Fragmentation per layer: the share of the free nodes that no request for whole domains of that layer can use.
+//! Fragmentation per layer: the share of the free nodes that no request for whole domains of that layer can
+//! use.
 
 use std::sync::Arc;
 
@@ -6,21 +7,21 @@ use crate::cluster::Cluster;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer};
 
-/// How fragmented a fabric is, kept up to date node by node.
+/// Fragmentation of a fabric, updated node by node.
 #[derive(Clone, Debug)]
 pub struct Fragmentation {
     fabric: Arc<Fabric>,
-    /// By position: whether the node is idle and can be given work.
+    /// True for each node, by position, that is idle and can be given work.
     free: Vec<bool>,
     free_nodes: u64,
-    /// By domain: nodes that are not free.
+    /// Number of nodes, by domain, that are not free.
     taken: Vec<u32>,
-    /// By layer, from the leaves up: nodes in domains that are free as a whole.
+    /// Number of nodes in domains that are completely free, by layer, from the leaves up.
     whole: Vec<u64>,
 }
 
 impl Fragmentation {
-    /// Looks at every node of a fabric.
+    /// Computes the fragmentation from every node of the fabric.
     #[must_use]
     pub fn new(fabric: Arc<Fabric>, cluster: &Cluster) -> Self {
         let domains = fabric.domains().count();
@@ -37,7 +38,7 @@ impl Fragmentation {
         all
     }
 
-    /// Looks again at a node that may have become free or been taken.
+    /// Updates a node that may have become free or allocated.
     pub fn look(&mut self, cluster: &Cluster, node: NodeId) {
         let Some(pos) = self.fabric.pos(node).filter(|pos| pos.index() < self.fabric.wired()) else { return };
         let free = cluster.node(node).is_some_and(|node| node.idle() && node.available());
@@ -68,12 +69,13 @@ impl Fragmentation {
         }
     }
 
-    /// The names of the layers, from the leaves up.
+    /// Names of the layers, from the leaves up.
     pub fn layers(&self) -> impl Iterator<Item = &str> {
         self.fabric.layer_names().iter().skip(1).map(String::as_str)
     }
 
-    /// For each layer the share of free nodes that no request for whole domains can use, 0 to 1; 0 where none is free.
+    /// Share of the free nodes that no request for whole domains can use, for each layer, 0 to 1; 0 if no
+    /// node is free.
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes are far below 2^52")]
     pub fn shares(&self) -> impl Iterator<Item = f64> {
         let free = self.free_nodes;
@@ -82,10 +84,11 @@ impl Fragmentation {
     }
 }
 
-/// The fewest domains of a layer that a job of so many nodes needs, were all of them free: the largest first.
+/// Fewest domains of each layer that a job needs if all are free, taking the largest domains first.
 #[derive(Clone, Debug)]
 pub(super) struct Fewest {
-    /// By layer, from the leaves up: nodes in the largest domains together; the first, the first two, …
+    /// Number of nodes in the largest domain, in the two largest together, and so on; by layer, from the
+    /// leaves up.
     reach: Vec<Vec<u64>>,
 }
 
@@ -109,7 +112,8 @@ impl Fewest {
         Self { reach: reach.collect() }
     }
 
-    /// For a layer counted from the leaves; `None` where the fabric cannot hold so many.
+    /// Fewest domains for a number of nodes in a layer, counted from the leaves; `None` if the fabric has
+    /// fewer nodes.
     pub(super) fn of(&self, layer: usize, nodes: u64) -> Option<u64> {
         let reach = self.reach.get(layer)?;
         let short = reach.partition_point(|sum| *sum < nodes);

@@ -1,4 +1,5 @@
-//! Waits, slowdowns, utilisation, spans: what a simulation comes to in numbers. All of it is a function of the input.
+//! Metrics of a simulation: waiting times, slowdowns, utilisation and spans. All of them are functions of the
+//! input.
 
 use std::sync::Arc;
 
@@ -6,89 +7,90 @@ use super::fragmentation::{Fewest, Fragmentation};
 use crate::model::alloc::Alloc;
 use crate::text::time::Time;
 
-/// Runs shorter than this count as this long in the bounded slowdown, seconds.
+/// Shortest run time that the bounded slowdown uses, in seconds. Shorter runs count as this long.
 const SLOWDOWN_BOUND: u64 = 10;
 
-/// One run of a job, from its start to its end, or as long as it had the same nodes.
+/// One run of a job, from start to end, or a part of it during which the job had the same nodes.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its name in the workload.
+    /// Name of the job in the workload.
     pub job: Arc<str>,
-    /// When the job was submitted.
+    /// Time at which the job was submitted.
     pub submitted: Time,
-    /// When this run started.
+    /// Start of the run.
     pub started: Time,
-    /// When it ended, or lost or got a node.
+    /// Time at which the run ended, or lost or got a node.
     pub ended: Time,
-    /// Seconds between the two that it was suspended.
+    /// Seconds between `started` and `ended` during which the job was suspended.
     pub suspended: u64,
-    /// Since when it had these nodes.
+    /// Time from which the job had these nodes.
     pub since: Time,
-    /// Seconds that it ran before that.
+    /// Seconds that the job ran before `since`.
     pub before: u64,
-    /// What it held.
+    /// Allocation during the run.
     pub alloc: Arc<Alloc>,
-    /// CPUs of it.
+    /// Number of CPUs in the allocation.
     pub cpus: u64,
 }
 
 impl Run {
-    /// Seconds that it ran.
+    /// Seconds that the job ran, without suspended time.
     fn seconds(&self) -> u64 {
         self.ended.since(self.started).saturating_sub(self.suspended)
     }
 }
 
-/// What a simulation comes to. Times in seconds.
+/// Metrics of a whole simulation. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Jobs that were submitted, refused ones included.
+    /// Number of jobs submitted, with refused ones counted.
     pub jobs: u64,
-    /// Jobs that started.
+    /// Number of jobs started.
     pub started: u64,
-    /// Jobs that were refused.
+    /// Number of jobs refused.
     pub rejected: u64,
-    /// From submission to the last start, of jobs that started.
+    /// Waiting time from submission to the last start, over jobs that started.
     pub wait: Spread,
-    /// Bounded slowdown, max(1, (wait + run) / max(run, 10 s)), of jobs that started and ended. Time that a job was
-    /// suspended is time that it waited, here and not in `wait`.
+    /// Bounded slowdown, max(1, (wait + run) / max(run, 10 s)), over jobs that started and ended. Suspended
+    /// time counts as waiting time here, but not in `wait`.
     pub slowdown: Spread,
-    /// CPU-seconds held over the cluster's CPUs times the makespan, 0 to 1.
+    /// CPU-seconds allocated divided by the cluster's CPUs times the makespan, 0 to 1.
     pub utilization: f64,
-    /// From the first submission to the last end.
+    /// Seconds from the first submission to the last end.
     pub makespan: u64,
-    /// By layer above the nodes, from the bottom up.
+    /// Spans of each layer above the nodes, from the bottom up.
     pub spans: Vec<(Arc<str>, LayerSpans)>,
-    /// By layer above the nodes: mean over time of the share of free nodes that no request for whole domains can use.
+    /// Fragmentation of each layer above the nodes: mean over time of the share of free nodes that no request
+    /// for whole domains can use.
     pub fragmentation: Vec<(Arc<str>, f64)>,
 }
 
-/// Mean, percentiles (nearest rank) and maximum; 0 where there is nothing.
+/// Mean, percentiles (nearest rank) and maximum of a set of values; all 0 for an empty set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Median.
+    /// Median of the values.
     pub p50: f64,
-    /// 95th percentile.
+    /// 95th percentile of the values.
     pub p95: f64,
-    /// 99th percentile.
+    /// 99th percentile of the values.
     pub p99: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
 }
 
-/// What became of a run.
+/// Duration of a run.
 #[derive(Clone, Copy, Debug)]
 struct Ran {
-    /// Seconds that it ran.
+    /// Seconds that the job ran.
     seconds: u64,
-    /// Seconds that it was suspended meanwhile.
+    /// Seconds that the job was suspended during the run.
     suspended: u64,
 }
 
 impl Spread {
-    /// Of some values, in any order.
+    /// Computes the spread of values in any order.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of values are far below 2^52")]
     pub fn of(mut values: Vec<f64>) -> Self {
@@ -102,17 +104,18 @@ impl Spread {
     }
 }
 
-/// How many domains of a layer jobs touched.
+/// Number of domains of one layer that jobs used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerSpans {
     /// Mean over runs that ended.
     pub mean: f64,
-    /// Domains touched over the fewest that a job of that many nodes needs: the mean over runs, weighted by node-seconds.
+    /// Ratio of domains used to the fewest that a job of that size needs: mean over runs, weighted by
+    /// node-seconds.
     pub over_minimum: f64,
-    /// Domains touched by all runs over the fewest that all need, both weighted by node-seconds: jobs that need many count
-    /// for more.
+    /// Ratio of domains used by all runs to the fewest that all need, both weighted by node-seconds. Jobs
+    /// that need many domains weigh more than in `over_minimum`.
     pub total_over_minimum: f64,
-    /// Of the runs of jobs that one domain could hold, the share that touched several.
+    /// Share of runs that used several domains, among runs of jobs that one domain could hold.
     pub split: f64,
 }
 
@@ -123,29 +126,31 @@ struct Touched {
     domains: u64,
     node_seconds: f64,
     over: f64,
-    /// Domains touched, and the fewest possible, both times node-seconds.
+    /// Sum of domains used, weighted by node-seconds. `fewest` is the same sum for the fewest domains
+    /// possible.
     touched: f64,
     fewest: f64,
-    /// Runs that one domain could hold, and those of them that touched several.
+    /// Number of runs that one domain could hold. `split` counts those of them that used several domains.
     small: u64,
     split: u64,
 }
 
-/// Counts while a simulation goes on.
+/// Counts collected during a simulation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) jobs: u64,
     pub(super) rejected: u64,
-    /// By job number: the wait for its last run, and that run once it is over; nothing for numbers of no started jobs.
+    /// Waiting time before the last run, and that run after its end, by job number; `None` for numbers of
+    /// jobs that never started.
     outcomes: Vec<Option<(u64, Option<Ran>)>>,
     first: Option<Time>,
     last: Option<Time>,
     /// CPU-seconds of runs that ended.
     used: u128,
-    /// CPU-seconds of the whole cluster, up to `capacity_at`.
+    /// CPU-seconds of the whole cluster up to `capacity_at`.
     capacity: u128,
     capacity_at: Time,
-    /// The same up to the last end.
+    /// CPU-seconds of the whole cluster up to the last end.
     capacity_by_last: u128,
     cpus: u64,
     layers: Vec<(Arc<str>, Touched)>,
@@ -155,7 +160,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// From now on the cluster has so many CPUs.
+    /// Sets the number of CPUs of the cluster from this time on.
     pub(super) fn set_cpus(&mut self, cpus: u64) {
         self.cpus = cpus;
     }
@@ -169,7 +174,7 @@ impl Tally {
         }
     }
 
-    /// The clock goes on to `now`; until then everything was as it is.
+    /// Adds the time up to `now`, during which nothing changed.
     #[expect(clippy::cast_precision_loss, reason = "seconds of a simulation are far below 2^52")]
     pub(super) fn pass_time(&mut self, now: Time, fragmentation: Option<&Fragmentation>) {
         let seconds = now.since(self.capacity_at);
@@ -198,7 +203,8 @@ impl Tally {
         &mut self.outcomes[index]
     }
 
-    /// A run is over. `job` is its number, but for components of a het job behind the first: the whole counts as one job.
+    /// Counts a run that ended. `job` is its number, and `None` for components of a heterogeneous job after
+    /// the first, because the whole counts as one job.
     pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
         let ran = Ran { seconds: run.seconds(), suspended: run.suspended };
         if let Some(job) = job {
@@ -219,7 +225,7 @@ impl Tally {
         }
     }
 
-    /// A run had its nodes until now.
+    /// Counts the time for which a run had its nodes.
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes and seconds are far below 2^52")]
     pub(super) fn held(&mut self, run: &Run, fewest: Option<&Fewest>) {
         let seconds = run.seconds().saturating_sub(run.before);
@@ -237,7 +243,7 @@ impl Tally {
         }
     }
 
-    /// The sums of a layer.
+    /// Sums of a layer, created on first use.
     fn sums(&mut self, layer: &Arc<str>) -> &mut Touched {
         let known = self.layers.iter().position(|(name, _)| name == layer);
         let at = known.unwrap_or_else(|| {
@@ -247,7 +253,8 @@ impl Tally {
         &mut self.layers[at].1
     }
 
-    /// The numbers, once the simulation is over. `running`: CPUs and start of runs that never ended.
+    /// Computes the metrics at the end of a simulation. `running` gives CPUs and start of runs that never
+    /// ended.
     #[expect(clippy::cast_precision_loss, reason = "sums of a simulation are shown to a few digits")]
     pub(super) fn summary(&self, running: impl Iterator<Item = (u64, Time)>) -> Summary {
         let outcomes = || self.outcomes.iter().flatten();
@@ -332,13 +339,13 @@ mod tests {
         tally.started(1, 5);
         tally.ended(Some(1), &Run { suspended: 60, ..run(0, 5, 105, 1, 1) }, None);
         let summary = tally.summary(std::iter::empty());
-        // There for 105 s, of which it ran 40.
+        // 105 s from submission to end, of which it ran 40.
         assert_eq!((summary.wait.max, summary.slowdown.max), (5.0, 105.0 / 40.0));
     }
 
     #[test]
     fn a_hand_made_case_adds_up() {
-        // Four nodes in two leaves of two, two CPUs each, from 100 on.
+        // Four nodes in two leaves of two, two CPUs each, from 100 s on.
         let mut tally = Tally::default();
         let fewest = Fewest::from_sizes(&[&[2, 2]]);
         tally.set_cpus(8);
@@ -358,7 +365,7 @@ mod tests {
         assert_eq!((summary.wait.mean, summary.wait.max), (35.0 / 3.0, 35.0));
         // (0 + 20) / 20 and (35 + 5) / 10; the third has not ended.
         assert_eq!((summary.slowdown.mean, summary.slowdown.max), (2.5, 4.0));
-        // 2 leaves where 1 would do for 40 node-seconds, 1 of 1 for 5.
+        // 2 leaves instead of 1 for 40 node-seconds, 1 of 1 for 5.
         let leaf = summary.spans[0].1;
         assert_eq!((leaf.mean, leaf.over_minimum, leaf.split), (1.5, (2.0 * 40.0 + 5.0) / 45.0, 0.5));
     }
@@ -367,7 +374,7 @@ mod tests {
     fn the_leaves_of_all_are_summed_up_before_they_are_compared() {
         let mut tally = Tally::default();
         let fewest = Fewest::from_sizes(&[&[2, 2]]);
-        // 2 leaves where 1 would do for 40 node-seconds, 2 of 2 for 30.
+        // 2 leaves instead of 1 for 40 node-seconds, 2 of 2 for 30.
         tally.ended(Some(1), &run(0, 0, 20, 2, 2), Some(&fewest));
         tally.ended(Some(2), &run(0, 0, 10, 2, 3), Some(&fewest));
         let leaf = tally.summary(std::iter::empty()).spans[0].1;

@@ -1,19 +1,25 @@
-//! A cluster made of values: a virtual clock, virtual nodes that do at once what they are told, and metrics.
+//! A simulated cluster with a virtual clock, virtual nodes that act immediately, and metrics.
 //!
-//! Owns the order in which things happen at one virtual time; everything that is decided is decided by
-//! [`controller`](crate::controller) and [`sched`](crate::sched), the code that `spurctld` runs. Promises: nothing
-//! sleeps and nothing is left to chance, so the same input gives the same events; a start, an end and a requeue take
-//! no virtual time.
+//! The module decides the order of events at one virtual time. All other decisions are made by
+//! [`controller`](crate::controller) and [`sched`](crate::sched), the code that `spurctld` runs. A simulation
+//! never sleeps and uses no randomness, so that the same input gives the same events. A start, an end and a
+//! requeue take no virtual time.
 //!
-//! # One virtual time
+//! # Order of events at one virtual time
 //!
-//! Whoever drives a [`World`] moves its clock ([`World::advance`]), applies what the workload has for that time, in
-//! the workload's order, and lets the rest happen ([`World::settle`]): runs that end, in the order they started; what
-//! the controller's timers are due for, such as time limits; a scheduling pass. With [`PassMode::Event`] every single
-//! one of these is followed by a pass of its own, and what is planned to end at that time counts as free from its beginning. A planned end that is exceeded is corrected before anything else
-//! happens at that time, and is no reason for a pass.
+//! The driver of a [`World`] advances its clock ([`World::advance`]), applies the workload's actions for that
+//! time in the workload's order, and calls [`World::settle`]. That call does the remaining work in this
+//! order:
 //!
-//! A run that ends at once starts another round of the same time.
+//! 1. Runs that end are ended, in the order they started.
+//! 2. The controller's timers that are due, such as time limits, are handled.
+//! 3. A scheduling pass is made.
+//!
+//! With [`PassMode::Event`], a pass of its own follows each single event. Resources of jobs that are planned
+//! to end at that time count as free from the beginning of that time. A planned end that is exceeded is
+//! corrected before any other event of that time, and causes no pass.
+//!
+//! A run that ends immediately after its start begins another round at the same time.
 
 mod event;
 mod foresight;

@@ -1,4 +1,4 @@
-//! The workload's names of jobs, and of the tasks of its arrays.
+//! Workload names of jobs and of the tasks of arrays.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::model::phase::Phase;
 pub(super) struct Names(Vec<Arc<str>>);
 
 impl Names {
-    /// Gives a job its name.
+    /// Sets the name of a job.
     pub(super) fn set(&mut self, job: JobId, name: &Arc<str>) {
         let index = job.0 as usize;
         if self.0.len() <= index {
@@ -20,13 +20,13 @@ impl Names {
         self.0[index] = Arc::clone(name);
     }
 
-    /// The name that was given to a job of that number; the number itself if none was.
+    /// Name that a job number was given; the number itself if it has no name.
     pub(super) fn given(&self, job: JobId) -> Arc<str> {
         let known = self.0.get(job.0 as usize).filter(|name| !name.is_empty());
         known.map_or_else(|| job.to_string().into(), Arc::clone)
     }
 
-    /// The names of a job's tasks, each by itself; of one that belongs to no array its own.
+    /// Names of the tasks of an array record, one by one; the own name of a job that belongs to no array.
     pub(super) fn each(&self, cluster: &Cluster, id: JobId) -> Vec<Arc<str>> {
         let Some(part) = cluster.job(id).and_then(|job| job.array.as_ref()) else {
             return vec![self.given(id)];
@@ -35,8 +35,10 @@ impl Names {
         part.tasks.iter().map(|task| format!("{array}_{task}").into()).collect()
     }
 
-    /// The name of a job, and of a record of an array what it stands for: one task by its index, several that wait under the
-    /// array's own number by the array's name, others by their indices.
+    /// Name of a job.
+    ///
+    /// A record of an array is named by what it stands for. One task is named by its index, pending tasks
+    /// under the array's own number by the array's name, and other groups of tasks by their indices.
     pub(super) fn of(&self, cluster: &Cluster, id: JobId) -> Arc<str> {
         let Some((job, part)) = cluster.job(id).and_then(|job| Some((job, job.array.as_ref()?))) else {
             return self.given(id);

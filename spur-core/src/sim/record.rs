@@ -1,4 +1,4 @@
-//! What is told of a simulation: events are kept until their pass is over, and then told in order.
+//! Output of a simulation. Events are kept until their pass is over, and are then returned in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 use crate::text::tres::TresKind;
 
-/// What is told of jobs beyond the depth: no pass has planned them.
+/// Detail for jobs beyond the scheduler's depth, which no pass has planned.
 const LEFT_OUT: &str = "not looked at: the scheduler's depth was reached before it";
 
-/// What was last told of a waiting job.
+/// Last reported state of a pending job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     reason: Reason,
@@ -26,21 +26,23 @@ struct Told {
     nodes: Vec<NodeId>,
 }
 
-/// Events that were not told yet, and what was told before.
+/// Events that are not reported yet, and the last reported state of each job.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// With the job's number, by which events of one rank are sorted, and the rank.
+    /// New events, each with its job's number and its rank, by which they are sorted.
     fresh: Vec<(JobId, u8, What)>,
-    /// The jobs that were resumed among these.
+    /// Jobs that the new events resume.
     resumed: BTreeSet<JobId>,
     told: BTreeMap<JobId, Told>,
-    /// Jobs that are components of het jobs, and which.
+    /// Position in its heterogeneous job of each job that is a component.
     components: BTreeMap<JobId, u32>,
 }
 
 impl Record {
-    /// Adds what has happened. What happens to one job is told in the order in which it did, also where others are told by kind: one
-    /// that goes on and is stopped again is stopped last, and one that goes on and ends has ended last.
+    /// Adds an event.
+    ///
+    /// Events are sorted by kind, but events of one job keep their order. A job that is resumed and suspended
+    /// again is reported as suspended last, and a job that is resumed and ends is reported as ended last.
     pub(super) fn add(&mut self, job: JobId, what: What) {
         let mut rank = what.rank();
         if self.resumed.contains(&job) {
@@ -59,7 +61,7 @@ impl Record {
         self.fresh.push((job, rank, what));
     }
 
-    /// The events since this was last asked, in the order in which they are told.
+    /// Removes and returns the events added since the last call, in the order of the output.
     pub(super) fn take(&mut self, now: Time) -> impl Iterator<Item = Event> + '_ {
         let mut fresh = std::mem::take(&mut self.fresh);
         self.resumed.clear();
@@ -68,17 +70,17 @@ impl Record {
         fresh.into_iter().map(move |(job, _, what)| Event { t: now.0, component: component(&job), what })
     }
 
-    /// Learns that a job is a component of a het job.
+    /// Records that a job is a component of a heterogeneous job.
     pub(super) fn set_component(&mut self, job: JobId, offset: u32) {
         self.components.insert(job, offset);
     }
 
-    /// A job no longer waits.
+    /// Forgets the last reported state of a job that is no longer pending.
     pub(super) fn forget(&mut self, job: JobId) {
         self.told.remove(&job);
     }
 
-    /// Adds what has changed for jobs that wait after a pass.
+    /// Adds the changes that a pass made to the state of pending jobs.
     pub(super) fn waiting(&mut self, cluster: &Cluster, plan: &Plan, name: impl Fn(JobId) -> Arc<str>) {
         for waiting in &plan.waiting {
             self.wait(cluster, waiting, &name);
@@ -120,7 +122,7 @@ impl Record {
     }
 }
 
-/// The start of a job.
+/// Builds the event for the start of a job.
 pub(super) fn start(cluster: &Cluster, name: Arc<str>, job: &Job, alloc: &Alloc) -> What {
     let (why, spec) = (&alloc.why, &*job.spec);
     let mut tres = cluster.held_tres(&alloc.nodes);
@@ -142,7 +144,7 @@ pub(super) fn start(cluster: &Cluster, name: Arc<str>, job: &Job, alloc: &Alloc)
     }
 }
 
-/// What a job holds once another node has taken the place of one that failed.
+/// Builds the event for a replaced node, with the job's allocation after the replacement.
 pub(super) fn replace(cluster: &Cluster, name: Arc<str>, job: &Job, lost: NodeId) -> What {
     let alloc = job.phase.alloc().cloned().unwrap_or_default();
     What::Replace {
@@ -155,12 +157,12 @@ pub(super) fn replace(cluster: &Cluster, name: Arc<str>, job: &Job, lost: NodeId
     }
 }
 
-/// Nodes as a hostlist, in the order given.
+/// Writes nodes as a hostlist, in the order given.
 pub(super) fn hostlist(cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) -> String {
     HostList::from_names(cluster.names_of(nodes)).to_string()
 }
 
-/// The node of each task in rank order; the node of each node where the job asked for nodes only.
+/// Node of each task in rank order; each node once if the job requested only nodes.
 fn ranks(cluster: &Cluster, shape: &Shape, alloc: &Alloc) -> Vec<Arc<str>> {
     let only_nodes =
         shape.tasks.is_none() && shape.tasks_per_node.is_none() && shape.gpus_per_task.is_empty();

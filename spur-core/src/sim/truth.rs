@@ -1,4 +1,4 @@
-//! What only a simulation knows: how long each job would run. The planner is told as much of it as the predictor in
+//! True run times of jobs, known only in a simulation. The planner learns as much of them as the predictor in
 //! force allows.
 
 use crate::cluster::{Cluster, Event};
@@ -8,17 +8,17 @@ use crate::model::job::{Job, JobSpec};
 use crate::sched::forecast::{Forecast, Recent};
 use crate::text::time::Time;
 
-/// The true run times, and the predictor that stands between them and the planner.
+/// The true run times, and the predictor that limits what the planner knows of them.
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     predict: Predict,
     recent: Recent,
-    /// By job number: how long it would run if nothing stopped it; `None` for ever.
+    /// Run time in seconds of each job that nothing stops, by job number; `None` for ever.
     run_times: Vec<Option<u64>>,
 }
 
 impl Truth {
-    /// Learns how long a job would run.
+    /// Records the run time of a job in seconds; `None` for ever.
     pub(super) fn learn(&mut self, job: JobId, run_time: Option<u64>) {
         let index = job.0 as usize;
         if self.run_times.len() <= index {
@@ -27,12 +27,12 @@ impl Truth {
         self.run_times[index] = run_time;
     }
 
-    /// How long a job would run if nothing stopped it; `None` for ever.
+    /// Run time in seconds of a job that nothing stops; `None` for ever.
     pub(super) fn run_time(&self, job: JobId) -> Option<u64> {
         self.run_times.get(job.0 as usize).copied().flatten()
     }
 
-    /// Lets the predictor learn from an event that was just applied.
+    /// Passes an event that was just applied to the predictor.
     pub(super) fn note(&mut self, cluster: &Cluster, event: &Event) {
         if let Event::PolicyChanged { policy, .. } = event {
             self.predict = policy.scheduler.predict;
@@ -43,12 +43,13 @@ impl Truth {
         self.recent.note(cluster, event);
     }
 
-    /// Lets the predictor learn of a run whose end it was not told of when it happened.
+    /// Passes a run to the predictor whose end was withheld when it happened.
     pub(super) fn finished(&mut self, spec: &JobSpec, ran: u64) {
         self.recent.finished(spec, ran);
     }
 
-    /// How long an attempt really lasts: its run time, or its limit.
+    /// Actual duration of an attempt in seconds: its run time or its time limit, whichever is shorter; `None`
+    /// for ever.
     fn actual(&self, job: &Job) -> Option<u64> {
         let limit = job.spec.time_limit.seconds();
         match (self.run_time(job.id), limit) {
@@ -70,8 +71,10 @@ impl Forecast for Truth {
         if self.predict.is_learnt() { self.recent.weighed_time(job) } else { Forecast::run_time(self, job) }
     }
 
-    /// A job that ends exactly when it was planned to was planned right: no correction is made at that moment, even
-    /// where its end is handled after something else that happens then.
+    /// Predicted end of a job.
+    ///
+    /// A job that ends exactly when planned was predicted correctly. Its prediction is not corrected at that
+    /// time, even if another event of the same time is handled first.
     fn end(&self, job: &Job, started: Time, now: Time) -> Time {
         let actual = self.actual(job);
         match (self.predict, actual) {

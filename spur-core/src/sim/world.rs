@@ -1,4 +1,5 @@
-//! The virtual clock, the virtual nodes, and the one place where a simulation calls the controller and the planner.
+//! The virtual clock, the virtual nodes, and the only calls of the controller and the planner in a
+//! simulation.
 
 mod keep;
 mod nodes;
@@ -30,19 +31,20 @@ use crate::text::time::Time;
 use over::Over;
 use pause::Pause;
 
-/// A simulation has one controller, which is never restarted.
+/// Epoch of the controller. A simulation has one controller, which is never restarted.
 const EPOCH: u64 = 1;
 
-/// Jobs that are over by the time finished ones are forgotten: what the controller forgets at once.
+/// Number of ended jobs after which finished jobs are forgotten; equal to the number that the controller
+/// forgets at once.
 const FORGET_AT_ONCE: u64 = 1_000;
 
-/// How often in a row usage may be rolled while nothing else happens before a simulation is over.
+/// Most consecutive roll-ups of usage without any other event, before a simulation is over.
 const ROLLS: u32 = 100_000;
 
-/// How often windows of reservations may come and go while nothing runs before a simulation is over.
+/// Most consecutive windows of reservations without a running job, before a simulation is over.
 const VAIN: u32 = 256;
 
-/// When the planner looks at the queue.
+/// Times at which the planner examines the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassMode {
     /// Once for each distinct time.
@@ -52,83 +54,83 @@ pub enum PassMode {
     Event,
 }
 
-/// What a workload does to a node.
+/// Change of a node's state by the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// An operator takes it out of service; its jobs end.
+    /// An operator sets the node down; its jobs end.
     Down,
-    /// An operator wants no new work on it.
+    /// An operator drains the node.
     Drain,
-    /// Back in service.
+    /// The node returns to service.
     Resume,
-    /// It dies, with what it runs.
+    /// The node fails, with everything that runs on it.
     Fail,
 }
 
-/// How things are when everything that happens at a time has happened.
+/// State of the simulation after all events of one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// When.
+    /// The virtual time.
     pub now: Time,
-    /// CPUs that are held.
+    /// Number of allocated CPUs.
     pub busy_cpus: u64,
-    /// CPUs there are.
+    /// Number of CPUs in the cluster.
     pub cpus: u64,
-    /// Jobs that wait.
+    /// Number of pending jobs.
     pub pending: usize,
-    /// Jobs that are over.
+    /// Number of jobs that ended.
     pub ended: u64,
-    /// Fragmentation of the default partition's fabric, if it has one.
+    /// Fragmentation of the default partition's fabric; `None` if the partition has no fabric.
     pub fragmentation: Option<&'a Fragmentation>,
 }
 
-/// What somebody who follows a simulation is told. Nothing that is done here changes it.
+/// Observer of a simulation. Nothing that it does changes the simulation.
 pub trait Watch {
-    /// Whether [`Watch::event`] is to be called; making events takes time. Of jobs that wait it is told only where
-    /// [`Watch::wants_reasons`] says so as well.
+    /// True if [`Watch::event`] should be called. Making events takes time. Events of pending jobs also need
+    /// [`Watch::wants_reasons`].
     fn wants_events(&self) -> bool {
         false
     }
 
-    /// Whether anybody will ask why jobs wait: finding that out takes time.
+    /// True if the reasons of pending jobs are needed. Finding them takes time.
     fn wants_reasons(&self) -> bool {
         true
     }
 
-    /// Something happened. Events come in the order in which they are written down.
+    /// Receives an event. Events arrive in the order of the output.
     fn event(&mut self, _event: &Event) {}
 
-    /// A pass over a queue begins.
+    /// Receives the beginning of a scheduling pass.
     fn pass_begins(&mut self) {}
 
-    /// The pass is over.
+    /// Receives the end of a scheduling pass.
     fn pass_ends(&mut self) {}
 
-    /// A run goes on without a node that failed, or with another in its place; it had `run.alloc` until now.
+    /// Receives a run that lost a failed node or got a replacement. The run had `run.alloc` until this time.
     fn nodes_changed(&mut self, _cluster: &Cluster, _run: &Run) {}
 
-    /// A run is over; `cluster` is as it is just then.
+    /// Receives a run that ended, with the cluster as it is at that time.
     fn run_ended(&mut self, _cluster: &Cluster, _run: &Run) {}
 
-    /// Everything that happens at a time has happened.
+    /// Receives the state after all events of one time.
     fn moment(&mut self, _moment: &Moment<'_>) {}
 }
 
-/// A run under way.
+/// A run in progress.
 #[derive(Debug)]
 struct Live {
-    /// Which of all starts it was.
+    /// Number of this start in the order of all starts.
     order: u64,
     started: Time,
     alloc: Arc<Alloc>,
-    /// Since when it has these nodes, and seconds that it ran before.
+    /// Time from which the run has its nodes. `before` counts the seconds it ran before that time.
     since: Time,
     before: u64,
-    /// CPUs of them.
+    /// Number of CPUs on its nodes.
     cpus: u64,
-    /// What jobs needed at least on the fabric that they were chosen on.
+    /// Fewest domains that jobs need on the fabric from which the nodes were chosen.
     fewest: Option<Arc<Fewest>>,
-    /// When it ends by itself; `None` for never.
+    /// Time at which the run ends by itself; `None` for never.
     ends: Option<Time>,
     pause: Pause,
 }
@@ -144,17 +146,17 @@ pub struct World<W> {
     record: Record,
     tally: Tally,
     fragmentation: Option<Fragmentation>,
-    /// By layer, what a job of the default partition needs at least.
+    /// Fewest domains that a job of the default partition needs, by layer.
     fewest: Option<Arc<Fewest>>,
     live: BTreeMap<JobId, Live>,
-    /// Runs that end by themselves: when, in the order they started.
+    /// Jobs whose runs end by themselves, by time and then in the order they started.
     ends: BTreeMap<(Time, u64), JobId>,
-    /// Runs that ended exactly when planned and whose turn has not come: by the order they started, whose, and how
-    /// long they were.
+    /// Runs that were ended exactly when planned, before their turn: specification and seconds run, by the
+    /// order they started.
     early: BTreeMap<u64, (Arc<JobSpec>, u64)>,
-    /// When such runs were last looked for.
+    /// Time of the last search for runs that end exactly when planned.
     released: Option<Time>,
-    /// Whether ends are kept from the predictor for now.
+    /// True while ends are withheld from the predictor.
     discreet: bool,
     starts: u64,
     ended: u64,
@@ -166,30 +168,30 @@ pub struct World<W> {
     registered: BTreeSet<NodeId>,
     reports: VecDeque<(NodeId, Attempt, Report)>,
     said: u64,
-    /// What the last pass said of jobs that wait.
+    /// Reasons of pending jobs from the last pass.
     waiting: Vec<Waiting>,
-    /// When a plan would turn out differently although nothing happens.
+    /// Earliest time at which a plan could change without an event; `None` for never.
     replan: Option<Time>,
-    /// How often in a row nothing ran after something happened, while reservations come again.
+    /// Number of consecutive times at which nothing ran while reservations repeat.
     vain: u32,
-    /// The entry after which only usage has been rolled, and how often.
+    /// Journal entry after which only usage was rolled up, and the number of consecutive roll-ups.
     rolls: (u64, u32),
-    /// Whether something happened since the last pass.
+    /// True if an event happened since the last pass.
     stirred: bool,
-    /// Jobs that are ending and will wait again.
+    /// Jobs that are ending and will be pending again.
     returning: BTreeSet<JobId>,
-    /// How jobs ended, for those that are to wait for them after the controller has forgotten them.
+    /// Results of ended jobs, kept for dependencies after the controller has forgotten the jobs.
     over: Over,
-    /// How many jobs were over when finished ones were forgotten last; `None` where all are kept.
+    /// Number of ended jobs when finished ones were forgotten last; `None` if all are kept.
     forgotten: Option<u64>,
     watch: W,
 }
 
 impl<W: Watch> World<W> {
-    /// A cluster with all its nodes up and nothing to do, at time 0.
+    /// Builds a cluster at time 0, with all nodes up and no jobs.
     ///
     /// # Errors
-    /// A policy that cannot be put in force.
+    /// [`Reject`] for a policy that cannot be put in force.
     pub fn new(policy: Arc<Policy>, mode: PassMode, watch: W) -> Result<Self, Reject> {
         let cluster = Cluster::default();
         let mut world = Self {
@@ -236,39 +238,41 @@ impl<W: Watch> World<W> {
         self.now
     }
 
-    /// The cluster as it is.
+    /// The cluster in its present state.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// From now on finished jobs are forgotten when a controller forgets them, and names of new ones at once. Otherwise all are
-    /// kept, because a workload may ask for any of them.
+    /// Forgets finished jobs from this time on as a controller does, and no longer records the names of new
+    /// ones.
+    ///
+    /// Otherwise all are kept, because a workload may ask for any of them.
     pub fn forget_finished(&mut self) {
         self.forgotten.get_or_insert(self.ended);
     }
 
-    /// Who follows the simulation.
+    /// The observer of the simulation.
     pub fn watch(&mut self) -> &mut W {
         &mut self.watch
     }
 
-    /// The number of a job by its name in the workload, once it was accepted.
+    /// Number of an accepted job by its name in the workload; `None` for any other name.
     pub fn number(&self, name: &str) -> Option<JobId> {
         self.numbers.get(name).copied()
     }
 
-    /// What the last pass said of jobs that waited then.
+    /// Reasons of the jobs that were pending at the last pass.
     pub fn waiting(&self) -> &[Waiting] {
         &self.waiting
     }
 
-    /// The workload's name of a job, and of a task of an array that of the array with its index.
+    /// Workload name of a job. A task of an array is named by the array's name and the task's index.
     fn name(&self, job: JobId) -> Arc<str> {
         self.names.of(&self.cluster, job)
     }
 
-    /// When something will happen by itself next; `None` if nothing will: reservations that come again for ever without
-    /// anybody's starting are nothing.
+    /// Time of the next event that needs no further input; `None` if there is none. Reservations that repeat
+    /// for ever without a start do not count.
     pub fn next(&self) -> Option<Time> {
         if self.vain > VAIN || self.rolls.1 > ROLLS {
             return None;
@@ -278,18 +282,18 @@ impl<W: Watch> World<W> {
         [end, due, self.replan].into_iter().flatten().min()
     }
 
-    /// Moves the clock on to `to`, which is not after [`World::next`].
+    /// Advances the clock to `to`, which is not after [`World::next`].
     pub fn advance(&mut self, to: Time) {
         self.tally.pass_time(to, self.fragmentation.as_ref());
         self.now = self.now.max(to);
     }
 
-    /// Lets everything happen that is due by now, and plans.
+    /// Handles all events that are due at the present time, and plans.
     pub fn settle(&mut self) {
         loop {
             self.end_runs();
             if self.due().is_some_and(|due| due <= self.now) {
-                // Timers are never refused.
+                // The controller never refuses a timer.
                 let _ = self.input(Input::Wakeup { due: self.now });
                 self.happened();
             }
@@ -304,7 +308,7 @@ impl<W: Watch> World<W> {
             }
         }
         self.forget();
-        // An entry at a time is a roll and nothing else.
+        // A time with one journal entry, which is a roll-up, had no other event.
         let (seen, rolls) = self.rolls;
         let seq = self.cluster.seq();
         let rolled = seq == seen + 1 && self.cluster.usage().rolled() == self.now;
@@ -324,13 +328,13 @@ impl<W: Watch> World<W> {
         self.watch.moment(&moment);
     }
 
-    /// The numbers, as far as the simulation has come.
+    /// The metrics of the simulation up to the present time.
     pub fn summary(&self) -> Summary {
         let start = |live: &Live| live.started + live.paused(self.now) + live.before;
         self.tally.summary(self.live.values().map(|live| (live.cpus, start(live))))
     }
 
-    /// Ends what ends by itself by now, in the order of the starts.
+    /// Ends the runs that end by themselves at the present time, in the order of their starts.
     fn end_runs(&mut self) {
         self.release_planned();
         loop {
@@ -350,9 +354,11 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// With a pass after every event, what is planned to end now counts as free for all that happens now, also for
-    /// what happens before the end has its turn. Runs that end exactly when planned are therefore ended here; the
-    /// predictor learns of them when it is their turn, and the pass that follows them comes then.
+    /// Ends the runs that end exactly when planned.
+    ///
+    /// With a pass after every event, resources that are planned to become free at this time count as free
+    /// for all events of this time. These runs are therefore ended first. The predictor learns of them in
+    /// their turn, and the pass that follows them comes then.
     fn release_planned(&mut self) {
         if self.mode != PassMode::Event || self.released == Some(self.now) {
             return;
@@ -370,7 +376,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// The batch script of a run ends.
+    /// Ends the batch script of a run.
     fn end_run(&mut self, id: JobId) {
         let Some(live) = self.live.get(&id) else { return };
         let attempt = self.cluster.job(id).map(|job| job.attempt());
@@ -384,18 +390,19 @@ impl<W: Watch> World<W> {
     fn forget(&mut self) {
         if self.forgotten.is_some_and(|forgotten| self.ended.saturating_sub(forgotten) >= FORGET_AT_ONCE) {
             self.forgotten = Some(self.ended);
-            // Timers are never refused, and nothing else is due.
+            // The controller never refuses a timer, and no other timer is due.
             let _ = self.input(Input::Wakeup { due: self.now });
         }
     }
 
-    /// When the controller's timers are due. That finished jobs are forgotten is nothing that happens: it is done
-    /// along with other things.
+    /// Time at which the controller's timers are due; `None` for never.
+    ///
+    /// Forgetting finished jobs is no event of its own, and is done together with other events.
     fn due(&self) -> Option<Time> {
         controller::timers::next_due(&self.cluster).filter(|at| !at.is_never())
     }
 
-    /// One thing has happened: what stands after it depends on the mode.
+    /// Handles the end of an event; in [`PassMode::Event`], a pass follows.
     fn happened(&mut self) {
         self.stirred = true;
         if self.mode == PassMode::Event {
@@ -403,7 +410,9 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// The one call of the planner, and its starts at once. Where nobody asks for reasons, only starts are looked for.
+    /// Makes a scheduling pass: the only call of the planner, with its starts carried out immediately.
+    ///
+    /// If no reasons are needed, the planner looks only for starts.
     fn pass(&mut self) {
         self.stirred = false;
         self.replan = None;
@@ -428,8 +437,9 @@ impl<W: Watch> World<W> {
         self.flush();
     }
 
-    /// Carries out a plan. Says whether anybody was told to make way: those who have gone at once leave room at the same
-    /// time, and others may have to be told as well.
+    /// Carries out a plan and returns true if a job was preempted.
+    ///
+    /// A preempted job may leave its nodes at the same time, after which another pass may preempt more jobs.
     fn follow(&mut self, plan: &mut Plan) -> bool {
         for start in std::mem::take(&mut plan.starts) {
             let job = start.attempt.job;
@@ -447,7 +457,7 @@ impl<W: Watch> World<W> {
             made_room |= answer.is_ok();
         }
         if let Some((job, start)) = plan.promise {
-            // A promise that was made before stands.
+            // A promise made earlier remains valid.
             let _ = self.input(Input::Promise { job, start });
         }
         if self.cluster.jobs().pending_count() > 0 {
@@ -456,7 +466,7 @@ impl<W: Watch> World<W> {
         made_room
     }
 
-    /// Tells what a pass said of jobs that wait.
+    /// Records the reasons that a pass gave for pending jobs.
     fn tell_waiting(&mut self, plan: &Plan) {
         if self.watch.wants_events() && self.watch.wants_reasons() {
             let (names, cluster) = (&self.names, &self.cluster);
@@ -464,7 +474,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// Tells what has been kept.
+    /// Sends the recorded events to the observer.
     fn flush(&mut self) {
         let events: Vec<Event> = self.record.take(self.now).collect();
         events.iter().for_each(|event| self.watch.event(event));

@@ -1,4 +1,4 @@
-//! Keeping up with what happens: runs, records and counts.
+//! Updates of runs, records and counts after each event of the cluster.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::sim::metrics::Run;
 use crate::sim::record;
 
 impl<W: Watch> World<W> {
-    /// Keeps up with an event of the cluster.
+    /// Updates the simulation after an event of the cluster.
     pub(super) fn note(&mut self, event: &Event) {
         if !self.discreet {
             self.truth.note(&self.cluster, event);
@@ -30,7 +30,7 @@ impl<W: Watch> World<W> {
                     self.returning.remove(job);
                 }
             }
-            // One that had ended is not over any more.
+            // A requeued job that had ended is no longer over.
             Event::JobRequeued { job, .. } if !self.returning.remove(job) => {
                 self.over.forget(*job);
                 self.ended = self.ended.saturating_sub(self.count_of(*job));
@@ -73,13 +73,13 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// As how many jobs a record counts: a het job counts once.
+    /// Number of jobs that a record counts as. A heterogeneous job counts once.
     fn count_of(&self, id: JobId) -> u64 {
         let job = self.cluster.job(id);
         job.map_or(1, |job| if job.spec.is_follower() { 0 } else { job.task_count() as u64 })
     }
 
-    /// A job is over that never ran; of an array each of the tasks that waited.
+    /// Records the end of a job that never ran; for an array record, of each task that was pending.
     fn ended_waiting(&mut self, id: JobId, state: &'static str) {
         if self.watch.wants_events() {
             let names = self.names.each(&self.cluster, id).into_iter();
@@ -115,7 +115,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// A run as it has been until now.
+    /// The run as it was up to the present time.
     fn run(&self, id: JobId, live: &Live) -> Run {
         Run {
             job: self.name(id),
@@ -130,7 +130,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// A run has lost or got nodes.
+    /// Updates a run that lost or got nodes.
     fn nodes_changed(&mut self, id: JobId, nodes: &[NodeId], replaced: &[Replacement]) {
         nodes.iter().for_each(|node| self.look(*node));
         let alloc = self.cluster.job(id).and_then(|job| job.phase.alloc()).cloned();
@@ -189,7 +189,8 @@ mod tests {
         }
     }
 
-    /// Many jobs one after another on one CPU; what comes of it, and how many of them the cluster still knows.
+    /// Runs many jobs one after another on one CPU; returns the metrics and the number of jobs that the
+    /// cluster still knows.
     fn run(jobs: u64, forgets: bool) -> (Summary, usize) {
         let name: Arc<str> = "machine".into();
         let shape = NodeShape {

@@ -1,4 +1,4 @@
-//! The controller, which is called here alone, and the virtual nodes that do what it says.
+//! Calls of the controller, which are made only here, and the virtual nodes that carry out its effects.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sim::fragmentation::{Fewest, Fragmentation};
 
 impl<W: Watch> World<W> {
     pub(super) fn put_in_force(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
-        // There is nobody who runs the site's programs.
+        // A simulation has no process to run the site's programs.
         let jobs = JobPolicy { prolog_slurmctld: None, epilog_slurmctld: None, ..policy.jobs.clone() };
         let policy = Arc::new(Policy { jobs, ..Policy::clone(&policy) });
         self.command(operator_caller(), Command::Reconfigure(policy))?;
@@ -62,13 +62,13 @@ impl<W: Watch> World<W> {
         self.fragmentation = fabric.map(|fabric| Fragmentation::new(fabric, &self.cluster));
     }
 
-    /// A node says that it is there, with what the configuration says it has, and nothing left of earlier jobs.
+    /// Registers a node, with the shape from the configuration and no earlier jobs.
     pub(super) fn register(&mut self, id: NodeId) {
         let Some(node) = self.cluster.node(id) else { return };
         self.said += 1;
         let said = &node.config.shape;
         let registration = Registration {
-            // Features are the configuration's alone, so that an operator may take them away.
+            // Features come from the configuration only, so that an operator may remove them.
             shape: NodeShape { cpus: said.cpus.max(1), features: Vec::new(), ..said.clone() },
             boot_id: format!("boot {}", self.said).into(),
             spool_id: "spool".into(),
@@ -101,7 +101,7 @@ impl<W: Watch> World<W> {
         self.input(Input::Command { caller, request: None, command })
     }
 
-    /// Gives the controller an input, and then whatever nodes report in consequence.
+    /// Passes an input to the controller, and then all reports that nodes make in consequence.
     pub(super) fn input(&mut self, input: Input) -> Result<Reply, Reject> {
         let answer = self.handle(input);
         self.listen();
@@ -111,12 +111,12 @@ impl<W: Watch> World<W> {
     pub(super) fn listen(&mut self) {
         while let Some((node, attempt, report)) = self.reports.pop_front() {
             self.said += 1;
-            // What is reported of an attempt that is over changes nothing.
+            // A report about an attempt that is over changes nothing.
             let _ = self.handle(Input::Report { node, id: self.said, attempt, report });
         }
     }
 
-    /// The one call of the controller.
+    /// Calls the controller.
     fn handle(&mut self, input: Input) -> Result<Reply, Reject> {
         let outcome = controller::handle(&mut self.cluster, EPOCH, self.now, input);
         for entry in &outcome.entries {
@@ -128,7 +128,7 @@ impl<W: Watch> World<W> {
         outcome.answer
     }
 
-    /// A node does at once what it is told, unless it is dead.
+    /// Carries out an effect on a node immediately, unless the node is dead.
     fn obey(&mut self, effect: &Effect) {
         match effect {
             Effect::Launch { node, attempt } if !self.dead.contains(node) => {

@@ -1,4 +1,5 @@
-//! How jobs ended that the controller may have forgotten: the simulator's accounting, as far as dependencies ask it.
+//! Results of ended jobs that the controller may have forgotten. They serve as the simulator's accounting for
+//! dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +13,13 @@ use crate::model::waits::Gone;
 use crate::text::array::TaskSet;
 use crate::text::dependency::{Dependency, TaskRef};
 
-/// The end of every record.
+/// Result of every ended record.
 #[derive(Debug, Default)]
 pub(super) struct Over(BTreeMap<JobId, End>);
 
 #[derive(Debug)]
 struct End {
-    /// The array that the record was of, and its tasks.
+    /// The array of the record and the tasks it had; `None` for a job in no array.
     array: Option<(JobId, TaskSet)>,
     completed: bool,
 }
@@ -30,12 +31,12 @@ impl Over {
         self.0.insert(id, End { array, completed: state == EndState::Completed });
     }
 
-    /// A job that had ended waits again.
+    /// Removes a job that had ended and is pending again.
     pub(super) fn forget(&mut self, id: JobId) {
         self.0.remove(&id);
     }
 
-    /// Adds to a command how those jobs ended that its dependencies name and the controller has forgotten.
+    /// Adds to a command the results of the jobs that its dependencies name and the controller has forgotten.
     pub(super) fn look_up(&self, cluster: &Cluster, command: &mut Command) {
         match command {
             Command::Submit(submission) => self.look_up_all(cluster, submission),
@@ -51,7 +52,8 @@ impl Over {
         }
     }
 
-    /// The same for a submission.
+    /// Adds to a submission the results of the jobs that its dependencies name and the controller has
+    /// forgotten.
     pub(super) fn look_up_all(&self, cluster: &Cluster, submission: &mut Submission) {
         for spec in submission.specs_mut() {
             let gone = spec.dependency.as_deref().map(|dependency| self.gone(cluster, dependency));

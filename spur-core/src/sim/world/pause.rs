@@ -1,40 +1,40 @@
-//! Runs that are suspended: their time stands still, and their CPUs are not counted as held.
+//! Suspended runs: their run time stops, and their CPUs do not count as allocated.
 
 use super::{Live, Watch, What, World};
 use crate::id::JobId;
 use crate::sched::forecast::Forecast;
 use crate::text::time::Time;
 
-/// The times at which a run did not run.
+/// Periods in which a run was suspended.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
-    /// Since when it does not.
+    /// Begin of the present suspension; `None` if the run is not suspended.
     since: Option<Time>,
-    /// Seconds it did not before.
+    /// Seconds of all earlier suspensions.
     seconds: u64,
-    /// How much longer it runs by itself once it goes on; `None` for ever.
+    /// Seconds that the run has left when it continues; `None` for a run that never ends by itself.
     left: Option<u64>,
 }
 
 impl Live {
-    /// Seconds it was suspended until `now`.
+    /// Seconds that the run was suspended up to `now`.
     pub(super) fn paused(&self, now: Time) -> u64 {
         self.pause.seconds + self.pause.since.map_or(0, |since| now.since(since))
     }
 
-    /// Seconds it has run until `now`.
+    /// Seconds that the run ran up to `now`.
     pub(super) fn ran(&self, now: Time) -> u64 {
         now.since(self.started).saturating_sub(self.paused(now))
     }
 
-    /// CPUs that it has at this moment.
+    /// Number of CPUs in use; 0 while the run is suspended.
     pub(super) fn busy_cpus(&self) -> u64 {
         if self.pause.since.is_some() { 0 } else { self.cpus }
     }
 }
 
 impl<W: Watch> World<W> {
-    /// Whether a run is planned to be over by now.
+    /// True if a run is planned to be over at the present time.
     pub(super) fn is_planned_to_end(&self, id: JobId) -> bool {
         let found = self.cluster.job(id).zip(self.live.get(&id));
         let end =
@@ -42,7 +42,7 @@ impl<W: Watch> World<W> {
         found.is_some_and(|found| end(found) <= self.now)
     }
 
-    /// A run is suspended, or stays so.
+    /// Suspends a run, or keeps it suspended.
     pub(super) fn suspended(&mut self, id: JobId) {
         let Some(live) = self.live.get_mut(&id).filter(|live| live.pause.since.is_none()) else { return };
         self.busy_cpus -= live.cpus;
@@ -55,7 +55,7 @@ impl<W: Watch> World<W> {
         self.tell(id, || What::Suspend { job });
     }
 
-    /// A suspended run goes on.
+    /// Continues a suspended run.
     pub(super) fn resumed(&mut self, id: JobId) {
         let Some(live) = self.live.get_mut(&id) else { return };
         self.busy_cpus += live.cpus;

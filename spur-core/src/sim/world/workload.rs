@@ -1,4 +1,4 @@
-//! What a workload does: users submit and ask, operators and nodes do what they do.
+//! Actions of a workload: submissions and requests of users, commands of operators, and failures of nodes.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::sim::foresight::Foresight;
 use crate::text::jobid::JobRef;
 
 impl<W: Watch> World<W> {
-    /// A user submits a job that would run for `run_time` seconds (`None`: for ever). Whether it is refused is told
-    /// as an event.
+    /// Submits a job that would run for `run_time` seconds; `None` for ever. A refusal is reported as an
+    /// event.
     pub fn submit(
         &mut self,
         name: Arc<str>,
@@ -50,7 +50,7 @@ impl<W: Watch> World<W> {
         self.happened();
     }
 
-    /// Tells of a job that was accepted; of a het job for each component.
+    /// Records the event of an accepted job; for a heterogeneous job, one event for each component.
     fn accepted(&mut self, name: &Arc<str>, leader: JobId, warnings: &[String]) {
         for job in self.cluster.jobs().components(leader) {
             if let Some(het) = self.cluster.job(job).and_then(|job| job.spec.het.as_deref()) {
@@ -61,7 +61,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// A job that does not even become a request.
+    /// Counts and reports a job that could not be read as a request.
     pub fn refuse(&mut self, name: Arc<str>, error: String) {
         self.tally.submitted(self.now);
         self.refused(name, error);
@@ -73,7 +73,7 @@ impl<W: Watch> World<W> {
         self.tell(next, || What::Reject { job: name, error });
     }
 
-    /// Tells when and where a job would start that is not submitted.
+    /// Records the expected start of a job that is not submitted.
     pub fn test(&mut self, name: Arc<str>, owner: Arc<Owner>, submission: Submission) {
         let next = self.cluster.next_job();
         if self.watch.wants_events() {
@@ -83,7 +83,8 @@ impl<W: Watch> World<W> {
         self.happened();
     }
 
-    /// When and where a job would start if it were submitted now, not held, and every job that waits had a reservation.
+    /// Expected start of a job if it were submitted now without a hold, and every pending job had a
+    /// reservation.
     pub fn foresee(&self, owner: Arc<Owner>, mut submission: Submission) -> Foresight {
         let begin = submission.released();
         self.over.look_up_all(&self.cluster, &mut submission);
@@ -149,7 +150,7 @@ impl<W: Watch> World<W> {
     /// An operator cancels a job, an array or some of its tasks.
     ///
     /// # Errors
-    /// A job that is over.
+    /// [`Reject`] for a job that is over.
     pub fn cancel(&mut self, job: JobRef<JobId>) -> Result<(), Reject> {
         let answer = self.operate(Command::Cancel { jobs: vec![job] });
         match answer? {
@@ -158,10 +159,10 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// Something happens to nodes.
+    /// Changes the state of nodes.
     ///
     /// # Errors
-    /// A name that the configuration does not know.
+    /// [`Reject::InvalidNodeName`] for a name that the configuration does not have.
     pub fn set_nodes(&mut self, names: &[Arc<str>], state: NodeState) -> Result<(), Reject> {
         let mut nodes = Vec::with_capacity(names.len());
         for name in names {
@@ -171,7 +172,7 @@ impl<W: Watch> World<W> {
         match state {
             NodeState::Fail => {
                 nodes.retain(|&node| self.dead.insert(node));
-                // A node that is out of service already has nothing more to lose.
+                // A node that is already out of service has no jobs to lose.
                 let _ = self.input(Input::Silent { nodes });
                 self.happened();
                 return Ok(());
@@ -192,8 +193,10 @@ impl<W: Watch> World<W> {
         self.operate(Command::UpdateNodes { nodes: names.to_vec(), change }).map(|_| ())
     }
 
-    /// Nodes that were silent are heard of again. They say so one after another, and are of use all at once: while they are
-    /// let in none takes the place of a node that was lost if another is nearer.
+    /// Registers nodes that were silent.
+    ///
+    /// They register one after another but become usable together. They are drained meanwhile, so that no
+    /// node replaces a lost one while a nearer node is still to come.
     fn let_in(&mut self, nodes: &[NodeId]) -> Result<(), Reject> {
         let names: Vec<Arc<str>> = self.cluster.names_of(nodes.iter().copied()).map(Arc::from).collect();
         if names.len() > 1 {
@@ -208,27 +211,27 @@ impl<W: Watch> World<W> {
         Ok(())
     }
 
-    /// An operator puts another configuration in force.
+    /// Puts another configuration in force, as an operator.
     ///
     /// # Errors
-    /// One that cannot be put in force.
+    /// [`Reject`] for a configuration that cannot be put in force.
     pub fn reconfigure(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
         self.put_in_force(policy)?;
         self.happened();
         Ok(())
     }
 
-    /// An operator's command goes to the controller.
+    /// Passes an operator's command to the controller.
     ///
     /// # Errors
-    /// What the controller refuses.
+    /// The [`Reject`] of the controller.
     pub fn operate(&mut self, command: Command) -> Result<Reply, Reject> {
         let reply = self.command(operator_caller(), command)?;
         self.happened();
         Ok(reply)
     }
 
-    /// Tells of a command that was run.
+    /// Records the event of a command that was run.
     pub fn commanded(&mut self, argv: Vec<String>, status: u8, stdout: String, stderr: String) {
         self.tell(JobId(0), || What::Command { argv, status, stdout, stderr });
         self.happened();

@@ -1,5 +1,7 @@
-//! Two or three controllers and one database that share a lease, under a seed: pauses, kills, lost and late statements,
-//! a database that is away, and clocks that are set. `SPUR_LEASE_SEEDS` says how many seeds are tried.
+//! Tests of the lease with two or three controllers and one database, under a seed.
+//!
+//! Controllers pause and are killed, statements are lost or late, the database is unreachable at times, and
+//! clocks are set. `SPUR_LEASE_SEEDS` is the number of seeds tried.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
@@ -13,11 +15,11 @@ const TICK_MS: i64 = 10;
 const FAULTS_END_MS: i64 = 60_000;
 const END_MS: i64 = 80_000;
 
-/// The database: the row, what was written, and a clock that may be set.
+/// The database: its row, the batches written, and a clock that may be set.
 struct Database {
     row: Row,
     renewed: i64,
-    /// The batches that were written.
+    /// Numbers of the batches that were written.
     written: BTreeSet<u64>,
     clock_ahead: i64,
     away_until: i64,
@@ -82,7 +84,7 @@ impl Database {
     }
 }
 
-/// A statement on its way, and what is known of it.
+/// A statement in flight, with its outcome as far as it is known.
 struct Flight {
     statement: Statement,
     batch: u64,
@@ -94,13 +96,13 @@ struct Flight {
 struct Controller {
     lease: Lease,
     holder: u128,
-    /// What this host's clock is ahead of the world's.
+    /// Difference of this host's clock from the simulated time, in milliseconds.
     clock_ahead: i64,
     paused_until: i64,
     flight: Option<Flight>,
-    /// The batch that waits: its number and its last entry.
+    /// Batch to be written: its number and its last entry.
     offered: Option<(u64, u64)>,
-    /// It gives the lease up, and takes no more batches.
+    /// True if the controller releases the lease and takes no more batches.
     resigning: bool,
 }
 
@@ -110,11 +112,11 @@ struct World {
     now: i64,
     database: Database,
     controllers: Vec<Controller>,
-    /// Statements whose sender waits for them no longer, and which may still be carried out.
+    /// Statements that the sender no longer waits for and that may still be carried out.
     late: Vec<(i64, u128, u64, Statement)>,
     names: u128,
     batches: u64,
-    /// The last entry that anybody was told is durable.
+    /// Last entry that any client was told is durable.
     acknowledged: u64,
     commits: u64,
     takings: u64,
@@ -171,7 +173,8 @@ impl World {
         assert_eq!(leaders, 1, "seed {}: somebody leads at the end", self.seed);
     }
 
-    /// Another process in the place of one that has ended, whose last statement may still be carried out.
+    /// Replaces a process that ended by a new one. The last statement of the ended process may still be
+    /// carried out.
     fn replace(&mut self, number: usize) {
         let started = self.start();
         let ended = std::mem::replace(&mut self.controllers[number], started);
@@ -199,7 +202,7 @@ impl World {
         }
     }
 
-    /// Carries out what has arrived.
+    /// Carries out the statements that have arrived.
     fn deliver(&mut self) {
         let (now, away) = (self.now, self.now < self.database.away_until);
         let database = &mut self.database;
@@ -215,7 +218,7 @@ impl World {
             if flight.answered.is_none() && flight.arrives.is_some_and(|arrives| arrives <= now) && !away {
                 let outcome = database.carry_out(now, controller.holder, flight.batch, &flight.statement);
                 flight.arrives = None;
-                // Some answers get lost, and some statements fail by themselves.
+                // Some answers are lost, and some statements fail.
                 if now >= FAULTS_END_MS || !self.chance.percent(3) {
                     flight.answered =
                         Some((now + i64::try_from(self.chance.between(1, 60)).unwrap(), outcome));
@@ -244,7 +247,7 @@ impl World {
             if outcome == Outcome::Lost
                 && let Some(arrives) = flight.arrives
             {
-                // It may be carried out when nobody counts on it any more.
+                // The statement may be carried out after its sender has stopped waiting for it.
                 let arrives = arrives.max(now) + i64::try_from(chance.below(4_000)).unwrap();
                 self.late.push((arrives, controller.holder, flight.batch, flight.statement.clone()));
             }
@@ -290,7 +293,8 @@ impl World {
             && self.now + controller.clock_ahead < controller.lease.answers_until()
     }
 
-    /// Whoever answers knows everything that anybody was told is durable, and nobody else does.
+    /// Checks that at most one controller answers, and that it and the database have every acknowledged
+    /// entry.
     fn check(&self) {
         let answering: Vec<&Controller> =
             self.controllers.iter().filter(|controller| self.answers(controller)).collect();

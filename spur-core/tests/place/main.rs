@@ -1,10 +1,12 @@
-//! Placements as scripts: a fabric, what is free, what is asked, and where it goes and why.
+//! Tests of placements by scripts. A script has a fabric, its free nodes and requests; the results are the
+//! chosen nodes and the explanations.
 
 mod script;
 
 use std::path::{Path, PathBuf};
 
-/// Runs every script in `tests/data/place`. With `UPDATE_EXPECT=1` in the environment the results are written anew.
+/// Runs every script in `tests/data/place`. With `UPDATE_EXPECT=1` in the environment, the expected results
+/// are rewritten.
 #[test]
 fn scripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/place");

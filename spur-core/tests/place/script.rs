@@ -1,16 +1,16 @@
 //! The language of the scripts.
 //!
-//! A script is a topology in TOML, a line `====`, and commands, each a line that starts with `> ` and is followed by
-//! its result and an empty line. Comments start with `#` and stay where they are.
+//! A script is a topology in TOML, a line `====`, and commands. A command is a line that starts with `> `,
+//! followed by its result and an empty line. Comments start with `#` and keep their place.
 //!
 //! | command | meaning |
 //! |---|---|
-//! | `nodes LIST` | the node table; all nodes are idle |
-//! | `cores N` | nodes are shared by cores, N on each; without it they are taken whole |
-//! | `busy LIST [N]` | these nodes, or N cores of each, are in use |
-//! | `idle LIST` | they no longer are |
-//! | `place OPTIONS` | where a job with these options would go |
-//! | `show` | the domains, as `scontrol show topology` knows them |
+//! | `nodes LIST` | set the node table; all nodes are idle |
+//! | `cores N` | share nodes by cores, N on each; the default is whole nodes |
+//! | `busy LIST [N]` | mark these nodes, or N cores of each, as in use |
+//! | `idle LIST` | mark these nodes as idle |
+//! | `place OPTIONS` | print the nodes of a job with these options |
+//! | `show` | print the domains, as `scontrol show topology` does |
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use spur_core::sched::place::{self, Ask, Slots, View, Wish};
 use spur_core::text::features::FeatureExpr;
 use spur_core::text::hostlist::HostList;
 
-/// Runs a script and returns it with the results of now.
+/// Runs a script and returns it with the present results.
 pub(crate) fn run(text: &str) -> String {
     let (topology, commands) = text.split_once("====\n").expect("a line of ==== ends the topology");
     let config: TopologyConfig = toml::from_str(topology).expect("a topology");
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Slots of one kind of job: cores by cores per task, or whole nodes.
+    /// Slots of one kind of job: cores divided by cores per task, or whole nodes.
     fn slots(&self, exclusive: bool, idle: bool) -> Slots {
         let free = |index: usize| {
             let cores = self.cores.unwrap_or(1);
@@ -175,7 +175,7 @@ impl World {
     }
 }
 
-/// A job as its options say.
+/// Options of a job.
 struct Job {
     base: Ask,
     asked: FabricAsk,

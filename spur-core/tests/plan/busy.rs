@@ -1,6 +1,7 @@
-//! Busy clusters with a long queue: as many running jobs as nodes, each with an end of its own.
+//! Busy clusters with a long queue: as many running jobs as nodes, each with its own end.
 //!
-//! For benches and for the check of a large plan; the same numbers give the same cluster on every machine.
+//! Benches and the check of a large plan use them. The same parameters give the same cluster on every
+//! machine.
 
 use std::sync::Arc;
 
@@ -14,47 +15,47 @@ use spur_core::text::nodes::NodeCount;
 
 use super::world::{self, World};
 
-/// Nodes of a leaf.
+/// Number of nodes in a leaf.
 const LEAF: u32 = 20;
-/// Domains below one of the next layer.
+/// Number of domains below one domain of the next layer.
 const FANOUT: u32 = 25;
-/// Relatively prime to every number of nodes in use: spreads the ends.
+/// Step that spreads the ends. It is coprime to every number of nodes in use.
 const STRIDE: u32 = 7_919;
 /// Seconds between two ends.
 const APART: u64 = 9;
 
-/// What the queue asks for.
+/// Kind of job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `-N`, nodes for itself.
+    /// Jobs with `-N`, on whole nodes.
     Whole,
-    /// `-N` with tasks, CPUs, memory and GPUs on each node.
+    /// Jobs with `-N`, and with tasks, CPUs, memory and GPUs on each node.
     Shared,
-    /// The same without `-N`: tasks on as many nodes as they need.
+    /// Jobs without `-N`, whose tasks may use any number of nodes.
     Tasks,
 }
 
-/// A cluster, its queue and its mode.
+/// Parameters of a cluster and its queue, and the scheduler's mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy {
     pub(crate) nodes: u32,
     pub(crate) jobs: u32,
     pub(crate) kind: Kind,
-    /// Layers of domains over the nodes, at least 1; the lowest are leaves of 20, the others join 25 of those below (5
-    /// where there are more than three layers), and the highest joins all.
+    /// Number of layers of domains above the nodes, at least 1. The lowest layer is leaves of 20 nodes. Each
+    /// other layer joins 25 domains, or 5 if there are more than three layers, and the highest joins all.
     pub(crate) layers: u32,
     pub(crate) backfill: Backfill,
-    /// Jobs looked at; 0: all.
+    /// Number of jobs that a pass examines; 0 for all.
     pub(crate) depth: u32,
 }
 
 impl Busy {
-    /// Every job reserved, in a tree of three layers.
+    /// Parameters with every job reserved, in a tree of three layers.
     pub(crate) fn conservative(nodes: u32, jobs: u32, kind: Kind) -> Self {
         Self { nodes, jobs, kind, layers: 3, backfill: Backfill::Conservative, depth: 0 }
     }
 
-    /// The cluster.
+    /// Builds the cluster.
     pub(crate) fn world(&self) -> World {
         let mut world = World::new(self.policy());
         let mut chance = Chance(1);
@@ -91,7 +92,7 @@ impl Busy {
         }
     }
 
-    /// The layers are called `leaf`, `row2`, `row3`, …
+    /// Topology in TOML with the layers `leaf`, `row2`, `row3` and so on.
     fn tree(&self) -> String {
         let names: Vec<String> = (1..=self.layers).map(|layer| format!("{:?}", row(layer))).collect();
         let mut toml = format!("plugin = \"tree\"\nlayers = [{}]\n", names.join(", "));
@@ -118,7 +119,7 @@ impl Busy {
         toml
     }
 
-    /// What the running job of a node holds of it.
+    /// Resources of a node that the node's running job holds.
     fn held(&self, chance: &mut Chance, node: NodeId) -> Alloc {
         let whole = self.kind == Kind::Whole;
         let cpus = if whole { 64 } else { 33 + chance.below(24) };
@@ -135,7 +136,7 @@ impl Busy {
         Alloc { partition: "main".into(), nodes: vec![part].into(), exclusive: whole, ..Alloc::default() }
     }
 
-    /// A waiting job of 2 to 16 nodes; every second one has to be in one leaf.
+    /// A pending job of 2 to 16 nodes. Every second job must be in one leaf.
     pub(crate) fn pending(&self, chance: &mut Chance) -> JobSpec {
         let nodes = 2 + chance.below(15);
         let seconds = 600 * (1 + u64::from(chance.below(100)));
@@ -154,7 +155,7 @@ impl Busy {
     }
 }
 
-/// What a job takes of each node that it shares.
+/// Resources of a job on each node that it shares.
 fn shared(chance: &mut Chance) -> Shape {
     Shape {
         tasks_per_node: Some(2 << chance.below(3)),
@@ -172,7 +173,7 @@ fn row(layer: u32) -> String {
     if layer == 1 { "leaf".to_owned() } else { format!("row{layer}") }
 }
 
-/// A fixed sequence of numbers that look random.
+/// A deterministic sequence of pseudo-random numbers.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {

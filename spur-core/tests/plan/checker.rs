@@ -1,4 +1,4 @@
-//! What must hold of any plan, checked against nothing but the cluster and the plan itself.
+//! Invariants of plans, checked from the cluster and the plan alone.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use spur_core::text::time::Time;
 
 use crate::world::World;
 
-/// Everything that is wrong with a plan, one sentence each.
+/// Returns all violations in a plan, one sentence each.
 pub(crate) fn violations(
     world: &World,
     fabric: &Fabric,
@@ -33,7 +33,7 @@ pub(crate) fn violations(
     found
 }
 
-/// The same without a look at the fabric.
+/// Returns the violations that can be found without the fabric.
 pub(crate) fn booked_twice(world: &World, plan: &Plan, reservations: &Reservations) -> Vec<String> {
     let mut found = Vec::new();
     let mut uses: BTreeMap<NodeId, Vec<Use>> = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(crate) fn booked_twice(world: &World, plan: &Plan, reservations: &Reservatio
     let waiting = plan.waiting.iter().map(|waiting| waiting.job);
     let mut all: Vec<_> = seen.iter().copied().chain(waiting).collect();
     all.sort();
-    // Of an array some tasks may start and others wait.
+    // Some tasks of an array may start while others are pending.
     all.dedup();
     let pending: Vec<_> = world.cluster.jobs().pending().map(|job| job.id).collect();
     if all != pending && !plan.report.truncated && !plan.report.partial {
@@ -91,7 +91,8 @@ pub(crate) fn booked_twice(world: &World, plan: &Plan, reservations: &Reservatio
     found
 }
 
-/// The components of a het job start at one time, all of them, and in one domain of each layer that is a must for them.
+/// Checks that all components of a heterogeneous job start at one time, in one domain of each layer that they
+/// require.
 fn together(world: &World, starts: &[(JobId, Time)], found: &mut Vec<String>) {
     for (job, start) in starts {
         let het = world.cluster.job(*job).and_then(|job| job.spec.het.as_deref().copied());
@@ -103,15 +104,18 @@ fn together(world: &World, starts: &[(JobId, Time)], found: &mut Vec<String>) {
     }
 }
 
-/// A job on its nodes, in a reservation or in none.
+/// The stay of a job on its nodes, in a reservation or in none.
 struct Stay<'a> {
     job: JobId,
     nodes: &'a [NodeId],
     within: Option<&'a str>,
 }
 
-/// Nobody is on a node while it is reserved for others, or longer than until one that is always ahead; who runs in a reservation is there when it is in force, on its
-/// nodes, asked for it or is drawn by it, may use it, and is over when it is.
+/// Checks the reservations.
+///
+/// A job must not be on a node that is reserved for others, or stay beyond a reservation that is always
+/// ahead. A job in a reservation must be there while it is in force, on its nodes, name it or be drawn by it,
+/// be allowed to use it, and be over when it is over.
 fn trespasses(world: &World, stay: &Stay<'_>, from: Time, to: &mut Time, found: &mut Vec<String>) {
     let job = stay.job;
     let spec = &world.cluster.job(job).unwrap().spec;
@@ -170,7 +174,7 @@ fn running(world: &World, uses: &mut BTreeMap<NodeId, Vec<Use>>) {
     }
 }
 
-/// At the start of every use, the sum of all uses is no more than the node has.
+/// Checks that the sum of all uses at the start of each use is at most the node's capacity.
 fn overbooked(world: &World, node: NodeId, uses: &[Use], found: &mut Vec<String>) {
     let record = world.cluster.node(node).unwrap();
     let mut full = vec![u64::from(record.shape.cpus), record.shape.memory_mb];
@@ -192,7 +196,7 @@ fn overbooked(world: &World, node: NodeId, uses: &[Use], found: &mut Vec<String>
     }
 }
 
-/// All nodes of a job with a `must` are in one domain of its layer.
+/// Checks that all nodes of a job with a `must` are in one domain of its layer.
 fn holds_must(
     world: &World,
     fabric: &Fabric,

@@ -1,4 +1,4 @@
-//! Requests that took seconds, held to the steps that they may take.
+//! Tests of requests that once took seconds. Each must stay within a number of steps.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use spur_core::text::nodes::NodeCount;
 
 use crate::world::{self, World};
 
-/// How far a search may go beyond its budget: what was under way when that was spent.
+/// Number of steps by which a search may exceed its budget, for the work in progress when the budget is used
+/// up.
 const UNDER_WAY: u64 = 20_000;
 
-/// A cluster of 128 nodes in leaves of 16 below one spine, or below two and a top.
+/// A cluster of 128 nodes in leaves of 16, below one spine, or below two spines and a top switch.
 fn world(cpus: u32, spines: u32, preempt: PreemptPolicy) -> World {
     let shape = NodeShape { cpus, threads_per_core: 1, ..NodeShape::default() };
     let nodes: Vec<_> =
@@ -52,7 +53,7 @@ fn spec(tasks: u32, nodes: Option<u32>, fabric: FabricAsk) -> JobSpec {
     JobSpec { fabric: Some(Box::new(fabric)), partitions: ["main".into()].into(), ..world::spec(shape, 60) }
 }
 
-/// Answers the questions of a thread that others wait for, as another thread would, until none is open.
+/// Answers the questions of a waiting thread, as another thread would, until none is open.
 fn decide(cluster: &Cluster, ask: impl Fn(&Feasibility) -> Option<Answer>) -> (Answer, usize) {
     let mut known = Vec::new();
     for round in 0.. {
@@ -70,7 +71,7 @@ fn decide(cluster: &Cluster, ask: impl Fn(&Feasibility) -> Option<Answer>) -> (A
     unreachable!("rounds have no end")
 }
 
-/// A refusal for which some fifteen hundred requests near it were tried, each with a budget of its own.
+/// A request whose refusal needs about fifteen hundred similar requests, each tried with its own budget.
 fn hard() -> JobSpec {
     let fabric = FabricAsk {
         gather: Some("spine*6,prefer:spine".parse().unwrap()),

@@ -1,5 +1,5 @@
-//! A planner driven as a daemon drives it, with quick passes while a deep one is under way, against one that looks at
-//! everything in each quick pass.
+//! Comparison of two planners: one driven as in a daemon, with quick passes during a deep pass, and one that
+//! examines everything in each quick pass.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::history;
 use crate::stream::{self, Case, Deed};
 use crate::world::World;
 
-/// How many jobs a slice of a deep pass looks at; a pass that ends was begun so many deeds before.
+/// Number of jobs that a slice of a deep pass examines, and of deeds that a pass lasts.
 const SLICE: u32 = 5;
 
 fn tell(world: &mut World, planner: &mut Planner) {
@@ -22,7 +22,7 @@ fn tell(world: &mut World, planner: &mut Planner) {
     }
 }
 
-/// Whether a start still makes sense, as far as the controller would look.
+/// True if the controller would still accept a start.
 fn stands(world: &World, start: &Start) -> bool {
     let cluster = &world.cluster;
     let has = |start: &Start| {
@@ -39,7 +39,7 @@ fn stands(world: &World, start: &Start) -> bool {
         let fits = |part: &spur_core::sched::plan::StartPart| {
             let node = cluster.node(part.node).unwrap();
             let free = |(entry, count): &(u16, u32)| node.free_gres(usize::from(*entry)).len() >= *count;
-            // What others make way for has been kept since the pass began.
+            // The node may have been reserved by preemption since the pass began.
             node.available()
                 && !cluster.kept(part.node, &[]).any
                 && node.free_cpus().len() >= part.cpus
@@ -52,7 +52,7 @@ fn stands(world: &World, start: &Start) -> bool {
     start.all().all(has)
 }
 
-/// A deep pass goes on; what it finds is carried out.
+/// Continues a deep pass and carries out its results.
 fn deepen(world: &mut World, planner: &mut Planner, pass: &mut Option<Pass>, ends: bool) {
     let mut under_way = pass.take().unwrap_or_else(|| planner.begin(&world.cluster, world.now));
     under_way.advance(SLICE);
@@ -71,7 +71,7 @@ fn deepen(world: &mut World, planner: &mut Planner, pass: &mut Option<Pass>, end
     }
 }
 
-/// Whether a deep pass goes on, which one number in three means, and whether it ends then.
+/// Action on the deep pass: one number in three begins it, and the flag is true if it ends at this step.
 pub(crate) type Turn = (u8, bool);
 
 #[derive(Clone)]
@@ -96,7 +96,7 @@ fn driven() -> impl Strategy<Value = Driven> {
     })
 }
 
-/// Whether quick passes start, keep and promise what those over everything do.
+/// Checks that quick passes start, keep and promise the same as passes over everything.
 pub(crate) fn agrees(case: &Case, deep: &[Turn]) -> Result<(), TestCaseError> {
     let mut world = case.world();
     let mut planner = Planner::new(&world.cluster);

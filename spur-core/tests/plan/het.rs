@@ -1,4 +1,5 @@
-//! Het jobs against brute force: every way to place all components of small ones on small trees.
+//! Comparison of heterogeneous jobs with brute force: every way to place all components of small jobs on
+//! small trees.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::world::{self, World};
 
 const CPUS: u32 = 2;
 
-/// A component: nodes or tasks, whole nodes, a must at the leaf, nodes that it excludes.
+/// A component: nodes or tasks, whole nodes, a `must` at the leaf, and excluded nodes.
 #[derive(Clone, Debug)]
 struct Component {
     nodes: Option<u32>,
@@ -31,9 +32,9 @@ struct Component {
 
 #[derive(Clone, Debug)]
 struct Case {
-    /// By spine, by leaf: nodes.
+    /// Number of nodes, by spine and leaf.
     spines: Vec<Vec<u32>>,
-    /// Node and CPUs of jobs that run.
+    /// Node and CPUs of each running job.
     running: Vec<(u32, u32)>,
     components: Vec<Component>,
     gather: Option<&'static str>,
@@ -73,11 +74,11 @@ fn case() -> impl Strategy<Value = Case> {
     all.prop_filter("few enough nodes to try everything", small)
 }
 
-/// By node: its leaf and its spine.
+/// Leaf and spine, by node.
 type Places = Vec<(usize, usize)>;
-/// By node: tasks, or 1 for a node.
+/// Number of tasks, by node; 1 for a whole node.
 type Shares = Vec<u32>;
-/// What ways to place all components are compared by.
+/// Key by which ways to place all components are compared.
 type Rank = (Vec<usize>, Vec<(u8, Vec<usize>)>);
 
 impl Component {
@@ -97,7 +98,7 @@ impl Component {
         JobSpec { fabric: Some(Box::new(fabric)), ..world::spec(shape, 60) }
     }
 
-    /// Every way to place it on so many free CPUs.
+    /// Every way to place the component on the free CPUs.
     fn ways(&self, free: &[u32], places: &Places) -> Vec<Shares> {
         let mut ways = vec![Vec::new()];
         for (node, free) in free.iter().enumerate() {
@@ -198,7 +199,7 @@ impl Case {
         leader
     }
 
-    /// The rank of a way to place all components, if it is allowed.
+    /// Rank of a way to place all components; `None` if the way is not allowed.
     fn rank(&self, ways: &[Shares], places: &Places) -> Option<Rank> {
         let all: BTreeSet<usize> = ways.iter().flat_map(used).collect();
         let [_, leaves, spines] = spans(&all, places);
@@ -225,7 +226,7 @@ impl Case {
         Some((near, ways.iter().map(local).collect()))
     }
 
-    /// The best rank there is.
+    /// Best rank of all ways; `None` if there is no way.
     fn best(&self, free: &[u32], places: &Places) -> Option<Rank> {
         let mut best = None;
         self.try_all(free.to_vec(), &mut Vec::new(), places, &mut best);
@@ -251,7 +252,7 @@ impl Case {
     }
 }
 
-/// What each component is given by node, if the het job starts.
+/// Tasks of each component by node; `None` if the heterogeneous job does not start.
 fn given(plan: &Plan, leader: JobId, count: u32) -> Option<Vec<Shares>> {
     let start = plan.starts.iter().find(|start| start.attempt.job == leader)?;
     let shares = start.all().map(|start| {
@@ -263,7 +264,7 @@ fn given(plan: &Plan, leader: JobId, count: u32) -> Option<Vec<Shares>> {
 }
 
 proptest! {
-    /// At submission a het job is refused if and only if no idle cluster could hold it.
+    /// A heterogeneous job is refused at submission if and only if no idle cluster could hold it.
     #[test]
     fn what_can_never_be_is_refused_and_nothing_else(case in case()) {
         let world = case.world();
@@ -291,8 +292,8 @@ proptest! {
         prop_assert!(exact, "small cases are searched to the end");
     }
 
-    /// Where the components have to wait they are planned together, as soon as everybody has left at the latest, and quick
-    /// passes respect that and say the same.
+    /// Components that wait are planned together, at the latest when all running jobs have ended. Quick
+    /// passes respect that plan and give the same result.
     #[test]
     fn components_are_planned_together(case in case()) {
         let mut world = case.world();

@@ -1,7 +1,7 @@
-//! Random histories that once led a planner astray, kept as data: `tests/data/history`.
+//! Random histories that once exposed an error of the planner, stored in `tests/data/history`.
 //!
-//! The first line of a file says what happened and in what cluster, every other one is a deed. What a failing property
-//! prints is such a file.
+//! The first line of a file describes the failure and the cluster, and every other line is a deed. A failing
+//! property prints such a file.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use spur_core::model::config::{PreemptPolicy, SchedulerPolicy};
 use crate::daemon::{self, Turn};
 use crate::stream::{self, Case, Deed};
 
-/// Everything but the deeds.
+/// Description of a case without its deeds.
 #[derive(Serialize, Deserialize)]
 struct Head {
     about: String,
@@ -32,7 +32,7 @@ struct Head {
     deep: Option<Vec<Turn>>,
 }
 
-/// What is not as it usually is.
+/// Settings that differ from their defaults.
 fn unusual<T: Serialize + Default>(policy: &T) -> Value {
     let (mut said, usual) =
         (serde_json::to_value(policy).unwrap(), serde_json::to_value(T::default()).unwrap());
@@ -42,7 +42,7 @@ fn unusual<T: Serialize + Default>(policy: &T) -> Value {
     said
 }
 
-/// Writes a history down.
+/// Writes a history as a file.
 pub(crate) fn write(f: &mut fmt::Formatter<'_>, case: &Case, deep: Option<&[Turn]>) -> fmt::Result {
     let head = Head {
         about: "?".to_owned(),

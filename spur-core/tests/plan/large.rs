@@ -1,4 +1,4 @@
-//! Busy clusters with long queues, their plans read by the checker.
+//! Plans of busy clusters with long queues, verified by the checker.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use spur_core::sched::{self, Planner};
 use crate::busy::{Busy, Kind};
 use crate::checker;
 
-/// Nothing is over-booked at any second on any node, every must is held, every job has its say, and a second run gives
-/// the same plan.
+/// Checks that no node is overbooked at any second, every `must` is satisfied, every job has a reason or a
+/// start, and a second run gives the same plan.
 fn check(busy: Busy) {
     let world = busy.world();
     let mut planner = Planner::new(&world.cluster);
@@ -37,7 +37,7 @@ fn busy_clusters_are_planned_soundly() {
     }
 }
 
-/// The sizes that have an aim: `cargo test --release -p spur-core --test plan -- --ignored`.
+/// Sizes for which there is a time limit: `cargo test --release -p spur-core --test plan -- --ignored`.
 #[test]
 #[ignore = "large"]
 fn large_clusters_are_planned_soundly() {

@@ -1,4 +1,4 @@
-//! Nodes that take the places of those that jobs lost, against brute force: of all nodes that would do the nearest.
+//! Comparison of replacements for lost nodes with brute force: the nearest of all suitable nodes.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,16 @@ use crate::world::{self, World};
 struct Case {
     /// Sizes of the leaves of each spine.
     spines: Vec<Vec<u32>>,
-    /// Which nodes others hold.
+    /// True for each node that another job holds.
     busy: Vec<bool>,
-    /// Which nodes the job is put on, how many of them, and which of these fails.
+    /// First node of the job, distance of its nodes, and their number.
     first: u32,
     stride: u32,
     count: u32,
-    /// What holds of the nodes of the job: nothing, one domain of a layer, at most so many leaves, consecutive ones, or
-    /// leaves that nobody else has anything of.
+    /// Constraint on the job's nodes: none, one domain of a layer, a number of leaves, consecutive leaves, or
+    /// leaves without other jobs.
     must: u8,
-    /// How many nodes fail, the last ones first.
+    /// Number of failing nodes, the last ones first.
     lost: u32,
 }
 
@@ -88,7 +88,7 @@ impl Case {
         size.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Whether a job may have just these positions, by what the words mean.
+    /// True if the constraint allows the job exactly these positions.
     fn allows(&self, fabric: &Fabric, nodes: &BTreeSet<Pos>) -> bool {
         let domains = |layer| {
             let of = |pos: &Pos| fabric.domain_at(*pos, layer).expect("all leaves are equally deep");
@@ -112,19 +112,19 @@ impl Case {
         }
     }
 
-    /// The nodes that the job is put on.
+    /// Nodes on which the job is placed.
     fn chosen(&self) -> BTreeSet<u32> {
         (0..self.count).map(|at| (self.first + at * self.stride) % self.nodes()).collect()
     }
 
-    /// The nodes that others have.
+    /// Nodes that other jobs hold.
     fn others(&self) -> impl Iterator<Item = u32> {
         let chosen = self.chosen();
         (0..self.nodes()).filter(move |node| self.busy[*node as usize] && !chosen.contains(node))
     }
 }
 
-/// The lowest layer of which one domain holds both.
+/// Lowest layer of which one domain contains both positions.
 fn distance(fabric: &Fabric, one: Pos, other: Pos) -> u8 {
     let together =
         |layer: &u8| fabric.domain_at(one, Layer(*layer)) == fabric.domain_at(other, Layer(*layer));

@@ -1,4 +1,4 @@
-//! The planner against scripts, a slow and obvious implementation, and a checker that knows nothing of how it works.
+//! Tests of the planner against scripts, a slow and simple implementation, and an independent checker.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -24,7 +24,8 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
-/// Runs every script in `tests/data/plan`. With `UPDATE_EXPECT=1` in the environment the results are written anew.
+/// Runs every script in `tests/data/plan`. With `UPDATE_EXPECT=1` in the environment, the expected results
+/// are rewritten.
 #[test]
 fn scripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/plan");

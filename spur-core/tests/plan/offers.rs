@@ -1,4 +1,5 @@
-//! Whoever is refused is told of a request that works, and of none further from what was asked for than it has to be.
+//! Tests of the alternatives that a refusal names: each must be accepted, and none may be further from the
+//! request than necessary.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use spur_core::text::time::TimeLimit;
 
 use crate::world::{self, World};
 
-/// A random site: nodes of each leaf, of which kind each node is, fewest and most nodes and the longest time of a job.
+/// A random site: nodes of each leaf, kind of each node, fewest and most nodes and longest time of a job.
 #[derive(Clone, Debug)]
 struct Site {
     leaves: Vec<u32>,
@@ -23,10 +24,10 @@ struct Site {
     max_time: Option<u64>,
 }
 
-/// CPUs, memory, GPUs, temporary disk.
+/// CPUs, memory, GPUs and temporary disk of each kind of node.
 const KINDS: [(u32, u64, u32, u64); 3] = [(4, 8, 2, 5), (8, 8, 0, 0), (2, 16, 1, 5)];
 
-/// How many of the license `x` there are.
+/// Number of licences `x`.
 const LICENSES: u32 = 2;
 
 impl Site {
@@ -156,7 +157,7 @@ fn build(
     spec
 }
 
-/// What one number of a request is, and the request with another: those of which the nearest below is offered.
+/// A number of a request, as its getter and its setter. The nearest lower value is offered.
 type Number = (fn(&JobSpec) -> Option<u64>, fn(&mut JobSpec, u64));
 
 const NUMBERS: [Number; 8] = [
@@ -193,7 +194,8 @@ const NUMBERS: [Number; 8] = [
     (|spec| spec.time_limit.seconds(), |spec, count| spec.time_limit = TimeLimit::Seconds(count)),
 ];
 
-/// A number between what was asked for and what is offered that works as well, if that number is all that differs.
+/// A number between the requested and the offered one that is also accepted, if no other part of the request
+/// differs; `None` if there is none.
 fn nearer(world: &World, asked: &JobSpec, offered: &JobSpec) -> Option<JobSpec> {
     let (of, set) = NUMBERS.into_iter().find(|(of, _)| of(asked) != of(offered))?;
     let (from, to) = (of(asked)?, of(offered)?);
@@ -216,12 +218,12 @@ fn nearer(world: &World, asked: &JobSpec, offered: &JobSpec) -> Option<JobSpec> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// Some request near one that is refused is always named, works, and is the nearest of its kind.
+    /// A refusal always names a similar request. The request is accepted, and is the nearest of its kind.
     #[test]
     fn offers_work(site in site(), spec in spec()) {
         let world = site.world();
         let Err(refusal) = feasible::check(&world.cluster, &spec) else { return Ok(()) };
-        // Whoever asks for devices that there are nowhere did not mean them.
+        // A request for devices that no node has gets no offer.
         prop_assert!(!refusal.works.is_empty() || refusal.kind == RefusalKind::Gres, "{}", refusal.message);
         for offered in &refusal.works {
             let answer = feasible::check(&world.cluster, offered);

@@ -1,4 +1,4 @@
-//! The slow, obvious planner: what is free on every node in every second, and one look at each second in turn.
+//! The slow and simple planner: free resources of every node in every second, examined second by second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use spur_core::text::time::Time;
 
 use crate::world::World;
 
-/// CPUs, memory, devices of the only kind there is.
+/// CPUs, memory, and devices of the only kind.
 type Amount = [u64; 3];
 
-/// When and where the oracle would start a job.
+/// Expected start time and nodes of each job.
 pub(crate) type Starts = BTreeMap<JobId, (Time, Vec<NodeId>)>;
 
-/// What is free on every node in every second from now on, and who uses how many licenses then: jobs of a reservation, or of
-/// none. The last second lasts for ever.
+/// Free resources of every node in every second from the present on, and licences used by jobs of each
+/// reservation or of none. The last second lasts for ever.
 struct Seconds {
     now: Time,
     free: Vec<Vec<Amount>>,
@@ -78,9 +78,10 @@ impl Seconds {
         }
     }
 
-    /// How many licenses there are in a second for a job of a reservation or of none that has run so long by then: those that
-    /// nobody uses, less what reservations in force, and those that are always ahead by no more, have beyond what their jobs
-    /// use.
+    /// Number of licences free in a second for a job of a reservation, or of none, that has run this long.
+    ///
+    /// The unused licences are reduced by the excess of other reservations over the use of their jobs, if
+    /// those reservations are in force or always ahead.
     fn licenses(&self, world: &World, within: Option<&Arc<str>>, at: Time, ran: u64) -> i64 {
         let used = &self.used[self.index(at)];
         let total: u32 = world.cluster.policy().licenses.iter().map(|(_, count)| count).sum();
@@ -95,7 +96,7 @@ impl Seconds {
         i64::from(total) - used.values().sum::<i64>() - kept.sum::<i64>()
     }
 
-    /// What a node has in every one of some seconds.
+    /// Resources of a node that are free in all of these seconds.
     fn throughout(&self, node: NodeId, from: Time, seconds: u64) -> Amount {
         let window =
             self.free[node.index()].iter().skip(self.index(from)).take(usize::try_from(seconds).unwrap());
@@ -103,28 +104,29 @@ impl Seconds {
     }
 }
 
-/// How many licenses a job wants.
+/// Number of licences that a job requests.
 fn licenses(job: &Job) -> i64 {
     job.spec.extra.iter().flat_map(|extra| &extra.licenses).map(|(_, count)| i64::from(*count)).sum()
 }
 
-/// What one job needs, told as plainly as possible.
+/// Requirements of a job in the simplest form.
 struct Plain<'a> {
     job: &'a Job,
     seconds: u64,
     least: Option<u64>,
     nodes: Option<u32>,
-    /// Tasks of the whole job, where it counts them; otherwise each node has as many.
+    /// Number of tasks of the whole job; `None` if each node has the same number.
     tasks: Option<u32>,
     on_each: u64,
-    /// CPUs and GPUs of each task, memory and GPUs of each node.
+    /// Number of CPUs and GPUs of each task, and memory and GPUs of each node.
     cpus: u64,
     gpus: u64,
     memory: u64,
     gpus_of_node: u64,
     whole: bool,
     must: Option<Layer>,
-    /// How many leaves side by side the rule of the topology gives a job that asks nothing itself.
+    /// Number of adjacent leaves that a topology rule gives to a job without requirements of its own; `None`
+    /// for no rule.
     adjacent: Option<u32>,
 }
 
@@ -157,8 +159,8 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// How many tasks fit, counted one by one; where nodes are counted, how many times what the job takes of each, and at
-    /// most once where that is all of it.
+    /// Number of tasks that fit, counted one by one. For a job that counts nodes, the number of times its
+    /// resources fit, at most once for a whole node.
     fn slots(&self, full: Amount, free: Amount) -> u32 {
         if self.whole && free[0] < full[0] {
             return 0;
@@ -168,7 +170,7 @@ impl<'a> Plain<'a> {
         (1..=most).take_while(|slots| fits(*slots)).last().unwrap_or(0)
     }
 
-    /// What so many slots of one node are made of.
+    /// Resources of this number of slots on one node.
     fn asked(&self, slots: u32) -> Amount {
         let slots = u64::from(slots);
         match self.tasks {
@@ -209,12 +211,12 @@ impl Flat for Fabric {
     }
 }
 
-/// Where a job may run as far as reservations go: in one, or in none.
+/// Place of a job with respect to reservations: in one, or in none.
 #[derive(Clone)]
 struct Place(Option<Arc<Reservation>>);
 
 impl Place {
-    /// The places of a job, those it would rather be in first.
+    /// Places of a job, preferred ones first.
     fn all(world: &World, job: &Job) -> Vec<Self> {
         let names: Vec<&str> = job.spec.reservations().collect();
         if names.is_empty() {
@@ -224,17 +226,17 @@ impl Place {
         names.into_iter().map(|name| Self(world.cluster.reservation(name).cloned())).collect()
     }
 
-    /// The reservation whose nodes bound the job.
+    /// Reservation whose nodes bound the job; `None` if none does.
     fn bounds(&self) -> Option<&Arc<Reservation>> {
         self.0.as_ref().filter(|own| !own.has(Flag::Flex) && !own.has(Flag::AnyNodes))
     }
 
-    /// The name of the reservation.
+    /// Name of the reservation.
     fn name(&self) -> Option<&Arc<str>> {
         self.0.as_ref().map(|own| &own.name)
     }
 
-    /// How long a job runs that starts at a time; `None` if it cannot.
+    /// Duration of a job that starts at a time; `None` if it cannot start then.
     fn lasts(&self, at: Time, seconds: u64) -> Option<u64> {
         match self.0.as_ref().filter(|own| !own.has(Flag::Flex)) {
             Some(own) if at < own.start || at >= own.end => None,
@@ -243,7 +245,7 @@ impl Place {
         }
     }
 
-    /// Whether a reservation gives way to the one that the job is in.
+    /// True if another reservation gives way to the job's reservation.
     fn spares(&self, other: &Reservation) -> bool {
         self.0.as_ref().is_some_and(|own| {
             own.name == other.name
@@ -252,7 +254,8 @@ impl Place {
         })
     }
 
-    /// Whether a node is for a job of so many seconds at any time: of its reservation, and of none that is always ahead by less.
+    /// True if the node may run a job of this duration at any time: it is in the job's reservation, and in no
+    /// other reservation that is always ahead.
     fn admits(&self, world: &World, node: NodeId, seconds: u64) -> bool {
         let bars = |other: &&Arc<Reservation>| {
             other.bars(seconds) && other.nodes.contains(&node) && !self.spares(other)
@@ -261,7 +264,7 @@ impl Place {
             && !world.cluster.reservations().any(|other| bars(&other))
     }
 
-    /// Whether a node is for the job in every one of some seconds.
+    /// True if the job may use the node in all of these seconds.
     fn opens(&self, world: &World, node: NodeId, at: Time, seconds: u64) -> bool {
         let meets = |other: &Reservation| other.start < at + seconds && at < other.end;
         let shut =
@@ -270,7 +273,7 @@ impl Place {
     }
 }
 
-/// Plans the queue of a world with one partition, jobs in the order of their numbers.
+/// Plans the queue of a cluster with one partition, with jobs in the order of their numbers.
 pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
     let scheduler = &world.cluster.policy().scheduler;
     let all: u64 = world.cluster.jobs().iter().map(|job| job.spec.time_limit.seconds().unwrap()).sum();
@@ -318,7 +321,7 @@ pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
         }
         seconds.license(within.as_ref(), at, lasts, licenses(job));
         if at > world.now {
-            // Without backfill a job holds up everybody wherever it might have gone.
+            // Without backfill, a job delays all jobs that compete for the same places.
             let all = places.iter().map(|place| place.bounds().map(|own| Arc::clone(&own.name)));
             blocked.extend(all.filter(|_| scheduler.backfill == Backfill::None).chain([seat]));
         }
@@ -332,8 +335,8 @@ fn full(world: &World, node: NodeId) -> Amount {
     [u64::from(shape.cpus), shape.memory_mb, shape.gres.first().map_or(0, |gres| u64::from(gres.count))]
 }
 
-/// The earliest start with all of the time; if that is not now, the earliest with what the job is content with, and if
-/// that is now, as long as it can be.
+/// Earliest start with the full time. If it is later than the present, the earliest start with the shortest
+/// acceptable time; if that is now, as long as possible.
 fn earliest(plain: &Plain<'_>, now: Time, search: impl Fn(u64, Time) -> Option<Found>) -> Option<Found> {
     let full = search(plain.seconds, Time::MAX);
     let starts = |found: &Option<Found>| found.as_ref().is_some_and(|found| found.at == now);
@@ -345,7 +348,8 @@ fn earliest(plain: &Plain<'_>, now: Time, search: impl Fn(u64, Time) -> Option<F
     (least..plain.seconds).rev().find_map(|seconds| search(seconds, now + 1))
 }
 
-/// When and where a job would start, for how long, and who waits with it.
+/// Start, duration and nodes of a job, and the reservations concerned. The job blocks later jobs that are
+/// bounded by `seat`, and uses the licences of `within`.
 struct Found {
     at: Time,
     lasts: u64,
@@ -354,7 +358,7 @@ struct Found {
     within: Option<Arc<str>>,
 }
 
-/// Where a job goes if it starts at `at`.
+/// Nodes of a job that starts at `at`.
 fn fit(
     world: &World,
     fabric: &Arc<Fabric>,
@@ -384,7 +388,7 @@ fn fit(
     let idle = slots(&|node| if holds(node) { full(world, node) } else { [0; 3] });
     let (view, ask) = (View::new(fabric, &now, &idle), plain.ask(fabric));
     let mut placement = place::place(&view, &ask).ok()?;
-    // What nodes hold is known of this moment only.
+    // The GPUs in use on a node are known for the present only.
     let asks_gpus = plain.gpus > 0 || plain.gpus_of_node > 0;
     if at == seconds.now && !plain.whole && (asks_gpus || plain.cpus > 1 || plain.memory > 0) {
         let scarcest = if asks_gpus { 2 } else { 0 };

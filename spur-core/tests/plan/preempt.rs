@@ -1,4 +1,5 @@
-//! Preemption against brute force: every set of victims is really ended, and the planner asked whether the job starts.
+//! Comparison of preemption with brute force: every set of victims is ended, and the planner then decides
+//! whether the job starts.
 
 use std::sync::Arc;
 
@@ -21,10 +22,12 @@ use spur_core::text::time::Seconds;
 
 use crate::world::{self, World};
 
-/// A running job: tier and QOS, first node, how many nodes from there on, how far apart, CPUs (0: whole nodes), since when.
+/// A running job: tier and QOS, first node, number of nodes, distance of nodes, CPUs (0 for whole nodes), and
+/// time of its start.
 type Running = (u32, u32, u32, u32, u32, u64);
 
-/// A waiting job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, and what it asks of the fabric.
+/// A pending job: nodes, tasks, CPUs per task, memory, GPUs per task, whole nodes, and constraint on the
+/// fabric.
 type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, u8);
 
 #[derive(Clone, Debug)]
@@ -32,19 +35,20 @@ struct Case {
     /// Sizes of the leaves of each spine.
     spines: Vec<Vec<u32>>,
     cost: PreemptCost,
-    /// Of each QOS of running jobs: its priority, and whether that of the waiting job lists it. Without, tiers decide.
+    /// Priority of each QOS of running jobs, and a flag that is true if the pending job's QOS lists it.
+    /// `None` lets tiers decide.
     qos: Option<[(u32, bool); 3]>,
-    /// What becomes of victims, and where their partition and QOS say something else.
+    /// Treatment of victims, and where partition and QOS override it.
     mode: PreemptMode,
     modes: [Option<PreemptMode>; 3],
-    /// Who has run for less than that is spared, seconds.
+    /// Jobs that have run less than this are exempt, in seconds.
     exempt: u64,
-    /// Which of the running jobs forbid it.
+    /// True for each running job that forbids preemption.
     firm: [bool; 8],
     running: Vec<Running>,
     wish: Wish,
-    /// The other components of a het job, and whether they are for the middle partition instead of the high one; and where all
-    /// shall be.
+    /// Other components of a heterogeneous job, empty for other jobs. The flag is true for a component in the
+    /// middle partition instead of the high one.
     rest: Vec<(Wish, bool)>,
     gather: Option<&'static str>,
 }
@@ -82,7 +86,7 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Of fewer nodes than so many.
+/// A pending job with fewer nodes than the limit.
 fn wish(nodes: u32) -> impl Strategy<Value = Wish> {
     let tasks = prop::option::weighted(0.4, 1..nodes + 3);
     let nodes = prop::option::weighted(0.7, 1..nodes);
@@ -90,7 +94,7 @@ fn wish(nodes: u32) -> impl Strategy<Value = Wish> {
     (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6)
 }
 
-/// A het job of two or three small components.
+/// A heterogeneous job of two or three small components.
 fn het() -> impl Strategy<Value = Case> {
     let gather =
         prop::sample::select(vec![None, None, Some("must:spine"), Some("prefer:leaf"), Some("must:leaf")]);
@@ -225,7 +229,7 @@ impl Case {
 const PARTITIONS: [&str; 3] = ["low", "middle", "equal"];
 const QOS: [&str; 3] = ["one", "two", "three"];
 
-/// Starts a job on those of the nodes that have room for it.
+/// Starts a job on those of the nodes that have enough free resources.
 fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: u32, firm: bool) {
     let fits = |node: &NodeId| {
         let free = world.cluster.node(*node).unwrap().free_cpus().len();
@@ -246,7 +250,7 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
         ..world::spec(Shape::default(), 600)
     };
     world.submit(job, spec);
-    // What it holds beside CPUs is what it keeps if it is suspended.
+    // Resources beyond CPUs stay allocated while the job is suspended.
     let (memory_mb, gpus) = (u64::from(cpus + tier) % 3 * 2, (job.0 + tier) % 3);
     let part = |node: &NodeId| {
         let known = world.cluster.node(*node).unwrap();
@@ -271,7 +275,7 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
     });
 }
 
-/// What a set of victims costs, by the words of the documentation.
+/// Cost of a set of victims, computed from the definition in the documentation.
 fn price(world: &World, victims: &[JobId], by: PreemptCost) -> [u64; 3] {
     let (mut level, mut work) = (0, 0);
     for job in victims.iter().map(|id| world.cluster.job(*id).unwrap()) {
@@ -292,14 +296,14 @@ fn price(world: &World, victims: &[JobId], by: PreemptCost) -> [u64; 3] {
     }
 }
 
-/// Whether the job would start if these had ended, or were suspended.
+/// True if the job would start after these jobs were ended or suspended.
 fn would_start(world: &World, victims: &[JobId]) -> bool {
     let mut world = world.clone();
     victims.iter().for_each(|job| make_way(&mut world, *job));
     !sched::plan(&world.cluster, world.now, &Limits).starts.is_empty()
 }
 
-/// What becomes of a victim.
+/// Ends or suspends a victim.
 fn make_way(world: &mut World, job: JobId) {
     match world.preempt_mode(job) {
         PreemptMode::Suspend => world.apply(Event::JobSuspended { job, wanted: false }),
@@ -307,7 +311,7 @@ fn make_way(world: &mut World, job: JobId) {
     }
 }
 
-/// The nodes of every leaf and every spine.
+/// Nodes of every leaf and every spine.
 fn domains(spines: &[Vec<u32>]) -> Vec<std::ops::Range<u32>> {
     let mut domains = Vec::new();
     let mut node = 0;
@@ -322,7 +326,7 @@ fn domains(spines: &[Vec<u32>]) -> Vec<std::ops::Range<u32>> {
     domains
 }
 
-/// The same cluster with nothing but the nodes of one domain in service.
+/// Returns the same cluster with only the nodes of one domain in service.
 fn confined(world: &World, domain: &std::ops::Range<u32>) -> World {
     let mut world = world.clone();
     let others: Vec<NodeId> =
@@ -334,14 +338,14 @@ fn confined(world: &World, domain: &std::ops::Range<u32>) -> World {
     world
 }
 
-/// Nodes of a domain that would be empty if everybody left who may be asked to.
+/// Number of empty nodes in a domain after all possible victims have left.
 fn most_empty(world: &World, domain: &std::ops::Range<u32>, may_leave: &[JobId]) -> usize {
     let stays = |id: &JobId| !may_leave.contains(id);
     let empty = |node: &u32| !world.cluster.node(NodeId(*node)).unwrap().jobs.iter().any(stays);
     domain.clone().filter(empty).count()
 }
 
-/// Every set of jobs of lower tiers, or of QOS that are listed.
+/// Every set of jobs of lower tiers, or of listed QOS.
 fn sets(world: &World) -> Vec<Vec<JobId>> {
     let policy = world.cluster.policy();
     let low = |id: &JobId| {
@@ -369,24 +373,25 @@ fn sets(world: &World) -> Vec<Vec<JobId>> {
 }
 
 proptest! {
-    /// Nobody is preempted for a job that starts without, or that would not start then; the victims are of lower
-    /// tiers, or of QOS that are listed; and no other set costs less.
+    /// No job is preempted for a job that would start anyway, or that would still not start. Victims are of
+    /// lower tiers or listed QOS, and no other set costs less.
     #[test]
     fn no_cheaper_set_of_victims_exists(case in case()) {
         is_cheapest(&case)?;
     }
 
-    /// The same for all components of a het job.
+    /// No set of victims for a heterogeneous job costs less than the chosen one.
     #[test]
     fn no_cheaper_set_exists_for_a_het_job(case in het()) {
         is_cheapest(&case)?;
     }
 
-    /// Of domains in which the cheapest set costs the same, that with the least waste gets a job of whole nodes.
+    /// Among domains whose cheapest sets cost the same, the one with the least waste is chosen for a job of
+    /// whole nodes.
     #[test]
     fn of_equal_cost_the_fullest_domain_is_taken(case in case(), nodes in 1_u32..5, must in prop::bool::ANY) {
         let wish = (Some(nodes), None, 1, None, 0, true, if must { 1 } else { 5 });
-        // What is suspended is still there, so that no node it is on is ever empty.
+        // A suspended job stays on its nodes, so that none of them is ever empty.
         let case = Case { wish, mode: PreemptMode::Requeue, modes: [None; 3], ..case };
         let world = case.world();
         let plan = sched::plan(&world.cluster, world.now, &Limits);
@@ -408,7 +413,8 @@ proptest! {
         prop_assert!(ranked.iter().any(|(_, _, domain)| is_best(domain)), "{:?} of {:?}", preemption, ranked);
     }
 
-    /// While the victims go, nothing else is started on what is kept; when they are gone, the job starts on just that.
+    /// No other job starts on the reserved nodes while the victims end. The job then starts on exactly those
+    /// nodes.
     #[test]
     fn the_job_starts_where_room_was_made(case in prop_oneof![case(), het()], others in prop::collection::vec(1_u32..4, 0..4)) {
         let mut world = case.world();

@@ -1,4 +1,4 @@
-//! Random small clusters and queues.
+//! Properties of plans for random small clusters and queues.
 
 use std::sync::Arc;
 
@@ -21,12 +21,13 @@ use spur_core::text::time::{Seconds, Time, TimeLimit};
 use crate::world::{self, World};
 use crate::{checker, oracle};
 
-/// A random job: nodes, tasks or how many on each node, CPUs a task, memory, GPUs of a task and of a node, whole nodes,
-/// `must` a leaf, seconds and with how many of them it is content, which reservation it asks for, and how many licenses.
+/// A random job: nodes, tasks or tasks per node, CPUs per task, memory, GPUs per task and per node, whole
+/// nodes, `must` for a leaf, seconds and fewest acceptable seconds, reservation named, and number of
+/// licences.
 type Wish =
     (Option<u32>, Tasks, u32, Option<u64>, (u64, u64), bool, bool, (u64, Option<u64>), (Option<usize>, u32));
 
-/// How many of the license `x` there are.
+/// Number of licences `x`.
 const LICENSES: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,18 +37,19 @@ enum Tasks {
     OnEach(u32),
 }
 
-/// A random reservation: first node, number of nodes, licenses, start, seconds, flags.
+/// A random reservation: first node, number of nodes, licences, start, seconds, flags.
 type Kept = (u32, u32, u32, i64, u64, Vec<Flag>);
 
 #[derive(Clone, Debug)]
 struct Case {
-    /// Sizes of the leaves under each of some spines.
+    /// Sizes of the leaves under each spine.
     spines: Vec<Vec<u32>>,
-    /// How many leaves side by side a rule gives to jobs that ask nothing of the fabric.
+    /// Number of adjacent leaves that a rule gives to jobs without constraints of their own; `None` for no
+    /// rule.
     adjacent: Option<u32>,
     backfill: Backfill,
     drained: Vec<bool>,
-    /// Node, CPUs (0: all), seconds.
+    /// Node, CPUs (0 for all) and seconds of each running job.
     running: Vec<(u32, u32, u64)>,
     queue: Vec<Wish>,
     reservations: Vec<Kept>,
@@ -150,12 +152,13 @@ fn licensed(count: u32) -> Vec<(Box<str>, u32)> {
 }
 
 impl Case {
-    /// With no leaves at all there is no topology; otherwise leaves of the given sizes under spines, and these under one top.
+    /// Builds the cluster. Without leaves there is no topology; otherwise leaves of the given sizes are under
+    /// spines, and these under one top switch.
     fn world(&self) -> World {
         self.world_by(SchedulerPolicy { order: Order::Fcfs, ..SchedulerPolicy::default() })
     }
 
-    /// The same with another order or predictor.
+    /// Builds the cluster with the order and predictor of a scheduler policy.
     fn world_by(&self, scheduler: SchedulerPolicy) -> World {
         let flat = self.spines.is_empty();
         let count: u32 = if flat { 5 } else { self.spines.iter().flatten().sum() };
@@ -200,7 +203,7 @@ impl Case {
         toml
     }
 
-    /// Submits another job, if there is one.
+    /// Submits the next job, if there is one.
     fn submit(&self, world: &mut World, wish: Option<&Wish>) {
         if let Some(wish) = wish {
             let next = world.cluster.next_job();
@@ -217,7 +220,7 @@ impl Case {
             if free == 0 || *cpus > free || (*cpus == 0 && free < 4) {
                 continue;
             }
-            // Every other one holds a license, as long as there are any.
+            // Every second job holds a licence, as long as one is free.
             let holds = u32::from(next % 2 == 1 && next / 2 < LICENSES);
             let extra = Some(Box::new(Extra { licenses: licensed(holds), ..Extra::default() }));
             world.submit(JobId(next), JobSpec { extra, ..world::spec(Shape::default(), *seconds) });
@@ -267,7 +270,7 @@ fn starts(world: &World, plan: &Plan) -> oracle::Starts {
 proptest! {
 
 
-    /// The planner starts and plans every job when and where the slow, obvious implementation does.
+    /// The planner starts and plans every job at the time and on the nodes that the simple planner chooses.
     #[test]
     fn same_as_the_obvious_planner(case in case()) {
         let world = case.world();
@@ -276,8 +279,10 @@ proptest! {
         prop_assert_eq!(starts(&world, &plan), oracle::plan(&world, &fabric));
     }
 
-    /// Nothing is booked twice, every must is held, every job has its say, and a second run says the same; also when
-    /// the pass is done in slices and when quick passes follow as jobs come and go.
+    /// No resource is booked twice, every `must` is satisfied, every job has a start or a reason, and a
+    /// second run gives the same plan.
+    ///
+    /// The same holds if the pass is made in slices, and if quick passes follow as jobs come and end.
     #[test]
     fn plans_are_sound(case in case(), ends in prop::collection::vec(0_usize..64, 0..20)) {
         let mut world = case.world();
@@ -307,7 +312,7 @@ proptest! {
         prop_assert_eq!(spur_core::cluster::invariant::violations(&world.cluster), Vec::<String>::new());
     }
 
-    /// The head of the queue starts no later than was promised, whatever ends early, whoever else comes.
+    /// The first job of the queue starts no later than promised, with any early ends and any new jobs.
     #[test]
     fn promises_are_kept(case in case(), ends in prop::collection::vec(0_usize..6, 60), arrivals in queue()) {
         let mut world = case.world();
@@ -325,8 +330,8 @@ proptest! {
         }
     }
 
-    /// Whoever has waited for `max_wait` is promised a start that is kept, under an order and predictions that promise
-    /// nothing to others.
+    /// A job that has waited for `max_wait` is promised a start, and the promise is kept, under an order and
+    /// predictions that promise nothing to other jobs.
     #[test]
     fn who_waited_too_long_is_kept_a_promise(
         case in case(),
@@ -346,7 +351,7 @@ proptest! {
         for end in ends {
             go_on(&mut world, end);
             case.submit(&mut world, arrivals.next());
-            // A planner that knows no more than what a restarted daemon knows.
+            // This planner knows only what a restarted daemon knows.
             let mut planner = Planner::new(&world.cluster);
             let pass = planner.begin(&world.cluster, world.now);
             let plan = planner.finish(pass);
@@ -356,7 +361,7 @@ proptest! {
                 (says.reason == Reason::Resources).then_some(says.start)
             };
             let first = world.cluster.jobs().pending().min_by_key(|job| (job.submitted, job.id));
-            // Who runs in a reservation has that, and is promised nothing besides.
+            // A job that runs in a reservation has its nodes and gets no promise.
             let reserved = |job: &&Job| {
                 let mut made = planner.reservations().iter();
                 job.spec.reservations().next().is_some()
@@ -372,7 +377,7 @@ proptest! {
     }
 }
 
-/// Ends what has reached its limit, and one job before.
+/// Ends the jobs that have reached their limit, and one job before it.
 fn go_on(world: &mut World, end: usize) {
     let running = world.cluster.jobs().active();
     let running: Vec<(JobId, Time)> =
@@ -385,7 +390,7 @@ fn go_on(world: &mut World, end: usize) {
     world.expire();
 }
 
-/// Starts what a plan starts and notes what it promises.
+/// Starts the jobs that a plan starts, and records its promises.
 fn carry_out(world: &mut World, plan: &Plan) -> Result<(), TestCaseError> {
     for start in &plan.starts {
         let job = start.attempt.job;

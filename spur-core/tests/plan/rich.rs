@@ -1,5 +1,7 @@
-//! Worlds that have everything at once: partitions with topologies of their own, node weights, features, licenses,
-//! reservations, QOS that preempt, arrays, het jobs; jobs that ask for all of it in the words of a user.
+//! Properties of plans for random clusters with all features at once.
+//!
+//! The clusters have partitions with topologies of their own, node weights, features, licences, reservations,
+//! QOS that preempt, arrays and heterogeneous jobs. Jobs request all of it with the options of a user.
 
 use std::sync::Arc;
 
@@ -29,19 +31,18 @@ const NODES: u32 = 12;
 
 #[derive(Clone, Debug)]
 struct Case {
-    /// Sizes of the leaves, and the speed of their links.
+    /// Sizes of the leaves; the flag selects the speed of their links.
     leaves: Vec<(u32, bool)>,
-    /// By node: which of two features it has, and its weight.
+    /// Two features of each node and its weight.
     nodes: Vec<(bool, bool, u32)>,
     backfill: Backfill,
     preempt: PreemptBy,
-    /// First node, nodes, start, seconds, flags.
-    /// First node, number of nodes, start, seconds, flags, licenses.
+    /// First node, number of nodes, start, seconds, flags and licences of each reservation.
     reservations: Vec<(u32, u32, i64, u64, Vec<Flag>, u32)>,
     jobs: Vec<Vec<String>>,
 }
 
-/// One of some words, or none.
+/// One of the words, or none.
 fn one(weight: f64, words: &'static [&'static str]) -> impl Strategy<Value = Option<String>> {
     prop::option::weighted(weight, prop::sample::select(words).prop_map(str::to_owned))
 }
@@ -216,7 +217,7 @@ impl Case {
         world
     }
 
-    /// Leaves of the given sizes under one top; what is left of the nodes is in no domain.
+    /// Topology of leaves of the given sizes under one top switch. The remaining nodes are in no domain.
     fn tree(&self) -> String {
         let mut toml = String::from("plugin = \"tree\"\n");
         let (mut first, mut leaves) = (0, Vec::new());
@@ -236,7 +237,7 @@ impl Case {
     }
 }
 
-/// Submits a job as the controller would: what can never be is refused.
+/// Submits a job as the controller would, which refuses a job that can never run.
 fn submit(world: &mut World, words: &[String]) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut spec = script::spec(&words);
@@ -252,7 +253,7 @@ fn submit(world: &mut World, words: &[String]) {
     }
 }
 
-/// What one job was given or promised: where, when, until when.
+/// Nodes and times that a job got or was promised.
 struct Stay<'a> {
     job: &'a Job,
     spec: &'a JobSpec,
@@ -279,13 +280,13 @@ fn stays<'a>(world: &'a World, plan: &'a Plan, made: &Reservations) -> Vec<Stay<
     starts.chain(later).collect()
 }
 
-/// When those have to be gone who run in a reservation.
+/// Latest end of jobs that run in a reservation.
 fn closes(world: &World, within: Option<&str>) -> Time {
     let own = within.and_then(|name| world.cluster.reservation(name)).filter(|own| !own.has(Flag::Flex));
     own.map_or(Time::MAX, |own| own.end)
 }
 
-/// What is wrong with the nodes and times that jobs were given, by their own words.
+/// Violations in the nodes and times of a plan, checked against the jobs' own options.
 fn wrong(world: &World, plan: &Plan, made: &Reservations) -> Vec<String> {
     let mut found = Vec::new();
     let stays = stays(world, plan, made);
@@ -337,7 +338,7 @@ fn wrong(world: &World, plan: &Plan, made: &Reservations) -> Vec<String> {
     found
 }
 
-/// Whether nodes have the features, and are as near as they have to be.
+/// True if the nodes have the features of the request and satisfy its topological constraints.
 fn suits(world: &World, fabric: Option<&Fabric>, spec: &JobSpec, nodes: &[NodeId]) -> bool {
     let has = |node: &NodeId, name: &str| {
         let shape = &world.cluster.node(*node).unwrap().shape;
@@ -372,7 +373,8 @@ fn suits(world: &World, fabric: Option<&Fabric>, spec: &JobSpec, nodes: &[NodeId
     (in_a_row || !ask.contiguous) && fast
 }
 
-/// More licenses are in use than there are, or than reservations in force leave to jobs of others.
+/// Violations in the use of licences: more in use than exist, or more than reservations in force leave to
+/// other jobs.
 fn too_many_licenses(world: &World, stays: &[Stay<'_>]) -> Vec<String> {
     let held = |spec: &JobSpec| -> u32 {
         spec.extra.iter().flat_map(|extra| &extra.licenses).map(|(_, count)| *count).sum()
@@ -406,7 +408,7 @@ fn too_many_licenses(world: &World, stays: &[Stay<'_>]) -> Vec<String> {
     begins.filter(too_many).map(say).collect()
 }
 
-/// Ends those that can no longer end before their deadline.
+/// Ends the jobs that can no longer end before their deadline.
 fn end_the_late(world: &mut World) {
     let late = |job: &&Job| job.latest_start().is_some_and(|last| last < world.now);
     let late: Vec<JobId> = world.cluster.jobs().pending().filter(late).map(|job| job.id).collect();
@@ -430,7 +432,8 @@ fn carry_out(world: &mut World, plan: &Plan) {
 }
 
 proptest! {
-    /// Every plan keeps the words of every job and books nothing twice, as time goes on and jobs come and end.
+    /// Every plan satisfies the options of every job and books nothing twice, as time passes and jobs come
+    /// and end.
     #[test]
     fn everything_at_once(case in case(), ends in prop::collection::vec(0_usize..12, 8)) {
         let mut world = case.world();

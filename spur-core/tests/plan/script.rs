@@ -1,4 +1,4 @@
-//! Scripts: what there is, what runs, what waits; and under each `plan` what comes of it.
+//! The language of the scripts: a cluster, its running and pending jobs, and the result of each `plan`.
 //!
 //! ```text
 //! node n[0-3] cpus=8 mem=16000 gres=gpu:4 features=ib
@@ -42,7 +42,7 @@ use spur_core::text::time::{Seconds, Time};
 use crate::limits;
 use crate::world::{self, World};
 
-/// Runs a script and returns it with the results as they are now.
+/// Runs a script and returns it with the present results.
 pub(crate) fn run(text: &str) -> String {
     let mut script = Script::default();
     let mut out = String::new();
@@ -277,7 +277,7 @@ impl Script {
         }
     }
 
-    /// A deep pass, whose starts are carried out.
+    /// Makes a deep pass and carries out its starts.
     fn plan(&mut self) {
         let world = self.world().clone();
         let plan = sched::plan(&world.cluster, world.now, &Limits);
@@ -374,7 +374,7 @@ fn gres(spec: &GresSpec) -> NodeGres {
     NodeGres { name: spec.name.as_str().into(), kind, count: u32::try_from(spec.count).unwrap() }
 }
 
-/// Reads the few options that scripts use; times are seconds.
+/// Reads the options that scripts use. Times are in seconds.
 pub(crate) fn spec(words: &[&str]) -> JobSpec {
     let mut spec = world::spec(Shape::default(), 3600);
     let mut rest = words.iter();

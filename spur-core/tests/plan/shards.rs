@@ -1,4 +1,4 @@
-//! GPUs that jobs share: one entry for each, whatever people call what somebody has of them.
+//! Tests of GPUs that jobs share: each has one entry, under any name for its parts.
 
 use spur_core::model::alloc::GresAlloc;
 use spur_core::model::node::{NodeGres, NodeShape};
@@ -24,7 +24,7 @@ fn every_gpu_has_its_shards() {
     assert_eq!(written(&shared.gres), ["nic::2", "gpu:a:3", "gpu:b:3", "gpu:b:2"]);
     assert_eq!(written(&shared.listed()), ["nic::2", "gpu:a:1", "gpu:b:2", "shard::8"]);
     assert_eq!(shared.gpus(), 3);
-    // Without GPUs, or without shards, nothing is changed.
+    // A node without GPUs or without shards is not changed.
     for gres in [&[("shard", "", 8)][..], &[("gpu", "", 2), ("nic", "", 1)]] {
         let plain = shape(gres);
         assert!(!plain.shared_gpus);

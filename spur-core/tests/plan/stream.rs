@@ -1,4 +1,4 @@
-//! A planner that is told of events as they come, against one that looks at the whole cluster each time.
+//! Comparison of a planner that follows events with one that examines the whole cluster each time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,49 +30,50 @@ use crate::world::{self, World};
 
 const NODES: u32 = 8;
 
-/// Something that happens; numbers choose among the jobs or nodes there are.
+/// A random action. Numbers select among the existing jobs or nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Deed {
     Submit(Vec<String>),
     SubmitHet(Vec<Vec<String>>),
-    /// A running job ends at once.
+    /// Ends a running job immediately.
     End(usize),
-    /// A running job begins to end; what it holds is to be killed so many seconds later.
+    /// Begins to end a running job, whose processes are killed after this number of seconds.
     BeginEnd(usize, u64),
-    /// One node has nothing of an ending job any more.
+    /// Clears one node of an ending job.
     Clear(usize),
     Cancel(usize),
     Hold(usize),
     Release(usize),
     Requeue(usize),
-    /// One that runs is suspended; whether it goes on as soon as it can.
+    /// Suspends a running job; the flag is true if it continues as soon as possible.
     Suspend(usize, bool),
-    /// One that is suspended wants its CPUs back, gets those that are free, and goes on if that is all.
+    /// Recalls the CPUs of a suspended job that are free, and continues the job if these are all.
     Recall(usize),
-    /// The first tasks that wait in a record get one of their own.
+    /// Splits the first pending tasks of a record into a record of their own.
     Split(usize, usize),
-    /// Another limit for an array.
+    /// Changes the limit of running tasks of an array.
     Throttle(usize, u32),
-    /// Another time limit, for a job that waits or runs.
+    /// Changes the time limit of a pending or running job.
     Limit(usize, u64),
     Node(u32, u8),
-    /// The last node of a running job goes down, and the job goes on without it.
+    /// Sets the last node of a running job down, while the job continues without it.
     Lose(usize),
-    /// Free nodes take the places of those that running jobs lost.
+    /// Replaces lost nodes of running jobs by free nodes.
     Replace,
     Partition(usize, PartitionState),
-    /// Whether jobs preempt others is changed.
+    /// Changes the rule by which jobs preempt others.
     Preempt(PreemptBy),
-    /// The configuration has the QOS but for the first so many.
+    /// Configures the QOS without this number of the first ones.
     Qos(usize),
     Time(u64),
-    /// Time goes by, and the controller has yet to notice which reservations are over.
+    /// Passes time without letting the controller end expired reservations.
     Late(u64),
-    /// Nodes are reserved: the first and last, in how many seconds, for how many, how.
+    /// Reserves nodes: first and last node, seconds until the start, duration in seconds, and flags.
     Reserve(u32, u32, i64, u64, Vec<Flag>),
-    /// Licenses are reserved, and maybe nodes: the first and last, in how many seconds, for how many, how, how many.
+    /// Reserves licences and perhaps nodes: first and last node, seconds until the start, duration in
+    /// seconds, flags, and number of licences.
     License(Option<(u32, u32)>, i64, u64, Vec<Flag>, u32),
-    /// A reservation is deleted.
+    /// Deletes a reservation.
     Unreserve(usize),
     /// A limit is another, where limits are enforced.
     Sacctmgr(String),
@@ -84,14 +85,16 @@ pub(crate) enum Deed {
 pub(crate) struct Case {
     pub(crate) scheduler: SchedulerPolicy,
     pub(crate) preempt: PreemptPolicy,
-    /// How long jobs of the QOS `low` run before they make way for those of `high`, if that is said.
+    /// Seconds that a job of the QOS `low` runs before one of `high` may preempt it; `None` for no exemption.
     pub(crate) exempt: Option<u64>,
-    /// The first and last node of each partition, and its tier.
+    /// First node, last node and tier of each partition.
     pub(crate) partitions: Vec<(u32, u32, u32)>,
     pub(crate) flat: bool,
-    /// The largest job that a rule binds to a leaf, in nodes or tasks, and for how many seconds.
+    /// Largest job that a rule binds to a leaf, in nodes or tasks, and the number of seconds for which it
+    /// does.
     pub(crate) rule: Option<(u32, u64)>,
-    /// How many leaves side by side a rule gives to the other jobs, and whether they have them whole.
+    /// Number of adjacent leaves that a rule gives to other jobs; the flag is true if these leaves are
+    /// exclusive.
     pub(crate) adjacent: Option<(u32, bool)>,
     /// Limits of accounts, users and QOS, which are enforced if there are any.
     pub(crate) limits: Vec<String>,
@@ -312,7 +315,7 @@ impl Case {
     }
 }
 
-/// A chain of three, the first of which preempts the last, too.
+/// A chain of three QOS, in which the first also preempts the last.
 fn qualities(exempt: Option<u64>) -> Vec<QosConfig> {
     let qos = |name: &str, priority, preempt: &[&str]| {
         let preempt = preempt.iter().map(|name| Arc::from(*name)).collect();
@@ -322,7 +325,7 @@ fn qualities(exempt: Option<u64>) -> Vec<QosConfig> {
     vec![low, qos("middle", 5, &["low"]), qos("high", 9, &["middle", "low"])]
 }
 
-/// The jobs for which something holds.
+/// Jobs whose phase satisfies a predicate.
 fn jobs(world: &World, which: impl Fn(&Phase) -> bool) -> Vec<JobId> {
     let all = world.cluster.jobs().iter();
     all.filter(|job| which(&job.phase)).map(|job| job.id).collect()
@@ -347,7 +350,7 @@ fn recall(world: &mut World, job: JobId) {
     });
     let kept: Vec<NodeId> =
         nominations.flat_map(|kept| kept.parts.iter().map(|part| part.node).collect::<Vec<_>>()).collect();
-    // What is kept for others is not given back.
+    // Nodes kept for other jobs are not given back.
     for part in suspended.alloc.nodes.iter().filter(|part| !kept.contains(&part.node)) {
         let used = world.cluster.node(part.node).unwrap().used.cpus.clone();
         let cpus = part.cpus.difference(&used);
@@ -488,7 +491,7 @@ fn submit_het(world: &mut World, components: &[Vec<String>]) {
     world.submit_het(job, components.iter().map(spec).collect());
 }
 
-/// Gives a job that waits or runs another time limit.
+/// Changes the time limit of a pending or running job.
 fn limit(world: &mut World, at: usize, seconds: u64) {
     let live = jobs(world, |phase| matches!(phase, Phase::Pending(_) | Phase::Running { .. }));
     let Some(job) = live.get(at % live.len().max(1)).copied() else { return };
@@ -518,7 +521,8 @@ fn reserve(world: &mut World, deed: &Deed) {
     }
 }
 
-/// Keeps nodes, from the first to the last, and so many licenses for some seconds, so many seconds from now.
+/// Reserves nodes from the first to the last, and licences, from a number of seconds from now and for a
+/// number of seconds.
 fn keep(
     world: &mut World,
     nodes: Option<(u32, u32)>,
@@ -540,7 +544,7 @@ fn pick(jobs: &[JobId], at: usize) -> Option<JobId> {
     jobs.get(at % jobs.len().max(1)).copied()
 }
 
-/// The first tasks that wait in a record get one of their own.
+/// Splits the first pending tasks of a record into a record of their own.
 fn split(world: &mut World, at: usize, count: usize) {
     let groups = world.cluster.jobs().pending().filter(|job| job.task_count() > count);
     let groups: Vec<JobId> = groups.map(|job| job.id).collect();
@@ -552,7 +556,7 @@ fn split(world: &mut World, at: usize, count: usize) {
     }
 }
 
-/// Another limit for an array.
+/// Changes the limit of running tasks of an array.
 fn throttle(world: &mut World, at: usize, limit: u32) {
     let arrays: Vec<JobId> = world.cluster.jobs().arrays().map(|(id, _)| id).collect();
     let Some(array) = pick(&arrays, at) else { return };
@@ -564,7 +568,7 @@ fn throttle(world: &mut World, at: usize, limit: u32) {
     }
 }
 
-/// Ends a job at once, to wait again.
+/// Ends a job immediately and requeues it.
 fn requeue(world: &mut World, job: JobId) {
     let then = Then::Requeue { hold: None };
     world.apply(Event::JobEnding {
@@ -578,7 +582,7 @@ fn requeue(world: &mut World, job: JobId) {
     while clear(world, job) {}
 }
 
-/// One node has nothing of an ending job any more; the last one finishes it.
+/// Clears one node of an ending job. The last node finishes the job.
 fn clear(world: &mut World, job: JobId) -> bool {
     let Phase::Completing(completing) = world.cluster.job(job).unwrap().phase.clone() else { return false };
     let Some(node) = completing.waiting.first() else { return false };
@@ -592,7 +596,7 @@ fn clear(world: &mut World, job: JobId) -> bool {
     true
 }
 
-/// What is planned for later, by job.
+/// Reservations planned for later, one line for each job.
 pub(crate) fn reserved(reservations: &Reservations) -> Vec<String> {
     let one = |made: &Arc<Reservation>| {
         let amounts: Vec<_> = made.amounts().collect();
@@ -603,7 +607,7 @@ pub(crate) fn reserved(reservations: &Reservations) -> Vec<String> {
     all
 }
 
-/// Whether passes that look at what has changed say what passes over everything say, whatever happens.
+/// Checks that passes over the changes give the same result as passes over everything, after every action.
 pub(crate) fn agrees(case: &Case) -> Result<(), TestCaseError> {
     let mut world = case.world();
     let mut planner = Planner::new(&world.cluster);

@@ -1,4 +1,4 @@
-//! A cluster made of a few lines: for scripts and for random tests.
+//! A cluster built from a few lines, for scripts and random tests.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Time, TimeLimit};
 
-/// A cluster with the clock that its entries are stamped with.
+/// A cluster with the clock by which its entries are stamped.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
@@ -32,7 +32,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A cluster with that policy, all nodes up.
+    /// Builds a cluster with a policy and all nodes up.
     pub(crate) fn new(policy: Policy) -> Self {
         let mut world = Self { cluster: Cluster::default(), now: Time::ZERO, seq: 0, log: Vec::new() };
         let nodes = policy.nodes.len();
@@ -59,7 +59,7 @@ impl World {
         self.log.push(entry.event);
     }
 
-    /// What has happened since this was last asked.
+    /// Removes and returns the events since the last call.
     pub(crate) fn take_log(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.log)
     }
@@ -87,8 +87,8 @@ impl World {
         self.apply(Event::HetJobSubmitted { jobs, specs });
     }
 
-    /// Starts a job, or all components of a het job, as the controller would: with the lowest CPUs and devices that are
-    /// free.
+    /// Starts a job, or all components of a heterogeneous job, as the controller would: with the lowest free
+    /// CPUs and devices.
     pub(crate) fn start(&mut self, start: &Start) {
         start.all().for_each(|start| self.start_one(start));
     }
@@ -127,7 +127,7 @@ impl World {
         self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split, configuring: Default::default() });
     }
 
-    /// Gives some tasks of a record one of their own; the number of the record that stands for them alone.
+    /// Splits tasks of a record into a record of their own and returns its number.
     pub(crate) fn split(&mut self, from: JobId, tasks: &TaskSet) -> JobId {
         let part = self.cluster.job(from).unwrap().array.as_ref().unwrap();
         if part.tasks == *tasks {
@@ -138,7 +138,7 @@ impl World {
         job
     }
 
-    /// Puts a job on nodes without asking anybody.
+    /// Starts a job on given nodes without the planner.
     pub(crate) fn put(&mut self, job: JobId, nodes: &[NodeId], cpus: u32) {
         let part = |node: &NodeId| {
             let free = self.cluster.node(*node).unwrap().free_cpus();
@@ -157,8 +157,8 @@ impl World {
         });
     }
 
-    /// Keeps nodes for a job and tells its victims, as the controller would; they go on until they are ended, which is
-    /// planned so many seconds later.
+    /// Reserves nodes for a job and preempts its victims, as the controller would. The victims run until they
+    /// are ended, which is planned after `grace` seconds.
     pub(crate) fn preempt(&mut self, preemption: &Preemption, grace: u64) {
         let Preemption { start, detail, places, victims, displaces } = preemption;
         let from = start.attempt.job;
@@ -190,7 +190,7 @@ impl World {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 
-    /// The last node of a started job goes down, and the job goes on without it; which it was.
+    /// Sets the last node of a started job down, while the job continues without it. Returns the node.
     pub(crate) fn lose(&mut self, job: JobId) -> NodeId {
         let alloc = self.cluster.job(job).and_then(|job| job.phase.alloc()).expect("it has started");
         let node = alloc.nodes.last().expect("it has nodes").node;
@@ -199,7 +199,7 @@ impl World {
         node
     }
 
-    /// Free nodes take the places of those that running jobs lost, as the controller would have it.
+    /// Replaces lost nodes of running jobs by free nodes, as the controller would.
     pub(crate) fn replace(&mut self) {
         for job in self.cluster.jobs().short().map(|job| job.id).collect::<Vec<_>>() {
             let take = |node: &Node, part: &StartPart, exclusive: bool| {
@@ -227,7 +227,7 @@ impl World {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 
-    /// What becomes of a running job that has to make way: its QOS says so, or its partition, or the cluster.
+    /// Treatment of a running job that is preempted, from its QOS, its partition or the cluster.
     pub(crate) fn preempt_mode(&self, job: JobId) -> PreemptMode {
         let policy = self.cluster.policy();
         let job = self.cluster.job(job).unwrap();
@@ -236,7 +236,7 @@ impl World {
         qos.or(partition.and_then(|partition| partition.config.preempt_mode)).unwrap_or(policy.preempt.mode)
     }
 
-    /// Ends a job on all its nodes at once.
+    /// Ends a job immediately on all its nodes.
     pub(crate) fn end(&mut self, job: JobId) {
         let outcome = Outcome {
             state: EndState::Completed,
@@ -261,7 +261,7 @@ impl World {
         self.apply(Event::JobEnded { job, outcome });
     }
 
-    /// Ends the reservations that are over, or moves them on.
+    /// Ends the reservations that are over, or moves repeating ones forward.
     pub(crate) fn expire(&mut self) {
         let over = self.cluster.reservations().filter(|reservation| reservation.end <= self.now);
         for reservation in over.cloned().collect::<Vec<_>>() {
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// Deletes a reservation; who waits for it alone is held.
+    /// Deletes a reservation. Jobs that wait for it alone are held.
     pub(crate) fn delete(&mut self, name: &Arc<str>) {
         self.apply(Event::ReservationDeleted { name: Arc::clone(name) });
         let waits = |job: &&Job| job.spec.reservations().any(|asked| *asked == **name);
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// The numbers of nodes by name.
+    /// Numbers of nodes, by name.
     pub(crate) fn ids(&self, names: &str) -> Vec<NodeId> {
         let names: HostList = names.parse().expect("a hostlist");
         names.iter().map(|name| self.cluster.node_named(&name).expect("a node").id).collect()
@@ -315,17 +315,17 @@ fn registration(shape: NodeShape) -> Registration {
     }
 }
 
-/// A node.
+/// Configuration of a node.
 pub(crate) fn node(name: &str, shape: NodeShape, weight: u32) -> NodeConfig {
     NodeConfig { name: name.into(), shape, weight, ..NodeConfig::default() }
 }
 
-/// A partition of some nodes.
+/// Configuration of a partition with the given nodes.
 pub(crate) fn partition(name: &str, nodes: Vec<Arc<str>>) -> PartitionConfig {
     PartitionConfig { name: name.into(), nodes, ..PartitionConfig::default() }
 }
 
-/// A reservation that everybody may use who names it.
+/// A reservation that every user may use by naming it.
 pub(crate) fn reservation(
     name: &str,
     nodes: Vec<NodeId>,
@@ -353,7 +353,7 @@ pub(crate) fn reservation(
     }
 }
 
-/// A topology from TOML.
+/// Reads a topology from TOML.
 pub(crate) fn topology(toml: &str) -> TopologyConfig {
     toml::from_str(toml).expect("a topology")
 }

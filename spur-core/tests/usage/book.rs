@@ -1,4 +1,4 @@
-//! Usage as a journal's entries alone tell it, and ranks by recursion.
+//! Usage computed from a journal's entries alone, and ranks computed by recursion.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use spur_core::model::accounts::qos::QosFlag;
 use spur_core::model::accounts::{Association, AssociationId, Qos, Shares};
 use spur_core::text::tres::TresKind;
 
-/// Amounts in 2^-32 by what is counted: resources, and `wall`.
+/// Amounts in units of 2^-32 by resource, and for `wall`.
 type Amounts = BTreeMap<String, u128>;
 
 /// A run that has not ended.
@@ -25,7 +25,7 @@ struct Running {
     counted: i64,
 }
 
-/// See the module.
+/// Usage of every association, computed from a journal's entries.
 #[derive(Default)]
 pub(crate) struct Book {
     associations: BTreeMap<u32, Arc<Association>>,
@@ -40,7 +40,7 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Whether a run was ever counted.
+    /// True if a run was ever counted.
     pub(crate) fn has_counted(&self) -> bool {
         self.counted > 0
     }
@@ -137,7 +137,7 @@ impl Book {
         }
     }
 
-    /// The account above an association.
+    /// Parent account of an association.
     fn above(&self, own: &Association) -> Option<&Arc<Association>> {
         let name = if own.user.is_some() { Some(&own.account) } else { own.parent.as_ref() };
         self.associations.values().find(|other| other.user.is_none() && Some(&other.account) == name)
@@ -252,7 +252,7 @@ impl Book {
         }
     }
 
-    /// Where the book and a cluster differ.
+    /// Differences between the book and a cluster.
     pub(crate) fn differences(&self, cluster: &Cluster) -> Vec<String> {
         let mut found = Vec::new();
         let kinds = ["cpu", "mem", "node", "billing", "gres/gpu", "gres/gpu:a100"];
@@ -299,7 +299,7 @@ impl Book {
     }
 }
 
-/// A child of an account: shares, usage, name.
+/// A child of an account: shares, usage and name.
 struct Child {
     holder: Holder,
     account: Option<Arc<Association>>,
@@ -383,7 +383,7 @@ impl Walk<'_> {
     }
 }
 
-/// `amount` times `ratio` in 2^-64, rounded down; the amounts of these tests are below 2^95.
+/// Returns `amount` times `ratio` in units of 2^-64, rounded down. Amounts in these tests are below 2^95.
 fn product(amount: u128, ratio: u64) -> u128 {
     let (high, low) = (amount >> 32, amount & 0xffff_ffff);
     let (upper, lower) = (high * u128::from(ratio), low * u128::from(ratio));

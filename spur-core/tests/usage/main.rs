@@ -1,5 +1,5 @@
-//! Usage and ranks beside an independent implementation: clusters that do things at random, and a book that is kept from
-//! their journals alone.
+//! Comparison of usage and ranks with an independent implementation: random clusters, and a book computed
+//! from their journals alone.
 
 mod book;
 
@@ -110,7 +110,7 @@ impl World {
         assert!(done, "{ask:?}");
     }
 
-    /// Lets time pass, and the controller's timers with it.
+    /// Advances the time and handles the controller's timers.
     fn pass_time(&mut self, seconds: i64) {
         let until = self.now + seconds;
         while let Some(due) = timers::next_due(&self.cluster).filter(|due| due.0 <= until) {
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// A running job's script ends, perhaps some time before its node can say so.
+    /// Ends a running job's script, perhaps some time before its node can report it.
     fn end(&mut self, chance: &mut Chance, ago: i64) {
         let running = |job: &&spur_core::model::job::Job| matches!(job.phase, Phase::Running { .. });
         let running: Vec<JobId> = self.cluster.jobs().iter().filter(running).map(|job| job.id).collect();
@@ -204,7 +204,7 @@ impl World {
                 Ask::ModifyQos(Which { names: ["half".into()].into(), ..Which::default() }, set)
             }
         };
-        // What is so already is refused.
+        // A change to a value that is already set is refused.
         self.command(Command::ChangeAccounts { ask: Box::new(change), shown: None });
     }
 
@@ -233,7 +233,7 @@ fn pick(chance: &mut Chance, of: usize) -> usize {
     usize::try_from(chance.below(of as u64)).expect("small")
 }
 
-/// Names the first record that two clusters do not have in common.
+/// Compares the records of two clusters and fails with the first record that differs.
 fn same(one: &[snapshot::Record], other: &[snapshot::Record], seed: u64) {
     for (own, theirs) in one.iter().zip(other) {
         assert_eq!(own, theirs, "seed {seed}");
@@ -265,7 +265,7 @@ fn usage_and_ranks_are_those_of_an_independent_book() {
             world.check(seed);
         }
         assert!(world.book.has_counted(), "seed {seed}: nothing ran");
-        // The same journal gives the same usage, and so does a snapshot of it.
+        // A replay of the journal gives the same usage, and so does a snapshot.
         let mut replayed = Cluster::default();
         world.journal.iter().for_each(|entry| replayed.apply(entry));
         let records = |cluster: &Cluster| snapshot::records(cluster).collect::<Vec<_>>();

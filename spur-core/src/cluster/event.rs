@@ -163,11 +163,11 @@ pub enum Event {
         /// The latest start time that is promised.
         start: Time,
     },
-    /// Nodes are reserved for a pending job while other jobs make way for it.
+    /// Nodes are reserved for a pending job while its victims end.
     JobNominated {
         /// The job for which nodes are reserved.
         job: JobId,
-        /// The reserved resources, and the jobs that make way.
+        /// The reserved resources, and the victims.
         nomination: Arc<Nomination>,
     },
     /// The nodes reserved for a pending job are released: a job of higher priority has taken them over.
@@ -175,11 +175,11 @@ pub enum Event {
         /// The job that loses its nomination.
         job: JobId,
     },
-    /// A running job has to make way for another one.
+    /// A running job is preempted by another one.
     JobPreempted {
-        /// The job that has to make way.
+        /// The preempted job.
         job: JobId,
-        /// The job for which it makes way.
+        /// The job that preempts it.
         by: JobId,
         /// The job ends or is requeued afterwards; `None` if it is suspended instead.
         #[serde(default)]
@@ -307,7 +307,7 @@ pub enum Event {
         /// The job whose processes are killed.
         job: JobId,
     },
-    /// A node has no processes of an ending job any more.
+    /// A node has no processes of an ending job left.
     NodeReleased {
         /// The ending job.
         job: JobId,
@@ -401,7 +401,7 @@ pub enum Event {
         /// The node with the foreign attempts.
         node: NodeId,
     },
-    /// A node has no processes of a stale or foreign attempt any more.
+    /// A node has no processes of a stale or foreign attempt left.
     NodeCleaned {
         /// The node that is clean of the attempt.
         node: NodeId,
@@ -414,7 +414,7 @@ pub enum Event {
         node: NodeId,
         /// The reason, in words for administrators.
         reason: Arc<str>,
-        /// True if the node is down because nothing is heard from it.
+        /// True if the node is down because it is silent.
         silent: bool,
         /// The operator who set the node down; `None` if the controller did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -432,9 +432,9 @@ pub enum Event {
         /// The node that resumes.
         node: NodeId,
     },
-    /// The cluster's clock is adjusted, because it goes on at another rate or the wall clock was set.
+    /// The cluster's clock is adjusted, because its rate changes or the wall clock was set.
     ClockSet {
-        /// The clock as it goes on from here.
+        /// The clock from this time on.
         clock: Clock,
     },
     /// The condition for which a node had drained itself is over.
@@ -514,7 +514,7 @@ pub enum Event {
         /// The reservation, with its nodes, users and times.
         reservation: Arc<Reservation>,
     },
-    /// A reservation was changed, or goes on to its next window.
+    /// A reservation was changed, or moves to its next window.
     ReservationUpdated {
         /// The reservation after the change.
         reservation: Arc<Reservation>,

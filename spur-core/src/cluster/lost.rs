@@ -1,4 +1,4 @@
-//! Nodes that fail under a job which goes on without them (`--no-kill`), and their replacements.
+//! Nodes that fail under a job which continues without them (`--no-kill`), and their replacements.
 
 use std::borrow::Cow;
 use std::sync::Arc;

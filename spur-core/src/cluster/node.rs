@@ -227,7 +227,7 @@ impl Node {
         matches!(self.power, Some(Power::PoweredDown { .. } | Power::PoweringUp { .. }))
     }
 
-    /// True if the node is down because nothing is heard from it.
+    /// True if the node is down because it is silent.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         matches!(self.health, Health::Down { silent: true, .. })

@@ -16,7 +16,7 @@ impl Cluster {
         self.reserve(reservation);
     }
 
-    /// Adds or replaces a reservation. Drops promised starts, unless the reservation only goes on to its next
+    /// Adds or replaces a reservation. Drops promised starts, unless the reservation only moves to its next
     /// window, which plans have taken into account. Nominations that include its nodes or licenses are
     /// dropped.
     pub(super) fn reserve(&mut self, reservation: &Arc<Reservation>) {

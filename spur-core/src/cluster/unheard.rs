@@ -1,4 +1,4 @@
-//! Nodes that a new controller has not heard from yet. A job may have ended there while no controller ran.
+//! Nodes from which a new controller has no report yet. A job may have ended there while no controller ran.
 //! Until such a node reports or is set down, only a person's command ends its jobs.
 
 use super::{Cluster, Node};

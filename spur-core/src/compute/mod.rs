@@ -89,7 +89,7 @@ pub enum Input {
         /// The numbers of the reports.
         reports: Vec<u64>,
     },
-    /// The controller does not need the attempt any more.
+    /// The controller no longer needs the attempt.
     Forget {
         /// The attempt to forget.
         attempt: Attempt,
@@ -469,7 +469,7 @@ impl Compute {
         self.finish(attempt, out);
     }
 
-    /// Spawns the waiting steps of an attempt, unless they have to go on waiting.
+    /// Spawns the waiting steps of an attempt, unless they must continue to wait.
     fn spawn(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
         if !self.stopping.is_empty() || self.suspended.contains(&attempt) {
             return;
@@ -483,7 +483,7 @@ impl Compute {
         }
     }
 
-    /// Records that a step does not run any more. Once no step is being stopped, waiting ones are spawned.
+    /// Records that a step has ended. Once no step is being stopped, waiting ones are spawned.
     fn stopped(&mut self, attempt: Attempt, step: StepId, out: &mut Vec<Effect>) {
         if self.stopping.remove(&(attempt, step)) {
             self.spawn_all(out);

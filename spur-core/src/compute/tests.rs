@@ -102,7 +102,7 @@ fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
     }
     let next = after(&mut compute, [Input::LaunchStep { attempt, step: StepId(1) }]);
     assert_eq!(next, [spawned(StepId(1))]);
-    // An attempt that is ended is not suspended any more.
+    // Ending an attempt also ends its suspension.
     after(&mut compute, [suspend(true), Input::Terminate { attempt, kill: true }]);
     assert_eq!(after(&mut compute, [suspend(true)]), []);
 }

@@ -79,7 +79,7 @@ pub enum Input {
         /// The report.
         report: Report,
     },
-    /// Nothing was heard from nodes for `[recovery] node_timeout`.
+    /// These nodes were silent for `[recovery] node_timeout`.
     Silent {
         /// The silent nodes. They are handled together, so that a job that loses several loses them at once.
         nodes: Vec<NodeId>,

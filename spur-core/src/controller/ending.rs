@@ -139,7 +139,7 @@ fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId
     waiting
 }
 
-/// Records that a node has nothing of an ending job any more; the last node finishes the attempt.
+/// Records that a node has nothing of an ending job left; the last node finishes the attempt.
 pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
     let Some(Phase::Completing(completing)) = ctx.cluster().job(id).map(|job| &job.phase) else { return };
     if !completing.waiting.contains(&node) {
@@ -165,7 +165,7 @@ pub(super) fn finish(ctx: &mut Ctx<'_>, id: JobId) {
     }
 }
 
-/// Handles the loss of a node: its jobs fail, are requeued, or go on without it.
+/// Handles the loss of a node: its jobs fail, are requeued, or continue without it.
 pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
     let jobs = ctx.cluster().node(node).map_or_else(Vec::new, |node| node.jobs.clone());
     for job in jobs {
@@ -181,7 +181,7 @@ pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// True if a job goes on when one of its nodes fails: it has `--no-kill`, other nodes, and no batch script
+/// True if a job continues when one of its nodes fails: it has `--no-kill`, other nodes, and no batch script
 /// there.
 pub(super) fn goes_on_without(cluster: &Cluster, job: JobId, node: NodeId) -> bool {
     let Some(job) = cluster.job(job) else { return false };
@@ -195,7 +195,7 @@ pub(super) fn goes_on_without(cluster: &Cluster, job: JobId, node: NodeId) -> bo
     asked && has_begun && !has_script && alloc.nodes.len() > 1 && alloc.on(node).is_some()
 }
 
-/// Takes a failed node from a job that goes on without it; processes may be left there if `lingers`. Steps
+/// Takes a failed node from a job that continues without it; processes may be left there if `lingers`. Steps
 /// with tasks there are killed on their other nodes, too, unless they have `--no-kill`.
 pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers: bool) {
     let Some(job) = ctx.cluster().job(id) else { return };

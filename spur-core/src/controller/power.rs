@@ -86,7 +86,7 @@ pub(super) fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
     }
 }
 
-/// Marks nodes without a host yet as powered down, unless they have ever been heard from.
+/// Marks nodes without a host yet as powered down, unless they have ever registered.
 pub(super) fn never_on(ctx: &mut Ctx<'_>, nodes: &[NodeId]) {
     for &node in nodes {
         if ctx.cluster().node(node).is_some_and(|node| node.health == Health::Unknown) {

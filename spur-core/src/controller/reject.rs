@@ -178,7 +178,7 @@ pub enum Reject {
     /// The configuration does not name the node.
     #[error("node '{0}' is not in the configuration; add it to [[nodes]] and run scontrol reconfigure")]
     UnknownNode(String),
-    /// A proposal or input does not fit the state of the cluster any more.
+    /// A proposal or input no longer fits the state of the cluster.
     #[error("the cluster has changed since this was planned: {0}")]
     Stale(String),
     /// The search for a possible placement takes long, and another thread carries it out.

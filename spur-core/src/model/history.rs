@@ -30,7 +30,7 @@ pub struct Seen {
     pub epoch: u64,
     /// The random number of that reign; 0 if the node does not know it.
     pub reign: u64,
-    /// The latest journal entry that the node has been told of.
+    /// Latest journal entry that was sent to the node.
     pub seq: u64,
     /// The largest job number that the node has seen.
     pub last_job: JobId,

@@ -479,7 +479,7 @@ pub struct Extra {
     pub licenses: Vec<(Box<str>, u32)>,
     /// `--reservation`: names separated by commas.
     pub reservation: Option<Box<str>>,
-    /// `--no-kill`: true if the job goes on when a node fails.
+    /// `--no-kill`: true if the job continues when a node fails.
     pub no_kill: bool,
     /// `--no-preempt`: true if the job is never a victim of preemption.
     pub no_preempt: bool,
@@ -531,7 +531,8 @@ pub struct Job {
     pub never: bool,
     /// The phase of the job's life.
     pub phase: Phase,
-    /// Time at which the job became eligible, once it is not pending any more; until then the phase has it.
+    /// Time at which the job became eligible, once it has left the pending phase; until then the phase has
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was_eligible: Option<Time>,
     /// The start promised when the job first was at the head of the queue.
@@ -582,7 +583,7 @@ impl Configuring {
 /// The end of a batch script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchEnd {
-    /// Time at which the controller heard of the end.
+    /// Time at which the controller received the report of the end.
     pub at: Time,
     /// The exit code and usage of the script.
     #[serde(flatten)]

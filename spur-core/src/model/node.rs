@@ -271,7 +271,7 @@ pub struct Predecessor {
 pub enum Health {
     /// The node has never registered.
     Unknown,
-    /// The node has registered and is heard from.
+    /// The node has registered and is not silent.
     Up,
     /// The node is out of service.
     Down {
@@ -279,7 +279,7 @@ pub enum Health {
         reason: Arc<str>,
         /// Time since which it is down.
         at: Time,
-        /// True if nothing is heard from the node.
+        /// True if the node is silent.
         silent: bool,
         /// The operator who set the node down; it stays down until an operator resumes it. `None` if the
         /// controller did; the node is then up as soon as it registers.

@@ -1,4 +1,4 @@
-//! Nominations: nodes that are reserved for a job while others make way for it.
+//! Nominations: nodes that are reserved for a job while its victims end.
 
 use std::sync::Arc;
 

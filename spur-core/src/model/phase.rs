@@ -31,7 +31,7 @@ pub enum Phase {
         /// The percentage of its time limit of the last mail; 0 for none.
         #[serde(default, skip_serializing_if = "is_none")]
         told: u8,
-        /// The preemption that the job has to make way for; it still runs during its grace time.
+        /// Preemption of the job, which still runs during its grace time; `None` if it is not preempted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preempted: Option<Preempted>,
         /// Time by which the job must have ended because its reservation ends; `None` for no such time.
@@ -60,7 +60,7 @@ fn is_none(percent: &u8) -> bool {
 /// The preemption of a started job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preempted {
-    /// The job for which it makes way.
+    /// Job that preempts the started one.
     pub by: JobId,
     /// Time of the decision.
     pub at: Time,
@@ -171,7 +171,7 @@ pub struct Pending {
     pub not_before: Option<Time>,
     /// Time from which only resources keep the job waiting; `None` before that.
     pub eligible: Option<Time>,
-    /// Nodes that are reserved for the job while others make way.
+    /// Nodes that are reserved for the job while its victims end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominated: Option<Arc<Nomination>>,
 }
@@ -297,7 +297,7 @@ pub enum EndState {
     Timeout,
     /// The job lost a node.
     NodeFail,
-    /// The job had to make way.
+    /// The job was preempted.
     Preempted,
     /// The job ran out of memory.
     OutOfMemory,
@@ -381,7 +381,7 @@ impl Phase {
         }
     }
 
-    /// The preemption that a started job has to make way for, if any.
+    /// Preemption of a started job; `None` if the job is not preempted.
     #[must_use]
     pub fn preempted(&self) -> Option<Preempted> {
         match self {

@@ -71,7 +71,7 @@ reasons! {
     Reservation,
     /// The requested reservation is gone.
     ReservationDeleted,
-    /// Other jobs make way for the job.
+    /// Other jobs are being preempted for the job.
     Preempting,
     /// A node was lost and no replacement is free.
     ReplacementNode,
@@ -97,7 +97,7 @@ reasons! {
     SystemFailure,
     /// The job's user has no association with its account.
     InvalidAccount,
-    /// The QOS of the job does not exist any more.
+    /// The QOS of the job has been deleted.
     InvalidQOS,
     /// None of the partitions admits the job's QOS.
     QOSNotAllowed,

@@ -41,7 +41,7 @@ pub struct StepSpec {
     pub relative: Option<u32>,
     /// `--overlap`: true if other steps may use the same CPUs.
     pub overlap: bool,
-    /// `--no-kill`: true if the step goes on without a node that fails.
+    /// `--no-kill`: true if the step continues without a node that fails.
     pub no_kill: bool,
     /// `--exact`: true if the step only gets what it requests.
     pub exact: bool,
@@ -85,7 +85,7 @@ pub struct Step {
     /// True if other steps may use its CPUs.
     #[serde(default)]
     pub overlap: bool,
-    /// True if its other tasks go on when one of its nodes fails.
+    /// True if its other tasks continue when one of its nodes fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_kill: bool,
     /// Seconds that its job had been suspended when it was created.

@@ -28,7 +28,7 @@ use crate::text::signal::Signal;
 
 /// Milliseconds between TERM and KILL for a step whose own time limit is over.
 pub const AFTER_LIMIT_MS: u64 = 30_000;
-/// Milliseconds that a helper process may take: it may write to a pipe that nobody reads.
+/// Milliseconds that a helper process may take: it may write to a pipe without a reader.
 pub const HELPER_MS: u64 = 5_000;
 /// Largest number of helper processes at which another notice is still written.
 pub const MOST_HELPERS: usize = 16;

@@ -6,7 +6,7 @@ use crate::text::exit::ExitCode;
 /// The time of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds on a clock that nobody sets; deadlines are on this clock.
+    /// Milliseconds on a monotonic clock; deadlines are on this clock.
     pub steady_ms: u64,
     /// Milliseconds since the Unix epoch, for records.
     pub unix_ms: u64,
@@ -238,7 +238,7 @@ pub enum Effect {
         /// True for the first try.
         is_first: bool,
     },
-    /// Ends the shell: nothing needs it any more.
+    /// Ends the shell, which is no longer needed.
     Exit,
 }
 

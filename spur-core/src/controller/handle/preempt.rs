@@ -26,7 +26,7 @@ pub(super) struct Decision {
     displaced: Vec<JobId>,
 }
 
-/// A job that has to make way.
+/// A job that is preempted.
 struct Told {
     job: JobId,
     /// The job ends or is requeued; `None` if it is suspended.

@@ -94,7 +94,7 @@ impl DatabaseUrl {
         let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
         let rest = rest.ok_or(DatabaseUrlError::Scheme)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A password may hold an @ or a slash that somebody forgot to encode: any colon before any @ is
+        // A password may hold an @ or a slash that was not encoded: any colon before any @ is
         // refused.
         let before_last_at = rest.rsplit_once('@').map_or("", |(before, _)| before);
         let parameters = || parameters(rest);

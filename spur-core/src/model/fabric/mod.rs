@@ -418,7 +418,7 @@ impl Fabric {
         above.filter(|(_, domain)| !domain.children.is_empty()).map(|(id, domain)| (id, domain, domain.row()))
     }
 
-    /// True if `inner` is `outer` or lies in it.
+    /// True if `inner` is `outer` or part of it.
     #[must_use]
     pub fn within(&self, inner: DomainId, outer: DomainId) -> bool {
         std::iter::successors(Some(inner), |&id| self.domain(id).parent).any(|id| id == outer)

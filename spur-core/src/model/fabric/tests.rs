@@ -52,7 +52,7 @@ fn positions_follow_the_file_and_the_hostlists() {
 
 #[test]
 fn rows_of_children_are_the_children() {
-    // Between the spines of the core lies one that belongs to a pod, which has a leaf of its own besides.
+    // One spine between those of the core belongs to a pod, which also has a leaf of its own.
     let uneven = r#"
         plugin = "tree"
         switches = [

@@ -61,7 +61,7 @@ pub struct ReservationAsk {
     pub purge_after: Option<u64>,
     /// The comment (`Comment=`).
     pub comment: Option<Box<str>>,
-    /// True to go on to the next window (`Skip`).
+    /// True to continue with the next window (`Skip`).
     pub skip: bool,
     /// Seconds east of UTC at the requester's place.
     pub utc_offset: i32,

@@ -67,7 +67,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Removes a user's default account if the user has no association with it any more.
+    /// Removes a user's default account if the user has no association with it left.
     fn lose_default(&mut self, name: &str) {
         let Some(user) = self.tree.user(name) else { return };
         let Some(default) = &user.default_account else { return };
@@ -116,7 +116,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Deletes a user who has no association any more.
+    /// Deletes a user who has no association left.
     pub(super) fn forget_user(&mut self, name: &Arc<str>) {
         let coordinated = self.tree.accounts().filter(|account| account.coordinators.contains(name));
         for account in coordinated.cloned().collect::<Vec<_>>() {
